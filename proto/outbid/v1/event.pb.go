@@ -1402,11 +1402,13 @@ func (x *TrialPaused) GetReason() string {
 
 // TrialEnded is the last word on a trial.
 type TrialEnded struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	State         TrialState             `protobuf:"varint,3,opt,name=state,proto3,enum=outbid.v1.TrialState" json:"state,omitempty"`
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Sweep  string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial  int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	State  TrialState             `protobuf:"varint,3,opt,name=state,proto3,enum=outbid.v1.TrialState" json:"state,omitempty"`
+	Reason string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The tuner ended it; otherwise the tuner is told that it exited.
+	ByTuner       bool `protobuf:"varint,5,opt,name=by_tuner,json=byTuner,proto3" json:"by_tuner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1467,6 +1469,13 @@ func (x *TrialEnded) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *TrialEnded) GetByTuner() bool {
+	if x != nil {
+		return x.ByTuner
+	}
+	return false
 }
 
 // TrialCloned continues a trial from another's checkpoint with another configuration (PBT).
@@ -1990,11 +1999,13 @@ func (x *LeaseRevoked) GetReason() string {
 
 // LeaseEnded frees the devices of a lease.
 type LeaseEnded struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Sweep  string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial  int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	Epoch  uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Reason string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Device-seconds from the grant to now.
+	DeviceSeconds float64 `protobuf:"fixed64,5,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2055,6 +2066,13 @@ func (x *LeaseEnded) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *LeaseEnded) GetDeviceSeconds() float64 {
+	if x != nil {
+		return x.DeviceSeconds
+	}
+	return 0
 }
 
 // ForkStarted says that the training process of a lease runs.
@@ -2834,13 +2852,14 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\vTrialPaused\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"}\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x98\x01\n" +
 	"\n" +
 	"TrialEnded\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12+\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x15.outbid.v1.TrialStateR\x05state\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xa9\x01\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x19\n" +
+	"\bby_tuner\x18\x05 \x01(\bR\abyTuner\"\xa9\x01\n" +
 	"\vTrialCloned\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x16\n" +
@@ -2883,13 +2902,14 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12'\n" +
 	"\x03how\x18\x04 \x01(\x0e2\x15.outbid.v1.RevokeKindR\x03how\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"f\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x8d\x01\n" +
 	"\n" +
 	"LeaseEnded\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"l\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12%\n" +
+	"\x0edevice_seconds\x18\x05 \x01(\x01R\rdeviceSeconds\"l\n" +
 	"\vForkStarted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +

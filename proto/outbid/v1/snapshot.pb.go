@@ -236,8 +236,12 @@ type SweepRecord struct {
 	Tuner          []byte                 `protobuf:"bytes,11,opt,name=tuner,proto3" json:"tuner,omitempty"`
 	TunerWaiting   bool                   `protobuf:"varint,12,opt,name=tuner_waiting,json=tunerWaiting,proto3" json:"tuner_waiting,omitempty"`
 	TunerExhausted bool                   `protobuf:"varint,13,opt,name=tuner_exhausted,json=tunerExhausted,proto3" json:"tuner_exhausted,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Who asked it to stop; empty for a limit.
+	StopActor     string  `protobuf:"bytes,14,opt,name=stop_actor,json=stopActor,proto3" json:"stop_actor,omitempty"`
+	Steps         int64   `protobuf:"varint,15,opt,name=steps,proto3" json:"steps,omitempty"`
+	DeviceSeconds float64 `protobuf:"fixed64,16,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SweepRecord) Reset() {
@@ -361,6 +365,27 @@ func (x *SweepRecord) GetTunerExhausted() bool {
 	return false
 }
 
+func (x *SweepRecord) GetStopActor() string {
+	if x != nil {
+		return x.StopActor
+	}
+	return ""
+}
+
+func (x *SweepRecord) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *SweepRecord) GetDeviceSeconds() float64 {
+	if x != nil {
+		return x.DeviceSeconds
+	}
+	return 0
+}
+
 // TrialRecord is a trial in a snapshot.
 type TrialRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -373,7 +398,15 @@ type TrialRecord struct {
 	// The checkpoint it goes on from; may be another trial's.
 	Start *Checkpoint `protobuf:"bytes,6,opt,name=start,proto3" json:"start,omitempty"`
 	// Steps counted into the sweep's total.
-	MaxStep       int64 `protobuf:"varint,7,opt,name=max_step,json=maxStep,proto3" json:"max_step,omitempty"`
+	MaxStep int64 `protobuf:"varint,7,opt,name=max_step,json=maxStep,proto3" json:"max_step,omitempty"`
+	// When it last began to want a device.
+	Queued *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=queued,proto3" json:"queued,omitempty"`
+	// Its tuner wants it off its devices, or back from another trial's checkpoint, once the lease has ended.
+	Pausing bool `protobuf:"varint,9,opt,name=pausing,proto3" json:"pausing,omitempty"`
+	// Its newest value of the sweep's metric; absent before the first report.
+	Metric *float64 `protobuf:"fixed64,10,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
+	// A NaN was noted.
+	NanNoted      bool `protobuf:"varint,11,opt,name=nan_noted,json=nanNoted,proto3" json:"nan_noted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,18 +490,50 @@ func (x *TrialRecord) GetMaxStep() int64 {
 	return 0
 }
 
+func (x *TrialRecord) GetQueued() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Queued
+	}
+	return nil
+}
+
+func (x *TrialRecord) GetPausing() bool {
+	if x != nil {
+		return x.Pausing
+	}
+	return false
+}
+
+func (x *TrialRecord) GetMetric() float64 {
+	if x != nil && x.Metric != nil {
+		return *x.Metric
+	}
+	return 0
+}
+
+func (x *TrialRecord) GetNanNoted() bool {
+	if x != nil {
+		return x.NanNoted
+	}
+	return false
+}
+
 // LeaseRecord is a lease in a snapshot.
 type LeaseRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	Devices       []int32                `protobuf:"varint,3,rep,packed,name=devices,proto3" json:"devices,omitempty"`
-	Granted       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=granted,proto3" json:"granted,omitempty"`
-	TermEnd       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
-	Revoking      RevokeKind             `protobuf:"varint,6,opt,name=revoking,proto3,enum=outbid.v1.RevokeKind" json:"revoking,omitempty"`
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
-	Started       bool                   `protobuf:"varint,8,opt,name=started,proto3" json:"started,omitempty"`
-	Client        string                 `protobuf:"bytes,9,opt,name=client,proto3" json:"client,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Epoch    uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Node     string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Devices  []int32                `protobuf:"varint,3,rep,packed,name=devices,proto3" json:"devices,omitempty"`
+	Granted  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=granted,proto3" json:"granted,omitempty"`
+	TermEnd  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
+	Revoking RevokeKind             `protobuf:"varint,6,opt,name=revoking,proto3,enum=outbid.v1.RevokeKind" json:"revoking,omitempty"`
+	Reason   string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Started  bool                   `protobuf:"varint,8,opt,name=started,proto3" json:"started,omitempty"`
+	Client   string                 `protobuf:"bytes,9,opt,name=client,proto3" json:"client,omitempty"`
+	// Version of the assignment made from it.
+	Version uint64 `protobuf:"varint,10,opt,name=version,proto3" json:"version,omitempty"`
+	// The step its start checkpoint holds, once started.
+	FromStep      int64 `protobuf:"varint,11,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -566,6 +631,20 @@ func (x *LeaseRecord) GetClient() string {
 	return ""
 }
 
+func (x *LeaseRecord) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *LeaseRecord) GetFromStep() int64 {
+	if x != nil {
+		return x.FromStep
+	}
+	return 0
+}
+
 var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
@@ -595,7 +674,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
-	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xf7\x03\n" +
+	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xd3\x04\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -610,7 +689,11 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	" \x03(\v2\x14.outbid.v1.SweepNoteR\x05notes\x12\x14\n" +
 	"\x05tuner\x18\v \x01(\fR\x05tuner\x12#\n" +
 	"\rtuner_waiting\x18\f \x01(\bR\ftunerWaiting\x12'\n" +
-	"\x0ftuner_exhausted\x18\r \x01(\bR\x0etunerExhausted\"\x84\x02\n" +
+	"\x0ftuner_exhausted\x18\r \x01(\bR\x0etunerExhausted\x12\x1d\n" +
+	"\n" +
+	"stop_actor\x18\x0e \x01(\tR\tstopActor\x12\x14\n" +
+	"\x05steps\x18\x0f \x01(\x03R\x05steps\x12%\n" +
+	"\x0edevice_seconds\x18\x10 \x01(\x01R\rdeviceSeconds\"\x97\x03\n" +
 	"\vTrialRecord\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12,\n" +
 	"\x05lease\x18\x02 \x01(\v2\x16.outbid.v1.LeaseRecordR\x05lease\x12\x12\n" +
@@ -618,7 +701,13 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\tat_target\x18\x04 \x01(\bR\batTarget\x12&\n" +
 	"\x0flast_report_seq\x18\x05 \x01(\x04R\rlastReportSeq\x12+\n" +
 	"\x05start\x18\x06 \x01(\v2\x15.outbid.v1.CheckpointR\x05start\x12\x19\n" +
-	"\bmax_step\x18\a \x01(\x03R\amaxStep\"\xbb\x02\n" +
+	"\bmax_step\x18\a \x01(\x03R\amaxStep\x122\n" +
+	"\x06queued\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x06queued\x12\x18\n" +
+	"\apausing\x18\t \x01(\bR\apausing\x12\x1b\n" +
+	"\x06metric\x18\n" +
+	" \x01(\x01H\x00R\x06metric\x88\x01\x01\x12\x1b\n" +
+	"\tnan_noted\x18\v \x01(\bR\bnanNotedB\t\n" +
+	"\a_metric\"\xf2\x02\n" +
 	"\vLeaseRecord\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
@@ -628,7 +717,10 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\brevoking\x18\x06 \x01(\x0e2\x15.outbid.v1.RevokeKindR\brevoking\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12\x18\n" +
 	"\astarted\x18\b \x01(\bR\astarted\x12\x16\n" +
-	"\x06client\x18\t \x01(\tR\x06clientB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"\x06client\x18\t \x01(\tR\x06client\x12\x18\n" +
+	"\aversion\x18\n" +
+	" \x01(\x04R\aversion\x12\x1b\n" +
+	"\tfrom_step\x18\v \x01(\x03R\bfromStepB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_snapshot_proto_rawDescOnce sync.Once
@@ -677,14 +769,15 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	12, // 13: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
 	4,  // 14: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
 	13, // 15: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	6,  // 16: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	6,  // 17: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	14, // 18: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	6,  // 16: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	6,  // 17: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	6,  // 18: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	14, // 19: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -696,6 +789,7 @@ func file_outbid_v1_snapshot_proto_init() {
 	file_outbid_v1_node_proto_init()
 	file_outbid_v1_service_proto_init()
 	file_outbid_v1_sweep_proto_init()
+	file_outbid_v1_snapshot_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -556,10 +556,13 @@ class TrialEnded(google.protobuf.message.Message):
     TRIAL_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
+    BY_TUNER_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     state: Global___TrialState.ValueType
     reason: builtins.str
+    by_tuner: builtins.bool
+    """The tuner ended it; otherwise the tuner is told that it exited."""
     def __init__(
         self,
         *,
@@ -567,8 +570,9 @@ class TrialEnded(google.protobuf.message.Message):
         trial: builtins.int = ...,
         state: Global___TrialState.ValueType = ...,
         reason: builtins.str = ...,
+        by_tuner: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["reason", b"reason", "state", b"state", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["by_tuner", b"by_tuner", "reason", b"reason", "state", b"state", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
 
 Global___TrialEnded: typing_extensions.TypeAlias = TrialEnded
 
@@ -789,10 +793,13 @@ class LeaseEnded(google.protobuf.message.Message):
     TRIAL_FIELD_NUMBER: builtins.int
     EPOCH_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
+    DEVICE_SECONDS_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     epoch: builtins.int
     reason: builtins.str
+    device_seconds: builtins.float
+    """Device-seconds from the grant to now."""
     def __init__(
         self,
         *,
@@ -800,8 +807,9 @@ class LeaseEnded(google.protobuf.message.Message):
         trial: builtins.int = ...,
         epoch: builtins.int = ...,
         reason: builtins.str = ...,
+        device_seconds: builtins.float = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "reason", b"reason", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["device_seconds", b"device_seconds", "epoch", b"epoch", "reason", b"reason", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
 
 Global___LeaseEnded: typing_extensions.TypeAlias = LeaseEnded
 

@@ -141,6 +141,9 @@ class SweepRecord(google.protobuf.message.Message):
     TUNER_FIELD_NUMBER: builtins.int
     TUNER_WAITING_FIELD_NUMBER: builtins.int
     TUNER_EXHAUSTED_FIELD_NUMBER: builtins.int
+    STOP_ACTOR_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
+    DEVICE_SECONDS_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -149,6 +152,10 @@ class SweepRecord(google.protobuf.message.Message):
     tuner: builtins.bytes
     tuner_waiting: builtins.bool
     tuner_exhausted: builtins.bool
+    stop_actor: builtins.str
+    """Who asked it to stop; empty for a limit."""
+    steps: builtins.int
+    device_seconds: builtins.float
     @property
     def spec(self) -> outbid.v1.sweep_pb2.SweepSpec: ...
     @property
@@ -175,9 +182,12 @@ class SweepRecord(google.protobuf.message.Message):
         tuner: builtins.bytes = ...,
         tuner_waiting: builtins.bool = ...,
         tuner_exhausted: builtins.bool = ...,
+        stop_actor: builtins.str = ...,
+        steps: builtins.int = ...,
+        device_seconds: builtins.float = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ended", b"ended", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "ended", b"ended", "id", b"id", "idempotency_key", b"idempotency_key", "notes", b"notes", "reason", b"reason", "spec", b"spec", "state", b"state", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "device_seconds", b"device_seconds", "ended", b"ended", "id", b"id", "idempotency_key", b"idempotency_key", "notes", b"notes", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
 
@@ -194,12 +204,22 @@ class TrialRecord(google.protobuf.message.Message):
     LAST_REPORT_SEQ_FIELD_NUMBER: builtins.int
     START_FIELD_NUMBER: builtins.int
     MAX_STEP_FIELD_NUMBER: builtins.int
+    QUEUED_FIELD_NUMBER: builtins.int
+    PAUSING_FIELD_NUMBER: builtins.int
+    METRIC_FIELD_NUMBER: builtins.int
+    NAN_NOTED_FIELD_NUMBER: builtins.int
     seed: builtins.int
     at_target: builtins.bool
     """Whether it waits for the tuner although it has a lease."""
     last_report_seq: builtins.int
     max_step: builtins.int
     """Steps counted into the sweep's total."""
+    pausing: builtins.bool
+    """Its tuner wants it off its devices, or back from another trial's checkpoint, once the lease has ended."""
+    metric: builtins.float
+    """Its newest value of the sweep's metric; absent before the first report."""
+    nan_noted: builtins.bool
+    """A NaN was noted."""
     @property
     def trial(self) -> outbid.v1.service_pb2.Trial: ...
     @property
@@ -207,6 +227,10 @@ class TrialRecord(google.protobuf.message.Message):
     @property
     def start(self) -> outbid.v1.event_pb2.Checkpoint:
         """The checkpoint it goes on from; may be another trial's."""
+
+    @property
+    def queued(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When it last began to want a device."""
 
     def __init__(
         self,
@@ -218,9 +242,14 @@ class TrialRecord(google.protobuf.message.Message):
         last_report_seq: builtins.int = ...,
         start: outbid.v1.event_pb2.Checkpoint | None = ...,
         max_step: builtins.int = ...,
+        queued: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        pausing: builtins.bool = ...,
+        metric: builtins.float | None = ...,
+        nan_noted: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["lease", b"lease", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "last_report_seq", b"last_report_seq", "lease", b"lease", "max_step", b"max_step", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "lease", b"lease", "metric", b"metric", "queued", b"queued", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "last_report_seq", b"last_report_seq", "lease", b"lease", "max_step", b"max_step", "metric", b"metric", "nan_noted", b"nan_noted", "pausing", b"pausing", "queued", b"queued", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___TrialRecord: typing_extensions.TypeAlias = TrialRecord
 
@@ -239,12 +268,18 @@ class LeaseRecord(google.protobuf.message.Message):
     REASON_FIELD_NUMBER: builtins.int
     STARTED_FIELD_NUMBER: builtins.int
     CLIENT_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    FROM_STEP_FIELD_NUMBER: builtins.int
     epoch: builtins.int
     node: builtins.str
     revoking: outbid.v1.event_pb2.RevokeKind.ValueType
     reason: builtins.str
     started: builtins.bool
     client: builtins.str
+    version: builtins.int
+    """Version of the assignment made from it."""
+    from_step: builtins.int
+    """The step its start checkpoint holds, once started."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -263,8 +298,10 @@ class LeaseRecord(google.protobuf.message.Message):
         reason: builtins.str = ...,
         started: builtins.bool = ...,
         client: builtins.str = ...,
+        version: builtins.int = ...,
+        from_step: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["granted", b"granted", "term_end", b"term_end"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["client", b"client", "devices", b"devices", "epoch", b"epoch", "granted", b"granted", "node", b"node", "reason", b"reason", "revoking", b"revoking", "started", b"started", "term_end", b"term_end"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["client", b"client", "devices", b"devices", "epoch", b"epoch", "from_step", b"from_step", "granted", b"granted", "node", b"node", "reason", b"reason", "revoking", b"revoking", "started", b"started", "term_end", b"term_end", "version", b"version"]) -> None: ...
 
 Global___LeaseRecord: typing_extensions.TypeAlias = LeaseRecord
