@@ -1,0 +1,64 @@
+# Everything here runs on a machine with Go, Python, make and git. Other tools are fetched, pinned, by .ci/tool and
+# .ci/python, and kept in .cache and in $OUTBID_CACHE (~/.cache/outbid).
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+FUZZTIME ?= 20s
+# go-nvml's headers mark functions of old drivers as deprecated.
+export CGO_CFLAGS := -Wno-deprecated-declarations
+PY_FILES := sdk-python examples
+
+.PHONY: help build test test-go test-python lint fmt gen demo bench fuzz docs clean
+
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/outbid
+	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/outbid .
+
+test: test-go test-python ## run every test, Go's with the race detector
+
+test-go: ## run the Go tests, the object store's against a real MinIO server
+	race=; if .ci/need cc; then race=-race; fi; \
+	minio=$$(.ci/tool minio); python=$$(.ci/python); \
+	OUTBID_TEST_MINIO=$$minio OUTBID_TEST_PYTHON=$$python go test $$race -timeout 15m ./...
+
+test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbid
+	python=$$(.ci/python); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q
+
+lint: ## check style: golangci-lint, gofumpt, buf, ruff, mypy
+	$$(.ci/tool golangci-lint) run ./...
+	bad=$$(git ls-files '*.go' | grep -v '^proto/' | xargs $$(.ci/tool gofumpt) -l); \
+	test -z "$$bad" || { echo "not gofumpt's format (make fmt): $$bad"; exit 1; }
+	cd proto && $$(../.ci/tool buf) lint
+	python=$$(.ci/python); \
+	"$$python" -m ruff check $(PY_FILES); "$$python" -m ruff format --check $(PY_FILES); \
+	cd sdk-python && "$$python" -m mypy --strict src
+
+fmt: ## put code into its standard format
+	git ls-files '*.go' | grep -v '^proto/' | xargs $$(.ci/tool gofumpt) -w
+	python=$$(.ci/python); "$$python" -m ruff format $(PY_FILES); "$$python" -m ruff check --fix $(PY_FILES)
+
+gen: ## generate the code of proto/ and the references in docs/ anew
+	path=; for t in protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway; do \
+	  path=$$(dirname $$(.ci/tool $$t)):$$path; done; \
+	python=$$(.ci/python); PATH=$$path$$(dirname $$python):$$PATH PYTHON=$$python proto/gen.sh
+
+demo: build ## tune a real network on digits: about two minutes, two workers
+	python=$$(.ci/python); PATH=$(CURDIR)/bin:$$PATH OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" examples/digits/demo.py
+
+bench: ## run the benchmarks; docs/benchmarks.md says what they mean
+	go test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## run each fuzzer for FUZZTIME (20s)
+	git grep -l '^func Fuzz' -- '*_test.go' | while read -r file; do \
+	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
+	    go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file); done; done
+
+docs: build ## write the CLI's reference into docs/reference
+	bin/outbid docs docs/reference/cli
+
+clean: ## remove what was built here; caches outside the checkout stay
+	rm -rf bin build .cache
