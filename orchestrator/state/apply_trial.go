@@ -1,0 +1,204 @@
+package state
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func (s *Sweep) created(at time.Time, e *outbidv1.TrialCreated) error {
+	if int(e.GetTrial()) != len(s.Trials) {
+		return broken("trial %d created, %d was to be next", e.GetTrial(), len(s.Trials))
+	}
+	t := &Trial{
+		Number: e.GetTrial(), Config: e.GetConfigJson(), Bracket: e.GetBracket(), Seed: e.GetSeed(),
+		UntilStep: e.GetUntilStep(), Reason: e.GetReason(), Created: at,
+		Metric: math.NaN(), Best: math.NaN(),
+	}
+	s.Trials = append(s.Trials, t)
+	s.touch(t)
+	s.enqueue(at, t)
+	return nil
+}
+
+// setState keeps the counts and the queue in step.
+func (s *Sweep) setState(t *Trial, to trialState) {
+	if t.State == trialQueued {
+		s.Queued = remove(s.Queued, t.Number)
+	}
+	if t.State != trialNone {
+		s.Counts[t.State]--
+	}
+	t.State = to
+	s.Counts[to]++
+}
+
+func (s *Sweep) enqueue(at time.Time, t *Trial) {
+	s.setState(t, trialQueued)
+	s.Queued = append(s.Queued, t.Number)
+	t.Queued = at
+}
+
+func remove(list []int32, n int32) []int32 {
+	if i := slices.Index(list, n); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+func (s *Sweep) reported(t *Trial, e *outbidv1.TrialReported) error {
+	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
+		return broken("report under epoch %d, which is not its lease", e.GetEpoch())
+	}
+	r := e.GetReport()
+	t.Last, t.LastReportSeq = r, r.GetSeq()
+	s.advance(t, r.GetStep())
+	if v, ok := r.GetMetrics()[s.Spec.GetMetric()]; ok {
+		t.Metric = v
+		s.improve(t, v, r.GetStep())
+	}
+	return nil
+}
+
+// advance counts a step once, however often it is trained.
+func (s *Sweep) advance(t *Trial, step int64) {
+	t.Step = step
+	if step > t.MaxStep {
+		s.Steps += step - t.MaxStep
+		t.MaxStep = step
+	}
+}
+
+func (s *Sweep) improve(t *Trial, v float64, step int64) {
+	if !better(v, t.Best, s.Maximise()) {
+		return
+	}
+	t.Best, t.BestStep = v, step
+	if s.Best < 0 || better(v, s.Trials[s.Best].Best, s.Maximise()) {
+		s.Best = t.Number
+	}
+}
+
+func (s *Sweep) reached(t *Trial, e *outbidv1.TrialReached) error {
+	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
+		return broken("target reached under epoch %d, which is not its lease", e.GetEpoch())
+	}
+	s.advance(t, e.GetStep())
+	t.AtTarget = true
+	return nil
+}
+
+func (s *Sweep) targeted(at time.Time, t *Trial, e *outbidv1.TrialTargeted) error {
+	if err := checkTrial("targeted", t.State); err != nil {
+		return err
+	}
+	if t.UntilStep != 0 && e.GetUntilStep() <= t.UntilStep {
+		return broken("target %d is not beyond %d", e.GetUntilStep(), t.UntilStep)
+	}
+	t.UntilStep, t.Reason = e.GetUntilStep(), e.GetReason()
+	t.AtTarget, t.Pausing = false, false
+	if t.Lease != nil {
+		t.Lease.Version++
+		return nil
+	}
+	if t.State == trialPaused {
+		t.Resumes++
+		s.enqueue(at, t)
+	}
+	return nil
+}
+
+func (s *Sweep) paused(t *Trial, e *outbidv1.TrialPaused) error {
+	if err := checkTrial("paused", t.State); err != nil {
+		return err
+	}
+	t.Reason = e.GetReason()
+	if t.Lease != nil {
+		t.Pausing = true
+		return nil
+	}
+	s.setState(t, trialPaused)
+	return nil
+}
+
+func (s *Sweep) ended(at time.Time, t *Trial, e *outbidv1.TrialEnded) error {
+	if err := checkTrial("ended", t.State); err != nil {
+		return err
+	}
+	if e.GetState() < trialCompleted || e.GetState() > trialCancelled {
+		return broken("a trial cannot end as %s", TrialWord(e.GetState()))
+	}
+	s.setState(t, e.GetState())
+	t.Reason, t.Ended, t.Pausing = e.GetReason(), at, false
+	s.setStart(t, nil)
+	return nil
+}
+
+func (s *Sweep) cloned(at time.Time, t *Trial, e *outbidv1.TrialCloned) error {
+	if err := checkTrial("cloned", t.State); err != nil {
+		return err
+	}
+	source, err := s.Trial(e.GetSource())
+	if err != nil {
+		return broken("cloned: %v", err)
+	}
+	t.Config, t.Reason, t.AtTarget, t.Pausing = e.GetConfigJson(), e.GetReason(), false, false
+	t.UntilStep = e.GetUntilStep()
+	s.setStart(t, source.Newest())
+	if t.Lease == nil && t.State == trialPaused {
+		t.Resumes++
+		s.enqueue(at, t)
+	}
+	return nil
+}
+
+// touch records that a trial changed at the sweep's version.
+func (s *Sweep) touch(t *Trial) {
+	t.version = s.Version
+	s.changes = append(s.changes, change{s.Version, t.Number})
+	if len(s.changes) > 2*len(s.Trials)+1024 {
+		s.compactChanges()
+	}
+}
+
+// compactChanges keeps the newest change of each trial.
+func (s *Sweep) compactChanges() {
+	kept := s.changes[:0]
+	for _, c := range s.changes {
+		if s.Trials[c.trial].version == c.version {
+			kept = append(kept, c)
+		}
+	}
+	s.changes = slices.Clip(kept)
+}
+
+// ChangedSince lists the trials that changed after a version, by number; 0 lists all.
+func (s *Sweep) ChangedSince(version uint64) []int32 {
+	if version == 0 || version > s.Version {
+		all := make([]int32, len(s.Trials))
+		for i := range all {
+			all[i] = int32(i)
+		}
+		return all
+	}
+	i, _ := slices.BinarySearchFunc(s.changes, version+1, func(c change, v uint64) int {
+		switch {
+		case c.version < v:
+			return -1
+		case c.version > v:
+			return 1
+		default:
+			return 0
+		}
+	})
+	var changed []int32
+	for _, c := range s.changes[i:] {
+		if s.Trials[c.trial].version == c.version {
+			changed = append(changed, c.trial)
+		}
+	}
+	slices.Sort(changed)
+	return slices.Compact(changed)
+}

@@ -1,0 +1,14 @@
+package state
+
+import "errors"
+
+var (
+	// ErrNotFound says that there is no sweep, trial or node of that name.
+	ErrNotFound = errors.New("not found")
+	// ErrInvalid says that what was asked for is wrong in itself.
+	ErrInvalid = errors.New("invalid")
+	// ErrConflict says that what was asked for does not fit the state that something is in.
+	ErrConflict = errors.New("conflict")
+	// ErrBroken says that an event cannot follow the state: the ledger is damaged or was written by another version.
+	ErrBroken = errors.New("event does not fit the state")
+)

@@ -1,0 +1,189 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Snapshot is the whole state. Tuners' and the policy's own snapshots are added by who owns them.
+func (st *State) Snapshot() *outbidv1.StateSnapshot {
+	snap := &outbidv1.StateSnapshot{
+		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextEpoch: st.NextEpoch, NextRound: st.NextRound,
+		NameCounters: maps.Clone(st.names),
+	}
+	for _, name := range st.NodeNames {
+		n := st.Nodes[name]
+		snap.Nodes = append(snap.Nodes, &outbidv1.NodeRecord{
+			Info: n.Info, State: n.State, Reason: n.Reason, SeenSeq: n.SeenSeq, Changed: stamp(n.Changed),
+		})
+	}
+	for _, id := range st.SweepIDs {
+		snap.Sweeps = append(snap.Sweeps, st.Sweeps[id].snapshot())
+	}
+	return snap
+}
+
+func (s *Sweep) snapshot() *outbidv1.SweepRecord {
+	r := &outbidv1.SweepRecord{
+		Id: s.ID, Spec: s.Spec, State: s.State, Reason: s.Reason, Actor: s.Actor, StopActor: s.StopActor,
+		IdempotencyKey: s.IdempotencyKey, Submitted: stamp(s.Submitted), Ended: stamp(s.Ended),
+		Notes: slices.Clone(s.Notes), TunerWaiting: s.Waiting, TunerExhausted: s.Exhausted,
+		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
+	}
+	for i, t := range s.Trials {
+		r.Trials[i] = t.snapshot(s.ID)
+	}
+	return r
+}
+
+func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
+	r := &outbidv1.TrialRecord{
+		Trial: t.record(sweep), Seed: t.Seed, AtTarget: t.AtTarget, LastReportSeq: t.LastReportSeq, Start: t.Start,
+		MaxStep: t.MaxStep, Queued: stamp(t.Queued), Pausing: t.Pausing, Metric: number(t.Metric), NanNoted: t.NaNNoted,
+	}
+	r.Trial.Sweep = ""
+	if l := t.Lease; l != nil {
+		r.Lease = &outbidv1.LeaseRecord{
+			Epoch: l.Epoch, Node: l.Node, Devices: l.Devices, Granted: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
+			Revoking: l.Revoking, Reason: l.Reason, Started: l.Started, Client: l.Client, Version: l.Version,
+			FromStep: l.FromStep,
+		}
+	}
+	return r
+}
+
+// Restore returns the state that a snapshot holds.
+func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
+	st := New()
+	st.Seq, st.Hash, st.Time = snap.GetSeq(), snap.GetHash(), from(snap.GetTime())
+	st.NextEpoch, st.NextRound = snap.GetNextEpoch(), snap.GetNextRound()
+	maps.Copy(st.names, snap.GetNameCounters())
+	for _, r := range snap.GetNodes() {
+		st.Nodes[r.GetInfo().GetName()] = &Node{
+			Info: r.GetInfo(), State: r.GetState(), Reason: r.GetReason(), SeenSeq: r.GetSeenSeq(),
+			Changed: from(r.GetChanged()), Holders: make([]*Lease, len(r.GetInfo().GetDevices())),
+		}
+		st.NodeNames = append(st.NodeNames, r.GetInfo().GetName())
+	}
+	for _, r := range snap.GetSweeps() {
+		s, err := st.restoreSweep(r)
+		if err != nil {
+			return nil, fmt.Errorf("snapshot of sweep %s: %w", r.GetId(), err)
+		}
+		st.addSweep(s)
+	}
+	return st, nil
+}
+
+func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
+	s := &Sweep{
+		ID: r.GetId(), Spec: r.GetSpec(), State: r.GetState(), Reason: r.GetReason(), Actor: r.GetActor(),
+		StopActor: r.GetStopActor(), IdempotencyKey: r.GetIdempotencyKey(), Submitted: from(r.GetSubmitted()),
+		Ended: from(r.GetEnded()), Best: -1, Steps: r.GetSteps(), DeviceSeconds: r.GetDeviceSeconds(),
+		Notes: r.GetNotes(), Waiting: r.GetTunerWaiting(), Exhausted: r.GetTunerExhausted(), Version: 1,
+		refs: map[string]int{}, Trials: make([]*Trial, len(r.GetTrials())),
+	}
+	for i, tr := range r.GetTrials() {
+		t := restoreTrial(tr)
+		if int(t.Number) != i || t.State == trialNone || t.State > trialCancelled {
+			return nil, broken("trial record %d is trial %d, %s", i, t.Number, TrialWord(t.State))
+		}
+		s.Trials[i] = t
+		s.Counts[t.State]++
+		if err := st.restoreLease(s, t, tr.GetLease()); err != nil {
+			return nil, err
+		}
+		s.indexTrial(t)
+	}
+	s.sortByTime()
+	return s, nil
+}
+
+// indexTrial rebuilds what can be derived from the trials.
+func (s *Sweep) indexTrial(t *Trial) {
+	t.version = 1
+	s.changes = append(s.changes, change{1, t.Number})
+	if t.State == trialQueued {
+		s.Queued = append(s.Queued, t.Number)
+	}
+	if t.Lease != nil {
+		s.Running = append(s.Running, t.Number)
+	}
+	if t.Start != nil {
+		s.refs[t.Start.GetKey()]++
+	}
+	for _, c := range t.Checkpoints {
+		s.rank(t.Number, c)
+	}
+	if s.Best < 0 && !math.IsNaN(t.Best) || s.Best >= 0 && better(t.Best, s.Trials[s.Best].Best, s.Maximise()) {
+		s.Best = t.Number
+	}
+}
+
+func (s *Sweep) sortByTime() {
+	slices.SortStableFunc(s.Queued, func(a, b int32) int { return s.Trials[a].Queued.Compare(s.Trials[b].Queued) })
+	slices.SortFunc(s.Running, func(a, b int32) int {
+		return int(int64(s.Trials[a].Lease.Epoch) - int64(s.Trials[b].Lease.Epoch))
+	})
+}
+
+func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error {
+	if r == nil {
+		return nil
+	}
+	l := &Lease{
+		Sweep: s.ID, Trial: t.Number, Epoch: r.GetEpoch(), Node: r.GetNode(), Devices: r.GetDevices(),
+		Granted: from(r.GetGranted()), TermEnd: from(r.GetTermEnd()), Reason: r.GetReason(), Revoking: r.GetRevoking(),
+		Started: r.GetStarted(), FromStep: r.GetFromStep(), Version: r.GetVersion(), Client: r.GetClient(),
+	}
+	t.Lease = l
+	if l.Node == "" {
+		return nil
+	}
+	n, ok := st.Nodes[l.Node]
+	if !ok {
+		return broken("lease %d is on node %q, which does not exist", l.Epoch, l.Node)
+	}
+	for _, d := range l.Devices {
+		if d < 0 || int(d) >= len(n.Holders) || n.Holders[d] != nil {
+			return broken("lease %d holds device %d of node %s, which is taken or does not exist", l.Epoch, d, l.Node)
+		}
+	}
+	n.hold(l)
+	return nil
+}
+
+func restoreTrial(r *outbidv1.TrialRecord) *Trial {
+	v := r.GetTrial()
+	return &Trial{
+		Number: v.GetNumber(), State: v.GetState(), Reason: v.GetReason(), Config: v.GetConfigJson(),
+		Bracket: v.GetBracket(), Seed: r.GetSeed(), Step: v.GetStep(), UntilStep: v.GetUntilStep(),
+		MaxStep: r.GetMaxStep(), Last: v.GetLast(), LastReportSeq: r.GetLastReportSeq(),
+		Metric: orNaN(r.Metric), Best: orNaN(v.Best), BestStep: v.GetBestStep(),
+		Created: from(v.GetCreated()), Queued: from(r.GetQueued()), Ended: from(v.GetEnded()),
+		Restarts: v.GetRestarts(), Resumes: v.GetResumes(), DeviceSeconds: v.GetDeviceSeconds(),
+		Checkpoints: v.GetCheckpoints(), Start: r.GetStart(), AtTarget: r.GetAtTarget(), Pausing: r.GetPausing(),
+		NaNNoted: r.GetNanNoted(),
+	}
+}
+
+func orNaN(v *float64) float64 {
+	if v == nil {
+		return math.NaN()
+	}
+	return *v
+}
+
+func from(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}

@@ -1,0 +1,253 @@
+// Package state is the fold of the ledger's events: sweeps, trials, leases and nodes as they stand. Apply is its only
+// way to change. It has no clock, does no I/O and draws nothing at random, so that the same events always give the
+// same state, live, after a restart, in the simulator and in replay.
+package state
+
+import (
+	"math"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// State is everything the ledger says.
+type State struct {
+	// Seq and Hash are those of the last batch folded in; Time is when it was decided.
+	Seq  uint64
+	Hash []byte
+	Time time.Time
+	// NextEpoch is the epoch of the next lease; NextRound the number of the policy's next round.
+	NextEpoch uint64
+	NextRound uint64
+
+	// Nodes by name; NodeNames are sorted.
+	Nodes     map[string]*Node
+	NodeNames []string
+	// Sweeps by id; SweepIDs in order of submission.
+	Sweeps   map[string]*Sweep
+	SweepIDs []string
+	// Live are the sweeps that have not ended, in order of submission.
+	Live []*Sweep
+
+	names map[string]int64
+	keys  map[string]string
+}
+
+// New returns the state before the first event.
+func New() *State {
+	return &State{
+		NextEpoch: 1,
+		NextRound: 1,
+		Nodes:     map[string]*Node{},
+		Sweeps:    map[string]*Sweep{},
+		names:     map[string]int64{},
+		keys:      map[string]string{},
+	}
+}
+
+// Node is a machine with a worker on it.
+type Node struct {
+	Info    *outbidv1.NodeInfo
+	State   outbidv1.NodeState
+	Reason  string
+	Changed time.Time
+	// SeenSeq is the last uplink message of this boot that the ledger holds.
+	SeenSeq uint64
+	// Holders says which lease holds each device, by index; nil for none.
+	Holders []*Lease
+	// Leases on this node, by epoch.
+	Leases []*Lease
+}
+
+// Sweep is one hyperparameter exploration: an app.
+type Sweep struct {
+	ID             string
+	Spec           *outbidv1.SweepSpec
+	State          outbidv1.SweepState
+	Reason         string
+	Actor          string
+	StopActor      string
+	IdempotencyKey string
+	Submitted      time.Time
+	Ended          time.Time
+
+	// Trials by number.
+	Trials []*Trial
+	// Queued are the trials that want a device, first come first; Running those with a lease, by epoch.
+	Queued  []int32
+	Running []int32
+	Counts  [8]int32
+	// Best is the number of the best trial by the metric, -1 before the first report.
+	Best int32
+	// Steps trained over all trials, repeated ones counted once.
+	Steps int64
+	// DeviceSeconds of leases that have ended.
+	DeviceSeconds float64
+	Notes         []*outbidv1.SweepNote
+	// Waiting and Exhausted are what the tuner said last.
+	Waiting, Exhausted bool
+
+	// Version grows with every change; changes says which trials changed at which version.
+	Version uint64
+	changes []change
+	ranking ranking
+	refs    map[string]int
+}
+
+type change struct {
+	version uint64
+	trial   int32
+}
+
+// maxNotes bounds the notes kept of a sweep; the ledger holds them all.
+const maxNotes = 50
+
+// Trial is one configuration being trained: a job.
+type Trial struct {
+	Number  int32
+	State   outbidv1.TrialState
+	Reason  string
+	Config  string
+	Bracket int32
+	Seed    uint64
+	// Step done, and the step to train until (0: until the code ends).
+	Step, UntilStep int64
+	// MaxStep ever done, which Step falls behind after a restart.
+	MaxStep int64
+	// Last report; nil before the first.
+	Last          *outbidv1.Report
+	LastReportSeq uint64
+	// Metric is the newest value of the sweep's metric, Best the best one and BestStep its step; NaN before any.
+	Metric, Best  float64
+	BestStep      int64
+	Created       time.Time
+	Queued        time.Time
+	Ended         time.Time
+	Restarts      int32
+	Resumes       int32
+	DeviceSeconds float64
+	// Checkpoints in the store, oldest first.
+	Checkpoints []*outbidv1.Checkpoint
+	// Start is another trial's checkpoint that a clone goes on from until it has saved one of its own; nil otherwise.
+	Start *outbidv1.Checkpoint
+	// Lease it holds; nil for none. An ended trial may still hold one for a moment.
+	Lease *Lease
+	// AtTarget: its fork did UntilStep and waits for word.
+	AtTarget bool
+	// Pausing: it is to be paused once its lease has ended.
+	Pausing bool
+	// NaNNoted: the user was told that it reported NaN.
+	NaNNoted bool
+
+	version uint64
+}
+
+// Lease is a grant of devices to a trial until it ends.
+type Lease struct {
+	Sweep   string
+	Trial   int32
+	Epoch   uint64
+	Node    string
+	Devices []int32
+	Granted time.Time
+	TermEnd time.Time
+	Reason  string
+	// Revoking says how the fork was asked to end; unspecified while it was not.
+	Revoking outbidv1.RevokeKind
+	// Started: the training process runs, from FromStep.
+	Started  bool
+	FromStep int64
+	// Version of the assignment: grows with whatever the fork must be told.
+	Version uint64
+	// Client holds the lease of a trial of an external sweep; Node is empty then.
+	Client string
+}
+
+// Done says whether the sweep has ended for good, unless it is extended.
+func (s *Sweep) Done() bool {
+	switch s.State {
+	case outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED,
+		outbidv1.SweepState_SWEEP_STATE_FAILED:
+		return true
+	default:
+		return false
+	}
+}
+
+// Maximise says whether the sweep's metric is to be large.
+func (s *Sweep) Maximise() bool { return s.Spec.GetMode() == "max" }
+
+// Done says whether the trial has ended for good.
+func (t *Trial) Done() bool { return t.State >= outbidv1.TrialState_TRIAL_STATE_COMPLETED }
+
+// Newest is the trial's newest checkpoint, nil if there is none.
+func (t *Trial) Newest() *outbidv1.Checkpoint {
+	if len(t.Checkpoints) == 0 {
+		return nil
+	}
+	return t.Checkpoints[len(t.Checkpoints)-1]
+}
+
+// From is the checkpoint that the trial's next fork starts from, nil for a fresh start.
+func (t *Trial) From() *outbidv1.Checkpoint {
+	if t.Start != nil {
+		return t.Start
+	}
+	return t.Newest()
+}
+
+// Sweep returns a sweep by id.
+func (st *State) Sweep(id string) (*Sweep, error) {
+	if s, ok := st.Sweeps[id]; ok {
+		return s, nil
+	}
+	return nil, notFound("sweep", id)
+}
+
+// Trial returns a trial by number.
+func (s *Sweep) Trial(n int32) (*Trial, error) {
+	if n < 0 || int(n) >= len(s.Trials) {
+		return nil, notFound("trial", trialName(s.ID, n))
+	}
+	return s.Trials[n], nil
+}
+
+// ByKey returns the id of the sweep that was submitted with an idempotency key, "" if none was.
+func (st *State) ByKey(key string) string {
+	if key == "" {
+		return ""
+	}
+	return st.keys[key]
+}
+
+// NextID is the id that the next sweep of a name gets.
+func (st *State) NextID(name string) string { return sweepID(name, st.names[name]+1) }
+
+// FreeDevices are the indexes of a node's devices that no lease holds.
+func (n *Node) FreeDevices() []int32 {
+	var free []int32
+	for i, l := range n.Holders {
+		if l == nil {
+			free = append(free, int32(i))
+		}
+	}
+	return free
+}
+
+// Up says whether the node can be counted on.
+func (n *Node) Up() bool {
+	return n.State == outbidv1.NodeState_NODE_STATE_UP || n.State == outbidv1.NodeState_NODE_STATE_DRAINING
+}
+
+func better(a, b float64, maximise bool) bool {
+	switch {
+	case math.IsNaN(a):
+		return false
+	case math.IsNaN(b):
+		return true
+	case maximise:
+		return a > b
+	default:
+		return a < b
+	}
+}

@@ -1,0 +1,137 @@
+package state
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// View is the sweep as people see it. The caller adds what the state does not know: outlook and why trials wait.
+func (st *State) View(s *Sweep) *outbidv1.Sweep {
+	v := &outbidv1.Sweep{
+		Id: s.ID, Spec: s.Spec, State: s.State, Reason: s.Reason, Actor: s.Actor,
+		Submitted: stamp(s.Submitted), Ended: stamp(s.Ended),
+		Steps: s.Steps, DeviceSeconds: st.deviceSeconds(s), Notes: slices.Clone(s.Notes),
+		Counts: &outbidv1.TrialCounts{
+			Queued: s.Counts[trialQueued], Running: s.Counts[trialRunning], Paused: s.Counts[trialPaused],
+			Completed: s.Counts[trialCompleted], Stopped: s.Counts[trialStopped], Failed: s.Counts[trialFailed],
+			Cancelled: s.Counts[trialCancelled], Total: int32(len(s.Trials)),
+		},
+	}
+	if s.Best >= 0 {
+		v.Best = st.TrialView(s, s.Trials[s.Best])
+	}
+	return v
+}
+
+// deviceSeconds counts the leases that still run up to the newest event.
+func (st *State) deviceSeconds(s *Sweep) float64 {
+	total := s.DeviceSeconds
+	for _, n := range s.Running {
+		total += s.Trials[n].Lease.DeviceSeconds(st.Time)
+	}
+	return total
+}
+
+// DeviceSeconds is what the lease has cost by a time.
+func (l *Lease) DeviceSeconds(now time.Time) float64 {
+	return max(0, now.Sub(l.Granted).Seconds()) * float64(len(l.Devices))
+}
+
+// TrialView is the trial as people see it.
+func (st *State) TrialView(s *Sweep, t *Trial) *outbidv1.Trial {
+	v := t.record(s.ID)
+	v.Config = configStruct(t.Config)
+	if l := t.Lease; l != nil {
+		v.Node, v.Devices = l.Node, l.Devices
+		v.DeviceSeconds += l.DeviceSeconds(st.Time)
+		if t.Last.GetTrainSeconds() > 0 && t.LastReportSeq > 0 {
+			v.StepsPerSecond = float64(t.Step-l.FromStep) / t.Last.GetTrainSeconds()
+		}
+	}
+	return v
+}
+
+func (t *Trial) record(sweep string) *outbidv1.Trial {
+	v := &outbidv1.Trial{
+		Sweep: sweep, Number: t.Number, State: t.State, Reason: t.Reason, ConfigJson: t.Config,
+		Step: t.Step, UntilStep: t.UntilStep, Last: t.Last, BestStep: t.BestStep,
+		Created: stamp(t.Created), Ended: stamp(t.Ended), Restarts: t.Restarts, Resumes: t.Resumes,
+		DeviceSeconds: t.DeviceSeconds, Bracket: t.Bracket, Checkpoints: slices.Clone(t.Checkpoints),
+	}
+	v.Best = number(t.Best)
+	return v
+}
+
+func number(v float64) *float64 {
+	if math.IsNaN(v) {
+		return nil
+	}
+	return &v
+}
+
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func newNote(at time.Time, e *outbidv1.Note) *outbidv1.SweepNote {
+	return &outbidv1.SweepNote{Time: stamp(at), Level: e.GetLevel(), Text: e.GetText(), Trial: e.Trial}
+}
+
+func configStruct(text string) *structpb.Struct {
+	var values map[string]any
+	d := json.NewDecoder(strings.NewReader(text))
+	if err := d.Decode(&values); err != nil {
+		return nil
+	}
+	s, err := structpb.NewStruct(values)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// NodeView is the node as people see it.
+func (n *Node) NodeView() *outbidv1.Node {
+	v := &outbidv1.Node{Info: n.Info, State: n.State, Reason: n.Reason}
+	for i, l := range n.Holders {
+		if l != nil {
+			v.Uses = append(v.Uses, &outbidv1.DeviceUse{Device: int32(i), Fork: l.Fork()})
+		}
+	}
+	return v
+}
+
+// Fork names the fork that runs under the lease.
+func (l *Lease) Fork() *outbidv1.ForkRef {
+	return &outbidv1.ForkRef{Sweep: l.Sweep, Trial: l.Trial, Epoch: l.Epoch}
+}
+
+// BestTrials lists up to n trials by the metric, best first, from offset on; trials without one come last.
+func (s *Sweep) BestTrials(n, offset int) []*Trial {
+	sorted := slices.Clone(s.Trials)
+	slices.SortStableFunc(sorted, func(a, b *Trial) int {
+		switch {
+		case better(a.Best, b.Best, s.Maximise()):
+			return -1
+		case better(b.Best, a.Best, s.Maximise()):
+			return 1
+		default:
+			return int(a.Number - b.Number)
+		}
+	})
+	if offset >= len(sorted) {
+		return nil
+	}
+	return sorted[offset:min(len(sorted), offset+n)]
+}
