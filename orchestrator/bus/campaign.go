@@ -1,0 +1,157 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// Campaign blocks until this process leads, or ctx ends. The leadership ends with ctx.
+func Campaign(ctx context.Context, nc *nats.Conn, c Candidate) (*Leadership, error) {
+	if c.ID == "" {
+		return nil, errors.New("campaign for the lead: the candidate has no ID")
+	}
+	if c.TTL == 0 {
+		c.TTL = defaultTTL
+	}
+	if c.TTL < minTTL || c.TTL > maxTTL {
+		return nil, fmt.Errorf("campaign for the lead: TTL %s: want %s to %s", c.TTL, minTTL, maxTTL)
+	}
+	kv, err := leaderBucket(ctx, nc, c.Replicas)
+	if err != nil {
+		return nil, fmt.Errorf("campaign for the lead: %w", err)
+	}
+	watch, err := kv.Watch(ctx, leaderKey, jetstream.UpdatesOnly(), jetstream.MetaOnly())
+	if err != nil {
+		return nil, fmt.Errorf("campaign for the lead: watch %s: %w", LeaderBucket, err)
+	}
+	run := campaign{
+		kv: kv, ttl: c.TTL, force: c.Force, log: orDiscard(c.Logger).With("candidate", c.ID),
+		record: leaderRecord{ID: c.ID, Nonce: nuid.Next(), TTLMs: c.TTL.Milliseconds()},
+	}
+	lead, err := run.run(ctx, watch.Updates())
+	if stopErr := watch.Stop(); stopErr != nil && ctx.Err() == nil {
+		run.log.Warn("cannot end the watch on the lead", "error", stopErr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("campaign for the lead: %w", err)
+	}
+	run.log.Info("this orchestrator leads", "term", lead.Term())
+	return lead, nil
+}
+
+func leaderBucket(ctx context.Context, nc *nats.Conn, replicas int) (jetstream.KeyValue, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	kv, err := js.KeyValue(ctx, LeaderBucket)
+	if !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return kv, err
+	}
+	return js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: LeaderBucket, Description: "which orchestrator leads",
+		Storage: jetstream.FileStorage, Replicas: max(replicas, 1),
+	})
+}
+
+// campaign is one run for the lead.
+type campaign struct {
+	kv     jetstream.KeyValue
+	record leaderRecord
+	ttl    time.Duration
+	force  bool
+	log    *slog.Logger
+
+	holder  string    // of the record seen last
+	seen    uint64    // its revision
+	expires time.Time // when it runs out if it does not change
+}
+
+func (c *campaign) run(ctx context.Context, updates <-chan jetstream.KeyValueEntry) (*Leadership, error) {
+	for {
+		lead, err := c.try(ctx)
+		if lead != nil {
+			return lead, nil
+		}
+		pause := c.ttl / 4
+		if err != nil && ctx.Err() == nil {
+			c.log.Warn("cannot campaign for the lead; trying again", "error", err)
+		} else if left := time.Until(c.expires); left > 0 {
+			pause = min(pause, left)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-updates:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// try takes the lead if nobody has it, or if its holder's record has not changed for that holder's TTL.
+func (c *campaign) try(ctx context.Context) (*Leadership, error) {
+	short, cancel := context.WithTimeout(ctx, max(c.ttl, connectTimeout))
+	defer cancel()
+	current, revision, err := readRecord(short, c.kv)
+	if err != nil {
+		return nil, err
+	}
+	c.record.Since, c.record.Term = time.Now().UTC(), 0
+	value, err := json.Marshal(c.record)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	switch {
+	case current == nil:
+		revision, err = c.kv.Create(short, leaderKey, value)
+	case c.force || current.Nonce == c.record.Nonce || c.expired(current, revision):
+		revision, err = c.kv.Update(short, leaderKey, value, revision)
+	default:
+		return nil, nil
+	}
+	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return nil, nil // somebody was faster
+	}
+	if err != nil {
+		return nil, err
+	}
+	if time.Since(start) >= c.ttl {
+		return nil, nil // the answer took so long that the lease is over
+	}
+	return c.lead(ctx, revision, start), nil
+}
+
+// expired watches a record by this process's own clock.
+func (c *campaign) expired(current *leaderRecord, revision uint64) bool {
+	ttl := min(time.Duration(current.TTLMs)*time.Millisecond, maxTTL)
+	if c.seen != revision || c.expires.IsZero() {
+		if c.holder != current.Nonce {
+			c.log.Info("another orchestrator leads; standing by", "leader", current.ID)
+		}
+		c.seen, c.holder, c.expires = revision, current.Nonce, time.Now().Add(ttl)
+	}
+	return !time.Now().Before(c.expires)
+}
+
+func (c *campaign) lead(ctx context.Context, revision uint64, start time.Time) *Leadership {
+	ctx, cancel := context.WithCancel(ctx)
+	c.record.Term = revision
+	l := &Leadership{
+		kv: c.kv, record: c.record, revision: revision, until: start.Add(c.ttl), log: c.log,
+		cancel: cancel, done: make(chan struct{}), lost: make(chan struct{}),
+	}
+	go l.keep(ctx)
+	return l
+}

@@ -1,0 +1,186 @@
+package bus
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// DefaultURL is tried when no URL is given.
+const DefaultURL = "nats://127.0.0.1:4222"
+
+// ErrNotConnected says that the message was not sent because there is no connection now. What is sent over the bus
+// is sent again anyway, so nothing is kept for later.
+var ErrNotConnected = errors.New("not connected to NATS")
+
+const (
+	connectTimeout = 5 * time.Second
+	reconnectWait  = 250 * time.Millisecond
+	pingInterval   = 3 * time.Second
+	// reconnectBuffer bounds what is kept while the connection is away, in bytes.
+	reconnectBuffer = 16 << 20
+)
+
+// ConnConfig says how to reach NATS.
+type ConnConfig struct {
+	// URL, or several separated by commas. Not used with Server.
+	URL string
+	// Token, if the server wants one.
+	Token string
+	// Creds is the path of a NATS credentials file; empty for none.
+	Creds string
+	// NKey is the path of a file with an NKey seed; empty for none.
+	NKey string
+	// TLS settings; nil for those of the URL's scheme.
+	TLS *tls.Config
+	// Name shows in the server's listings.
+	Name string
+	// Server, if set, is connected to in memory.
+	Server *Server
+	// Logger gets word of lost and regained connections; nil drops it.
+	Logger *slog.Logger
+}
+
+// Connect opens a connection that comes back by itself for as long as it takes. Only the first attempt can fail; its
+// error names the URL, the cause and what to look at.
+func Connect(ctx context.Context, cfg ConnConfig) (*nats.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	target := cfg.URL
+	if target == "" {
+		target = DefaultURL
+	}
+	opts, err := connOptions(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS at %s: %w", redact(target), err)
+	}
+	if cfg.Server != nil {
+		target = cfg.Server.URL()
+		opts = append(opts, nats.InProcessServer(cfg.Server.ns))
+	}
+	nc, err := nats.Connect(target, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS at %s: %w; %s", redact(target), err, hint(err))
+	}
+	return nc, nil
+}
+
+func connOptions(ctx context.Context, cfg ConnConfig) ([]nats.Option, error) {
+	timeout := connectTimeout
+	if end, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(end))
+	}
+	opts := []nats.Option{
+		nats.Name(cfg.Name),
+		nats.Timeout(timeout),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectWait, reconnectWait),
+		nats.ReconnectBufSize(reconnectBuffer),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(2),
+		nats.IgnoreAuthErrorAbort(),
+	}
+	opts = append(opts, handlers(orDiscard(cfg.Logger))...)
+	if cfg.Token != "" {
+		opts = append(opts, nats.Token(cfg.Token))
+	}
+	if cfg.Creds != "" {
+		opts = append(opts, nats.UserCredentials(cfg.Creds))
+	}
+	if cfg.NKey != "" {
+		opt, err := nats.NkeyOptionFromSeed(cfg.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("read NKey seed %s: %w", cfg.NKey, err)
+		}
+		opts = append(opts, opt)
+	}
+	if cfg.TLS != nil && cfg.Server == nil {
+		opts = append(opts, nats.Secure(cfg.TLS))
+	}
+	return opts, nil
+}
+
+func handlers(log *slog.Logger) []nats.Option {
+	return []nats.Option{
+		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("lost the connection to NATS; trying again", "url", nc.ConnectedUrlRedacted(), "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			log.Warn("NATS", "subject", subject, "error", err)
+		}),
+	}
+}
+
+// Drain lets a connection deliver what is under way, closes it and waits until it is closed or ctx ends.
+func Drain(ctx context.Context, nc *nats.Conn) error {
+	closed := nc.StatusChanged(nats.CLOSED)
+	defer nc.RemoveStatusListener(closed)
+	err := nc.Drain()
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		return nil
+	}
+	if err != nil { // reconnecting: nothing can be delivered
+		nc.Close()
+		return nil
+	}
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		nc.Close()
+		return fmt.Errorf("drain the connection to NATS: %w", ctx.Err())
+	}
+}
+
+func hint(err error) string {
+	var record tls.RecordHeaderError
+	switch {
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
+		return "check the token or the credentials: they must be those of this server"
+	case errors.As(err, &record), strings.Contains(err.Error(), "x509"), strings.Contains(err.Error(), "tls:"),
+		errors.Is(err, nats.ErrSecureConnRequired), errors.Is(err, nats.ErrSecureConnWanted):
+		return "check TLS: both sides must use it, and the server's certificate must be trusted here"
+	case errors.Is(err, nats.ErrTimeout):
+		return "something listens but does not answer in time: check that it is a NATS server"
+	case strings.Contains(err.Error(), "no such host"):
+		return "check the host's name"
+	default:
+		return "check that a server listens there (`outbid serve`, or nats-server with JetStream) and that no " +
+			"firewall is in between"
+	}
+}
+
+// redact takes passwords and tokens out of a list of URLs.
+func redact(list string) string {
+	parts := strings.Split(list, ",")
+	for i, part := range parts {
+		if at := strings.LastIndex(part, "@"); at >= 0 {
+			scheme, _, found := strings.Cut(part, "://")
+			if !found {
+				scheme = "nats"
+			}
+			parts[i] = scheme + "://" + part[at+1:]
+		} else if u, err := url.Parse(part); err == nil {
+			parts[i] = u.Redacted()
+		}
+	}
+	return strings.Join(parts, ",")
+}

@@ -1,0 +1,205 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// LeaderBucket is the key-value bucket of the leader's lease.
+const LeaderBucket = "OUTBID_LEADER"
+
+const (
+	leaderKey = "leader"
+	// defaultTTL is how long a leader that says nothing more goes on leading.
+	defaultTTL = 3 * time.Second
+	minTTL     = 100 * time.Millisecond
+	maxTTL     = time.Minute
+)
+
+// Candidate is an orchestrator that wants to lead.
+type Candidate struct {
+	// ID names the orchestrator for people.
+	ID string
+	// TTL is how long this leader's lease outlives its last word; 0 means 3 s.
+	TTL time.Duration
+	// Force takes over at once. It is for the process that runs the NATS server itself and has just started it: the
+	// leader of before is gone with the server of before. Another that still writes is deposed, not endangered.
+	Force bool
+	// Replicas of the bucket in a NATS cluster; 0 means 1.
+	Replicas int
+	// Logger gets what happens; nil drops it.
+	Logger *slog.Logger
+}
+
+// Leader describes who leads.
+type Leader struct {
+	ID string
+	// Term grows with every new leader.
+	Term uint64
+	// Since is when it began to lead, by its own clock.
+	Since time.Time
+}
+
+// leaderRecord is the value in the bucket. Its revision, which grows with every write, is the term of the leader that
+// wrote it first. Nobody compares clocks: a candidate takes over a record that has not changed for its TTL.
+type leaderRecord struct {
+	ID    string    `json:"id"`
+	Nonce string    `json:"nonce"`
+	TTLMs int64     `json:"ttl_ms"`
+	Term  uint64    `json:"term,omitempty"` // 0 in the first write, when it is the revision itself
+	Since time.Time `json:"since"`
+}
+
+// ErrNoLeader says that nobody leads.
+var ErrNoLeader = errors.New("no orchestrator leads")
+
+// CurrentLeader returns who leads, as far as the bucket says; a leader that has just died still shows.
+func CurrentLeader(ctx context.Context, nc *nats.Conn) (Leader, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return Leader{}, fmt.Errorf("ask for the leader: %w", err)
+	}
+	kv, err := js.KeyValue(ctx, LeaderBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return Leader{}, ErrNoLeader
+	}
+	if err != nil {
+		return Leader{}, fmt.Errorf("ask for the leader: %w", err)
+	}
+	record, revision, err := readRecord(ctx, kv)
+	switch {
+	case err != nil:
+		return Leader{}, fmt.Errorf("ask for the leader: %w", err)
+	case record == nil:
+		return Leader{}, ErrNoLeader
+	case record.Term == 0:
+		record.Term = revision
+	}
+	return Leader{ID: record.ID, Term: record.Term, Since: record.Since}, nil
+}
+
+// readRecord returns nil if there is none.
+func readRecord(ctx context.Context, kv jetstream.KeyValue) (*leaderRecord, uint64, error) {
+	entry, err := kv.Get(ctx, leaderKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	record := new(leaderRecord)
+	if err := json.Unmarshal(entry.Value(), record); err != nil {
+		// Somebody wrote something else: it is nobody's lease, and replaced like one that has run out.
+		record = &leaderRecord{}
+	}
+	return record, entry.Revision(), nil
+}
+
+// Leadership is the lease of this process. It is renewed until Resign, or until ctx of Campaign ends, or until it is
+// lost to another orchestrator or because NATS could not be reached for the TTL.
+type Leadership struct {
+	kv       jetstream.KeyValue
+	record   leaderRecord
+	revision uint64
+	until    time.Time
+	log      *slog.Logger
+
+	cancel context.CancelFunc
+	done   chan struct{}
+	lost   chan struct{}
+	resign sync.Once
+}
+
+// Term is the number of this leadership: greater than that of every leader before.
+func (l *Leadership) Term() uint64 { return l.record.Term }
+
+// Lost is closed when this process leads no more, also by Resign.
+func (l *Leadership) Lost() <-chan struct{} { return l.lost }
+
+// Resign ends the leadership and lets the next candidate lead at once.
+func (l *Leadership) Resign(ctx context.Context) error {
+	var err error
+	l.resign.Do(func() {
+		l.cancel()
+		<-l.done
+		err = l.kv.Delete(ctx, leaderKey, jetstream.LastRevision(l.revision))
+		if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			err = nil // somebody else leads already
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("resign: %w", err)
+	}
+	return nil
+}
+
+// keep renews the lease three times per TTL, and more often while that fails.
+func (l *Leadership) keep(ctx context.Context) {
+	defer close(l.done)
+	defer close(l.lost)
+	defer l.cancel()
+	ttl := time.Duration(l.record.TTLMs) * time.Millisecond
+	pause := ttl / 3
+	for {
+		timer := time.NewTimer(min(pause, time.Until(l.until)))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		if !time.Now().Before(l.until) {
+			l.log.Warn("lost the lead: the lease could not be renewed", "term", l.record.Term)
+			return
+		}
+		pause = ttl / 3
+		switch err := l.renew(ctx, ttl); {
+		case errors.Is(err, errDeposed):
+			l.log.Warn("lost the lead: another orchestrator has taken over", "term", l.record.Term)
+			return
+		case err != nil && ctx.Err() == nil:
+			l.log.Warn("cannot renew the lease on the lead", "term", l.record.Term, "error", err)
+			pause = ttl / 10
+		}
+	}
+}
+
+var errDeposed = errors.New("another orchestrator leads")
+
+// renew writes the record again. A write whose fate is unknown shows as a conflict with ourselves at the next try.
+func (l *Leadership) renew(ctx context.Context, ttl time.Duration) error {
+	ctx, cancel := context.WithDeadline(ctx, l.until)
+	defer cancel()
+	value, err := json.Marshal(l.record)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	revision, err := l.kv.Update(ctx, leaderKey, value, l.revision)
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		record, at, readErr := readRecord(ctx, l.kv)
+		switch {
+		case readErr != nil:
+			return readErr
+		case record == nil || record.Nonce != l.record.Nonce:
+			return errDeposed
+		case at < l.revision:
+			return nil // a replica that lags behind answered
+		}
+		l.revision = at // ours; the lease still counts from the last write that was confirmed
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l.revision, l.until = revision, start.Add(ttl)
+	return nil
+}

@@ -1,0 +1,52 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrInUse says that another process has the data directory.
+var ErrInUse = errors.New("another outbid uses this data directory")
+
+// dirLock keeps a directory to one process. The kernel gives it back when the process dies, however it dies.
+type dirLock struct{ file *os.File }
+
+func lockDir(dir string) (*dirLock, error) {
+	path := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		pid := make([]byte, 32)
+		n, _ := io.ReadFull(f, pid)
+		owner := strings.TrimSpace(string(pid[:n]))
+		return nil, errors.Join(fmt.Errorf("%w (pid %s): %s", ErrInUse, owner, dir), f.Close())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	if err := writePID(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close())
+	}
+	return &dirLock{file: f}, nil
+}
+
+func writePID(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// release leaves the file: removing it would let two processes lock two files of the same name.
+func (l *dirLock) release() error { return l.file.Close() }

@@ -1,0 +1,209 @@
+package bus
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// MaxPayload is the largest message of the embedded server, in bytes. Another NATS should be set to the same.
+const MaxPayload = 8 << 20
+
+// readyTimeout bounds how long the server may take to open its store and listen.
+const readyTimeout = 60 * time.Second
+
+// ServerConfig describes the embedded server.
+type ServerConfig struct {
+	// Dir holds JetStream's files. It is made if missing and belongs to one process at a time.
+	Dir string
+	// Host to listen on; empty means 127.0.0.1.
+	Host string
+	// Port to listen on; 0 picks a free one.
+	Port int
+	// Token that clients must show; empty lets everyone in.
+	Token string
+	// TLS of client connections; nil for none.
+	TLS *tls.Config
+	// Logger gets what the server says; nil drops it.
+	Logger *slog.Logger
+}
+
+// Server is a NATS server with JetStream inside this process.
+type Server struct {
+	ns    *server.Server
+	lock  *dirLock
+	url   string
+	close sync.Once
+}
+
+// StartServer starts the embedded server and returns once it takes connections. It fails if another process uses Dir.
+func StartServer(cfg ServerConfig) (*Server, error) {
+	if cfg.Dir == "" {
+		return nil, errors.New("start NATS: no data directory given")
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("start NATS: make data directory: %w", err)
+	}
+	lock, err := lockDir(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("start NATS: %w", err)
+	}
+	s, err := startLocked(cfg)
+	if err != nil {
+		return nil, errors.Join(err, lock.release())
+	}
+	s.lock = lock
+	return s, nil
+}
+
+func startLocked(cfg ServerConfig) (*Server, error) {
+	opts := options(cfg)
+	if err := portFree(opts.Host, opts.Port); err != nil {
+		return nil, fmt.Errorf("start NATS: %w", err)
+	}
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("start NATS: %w", err)
+	}
+	log := &serverLog{log: orDiscard(cfg.Logger)}
+	ns.SetLoggerV2(log, false, false, false)
+	ns.Start()
+	if !ns.ReadyForConnections(readyTimeout) || !ns.JetStreamEnabled() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+		return nil, fmt.Errorf("start NATS in %s on %s: %w", cfg.Dir, net.JoinHostPort(opts.Host,
+			strconv.Itoa(opts.Port)), log.cause())
+	}
+	addr, ok := ns.Addr().(*net.TCPAddr)
+	if !ok {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+		return nil, fmt.Errorf("start NATS: not listening on TCP but %v", ns.Addr())
+	}
+	scheme := "nats"
+	if cfg.TLS != nil {
+		scheme = "tls"
+	}
+	host := net.JoinHostPort(opts.Host, strconv.Itoa(addr.Port))
+	return &Server{ns: ns, url: scheme + "://" + host}, nil
+}
+
+// options returns the settings of the embedded server. SyncAlways is what makes an acknowledged append durable: the
+// default acknowledges up to two minutes before it syncs.
+func options(cfg ServerConfig) *server.Options {
+	host, port := cfg.Host, cfg.Port
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	return &server.Options{
+		ServerName:             "outbid",
+		Host:                   host,
+		Port:                   port,
+		Authorization:          cfg.Token,
+		TLS:                    cfg.TLS != nil,
+		TLSConfig:              cfg.TLS,
+		TLSTimeout:             5,
+		JetStream:              true,
+		StoreDir:               filepath.Join(cfg.Dir, "store"),
+		SyncAlways:             true,
+		NoSigs:                 true,
+		MaxPayload:             MaxPayload,
+		MaxPending:             256 << 20,
+		DisableJetStreamBanner: true,
+	}
+}
+
+// portFree gives a clear error for a port in use, which the server itself only logs.
+func portFree(host string, port int) error {
+	if port <= 0 {
+		return nil
+	}
+	addr := net.JoinHostPort(host, strconv.Itoa(port))
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w; give another port, or 0 to pick a free one", addr, err)
+	}
+	return l.Close()
+}
+
+// URL returns where the server listens, without secrets.
+func (s *Server) URL() string { return s.url }
+
+// Close stops the server, after its last write is on disk, and gives the data directory back. Connections should be
+// drained before; those that are not are cut.
+func (s *Server) Close() error {
+	var err error
+	s.close.Do(func() {
+		s.ns.Shutdown()
+		s.ns.WaitForShutdown()
+		err = s.lock.release()
+	})
+	return err
+}
+
+// serverLog passes the server's log on and keeps its last complaint, which says why a start failed.
+type serverLog struct {
+	log  *slog.Logger
+	mu   sync.Mutex
+	last string
+}
+
+func (l *serverLog) cause() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == "" {
+		return fmt.Errorf("not ready after %s", readyTimeout)
+	}
+	return errors.New(l.last)
+}
+
+func (l *serverLog) complain(format string, v []any) {
+	text := fmt.Sprintf(format, v...)
+	l.mu.Lock()
+	l.last = text
+	l.mu.Unlock()
+	l.log.Warn("nats: " + text)
+}
+
+// Noticef implements server.Logger.
+func (l *serverLog) Noticef(format string, v ...any) {
+	l.log.Debug("nats: " + fmt.Sprintf(format, v...))
+}
+
+// Debugf implements server.Logger.
+func (l *serverLog) Debugf(format string, v ...any) {
+	l.log.Debug("nats: " + fmt.Sprintf(format, v...))
+}
+
+// Tracef implements server.Logger.
+func (l *serverLog) Tracef(format string, v ...any) {
+	l.log.Debug("nats: " + fmt.Sprintf(format, v...))
+}
+
+// Warnf implements server.Logger.
+func (l *serverLog) Warnf(format string, v ...any) { l.complain(format, v) }
+
+// Errorf implements server.Logger.
+func (l *serverLog) Errorf(format string, v ...any) { l.complain(format, v) }
+
+// Fatalf implements server.Logger. It does not end the process: StartServer returns the error.
+func (l *serverLog) Fatalf(format string, v ...any) { l.complain(format, v) }
+
+func orDiscard(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
+}
