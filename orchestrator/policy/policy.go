@@ -3,9 +3,13 @@
 // its reason. The same policies run live, in the simulator and in replay.
 package policy
 
-import "time"
+import (
+	"time"
 
-// A Policy is asked whenever something changed that could change its answer, and at the latest after Plan.Next.
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+)
+
+// A Policy is asked whenever something changed that could change its answer, and at the latest at Plan.Next.
 type Policy interface {
 	// Name is the policy's name in the registry.
 	Name() string
@@ -17,34 +21,13 @@ type Policy interface {
 	Restore([]byte) error
 }
 
-// View is what a policy sees. Slices are sorted: nodes by name, apps by submission, jobs by app and number.
+// View is what a policy sees. Nodes are sorted by name, apps by submission, jobs by app and then first come first.
 type View struct {
 	Now   time.Time
 	Round uint64
-	Nodes []Node
+	Nodes []cluster.Node
 	Apps  []App
 	Jobs  []Job
-}
-
-// Node is a node that is up.
-type Node struct {
-	Name    string
-	Devices []Device
-	CPUs    float64
-	Memory  int64
-	// Trusted nodes may run functions sent by users.
-	Trusted bool
-	// Draining nodes take nothing new.
-	Draining bool
-}
-
-// Device is one device and who holds it.
-type Device struct {
-	Index int
-	Type  string
-	// Job is the index in View.Jobs of the job that holds it, -1 if it is free, -2 if it is held by something that
-	// is not to be counted on (a fork that is ending or whose node is lost).
-	Job int
 }
 
 // App is a sweep that is running.
@@ -52,27 +35,16 @@ type App struct {
 	ID        string
 	Tenant    string
 	Submitted time.Time
-	// Held is the number of devices its jobs hold.
-	Held int
 	// DeviceSeconds it has used so far.
 	DeviceSeconds float64
-	// Concurrency is how many of its jobs may hold devices at once; 0 for no bound.
-	Concurrency int
 }
 
 // Job is a trial that holds devices or wants some.
 type Job struct {
 	// App is the index in View.Apps.
-	App   int
-	Trial int32
-	// Min and Max devices.
-	Min, Max int
-	// Types it may run on; empty for any. Exclude wins.
-	Types, Exclude []string
-	CPUs           float64
-	Memory         int64
-	// NeedsTrust is set for functions sent by users.
-	NeedsTrust bool
+	App    int
+	Trial  int32
+	Demand cluster.Demand
 	// Queued since; zero if it runs.
 	Queued time.Time
 	// Node and Devices it holds; empty if none.
@@ -80,9 +52,14 @@ type Job struct {
 	Devices []int
 	// Granted is when its lease began.
 	Granted time.Time
+	// Ending: its lease was revoked and is about to end.
+	Ending bool
 	// Step and UntilStep say how far it is and how far it is to go.
 	Step, UntilStep int64
 }
+
+// Running says whether the job holds devices.
+func (j *Job) Running() bool { return len(j.Devices) > 0 }
 
 // Plan is what should change.
 type Plan struct {
@@ -107,6 +84,18 @@ type Grant struct {
 
 // Revoke takes a job off its devices after it saved.
 type Revoke struct {
+	// Job is the index in View.Jobs.
 	Job    int
 	Reason string
+}
+
+// Capacity is what is free in the view.
+func (v *View) Capacity() *cluster.Capacity {
+	var uses []cluster.Use
+	for i := range v.Jobs {
+		if j := &v.Jobs[i]; j.Running() {
+			uses = append(uses, cluster.Use{Node: j.Node, CPUs: j.Demand.CPUs, Memory: j.Demand.Memory})
+		}
+	}
+	return cluster.NewCapacity(v.Nodes, uses)
 }

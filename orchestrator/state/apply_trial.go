@@ -57,6 +57,8 @@ func (s *Sweep) reported(t *Trial, e *outbidv1.TrialReported) error {
 	s.advance(t, r.GetStep())
 	if v, ok := r.GetMetrics()[s.Spec.GetMetric()]; ok {
 		t.Metric = v
+		t.MetricStep = max(t.MetricStep, r.GetStep())
+		t.NaNNoted = t.NaNNoted || math.IsNaN(v)
 		s.improve(t, v, r.GetStep())
 	}
 	return nil

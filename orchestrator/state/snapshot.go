@@ -47,6 +47,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 	r := &outbidv1.TrialRecord{
 		Trial: t.record(sweep), Seed: t.Seed, AtTarget: t.AtTarget, LastReportSeq: t.LastReportSeq, Start: t.Start,
 		MaxStep: t.MaxStep, Queued: stamp(t.Queued), Pausing: t.Pausing, Metric: number(t.Metric), NanNoted: t.NaNNoted,
+		MetricStep: t.MetricStep,
 	}
 	r.Trial.Sweep = ""
 	if l := t.Lease; l != nil {
@@ -170,7 +171,7 @@ func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 		Created: from(v.GetCreated()), Queued: from(r.GetQueued()), Ended: from(v.GetEnded()),
 		Restarts: v.GetRestarts(), Resumes: v.GetResumes(), DeviceSeconds: v.GetDeviceSeconds(),
 		Checkpoints: v.GetCheckpoints(), Start: r.GetStart(), AtTarget: r.GetAtTarget(), Pausing: r.GetPausing(),
-		NaNNoted: r.GetNanNoted(),
+		NaNNoted: r.GetNanNoted(), MetricStep: r.GetMetricStep(),
 	}
 }
 

@@ -118,8 +118,10 @@ type Trial struct {
 	Last          *outbidv1.Report
 	LastReportSeq uint64
 	// Metric is the newest value of the sweep's metric, Best the best one and BestStep its step; NaN before any.
-	Metric, Best  float64
-	BestStep      int64
+	Metric, Best float64
+	BestStep     int64
+	// MetricStep is the furthest step that the metric was reported at: what a restarted fork says again is not new.
+	MetricStep    int64
 	Created       time.Time
 	Queued        time.Time
 	Ended         time.Time

@@ -103,7 +103,9 @@ func sweepID(name string, n int64) string { return fmt.Sprintf("%s-%d", name, n)
 
 func trialName(sweep string, n int32) string { return fmt.Sprintf("%s/%d", sweep, n) }
 
-func notFound(kind, name string) error { return fmt.Errorf("%w: there is no %s %q", ErrNotFound, kind, name) }
+func notFound(kind, name string) error {
+	return fmt.Errorf("%w: there is no %s %q", ErrNotFound, kind, name)
+}
 
 func broken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrBroken, fmt.Sprintf(format, args...))

@@ -406,7 +406,9 @@ type TrialRecord struct {
 	// Its newest value of the sweep's metric; absent before the first report.
 	Metric *float64 `protobuf:"fixed64,10,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
 	// A NaN was noted.
-	NanNoted      bool `protobuf:"varint,11,opt,name=nan_noted,json=nanNoted,proto3" json:"nan_noted,omitempty"`
+	NanNoted bool `protobuf:"varint,11,opt,name=nan_noted,json=nanNoted,proto3" json:"nan_noted,omitempty"`
+	// The furthest step that the sweep's metric was reported at.
+	MetricStep    int64 `protobuf:"varint,12,opt,name=metric_step,json=metricStep,proto3" json:"metric_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -516,6 +518,13 @@ func (x *TrialRecord) GetNanNoted() bool {
 		return x.NanNoted
 	}
 	return false
+}
+
+func (x *TrialRecord) GetMetricStep() int64 {
+	if x != nil {
+		return x.MetricStep
+	}
+	return 0
 }
 
 // LeaseRecord is a lease in a snapshot.
@@ -693,7 +702,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"stop_actor\x18\x0e \x01(\tR\tstopActor\x12\x14\n" +
 	"\x05steps\x18\x0f \x01(\x03R\x05steps\x12%\n" +
-	"\x0edevice_seconds\x18\x10 \x01(\x01R\rdeviceSeconds\"\x97\x03\n" +
+	"\x0edevice_seconds\x18\x10 \x01(\x01R\rdeviceSeconds\"\xb8\x03\n" +
 	"\vTrialRecord\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12,\n" +
 	"\x05lease\x18\x02 \x01(\v2\x16.outbid.v1.LeaseRecordR\x05lease\x12\x12\n" +
@@ -706,7 +715,9 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\apausing\x18\t \x01(\bR\apausing\x12\x1b\n" +
 	"\x06metric\x18\n" +
 	" \x01(\x01H\x00R\x06metric\x88\x01\x01\x12\x1b\n" +
-	"\tnan_noted\x18\v \x01(\bR\bnanNotedB\t\n" +
+	"\tnan_noted\x18\v \x01(\bR\bnanNoted\x12\x1f\n" +
+	"\vmetric_step\x18\f \x01(\x03R\n" +
+	"metricStepB\t\n" +
 	"\a_metric\"\xf2\x02\n" +
 	"\vLeaseRecord\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x12\n" +

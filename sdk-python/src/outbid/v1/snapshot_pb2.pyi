@@ -208,6 +208,7 @@ class TrialRecord(google.protobuf.message.Message):
     PAUSING_FIELD_NUMBER: builtins.int
     METRIC_FIELD_NUMBER: builtins.int
     NAN_NOTED_FIELD_NUMBER: builtins.int
+    METRIC_STEP_FIELD_NUMBER: builtins.int
     seed: builtins.int
     at_target: builtins.bool
     """Whether it waits for the tuner although it has a lease."""
@@ -220,6 +221,8 @@ class TrialRecord(google.protobuf.message.Message):
     """Its newest value of the sweep's metric; absent before the first report."""
     nan_noted: builtins.bool
     """A NaN was noted."""
+    metric_step: builtins.int
+    """The furthest step that the sweep's metric was reported at."""
     @property
     def trial(self) -> outbid.v1.service_pb2.Trial: ...
     @property
@@ -246,9 +249,10 @@ class TrialRecord(google.protobuf.message.Message):
         pausing: builtins.bool = ...,
         metric: builtins.float | None = ...,
         nan_noted: builtins.bool = ...,
+        metric_step: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_metric", b"_metric", "lease", b"lease", "metric", b"metric", "queued", b"queued", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "last_report_seq", b"last_report_seq", "lease", b"lease", "max_step", b"max_step", "metric", b"metric", "nan_noted", b"nan_noted", "pausing", b"pausing", "queued", b"queued", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "last_report_seq", b"last_report_seq", "lease", b"lease", "max_step", b"max_step", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "queued", b"queued", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___TrialRecord: typing_extensions.TypeAlias = TrialRecord
