@@ -1,0 +1,162 @@
+// Package inventory finds what a machine has to train on: NVIDIA GPUs with their links, CPU cores as slots otherwise,
+// or devices that are only declared, for tests and demonstrations.
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/procfs"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// CPU is the type of a device that is one CPU core.
+const CPU = "cpu"
+
+// ErrNoGPU says that GPUs were asked for and none was found.
+var ErrNoGPU = errors.New("no NVIDIA GPU was found")
+
+// Machine is what was found.
+type Machine struct {
+	// Devices are numbered from 0 without a gap.
+	Devices []*outbidv1.Device
+	Links   []*outbidv1.DeviceLink
+	// CPUs counts the cores this process may use.
+	CPUs int
+	// MemoryBytes is the machine's memory, or the limit of this process's cgroup if that is lower.
+	MemoryBytes int64
+}
+
+// gpus lists the GPUs that the driver knows: none without a driver. An error says why a driver that is there does not
+// work.
+type gpus func() ([]*outbidv1.Device, []*outbidv1.DeviceLink, error)
+
+// Find returns the machine with the devices that spec names; see Parse.
+func Find(spec string) (Machine, error) { return find(spec, findGPUs) }
+
+func find(spec string, gpus gpus) (Machine, error) {
+	items, err := Parse(spec)
+	if err != nil {
+		return Machine{}, err
+	}
+	m := Machine{CPUs: runtime.NumCPU()}
+	if m.MemoryBytes, err = memory(); err != nil {
+		return Machine{}, err
+	}
+	for _, item := range items {
+		if err := m.add(item, gpus); err != nil {
+			return Machine{}, fmt.Errorf("devices %q: %w", spec, err)
+		}
+	}
+	return m, nil
+}
+
+func (m *Machine) add(item Item, gpus gpus) error {
+	switch {
+	case item.Count > 0:
+		m.declare(item)
+	case item.Type == CPU:
+		m.declare(Item{Type: CPU, Count: m.CPUs, Speed: item.Speed})
+	default: // gpu or auto
+		devices, links, err := gpus()
+		if err != nil {
+			return fmt.Errorf("look for NVIDIA GPUs: %w", err)
+		}
+		if len(devices) == 0 && item.Type == "gpu" {
+			return fmt.Errorf("%w: check that nvidia-smi lists it and that this binary was built with cgo; "+
+				"%q takes CPU cores instead", ErrNoGPU, "cpu")
+		}
+		if len(devices) == 0 {
+			m.declare(Item{Type: CPU, Count: m.CPUs, Speed: 1})
+		}
+		m.Devices = append(m.Devices, devices...)
+		m.Links = append(m.Links, links...)
+	}
+	return nil
+}
+
+func (m *Machine) declare(item Item) {
+	name := "declared " + item.Type
+	if item.Type == CPU {
+		name = "CPU core"
+	}
+	for range item.Count {
+		d := &outbidv1.Device{Index: int32(len(m.Devices)), Type: item.Type, Name: name, Numa: -1}
+		if item.Speed != 1 {
+			d.Speed = item.Speed
+		}
+		m.Devices = append(m.Devices, d)
+	}
+}
+
+// Visible returns the value of CUDA_VISIBLE_DEVICES that shows exactly the granted devices of a machine: UUIDs, or for
+// declared GPUs their number among the GPUs, and nothing if only CPU cores are granted.
+func Visible(all []*outbidv1.Device, granted []int32) string {
+	var shown []string
+	gpu := 0
+	for _, d := range all {
+		if d.GetType() == CPU {
+			continue
+		}
+		for _, index := range granted {
+			if index != d.GetIndex() {
+				continue
+			}
+			if d.GetUuid() != "" {
+				shown = append(shown, d.GetUuid())
+			} else {
+				shown = append(shown, strconv.Itoa(gpu))
+			}
+		}
+		gpu++
+	}
+	return strings.Join(shown, ",")
+}
+
+// Speed returns the relative speed of a set of devices: that of the slowest.
+func Speed(all []*outbidv1.Device, granted []int32) float64 {
+	speed := 1.0
+	for _, d := range all {
+		for _, index := range granted {
+			if index == d.GetIndex() && d.GetSpeed() > 0 {
+				speed = min(speed, d.GetSpeed())
+			}
+		}
+	}
+	return speed
+}
+
+func memory() (int64, error) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, fmt.Errorf("read the machine's memory: %w", err)
+	}
+	info, err := fs.Meminfo()
+	if err != nil {
+		return 0, fmt.Errorf("read the machine's memory: %w", err)
+	}
+	if info.MemTotalBytes == nil {
+		return 0, errors.New("read the machine's memory: no MemTotal in meminfo")
+	}
+	total := int64(min(*info.MemTotalBytes, math.MaxInt64))
+	return min(total, cgroupLimit("/sys/fs/cgroup/memory.max")), nil
+}
+
+// cgroupLimit reads the memory limit of a container; without one it is the largest number.
+func cgroupLimit(path string) int64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return math.MaxInt64
+	}
+	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || limit <= 0 { // "max"
+		return math.MaxInt64
+	}
+	return limit
+}
