@@ -1,0 +1,206 @@
+package orchestrator_test
+
+import (
+	"go/ast"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// pureRooms take values and return values; impureCorners of them may do what their room may not.
+var (
+	pureRooms = []string{
+		"orchestrator/state", "orchestrator/cluster", "orchestrator/tuner", "orchestrator/curve",
+		"orchestrator/agent", "orchestrator/policy", "orchestrator/fork",
+	}
+	impureCorners = []string{"orchestrator/tuner/plugin"}
+)
+
+// pureMayImport are the modules that a pure room may use: they compute, and touch nothing.
+var pureMayImport = []string{
+	"google.golang.org/protobuf", "gonum.org/v1/gonum", "github.com/expr-lang/expr", "sigs.k8s.io/yaml",
+	"github.com/google/go-cmp", "pgregory.net/rapid",
+}
+
+// pureMayNotImport are the packages of the standard library that reach outside, or hide state.
+var pureMayNotImport = []string{
+	"net", "os", "sync", "log", "math/rand", "crypto/rand", "runtime", "syscall", "unsafe", "plugin", "database",
+	"context", "embed",
+}
+
+// clockCalls are the names in package time that read the clock or wait for it.
+var clockCalls = []string{"Now", "Sleep", "After", "AfterFunc", "Since", "Until", "NewTimer", "NewTicker", "Tick"}
+
+// seededNames are the names in math/rand/v2 that draw from no hidden generator.
+var seededNames = []string{
+	"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "PCG", "ChaCha8", "Zipf", "Source",
+}
+
+func pure(s *source) bool {
+	return !s.test && in(s.dir, pureRooms...) && !in(s.dir, impureCorners...)
+}
+
+func TestPureRoomsImportNothingThatReachesOutside(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t) {
+		if !pure(s) {
+			continue
+		}
+		for _, path := range s.imports {
+			if why := impure(path); why != "" {
+				t.Errorf("%s imports %s: %s", s.path, path, why)
+			}
+		}
+	}
+}
+
+// impure says why a pure room may not import a package; "" if it may.
+func impure(path string) string {
+	if dir, ok := local(path); ok {
+		if in(dir, "proto") || in(dir, pureRooms...) && !in(dir, impureCorners...) {
+			return ""
+		}
+		return "a pure room may import only pure rooms and the messages"
+	}
+	if path != "math/rand/v2" && in(path, pureMayNotImport...) {
+		return "it does I/O, waits, or hides state"
+	}
+	first, _, _ := strings.Cut(path, "/")
+	if strings.Contains(first, ".") && !in(path, pureMayImport...) {
+		return "it is not in the list of modules that only compute"
+	}
+	return ""
+}
+
+func TestPureRoomsReadNoClockAndNoHiddenRandomness(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t) {
+		if !pure(s) {
+			continue
+		}
+		names := importNames(s)
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s starts a goroutine in a pure room", s.at(n))
+			case *ast.SelectorExpr:
+				x, ok := n.X.(*ast.Ident)
+				if !ok {
+					return true
+				}
+				switch pkg := names[x.Name]; {
+				case pkg == "time" && slices.Contains(clockCalls, n.Sel.Name):
+					t.Errorf("%s uses time.%s in a pure room: let the time come in as an argument", s.at(n), n.Sel.Name)
+				case pkg == "math/rand/v2" && !slices.Contains(seededNames, n.Sel.Name):
+					t.Errorf("%s uses rand.%s, which draws from a global generator", s.at(n), n.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// importNames maps the names by which a file knows its imports to their paths.
+func importNames(s *source) map[string]string {
+	names := make(map[string]string)
+	for i, spec := range s.file.Imports {
+		path := s.imports[i]
+		parts := strings.Split(path, "/")
+		name := parts[len(parts)-1]
+		if _, err := strconv.Atoi(strings.TrimPrefix(name, "v")); err == nil && len(parts) > 1 {
+			name = parts[len(parts)-2]
+		}
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		names[name] = path
+	}
+	return names
+}
+
+// A wall says that the files in from may not import what is in to.
+type wall struct {
+	from, to, except []string
+	// tests holds the wall for tests as well.
+	tests bool
+	why   string
+}
+
+func orchestratorRooms(names ...string) []string {
+	rooms := make([]string, len(names))
+	for i, name := range names {
+		rooms[i] = "orchestrator/" + name
+	}
+	return rooms
+}
+
+// walls are the arrows of the picture that must not be drawn.
+func walls() []wall {
+	return []wall{
+		{
+			from: []string{"orchestrator/api"},
+			to:   orchestratorRooms("policy", "cluster", "agent", "fork", "curve", "ledger", "sim", "cli"),
+			why:  "api never decides: it hands commands to control and shows what control shows it",
+		},
+		{
+			from: []string{"worker"},
+			to: orchestratorRooms("state", "control", "ledger", "policy", "tuner", "cluster", "agent", "fork", "curve",
+				"api", "sim", "cli", "history"),
+			why: "a worker reads orders, never state",
+		},
+		{
+			from: []string{"orchestrator", "worker"}, except: orchestratorRooms("sim", "cli"),
+			to:  orchestratorRooms("sim"),
+			why: "only the command line and tests may import sim",
+		},
+		{
+			from: []string{"orchestrator", "worker"}, except: []string{"orchestrator/cli"},
+			to:    orchestratorRooms("cli"),
+			tests: true, why: "the command line stands on top of everything",
+		},
+		{
+			from: []string{"orchestrator"}, except: orchestratorRooms("cli", "sim"),
+			to:  []string{"worker"},
+			why: "the orchestrator talks to workers over the bus",
+		},
+		{
+			from: orchestratorRooms("ledger", "objects", "bus", "checkpoint"),
+			to:   orchestratorRooms("control", "api", "cli", "sim", "state", "policy", "tuner"),
+			why:  "arrows point down the picture only",
+		},
+		{
+			from: []string{"orchestrator/control"},
+			to:   orchestratorRooms("api", "cli", "sim"),
+			why:  "arrows point down the picture only",
+		},
+		{
+			from: []string{"proto"}, to: []string{"orchestrator", "worker"}, tests: true,
+			why: "the messages know nobody",
+		},
+		{
+			from: []string{"."}, except: []string{"orchestrator", "worker", "proto", "examples"},
+			to:  append(orchestratorRooms("api", "control", "state", "bus", "ledger", "objects", "sim"), "worker"),
+			why: "main hands over to orchestrator/cli",
+		},
+	}
+}
+
+func TestWallsBetweenRooms(t *testing.T) {
+	t.Parallel()
+	all := sources(t)
+	for _, w := range walls() {
+		for _, s := range all {
+			inside := in(s.dir, w.from...) || slices.Contains(w.from, ".") && s.dir == "."
+			// This package's own tests look at every room.
+			if !inside || in(s.dir, w.except...) || s.test && !w.tests || s.dir == "orchestrator" {
+				continue
+			}
+			for _, path := range s.imports {
+				if dir, ok := local(path); ok && in(dir, w.to...) {
+					t.Errorf("%s imports %s: %s", s.path, dir, w.why)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package orchestrator_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTopLevelHoldsNothingElse(t *testing.T) {
+	t.Parallel()
+	allowed := strings.Fields("orchestrator worker sdk-python proto examples deploy docs " +
+		"main.go go.mod go.sum Makefile README.md LICENSE")
+	for _, path := range tracked(t) {
+		first, _, _ := strings.Cut(path, "/")
+		if !strings.HasPrefix(first, ".") && !slices.Contains(allowed, first) {
+			t.Errorf("%s does not belong at the top level", path)
+		}
+	}
+}
+
+// goMod is what `go mod edit -json` says.
+type goMod struct {
+	Require []struct{ Path, Version string }
+}
+
+// directDependencies are the modules that the repository's own code imports.
+func directDependencies(t *testing.T) []string {
+	t.Helper()
+	cmd := exec.Command("go", "mod", "edit", "-json")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("read go.mod: %v", err)
+	}
+	var mod goMod
+	if err := json.Unmarshal(out, &mod); err != nil {
+		t.Fatalf("read go.mod: %v", err)
+	}
+	used := make(map[string]bool)
+	for _, s := range sources(t) {
+		for _, path := range s.imports {
+			best := ""
+			for _, r := range mod.Require {
+				if in(path, r.Path) && len(r.Path) > len(best) {
+					best = r.Path
+				}
+			}
+			if best != "" {
+				used[best] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(used))
+}
+
+func TestEveryDependencyHasItsReason(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs/dependencies.md"))
+	if err != nil {
+		t.Fatalf("read the list of dependencies: %v", err)
+	}
+	var listed []string
+	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.*) \\|$")
+	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+		if len(m[2]) < 20 {
+			t.Errorf("docs/dependencies.md: %s needs a reason", m[1])
+		}
+		listed = append(listed, m[1])
+	}
+	slices.Sort(listed)
+	if diff := cmp.Diff(listed, directDependencies(t)); diff != "" {
+		t.Errorf("docs/dependencies.md does not list what the code imports (-listed +imported):\n%s", diff)
+	}
+}
+
+// elsewhere are patterns of text that ties the repository to one machine or one network.
+var elsewhere = []struct{ what, pattern string }{
+	{"a package registry's host", `\b(proxy\.golang\.org|sum\.golang\.org|goproxy\.io|pypi\.org|pythonhosted\.org|` +
+		`registry\.npmjs\.org|docker\.io|index\.docker|ghcr\.io|quay\.io|gcr\.io|registry-1)\b`},
+	{"a path of one machine", `(^|[\s"'=(:` + "`" + `])/(home|root|work|Users|tmp)/[A-Za-z0-9_.$-]`},
+}
+
+func TestNothingTiesTheRepositoryToOneMachine(t *testing.T) {
+	t.Parallel()
+	for _, e := range elsewhere {
+		pattern := regexp.MustCompile(e.pattern)
+		for _, path := range tracked(t) {
+			if path == "go.sum" || path == "LICENSE" || path == "orchestrator/repository_test.go" {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(root, path))
+			if err != nil || bytes.IndexByte(text, 0) >= 0 {
+				continue // Deleted and not yet committed, or not text.
+			}
+			for i, line := range strings.Split(string(text), "\n") {
+				if found := pattern.FindString(line); found != "" {
+					t.Errorf("%s:%d holds %s: %q", path, i+1, e.what, found)
+				}
+			}
+		}
+	}
+}
+
+func TestBinaryStaysSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the binary")
+	}
+	t.Parallel()
+	const ceiling = 80 << 20
+	path := filepath.Join(t.TempDir(), "outbid")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", path, ".")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%.1f MiB", float64(info.Size())/(1<<20))
+	if info.Size() > ceiling {
+		t.Errorf("the binary has %d bytes, more than %d", info.Size(), ceiling)
+	}
+}
