@@ -42,7 +42,7 @@ type ConnConfig struct {
 	TLS *tls.Config
 	// Name shows in the server's listings.
 	Name string
-	// Server, if set, is connected to in memory.
+	// Server, if set, is connected to in memory, with its own token.
 	Server *Server
 	// Logger gets word of lost and regained connections; nil drops it.
 	Logger *slog.Logger
@@ -63,7 +63,7 @@ func Connect(ctx context.Context, cfg ConnConfig) (*nats.Conn, error) {
 		return nil, fmt.Errorf("connect to NATS at %s: %w", redact(target), err)
 	}
 	if cfg.Server != nil {
-		target = cfg.Server.URL()
+		target = "nats://" + cfg.Server.host // never TLS: it does not leave the process
 		opts = append(opts, nats.InProcessServer(cfg.Server.ns))
 	}
 	nc, err := nats.Connect(target, opts...)
@@ -90,6 +90,9 @@ func connOptions(ctx context.Context, cfg ConnConfig) ([]nats.Option, error) {
 		nats.IgnoreAuthErrorAbort(),
 	}
 	opts = append(opts, handlers(orDiscard(cfg.Logger))...)
+	if cfg.Server != nil && cfg.Token == "" {
+		cfg.Token = cfg.Server.token
+	}
 	if cfg.Token != "" {
 		opts = append(opts, nats.Token(cfg.Token))
 	}

@@ -42,6 +42,8 @@ type Server struct {
 	ns    *server.Server
 	lock  *dirLock
 	url   string
+	host  string // with the port
+	token string
 	close sync.Once
 }
 
@@ -94,7 +96,7 @@ func startLocked(cfg ServerConfig) (*Server, error) {
 		scheme = "tls"
 	}
 	host := net.JoinHostPort(opts.Host, strconv.Itoa(addr.Port))
-	return &Server{ns: ns, url: scheme + "://" + host}, nil
+	return &Server{ns: ns, url: scheme + "://" + host, host: host, token: cfg.Token}, nil
 }
 
 // options returns the settings of the embedded server. SyncAlways is what makes an acknowledged append durable: the

@@ -1,0 +1,119 @@
+package bus
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func uplink(node string, seq uint64) *outbidv1.Uplink {
+	return &outbidv1.Uplink{Node: node, Boot: "b", FirstSeq: seq}
+}
+
+func receive[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}
+
+func TestUplinks(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerConfig{})
+	here, there := connect(t, ConnConfig{Server: s}), connect(t, ConnConfig{URL: s.URL()})
+	got := make(chan *outbidv1.Uplink, 10)
+	sub, err := SubscribeUplinks(here, func(up *outbidv1.Uplink) { got <- up })
+	if err != nil {
+		t.Fatal(err)
+	}
+	liar, err := proto.Marshal(uplink("n2", 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, data := range [][]byte{liar, []byte("\xff\xff")} {
+		if err := there.Publish(UplinkSubject("n1"), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range []string{"n1", "gpu-07_b"} {
+		if err := PublishUplink(there, uplink(node, 3)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(uplink(node, 3), receive(t, got), protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+	}
+	for range 2 {
+		if err := sub.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestOrders(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerConfig{})
+	nc := connect(t, ConnConfig{Server: s})
+	got := make(chan *outbidv1.Orders, 10)
+	sub, err := SubscribeOrders(nc, "n1", func(o *outbidv1.Orders) { got <- o })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"n2", "n1"} {
+		if err := PublishOrders(nc, &outbidv1.Orders{Node: node, Generation: 5}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o := receive(t, got); o.GetNode() != "n1" || o.GetGeneration() != 5 {
+		t.Errorf("got %v", o)
+	}
+	if err := sub.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStopWaitsAfterClose(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerConfig{})
+	nc := connect(t, ConnConfig{Server: s})
+	sub, err := SubscribeUplinks(nc, func(*outbidv1.Uplink) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+	if err := sub.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheckToken(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "a.b", "a b", "*", ">", "-a", "a\n", "ä", strings.Repeat("x", 129)} {
+		if err := CheckToken("node", name); err == nil || !strings.Contains(err.Error(), "node") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, name := range []string{"a", "A-1_b", "digits-12", strings.Repeat("x", 128)} {
+		if err := CheckToken("node", name); err != nil {
+			t.Error(err)
+		}
+	}
+	s := startServer(t, ServerConfig{})
+	nc := connect(t, ConnConfig{Server: s})
+	if PublishUplink(nc, uplink("a.b", 1)) == nil || PublishOrders(nc, &outbidv1.Orders{Node: ">"}) == nil {
+		t.Error("published under a name that is none")
+	}
+	if _, err := SubscribeOrders(nc, "*", nil); err == nil {
+		t.Error("subscribed to a name that is none")
+	}
+}
