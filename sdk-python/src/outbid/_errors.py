@@ -1,0 +1,63 @@
+"""Everything the SDK raises, from one base."""
+
+from __future__ import annotations
+
+
+class OutbidError(Exception):
+    """Base of every error that Outbid raises."""
+
+
+class InvalidError(OutbidError, ValueError):
+    """The server refused what it was asked because it makes no sense; the message names the field."""
+
+
+class NotFoundError(OutbidError, LookupError):
+    """There is no such sweep, trial or checkpoint."""
+
+
+class ConflictError(OutbidError):
+    """What was asked does not fit the state of the sweep, such as extending one that was never submitted."""
+
+
+class UnavailableError(OutbidError, ConnectionError):
+    """The server cannot be reached."""
+
+
+class UnauthenticatedError(OutbidError, PermissionError):
+    """The token is missing or wrong."""
+
+
+class ServerError(OutbidError):
+    """The server failed at something that should work; its log says more."""
+
+
+class SweepFailedError(OutbidError):
+    """The sweep ended in failure. `sweep_id` names it, `reason` is the server's one line."""
+
+    def __init__(self, sweep_id: str, reason: str) -> None:
+        super().__init__(f"sweep {sweep_id} failed: {reason}")
+        self.sweep_id = sweep_id
+        self.reason = reason
+
+
+class NoResultError(OutbidError, LookupError):
+    """No trial has reported the sweep's metric yet, so there is no best one."""
+
+
+class MissingExtraError(OutbidError, ImportError):
+    """A feature needs a package that comes with an extra; the message says how to install it."""
+
+
+class FunctionError(OutbidError, TypeError):
+    """The training function cannot be sent to workers: it cannot be pickled, or is too large."""
+
+
+class CheckpointError(OutbidError):
+    """A checkpoint cannot be read or written."""
+
+
+class StopTrial(BaseException):  # noqa: N818 - like GeneratorExit, it is no error
+    """Raised by `trial.report()` when the trial is to stop or pause and does not use `trial.steps()`.
+
+    Let it pass: the runner catches it. It is no `Exception`, so `except Exception` lets it pass too.
+    """

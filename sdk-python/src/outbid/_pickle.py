@@ -1,0 +1,177 @@
+"""How a training function travels: pickled by value, so that it need not be installed on the workers."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import pickle
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from outbid._errors import FunctionError
+
+MAX_BYTES = 64 << 20
+"""The largest pickled function that is sent."""
+
+_MAGIC = b"outbid function 1 "
+
+
+def dump(function: Callable[..., Any]) -> bytes:
+    """Return `function` as a blob: one header line, then the pickle.
+
+    What the function needs from `__main__`, from a notebook, and from modules that are neither installed nor
+    part of Python travels inside the blob; everything else is imported on the worker.
+    """
+    import cloudpickle
+
+    buffer = io.BytesIO()
+    buffer.write(_MAGIC + f"python={_python()} sdk-pickle={cloudpickle.__version__}\n".encode())
+    try:
+        with _by_value(_own_modules()):
+            cloudpickle.dump(function, buffer)
+    except Exception as error:
+        raise FunctionError(
+            f"the training function {name_of(function)!r} cannot be pickled: {type(error).__name__}: {error}. "
+            "Open files, locks, connections and CUDA handles inside the function instead of outside"
+            + _culprit(function)
+        ) from error
+    blob = buffer.getvalue()
+    if len(blob) > MAX_BYTES:
+        raise FunctionError(
+            f"the training function {name_of(function)!r} is {_mib(len(blob))} with what it captures; "
+            f"at most {_mib(MAX_BYTES)} can be sent. Load data inside the function, or from a file"
+            + _largest(function)
+        )
+    return blob
+
+
+def load(blob: bytes) -> Callable[..., Any]:
+    """Return the function in a blob made by `dump`; FunctionError says what is missing here."""
+    header, _, body = blob.partition(b"\n")
+    if not header.startswith(_MAGIC):
+        raise FunctionError("this is no function that the Outbid SDK has pickled")
+    fields = dict(part.split("=", 1) for part in header[len(_MAGIC) :].decode().split())
+    try:
+        function: Callable[..., Any] = pickle.loads(body)
+    except Exception as error:
+        raise FunctionError(_explain(error, fields.get("python", _python()))) from error
+    return function
+
+
+def sha256(blob: bytes) -> str:
+    """Return the blob's name in the store."""
+    return hashlib.sha256(blob).hexdigest()
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the function's name, for people."""
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _explain(error: Exception, pickled_by: str) -> str:
+    here = f"{sys.executable} (Python {_python()})"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return (
+            f"the training function needs the module {error.name!r}, which {here} on this worker does not have: "
+            "install it there, or name another interpreter with Sweep(python=...)"
+        )
+    if pickled_by != _python():
+        return (
+            f"the training function was pickled by Python {pickled_by} and cannot be read by {here}: "
+            f"name an interpreter of the same version with Sweep(python=...) ({type(error).__name__}: {error})"
+        )
+    return f"the training function cannot be unpickled by {here}: {type(error).__name__}: {error}"
+
+
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _own_modules() -> list[ModuleType]:
+    """Return the loaded modules that a worker could not import: files of the user's that nothing installed."""
+    installed = {Path(path).resolve() for path in sysconfig.get_paths().values()}
+    installed.update(Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix))
+    installed.add(Path(__file__).resolve().parent)
+    own = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name in ("__main__", "__mp_main__") or not isinstance(module, ModuleType) or not file:
+            continue
+        if not str(file).endswith(".py"):
+            continue
+        path = Path(file).resolve()
+        if "site-packages" in path.parts or "dist-packages" in path.parts:
+            continue
+        if not any(path.is_relative_to(place) for place in installed) and _under_user(path):
+            own.append(module)
+    return own
+
+
+def _under_user(path: Path) -> bool:
+    places = [Path.cwd()]
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    if main:
+        places.append(Path(main).resolve().parent)
+    places.extend(Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry)
+    return any(path.is_relative_to(place) for place in places)
+
+
+@contextlib.contextmanager
+def _by_value(modules: list[ModuleType]) -> Iterator[None]:
+    import cloudpickle
+
+    already = set(cloudpickle.list_registry_pickle_by_value())
+    added = [module for module in modules if module.__name__ not in already]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _captured(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return what the function takes along: the globals it names and the variables it closes over."""
+    while hasattr(function, "func"):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return {}
+    found = {name: value for name, value in function.__globals__.items() if name in code.co_names}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+        with contextlib.suppress(ValueError):
+            found[name] = cell.cell_contents
+    return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}
+
+
+def _size(value: Any) -> int | None:
+    import cloudpickle
+
+    try:
+        return len(cloudpickle.dumps(value))
+    except Exception:
+        return None
+
+
+def _largest(function: Callable[..., Any]) -> str:
+    sizes = {name: size for name, value in _captured(function).items() if (size := _size(value)) is not None}
+    top = sorted(sizes.items(), key=lambda item: -item[1])[:3]
+    return " (largest: " + ", ".join(f"{name} {_mib(size)}" for name, size in top) + ")" if top else ""
+
+
+def _culprit(function: Callable[..., Any]) -> str:
+    bad = [name for name, value in _captured(function).items() if _size(value) is None]
+    return " (it takes along: " + ", ".join(sorted(bad)) + ")" if bad else ""
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"

@@ -1,0 +1,163 @@
+"""What a trial needs, when a sweep ends, what is kept, and what runs if it is no Python function."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from outbid.v1 import sweep_pb2 as pb
+
+Duration: TypeAlias = "str | float | datetime.timedelta"
+"""A time span: seconds, a timedelta, or text such as "90s", "10m" or "1h30m"."""
+
+_DURATION = re.compile(r"(\d+(\.\d*)?(h|ms|m|s))+")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one trial needs.
+
+    `devices` is a count, or `(min, max)` if the trial can make use of more. `types` are the device types it
+    may run on, such as "v100" or "cpu" (empty: any), `exclude_types` those it must not run on. `cpus` is
+    cores, `memory` a size such as "4GiB".
+    """
+
+    devices: int | tuple[int, int] = 1
+    types: Sequence[str] = ()
+    exclude_types: Sequence[str] = ()
+    cpus: float = 0.0
+    memory: str = ""
+
+    def to_proto(self) -> pb.Resources:
+        """Return the resources as the API's message."""
+        low, high = self.devices if isinstance(self.devices, tuple) else (self.devices, self.devices)
+        for count in (low, high):
+            if isinstance(count, bool) or not isinstance(count, int):
+                raise TypeError(f"Resources: devices must be a count or (min, max), got {self.devices!r}")
+        if not 1 <= low <= high:
+            raise ValueError(f"Resources: devices must be 1 <= min <= max, got {self.devices!r}")
+        if not (math.isfinite(self.cpus) and self.cpus >= 0):
+            raise ValueError(f"Resources: cpus must not be negative, got {self.cpus!r}")
+        return pb.Resources(
+            devices=pb.DeviceCount(min=low, max=high),
+            types=_names("types", self.types),
+            exclude_types=_names("exclude_types", self.exclude_types),
+            cpus=self.cpus,
+            memory=self.memory,
+        )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a sweep ends; what is None does not end it.
+
+    `trials` is how many are created, `concurrency` how many run at once, `steps` how many are trained over
+    all trials, `wall_time` the time since the sweep was submitted, `target` a value of the metric.
+    """
+
+    trials: int | None = None
+    concurrency: int | None = None
+    steps: int | None = None
+    wall_time: Duration | None = None
+    target: float | None = None
+
+    def to_proto(self) -> pb.Limits:
+        """Return the limits as the API's message."""
+        message = pb.Limits(
+            trials=_count("trials", self.trials),
+            concurrency=_count("concurrency", self.concurrency),
+            steps=_count("steps", self.steps),
+        )
+        if self.wall_time is not None:
+            message.wall_time = duration("wall_time", self.wall_time)
+        if self.target is not None:
+            message.target = self.target
+        return message
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Which checkpoints are kept once no trial needs them to resume, and how often a running trial saves.
+
+    `best` keeps the newest checkpoint of that many best trials, `last` the last of every trial, `all` every
+    one. `every` is how often a running trial is asked to save; the server's default is 30 s.
+    """
+
+    best: int = 1
+    last: bool = False
+    all: bool = False
+    every: Duration | None = None
+
+    def to_proto(self) -> pb.Checkpoints:
+        """Return the retention as the API's message."""
+        if isinstance(self.best, bool) or not isinstance(self.best, int) or self.best < 0:
+            raise ValueError(f"Checkpoints: best must be a whole number from 0, got {self.best!r}")
+        message = pb.Checkpoints(best=self.best, last=self.last, all=self.all)
+        if self.every is not None:
+            message.every = duration("every", self.every)
+        return message
+
+
+@dataclass(frozen=True)
+class Program:
+    """Any program as the trial's code, instead of a Python function.
+
+    Give either `command` (the program and its arguments) or `shell` (a command line for /bin/sh). In both
+    and in the values of `env`, `{lr}` stands for a parameter, `{optimizer.name}` for a nested one, `{{` and
+    `}}` for braces. `workdir` is the working directory on the worker (a scratch directory if empty), `grace`
+    the time between the signal to stop and the kill.
+    """
+
+    command: Sequence[str] = ()
+    shell: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = ""
+    grace: Duration | None = None
+
+    def to_proto(self) -> pb.Program:
+        """Return the program as the API's message."""
+        if isinstance(self.command, str):
+            raise TypeError(f"Program: command must be a list, got {self.command!r}; use shell= for a line")
+        if bool(self.command) == bool(self.shell):
+            raise ValueError("Program: give either command or shell")
+        message = pb.Program(
+            command=[str(part) for part in self.command],
+            shell=self.shell,
+            env={str(key): str(value) for key, value in self.env.items()},
+            workdir=self.workdir,
+        )
+        if self.grace is not None:
+            message.grace = duration("grace", self.grace)
+        return message
+
+
+def duration(name: str, value: Duration) -> str:
+    """Return a time span as the API's text, such as "90s"."""
+    if isinstance(value, str):
+        if not _DURATION.fullmatch(value):
+            raise ValueError(f'{name}: expected a time span such as "90s", "10m" or "1h30m", got {value!r}')
+        return value
+    seconds = value.total_seconds() if isinstance(value, datetime.timedelta) else float(value)
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError(f"{name}: a time span must be above 0 seconds, got {value!r}")
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
+def _count(name: str, value: int | None) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    return value
+
+
+def _names(field_name: str, value: Sequence[str]) -> list[str]:
+    if isinstance(value, str):
+        raise TypeError(f"Resources: {field_name} must be a list, got {value!r}")
+    return [str(name).lower() for name in value]

@@ -1,0 +1,132 @@
+"""The stream between a training process and its worker.
+
+Two threads stand behind it: one reads what the worker says into `inbox`, gRPC's own pulls what is to be sent.
+The training code's thread only ever touches the two queues, so reporting never waits for the network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+import grpc
+
+from outbid._version import __version__
+from outbid.v1 import event_pb2, node_pb2, session_pb2, session_pb2_grpc
+
+UNSENT_REPORTS: Final = 10_000
+"""So many reports may wait to be sent before `report` blocks."""
+
+_BATCH: Final = 1_000
+WORKER_GONE: Final = 3
+"""Exit code of a process whose worker is gone."""
+
+
+class Terminate:
+    """In the inbox: the process was told by signal to save and end."""
+
+
+Incoming = session_pb2.AttachResponse | Terminate
+_Report = tuple[node_pb2.ForkRef, event_pb2.Report]
+
+
+class Session:
+    """One attached training process."""
+
+    def __init__(self, socket: str, secret: str) -> None:
+        self.inbox: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[session_pb2.AttachRequest | _Report | None] = queue.SimpleQueue()
+        self._room = threading.Semaphore(UNSENT_REPORTS)
+        self._closing = False
+        target = socket if socket.startswith("unix:") else f"unix:{socket}"
+        self._channel = grpc.insecure_channel(
+            target,
+            options=[
+                ("grpc.max_receive_message_length", -1),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.enable_retries", 0),
+                ("grpc.enable_http_proxy", 0),
+                ("grpc.default_authority", "localhost"),
+            ],
+        )
+        hello = session_pb2.ProcessHello(session=secret, pid=os.getpid(), sdk_version=__version__)
+        self._outbox.put(session_pb2.AttachRequest(hello=hello))
+        self._call = session_pb2_grpc.SessionServiceStub(self._channel).Attach(self._requests())
+        self._reader = threading.Thread(target=self._read, name="outbid-session", daemon=True)
+        self._reader.start()
+
+    def send(self, message: session_pb2.AttachRequest) -> None:
+        """Queue a message; it is sent after everything queued before."""
+        self._outbox.put(message)
+
+    def report(self, fork: node_pb2.ForkRef, report: event_pb2.Report) -> None:
+        """Queue a report; blocks while UNSENT_REPORTS wait."""
+        self._room.acquire()
+        self._outbox.put((fork, report))
+
+    def terminate(self) -> None:
+        """Put Terminate into the inbox. Safe in a signal handler: SimpleQueue.put is reentrant."""
+        self.inbox.put(Terminate())
+
+    def close(self) -> None:
+        """Send what is queued, end the stream and wait until the worker has ended it, 2 s at most."""
+        self._closing = True
+        self._outbox.put(None)
+        self._reader.join(timeout=2)
+        self._channel.close()
+
+    def _requests(self) -> Iterator[session_pb2.AttachRequest]:
+        item = self._outbox.get()
+        while item is not None:
+            if isinstance(item, session_pb2.AttachRequest):
+                yield item
+                item = self._outbox.get()
+                continue
+            fork, report = item
+            batch = session_pb2.AttachRequest()
+            batch.reports.fork.CopyFrom(fork)
+            batch.reports.reports.append(report)
+            item = self._gather(fork, batch)
+            yield batch
+            # gRPC asks for the next message once this one is on its way: flow control reaches report().
+            self._room.release(len(batch.reports.reports))
+            if item == ():
+                item = self._outbox.get()
+
+    def _gather(
+        self, fork: node_pb2.ForkRef, batch: session_pb2.AttachRequest
+    ) -> session_pb2.AttachRequest | _Report | tuple[()] | None:
+        """Put what waits for the same fork into the batch; return the first thing that does not fit, or ()."""
+        while len(batch.reports.reports) < _BATCH:
+            try:
+                item = self._outbox.get_nowait()
+            except queue.Empty:
+                return ()
+            if not isinstance(item, tuple) or item[0] is not fork:
+                return item
+            batch.reports.reports.append(item[1])
+        return ()
+
+    def _read(self) -> None:
+        reason = "the worker ended the stream"
+        try:
+            for response in self._call:
+                self.inbox.put(response)
+        except grpc.RpcError as error:
+            reason = f"{error.code().name}: {error.details()}"
+        if not self._closing:
+            _abandon(reason)
+
+
+def _abandon(reason: str) -> None:
+    """Leave at once, whatever the training code is doing: without a worker nobody owns this process."""
+    with contextlib.suppress(Exception):
+        print(f"outbid: lost the worker ({reason}); leaving", file=sys.stderr, flush=True)
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    os._exit(WORKER_GONE)

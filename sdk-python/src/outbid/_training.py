@@ -1,0 +1,517 @@
+"""The trial as the training code sees it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from outbid import _tensors
+from outbid._errors import CheckpointError, StopTrial
+from outbid._session import Incoming, Terminate
+from outbid.v1 import bus_pb2, event_pb2, node_pb2, session_pb2
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_FIRST_RETRY, _LAST_RETRY = 0.2, 5.0  # seconds between two tries to store a checkpoint
+_AFTER_ERROR = 5.0  # seconds that a failed trial's newest weights may take to be stored
+
+
+class Config(dict[str, Any]):
+    """A configuration: a dict whose entries are attributes too, so `config.lr` is `config["lr"]`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(
+                f"the configuration has no {name!r}; it has {', '.join(self) or 'nothing'}"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that the trial may use. `index` is the worker's; CUDA_VISIBLE_DEVICES is set to match."""
+
+    index: int
+    type: str
+    name: str
+    memory_bytes: int
+
+
+class Link(Protocol):
+    """What a trial needs of the session."""
+
+    inbox: queue.SimpleQueue[Incoming]
+
+    def send(self, message: session_pb2.AttachRequest) -> None:
+        """Queue a message."""
+
+    def report(self, fork: node_pb2.ForkRef, report: event_pb2.Report) -> None:
+        """Queue a report."""
+
+
+@dataclass
+class _Weights:
+    """Weights that training code saved. step is None until the report that follows names it."""
+
+    step: int | None
+    arrays: dict[str, npt.NDArray[Any]]
+    metadata: str
+
+
+class Trial:
+    """One configuration being trained: what a training function is called with.
+
+    Steps count what is done: **step k is the state after k steps**. Inside `for step in trial.steps():` the
+    body does step number `step`, and what it reports and saves is the state after it.
+    """
+
+    def __init__(self, assignment: session_pb2.TrialAssignment, link: Link) -> None:
+        self._a = assignment
+        self._link = link
+        self._fork = assignment.fork
+        self._config = json.loads(assignment.config_json or "{}", object_hook=Config)
+        self._lock = threading.RLock()
+        self._step = assignment.start_step  # steps done
+        self._body: int | None = None  # the step that the loop's body is doing
+        self._uses_steps = False
+        self._target = assignment.until_step
+        self._verdict = bus_pb2.VERDICT_TRAIN
+        self._obeyed = False  # the training code has been told to end
+        self._reached = -1  # the step of the last ProcessReached
+        self._last_reported = assignment.start_step
+        self._metric: float | None = None
+        self._seq = 0
+        self._held: _Weights | None = None
+        self._offered: _Weights | None = None
+        self._offers = 0
+        self._save_error = ""
+        self._save_asked = False
+        self._skipped_save = False
+        self._save_every = assignment.save_every.ToTimedelta().total_seconds()
+        self._last_offer = self._since = time.monotonic()
+        self._trained = 0.0
+        self._metadata: dict[str, Any] | None = None
+        self._leaving = False  # the process is to end after this trial
+
+    def __repr__(self) -> str:
+        return f"<Trial {self.id} at step {self._step}>"
+
+    @property
+    def config(self) -> Config:
+        """The configuration: a dict, nested for groups; whole numbers are ints. Entries are attributes too."""
+        return self._config  # type: ignore[no-any-return]
+
+    @property
+    def id(self) -> str:
+        """The trial's name, such as "digits-1/17"."""
+        return f"{self._fork.sweep}/{self._fork.trial}"
+
+    @property
+    def number(self) -> int:
+        """The trial's number within its sweep, from 0."""
+        return self._fork.trial
+
+    @property
+    def seed(self) -> int:
+        """A seed of this trial's own, from 0 to 2**64-1; the same when the trial is resumed or restarted.
+
+        `random`, numpy's global generator, and torch's where it is loaded, are seeded with it beforehand.
+        """
+        return self._a.seed
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that this trial may use."""
+        return tuple(Device(d.index, d.type, d.name, d.memory_bytes) for d in self._a.devices)
+
+    @property
+    def start_step(self) -> int:
+        """Steps that the start checkpoint holds; 0 for a fresh start."""
+        return self._a.start_step
+
+    @property
+    def until_step(self) -> int:
+        """Train until this step for now; 0 means until the function ends. It may grow while it runs."""
+        with self._lock:
+            self._drain()
+            return self._target
+
+    @property
+    def checkpoint_path(self) -> Path | None:
+        """The start checkpoint, a safetensors file; None for a fresh start."""
+        return Path(self._a.checkpoint_path) if self._a.checkpoint_path else None
+
+    @property
+    def scratch(self) -> Path:
+        """A directory for the trial's temporary files, removed after it."""
+        return Path(self._a.scratch)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What was given as `save(..., metadata=)` for the start checkpoint; empty for a fresh start."""
+        if self._metadata is None:
+            self.checkpoint()
+        return self._metadata or {}
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the trial was told to stop or pause. `steps()` and `report()` look at it by themselves."""
+        with self._lock:
+            self._drain()
+            self._obeyed = self._obeyed or self._ending()
+            return self._ending()
+
+    @property
+    def save_due(self) -> bool:
+        """Whether weights saved in this step would be written, rather than replaced by later ones.
+
+        For models so large that even a copy in memory is dear: `if trial.save_due: trial.save(model)`.
+        """
+        with self._lock:
+            self._drain()
+            upcoming = self._body if self._body is not None else self._step + 1
+            due = self._ending() or self._periodic() or 0 < self._target <= upcoming
+            self._skipped_save = not due
+            return due
+
+    def checkpoint(self) -> dict[str, npt.NDArray[np.generic]] | None:
+        """Return the start checkpoint's weights by name, or None for a fresh start.
+
+        The names are those given to `save`, nested ones joined by dots. Raises CheckpointError for a file
+        that cannot be read.
+        """
+        path = self.checkpoint_path
+        if path is None:
+            return None
+        arrays, self._metadata = _tensors.read(path)
+        return arrays
+
+    def steps(self) -> Iterator[int]:
+        """Count the steps to train: `start_step + 1`, `start_step + 2`, ...
+
+        The body of the loop does the step that it is given. At the target the newest saved weights are stored
+        and the process waits for word: the loop goes on, or ends when the trial is paused or stopped. It also
+        ends, after saving, when it is told to in the middle. So after the loop there is nothing left to do.
+        """
+        with self._lock:
+            if not self._uses_steps:
+                self._uses_steps = True
+                self._step = self._a.start_step
+        return _Steps(self)
+
+    def report(
+        self,
+        metrics: Mapping[str, Any] | None = None,
+        /,
+        *,
+        step: int | None = None,
+        **named: Any,
+    ) -> None:
+        """Report metrics at a step: numbers, numpy scalars or 0-d tensors; NaN and infinities are allowed.
+
+        `step` is the number of steps done; inside `steps()` it is the loop's step if left out, and must not
+        be above it. Never waits for the server, unless 10,000 reports are unsent.
+
+        Without `steps()` every report counts as one more step if `step` is left out, and this is where the
+        trial is held at its target and ended: `StopTrial` is raised when it is told to stop or pause. Call
+        `save` before it.
+
+        Raises TypeError for a value that is no number and ValueError for a step that cannot be, naming it.
+        """
+        values = _metrics(metrics, named)
+        with self._lock:
+            step = self._report_step(step)
+            self._seq += 1
+            report = event_pb2.Report(seq=self._seq, step=step, metrics=values)
+            report.time.GetCurrentTime()
+            report.train_seconds = self._trained + time.monotonic() - self._since
+            self._metric = values.get(self._a.metric, self._metric)
+            self._last_reported = step
+            if self._held is not None and self._held.step is None:
+                self._held.step = step
+        self._link.report(self._fork, report)
+        if not self._uses_steps:
+            with self._lock:
+                self._step = step
+                if not self._boundary():
+                    raise StopTrial(f"trial {self.id} was told to end at step {step}")
+
+    def save(
+        self,
+        weights: Any,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        copy: bool = True,
+    ) -> None:
+        """Keep the weights of this step; they are written when a checkpoint is wanted.
+
+        Cheap enough for every step: at the target, on a pause, and every so often (`Checkpoints(every=)`) the
+        newest is written, and the rest forgotten. `weights` is a dict of arrays (numpy, torch, jax, numbers;
+        nested dicts are joined by dots) or an object with `state_dict()`. `metadata` is JSON that belongs to
+        it. With `copy=False` the arrays are not copied: they must not be changed in place afterwards.
+
+        Raises TypeError for what is no array, naming it.
+        """
+        arrays = _tensors.to_arrays(weights, copy=copy)
+        text = _tensors.encode_metadata(metadata)
+        with self._lock:
+            # Before the first report of a loop without steps() nobody knows the step: the report names it.
+            step = self._body if self._body is not None else self._step if self._uses_steps else None
+            self._held = _Weights(step, arrays, text)
+            self._skipped_save = False
+
+    # What follows is for the runner and the loop, not for training code.
+
+    def _advance(self) -> int | None:
+        """End the body that ran, and return the step of the next one; None to end the loop."""
+        with self._lock:
+            if self._body is not None:
+                self._step, self._body = self._body, None
+            if not self._boundary():
+                return None
+            self._body = self._step + 1
+            return self._body
+
+    def _boundary(self) -> bool:
+        """Between two steps: save if asked, wait at the target. Returns whether to train on."""
+        self._drain()
+        while not self._obeyed:
+            if self._verdict == bus_pb2.VERDICT_STOP:
+                break
+            at_target = 0 < self._target <= self._step
+            if self._verdict == bus_pb2.VERDICT_PAUSE:
+                if self._skipped_save and not at_target:
+                    # The code asked save_due and was told no, before the pause came: give it one more step.
+                    self._skipped_save = False
+                    return True
+                self._secure()
+                break
+            if not at_target:
+                if self._periodic():
+                    self._offer()
+                return True
+            self._secure()
+            if self._ending() or self._target > self._step or self._target == 0:
+                continue
+            if self._reached != self._step:
+                self._reached = self._step
+                reached = session_pb2.ProcessReached(fork=self._fork, step=self._step)
+                self._link.send(session_pb2.AttachRequest(reached=reached))
+            self._wait(None)
+        self._obeyed = True
+        return False
+
+    def _finish(self, error: str, trace: str) -> None:
+        """Say that the training code has returned or raised."""
+        with self._lock:
+            self._drain()
+            if self._held is not None and self._held.step is None:
+                self._held.step = self._last_reported
+            ordered = self._obeyed and not error
+            if not (ordered and self._verdict == bus_pb2.VERDICT_STOP):
+                try:
+                    self._secure(_AFTER_ERROR if error else None)
+                except CheckpointError as failure:
+                    error = error or one_line(failure)
+            ended = session_pb2.ProcessEnded(
+                fork=self._fork,
+                step=max(self._step, self._last_reported),
+                error=error,
+                traceback=trace,
+                ordered=ordered and not error,
+            )
+            self._link.send(session_pb2.AttachRequest(ended=ended))
+
+    def _ending(self) -> bool:
+        return self._verdict in (bus_pb2.VERDICT_PAUSE, bus_pb2.VERDICT_STOP)
+
+    def _periodic(self) -> bool:
+        """Whether a checkpoint is due though the trial goes on."""
+        if self._save_asked:
+            return True
+        return 0 < self._save_every <= time.monotonic() - self._last_offer
+
+    def _report_step(self, step: int | None) -> int:
+        if step is None:
+            if self._uses_steps:
+                return self._step if self._body is None else self._body
+            return self._step + 1
+        number = _step_number(step)
+        limit = self._step if self._body is None else self._body
+        if self._uses_steps and number > limit:
+            raise ValueError(
+                f"report: step {number} is not done yet: inside steps() report the loop's step, now {limit}"
+            )
+        return number
+
+    def _drain(self) -> None:
+        """Take in everything that the worker has said."""
+        while True:
+            try:
+                self._take(self._link.inbox.get_nowait())
+            except queue.Empty:
+                return
+
+    def _wait(self, timeout: float | None) -> None:
+        """Wait until the worker says something, or for so many seconds; the time is no training time."""
+        waited = time.monotonic()
+        self._trained += waited - self._since
+        try:
+            self._take(self._link.inbox.get(timeout=timeout))
+        except queue.Empty:
+            pass
+        finally:
+            self._since = time.monotonic()
+            # Waiting must not count towards the next periodic save either.
+            self._last_offer += self._since - waited
+        self._drain()
+
+    def _take(self, message: Incoming) -> None:
+        if isinstance(message, Terminate) or message.HasField("shutdown"):
+            self._leaving = True
+            if self._verdict != bus_pb2.VERDICT_STOP:
+                self._verdict = bus_pb2.VERDICT_PAUSE
+        elif message.HasField("directive") and message.directive.fork == self._fork:
+            self._follow(message.directive)
+        elif message.HasField("save_done") and message.save_done.fork == self._fork:
+            self._stored(message.save_done)
+
+    def _follow(self, directive: session_pb2.Directive) -> None:
+        self._save_asked = self._save_asked or directive.save
+        if directive.verdict == bus_pb2.VERDICT_TRAIN:
+            # Until_step 0 lets the code end by itself. After a signal to leave, no word makes it stay.
+            self._target = directive.until_step
+            if not self._leaving:
+                self._verdict = directive.verdict
+        elif directive.verdict in (bus_pb2.VERDICT_PAUSE, bus_pb2.VERDICT_STOP):
+            self._verdict = directive.verdict
+
+    def _stored(self, done: session_pb2.SaveDone) -> None:
+        if self._offered is None or self._offered.step != done.step:
+            return
+        if done.error:
+            if done.error != self._save_error:
+                print(
+                    f"outbid: the checkpoint of step {done.step} is not stored yet: {done.error}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            self._held = self._held or self._offered
+        self._save_error = done.error
+        self._offered = None
+
+    def _offer(self) -> None:
+        """Write the newest weights and offer them to the worker, unless an offer is under way."""
+        if self._held is None or self._held.step is None or self._offered is not None:
+            return
+        self._offers += 1
+        self._save_asked = False
+        self._last_offer = time.monotonic()
+        path = os.path.join(self._a.scratch, f"{self._held.step:012d}-{self._offers}.safetensors")
+        _tensors.write(path, self._held.arrays, self._held.metadata)
+        saved = session_pb2.ProcessSaved(
+            fork=self._fork, path=path, step=self._held.step, metric=self._metric
+        )
+        self._held, self._offered = None, self._held
+        self._link.send(session_pb2.AttachRequest(saved=saved))
+
+    def _secure(self, patience: float | None = None) -> None:
+        """Return once the newest weights are in the store, or the trial is to stop, or patience (s) is over."""
+        pause = _FIRST_RETRY
+        deadline = math.inf if patience is None else time.monotonic() + patience
+        while self._verdict != bus_pb2.VERDICT_STOP and (self._held or self._offered):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            if self._offered is not None:
+                self._wait(None if left == math.inf else left)
+                continue
+            if self._save_error:
+                self._rest(min(pause, left))
+                pause = min(2 * pause, _LAST_RETRY)
+                if self._verdict == bus_pb2.VERDICT_STOP:
+                    return
+            self._offer()
+
+    def _rest(self, seconds: float) -> None:
+        """Wait for so long, or until the trial is to stop."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and self._verdict != bus_pb2.VERDICT_STOP:
+            self._wait(left)
+
+
+class _Steps(Iterator[int]):
+    """The iterator of Trial.steps()."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+
+    def __next__(self) -> int:
+        step = self._trial._advance()
+        if step is None:
+            raise StopIteration
+        return step
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception as one line, such as "ValueError: no such thing"."""
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
+
+
+def _step_number(step: Any) -> int:
+    try:
+        number = int(step.__index__())
+    except (AttributeError, TypeError):
+        raise TypeError(f"report: step must be a whole number, got {step!r}") from None
+    if isinstance(step, bool) or number < 0:
+        raise ValueError(f"report: step must be a whole number from 0, got {step!r}")
+    return number
+
+
+def _metrics(metrics: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise TypeError(
+            f"report: metrics must be a dict or keywords such as loss=0.1, got {type(metrics).__name__}"
+        )
+    for source in (metrics or {}, named):
+        for name, value in source.items():
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"report: a metric's name must be a string, got {name!r}")
+            values[name] = _number(name, value)
+    if not values:
+        raise TypeError("report: name at least one metric, such as trial.report(step=step, loss=0.1)")
+    return values
+
+
+def _number(name: str, value: Any) -> float:
+    if type(value) is float:
+        return value
+    if isinstance(value, (str, bytes)) or getattr(value, "ndim", 0) != 0:
+        raise _no_number(name, value)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except Exception:
+        raise _no_number(name, value) from None
+
+
+def _no_number(name: str, value: Any) -> TypeError:
+    shape = getattr(value, "shape", None)
+    what = f"{type(value).__name__} of shape {tuple(shape)}" if shape else f"{type(value).__name__}: {value!r:.80}"
+    return TypeError(f"report: metric {name!r} must be one number, got {what}")

@@ -1,0 +1,150 @@
+"""The warm training process, `python -m outbid._trial`, started by a worker.
+
+It attaches to the socket in OUTBID_SOCKET and runs one trial after another until it is told to leave.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+# Training code may fork (data loaders): gRPC's own handlers would only print warnings about its threads.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+from outbid._errors import OutbidError, StopTrial
+from outbid._session import Session, Terminate
+from outbid._training import Trial, one_line
+from outbid.v1 import node_pb2, session_pb2
+
+_MARK = "\x1eoutbid:"
+
+
+class Runner:
+    """Runs the trials that the worker assigns."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._path = ""
+        self._function: Callable[[Trial], Any] | None = None
+
+    def loop(self) -> None:
+        """Run trials until the worker or a signal ends the process."""
+        while True:
+            message = self._session.inbox.get()
+            if isinstance(message, Terminate) or message.HasField("shutdown"):
+                return
+            # Anything else belongs to a trial that is over.
+            if message.HasField("assignment") and self._run(message.assignment):
+                return
+
+    def _run(self, assignment: session_pb2.TrialAssignment) -> bool:
+        """Run one trial; returns whether the process is to leave."""
+        mark(assignment.fork)
+        trial = Trial(assignment, self._session)
+        error, trace = "", ""
+        try:
+            function = self._load(assignment.function_path)
+        except (OutbidError, OSError) as failure:
+            error = one_line(failure)  # written for people: a stack adds nothing
+        else:
+            seed_generators(assignment.seed)
+            error, trace = call(function, trial)
+        if error:
+            print(trace or error, file=sys.stderr)
+        flush()
+        trial._finish(error, trace)
+        flush()
+        return trial._leaving
+
+    def _load(self, path: str) -> Callable[[Trial], Any]:
+        """Return the function in a file; read once, as it is the same for every trial of a process."""
+        if self._function is None or self._path != path:
+            from outbid import _pickle
+
+            with open(path, "rb") as file:
+                self._function, self._path = _pickle.load(file.read()), path
+        return self._function
+
+
+def call(function: Callable[[Trial], Any], trial: Trial) -> tuple[str, str]:
+    """Run training code; returns what went wrong, as one line and in full."""
+    try:
+        function(trial)
+    except StopTrial:
+        pass
+    except SystemExit as leave:
+        if leave.code not in (None, 0):
+            return f"SystemExit: {leave.code}", trace_of(leave)
+    except BaseException as failure:
+        return one_line(failure), trace_of(failure)
+    return "", ""
+
+
+def trace_of(failure: BaseException) -> str:
+    """Return the traceback from the training function on, without the runner's own frame."""
+    first = failure.__traceback__
+    return "".join(traceback.format_exception(type(failure), failure, first.tb_next if first else None))
+
+
+def mark(fork: node_pb2.ForkRef) -> None:
+    """Tell the worker, in both streams, whose output follows."""
+    line = f"{_MARK}{fork.sweep}/{fork.trial}@{fork.epoch}\n"
+    for stream in (sys.stdout, sys.stderr):
+        stream.write(line)
+        stream.flush()
+
+
+def flush() -> None:
+    """Flush both streams."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the global generators: a trial must not depend on which ones ran in the process before."""
+    import random
+
+    import numpy as np
+
+    random.seed(seed)
+    np.random.seed(seed % (1 << 32))
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(seed)
+
+
+def handle_sigterm(session: Session) -> None:
+    """Make SIGTERM end the process as a pause would; in forked children it is deadly, as ever."""
+
+    def on_term(_signal: int, _frame: FrameType | None) -> None:
+        session.terminate()
+
+    signal.signal(signal.SIGTERM, on_term)
+    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+
+
+def main() -> int:
+    """Attach to the worker and run its trials. Returns the exit code."""
+    try:
+        socket, secret = os.environ["OUTBID_SOCKET"], os.environ["OUTBID_SESSION"]
+    except KeyError as missing:
+        print(f"outbid: {missing.args[0]} is not set: this process is started by a worker", file=sys.stderr)
+        return 2
+    for stream in (sys.stdout, sys.stderr):
+        if callable(reconfigure := getattr(stream, "reconfigure", None)):
+            reconfigure(line_buffering=True)  # so that logs can be followed
+    session = Session(socket, secret)
+    handle_sigterm(session)
+    import numpy  # noqa: F401 - while the worker thinks about the first trial
+
+    Runner(session).loop()
+    session.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

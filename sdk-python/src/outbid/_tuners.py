@@ -1,0 +1,244 @@
+"""Tuners: what proposes configurations and decides how long each is trained.
+
+Every tuner takes `seed`: the same seed gives the same configurations. Steps are counted as the training code
+counts them in `trial.steps()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from outbid._space import to_value
+from outbid.v1 import sweep_pb2 as pb
+
+Sampler: TypeAlias = Literal["random", "sobol"]
+"""How configurations are drawn: independently, or by a scrambled low-discrepancy sequence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuner:
+    """Base of every tuner."""
+
+    seed: int = 0
+
+    def to_proto(self) -> pb.Tuner:
+        """Return the tuner as the API's message."""
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 1 << 64:
+            raise ValueError(
+                f"{type(self).__name__}: seed must be a whole number from 0 to 2**64-1, got {self.seed!r}"
+            )
+        message = pb.Tuner(seed=self.seed)
+        self._fill(message)
+        return message
+
+    def _fill(self, message: pb.Tuner) -> None:
+        raise NotImplementedError
+
+    def _steps(self, name: str, value: int, *, least: int = 1) -> int:
+        return _count(self, name, value, least)
+
+
+@dataclass(frozen=True)
+class Random(Tuner):
+    """Independent configurations, each trained for `max_steps` steps (0: until the code ends by itself)."""
+
+    max_steps: int = 0
+
+    def _fill(self, message: pb.Tuner) -> None:
+        message.random.max_steps = self._steps("max_steps", self.max_steps, least=0)
+        message.random.SetInParent()
+
+
+@dataclass(frozen=True)
+class Grid(Tuner):
+    """Every combination; a float range or wide int range gives `points` values."""
+
+    max_steps: int = 0
+    points: int = 5
+
+    def _fill(self, message: pb.Tuner) -> None:
+        message.grid.max_steps = self._steps("max_steps", self.max_steps, least=0)
+        message.grid.points = _count(self, "points", self.points, 1)
+
+
+@dataclass(frozen=True)
+class Sobol(Tuner):
+    """A scrambled low-discrepancy sequence: fills the space more evenly than `Random`."""
+
+    max_steps: int = 0
+
+    def _fill(self, message: pb.Tuner) -> None:
+        message.sobol.max_steps = self._steps("max_steps", self.max_steps, least=0)
+        message.sobol.SetInParent()
+
+
+@dataclass(frozen=True)
+class SuccessiveHalving(Tuner):
+    """Successive halving (Jamieson and Talwalkar 2016).
+
+    `trials` start and train for `min_steps`; the best 1/`eta` of each rung go on for `eta` times as many
+    steps, up to `max_steps`. `trials=0` means as many as leave one trial in the last rung.
+    """
+
+    max_steps: int
+    trials: int = 0
+    eta: int = 3
+    min_steps: int = 1
+    sampler: Sampler = "random"
+
+    def _fill(self, message: pb.Tuner) -> None:
+        out = message.successive_halving
+        out.max_steps = self._steps("max_steps", self.max_steps)
+        out.trials = _count(self, "trials", self.trials, 0)
+        out.eta = _count(self, "eta", self.eta, 2)
+        out.min_steps = _rung(self, self.min_steps, self.max_steps)
+        out.sampler = _sampler(self, self.sampler)
+
+
+@dataclass(frozen=True)
+class Hyperband(Tuner):
+    """Hyperband (Li et al. 2018): brackets of successive halving, from many short to few long trials.
+
+    A trial is trained for at most `max_steps` steps. `min_steps` is the steps that one unit of the paper's R
+    stands for, and so the shortest rung. `iterations` is how often the whole set of brackets is run.
+    """
+
+    max_steps: int
+    eta: int = 3
+    min_steps: int = 1
+    iterations: int = 1
+    sampler: Sampler = "random"
+
+    def _fill(self, message: pb.Tuner) -> None:
+        out = message.hyperband
+        out.max_steps = self._steps("max_steps", self.max_steps)
+        out.eta = _count(self, "eta", self.eta, 2)
+        out.min_steps = _rung(self, self.min_steps, self.max_steps)
+        out.iterations = _count(self, "iterations", self.iterations, 1)
+        out.sampler = _sampler(self, self.sampler)
+
+
+@dataclass(frozen=True)
+class ASHA(Tuner):
+    """Asynchronous successive halving (Li et al. 2020).
+
+    `form="promote"` pauses a trial at each rung and resumes it from its checkpoint when it is promoted;
+    `form="stop"` only ever stops trials, so that none needs a checkpoint.
+    """
+
+    max_steps: int
+    eta: int = 3
+    min_steps: int = 1
+    form: Literal["promote", "stop"] = "promote"
+    brackets: int = 1
+    sampler: Sampler = "random"
+
+    def _fill(self, message: pb.Tuner) -> None:
+        out = message.asha
+        out.max_steps = self._steps("max_steps", self.max_steps)
+        out.eta = _count(self, "eta", self.eta, 2)
+        out.min_steps = _rung(self, self.min_steps, self.max_steps)
+        out.form = _one_of(self, "form", self.form, ("promote", "stop"))
+        out.brackets = _count(self, "brackets", self.brackets, 1)
+        out.sampler = _sampler(self, self.sampler)
+
+
+@dataclass(frozen=True)
+class Median(Tuner):
+    """Median stopping (Golovin et al. 2017): stop a trial whose best is below the median of running means.
+
+    No trial is stopped before `grace_steps`, nor before `min_trials` others have reached the step.
+    """
+
+    max_steps: int
+    grace_steps: int = 1
+    min_trials: int = 3
+    sampler: Sampler = "random"
+
+    def _fill(self, message: pb.Tuner) -> None:
+        out = message.median
+        out.max_steps = self._steps("max_steps", self.max_steps)
+        out.grace_steps = _count(self, "grace_steps", self.grace_steps, 1)
+        out.min_trials = _count(self, "min_trials", self.min_trials, 1)
+        out.sampler = _sampler(self, self.sampler)
+
+
+@dataclass(frozen=True)
+class PBT(Tuner):
+    """Population based training (Jaderberg et al. 2017).
+
+    Every `interval` steps the worst `quantile` of the `population` copy checkpoint and configuration from the
+    best `quantile`; each copied parameter is drawn anew with chance `resample`, else multiplied by one of
+    `factors`.
+    """
+
+    max_steps: int
+    interval: int
+    population: int = 10
+    quantile: float = 0.2
+    resample: float = 0.25
+    factors: Sequence[float] = (0.8, 1.2)
+
+    def _fill(self, message: pb.Tuner) -> None:
+        out = message.pbt
+        out.max_steps = self._steps("max_steps", self.max_steps)
+        out.interval = self._steps("interval", self.interval)
+        out.population = _count(self, "population", self.population, 2)
+        if not 0 < self.quantile <= 0.5:
+            raise ValueError(f"PBT: quantile must be above 0 and at most 0.5, got {self.quantile!r}")
+        if not 0 <= self.resample <= 1:
+            raise ValueError(f"PBT: resample must be from 0 to 1, got {self.resample!r}")
+        if any(not factor > 0 for factor in self.factors):
+            raise ValueError(f"PBT: factors must be above 0, got {list(self.factors)!r}")
+        out.quantile = self.quantile
+        out.resample = self.resample
+        out.factors.extend(self.factors)
+
+
+@dataclass(frozen=True)
+class Plugin(Tuner):
+    """A tuner outside the server, run there as `command` over hashicorp/go-plugin, with `settings`."""
+
+    command: Sequence[str]
+    max_steps: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def _fill(self, message: pb.Tuner) -> None:
+        out = message.plugin
+        if isinstance(self.command, str) or not self.command:
+            raise ValueError(
+                f"Plugin: command must be a list of the program and its arguments, got {self.command!r}"
+            )
+        out.command.extend(self.command)
+        out.max_steps = self._steps("max_steps", self.max_steps, least=0)
+        out.settings.CopyFrom(to_value(dict(self.settings), "Plugin: settings").struct_value)
+
+
+def _count(tuner: Tuner, name: str, value: int, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{type(tuner).__name__}: {name} must be a whole number, got {value!r}")
+    if value < least:
+        raise ValueError(f"{type(tuner).__name__}: {name} must be at least {least}, got {value}")
+    return value
+
+
+def _rung(tuner: Tuner, min_steps: int, max_steps: int) -> int:
+    _count(tuner, "min_steps", min_steps, 1)
+    if min_steps > max_steps:
+        raise ValueError(
+            f"{type(tuner).__name__}: min_steps must not be above max_steps, got {min_steps} and {max_steps}"
+        )
+    return min_steps
+
+
+def _sampler(tuner: Tuner, value: str) -> str:
+    return _one_of(tuner, "sampler", value, ("random", "sobol"))
+
+
+def _one_of(tuner: Tuner, name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        words = " or ".join(repr(word) for word in allowed)
+        raise ValueError(f"{type(tuner).__name__}: {name} must be {words}, got {value!r}")
+    return value

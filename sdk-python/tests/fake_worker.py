@@ -1,0 +1,147 @@
+"""A worker for tests: serves SessionService on a Unix socket and starts the real training process."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf import duration_pb2
+
+from outbid import _pickle
+from outbid.v1 import bus_pb2, node_pb2, session_pb2, session_pb2_grpc
+
+DEADLINE = 30.0  # seconds after which a test has failed
+SRC = Path(__file__).resolve().parents[1] / "src"
+
+
+class _Servicer(session_pb2_grpc.SessionServiceServicer):
+    def __init__(self, said: queue.SimpleQueue[Any], orders: queue.SimpleQueue[Any]) -> None:
+        self._said, self._orders = said, orders
+
+    def Attach(self, request_iterator: Any, context: Any) -> Iterator[session_pb2.AttachResponse]:
+        stream = futures.ThreadPoolExecutor(1)
+
+        def read() -> None:
+            try:
+                for request in request_iterator:
+                    self._said.put(request)
+            except Exception:
+                pass  # the stream was cancelled by one side or the other
+            self._said.put(None)
+            self._orders.put(None)
+
+        stream.submit(read)
+        stream.shutdown(wait=False)
+        while (order := self._orders.get()) is not None:
+            yield order
+
+
+class FakeWorker:
+    """One training process and its stream."""
+
+    def __init__(self, tmp: Path, function: Callable[..., Any] | None = None, **env: str) -> None:
+        self.scratch = tmp / "scratch"
+        self.scratch.mkdir(exist_ok=True)
+        self.function_path = tmp / "function"
+        if function is not None:
+            self.function_path.write_bytes(_pickle.dump(function))
+        self.said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._pool = futures.ThreadPoolExecutor(4)
+        self._server = grpc.server(self._pool)
+        session_pb2_grpc.add_SessionServiceServicer_to_server(_Servicer(self.said, self._orders), self._server)
+        socket = f"unix:{tmp}/s"
+        self._server.add_insecure_port(socket)
+        self._server.start()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "outbid._trial"],
+            env={
+                **os.environ,
+                "OUTBID_SOCKET": socket,
+                "OUTBID_SESSION": "secret",
+                "PYTHONPATH": str(SRC),
+                **env,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.epoch = 0
+        self.fork = node_pb2.ForkRef()
+
+    def hear(self, kind: str | None = None) -> Any:
+        """Return the next thing that the process says; it must be of that kind."""
+        message = self.said.get(timeout=DEADLINE)
+        if message is None:
+            raise EOFError("the process ended the stream")
+        got = message.WhichOneof("kind")
+        if kind is not None and got != kind:
+            raise AssertionError(f"heard {got} instead of {kind}: {message}")
+        return getattr(message, got)
+
+    def reports(self, n: int) -> list[Any]:
+        """Return the next n reports, however they are batched."""
+        found: list[Any] = []
+        while len(found) < n:
+            found.extend(self.hear("reports").reports)
+        assert len(found) == n, found
+        return found
+
+    def until(self, kind: str) -> Any:
+        """Return the next thing of that kind, leaving out what is before it."""
+        while True:
+            message = self.said.get(timeout=DEADLINE)
+            if message is None:
+                raise EOFError("the process ended the stream")
+            if message.WhichOneof("kind") == kind:
+                return getattr(message, kind)
+
+    def assign(self, config: str = "{}", *, trial: int = 0, save_every: float = 0, **fields: Any) -> None:
+        self.epoch += 1
+        self.fork = node_pb2.ForkRef(sweep="s-1", trial=trial, epoch=self.epoch)
+        assignment = session_pb2.TrialAssignment(
+            fork=self.fork,
+            config_json=config,
+            function_path=str(self.function_path),
+            scratch=str(self.scratch),
+            metric="loss",
+            mode="min",
+            **fields,
+        )
+        if save_every:
+            assignment.save_every.CopyFrom(duration_pb2.Duration(nanos=int(save_every * 1e9)))
+        self._orders.put(session_pb2.AttachResponse(assignment=assignment))
+
+    def direct(self, verdict: str = "", until_step: int = 0, save: bool = False) -> None:
+        directive = session_pb2.Directive(fork=self.fork, until_step=until_step, save=save)
+        directive.verdict = bus_pb2.Verdict.Value(f"VERDICT_{verdict.upper() or 'UNSPECIFIED'}")
+        self._orders.put(session_pb2.AttachResponse(directive=directive))
+
+    def save_done(self, step: int, error: str = "") -> None:
+        done = session_pb2.SaveDone(fork=self.fork, step=step, error=error)
+        self._orders.put(session_pb2.AttachResponse(save_done=done))
+
+    def shutdown(self) -> None:
+        self._orders.put(session_pb2.AttachResponse(shutdown=session_pb2.ProcessShutdown(reason="done")))
+
+    def break_stream(self) -> None:
+        self._server.stop(None).wait(DEADLINE)
+
+    def output(self) -> tuple[str, str]:
+        """Wait for the process to end and return what it printed."""
+        return self.process.communicate(timeout=DEADLINE)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        self._orders.put(None)
+        self._server.stop(None).wait(DEADLINE)
+        self._pool.shutdown()
