@@ -1,0 +1,153 @@
+package api
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Certs are the files that MakeCert writes.
+type Certs struct {
+	// CA is the certificate that clients are given, CAKey its key, which only MakeCert needs.
+	CA, CAKey string
+	// Cert and Key are the server's.
+	Cert, Key string
+}
+
+// CertFiles names the files that MakeCert writes in dir.
+func CertFiles(dir string) Certs {
+	return Certs{
+		CA: filepath.Join(dir, "ca.pem"), CAKey: filepath.Join(dir, "ca-key.pem"),
+		Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"),
+	}
+}
+
+const (
+	caYears   = 10
+	certYears = 2
+)
+
+// MakeCert makes a certificate authority in dir, unless one is there, and a server certificate signed by it for the
+// hosts (names or addresses) and for loopback. Keys are readable by their owner alone. Clients need only Certs.CA.
+func MakeCert(dir string, hosts []string, now time.Time) (Certs, error) {
+	files := CertFiles(dir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return files, fmt.Errorf("make certificates: %w", err)
+	}
+	ca, caKey, err := loadOrMakeCA(files, now)
+	if err != nil {
+		return files, fmt.Errorf("certificate authority in %s: %w", dir, err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return files, fmt.Errorf("make server key: %w", err)
+	}
+	template, err := certTemplate("outbid", now, certYears)
+	if err != nil {
+		return files, err
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	for _, host := range append([]string{"localhost", "127.0.0.1", "::1"}, hosts...) {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca, &key.PublicKey, caKey)
+	if err != nil {
+		return files, fmt.Errorf("sign server certificate: %w", err)
+	}
+	return files, writePair(files.Cert, files.Key, der, key)
+}
+
+func loadOrMakeCA(files Certs, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	if pair, err := tls.LoadX509KeyPair(files.CA, files.CAKey); err == nil {
+		key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+		if !ok {
+			return nil, nil, fmt.Errorf("%s holds no ECDSA key", files.CAKey)
+		}
+		return pair.Leaf, key, nil
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	template, err := certTemplate("outbid CA", now, caYears)
+	if err != nil {
+		return nil, nil, err
+	}
+	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	ca, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, nil, err
+	}
+	return ca, key, writePair(files.CA, files.CAKey, der, key)
+}
+
+func certTemplate(name string, now time.Time, years int) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("make serial number: %w", err)
+	}
+	return &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: name, Organization: []string{"Outbid"}},
+		// An hour back, for clients whose clock is behind.
+		NotBefore: now.Add(-time.Hour),
+		NotAfter:  now.AddDate(years, 0, 0),
+	}, nil
+}
+
+func writePair(certFile, keyFile string, der []byte, key *ecdsa.PrivateKey) error {
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("encode key: %w", err)
+	}
+	if err := writePEM(keyFile, "PRIVATE KEY", keyDER, 0o600); err != nil {
+		return err
+	}
+	return writePEM(certFile, "CERTIFICATE", der, 0o644)
+}
+
+// writePEM replaces the file whole, so that a server that starts meanwhile never reads half of it.
+func writePEM(path, kind string, der []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails once it is renamed
+	err = errors.Join(f.Chmod(mode), pem.Encode(f, &pem.Block{Type: kind, Bytes: der}), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// LoadTLS reads a server's certificate and key, as MakeCert or anybody else made them.
+func LoadTLS(certFile, keyFile string) (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("load TLS certificate: %w; make one with: outbid tls new --dir %s", err, filepath.Dir(certFile))
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}

@@ -1,0 +1,51 @@
+package api
+
+import (
+	"context"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Control is what decides: the loop behind the API. Errors wrap state.ErrNotFound, state.ErrInvalid or
+// state.ErrConflict where the caller is to blame. Every method may be called concurrently, and what it returns is
+// not changed any more.
+type Control interface {
+	// Submit starts a sweep whose spec has been checked. The same key gives the same sweep.
+	Submit(ctx context.Context, spec *outbidv1.SweepSpec, actor, key string) (id string, err error)
+	// Command pauses, resumes or stops a sweep.
+	Command(ctx context.Context, sweep string, cmd outbidv1.SweepCommand, actor string) error
+	// Extend gives a sweep more trials, longer steps or a wider space.
+	Extend(ctx context.Context, req *outbidv1.ExtendSweepRequest, actor string) error
+	// Ask gives a client of an external sweep something to train.
+	Ask(ctx context.Context, sweep, client string) (*outbidv1.AskTrialResponse, error)
+	// Tell takes in what that client measured.
+	Tell(ctx context.Context, req *outbidv1.TellTrialRequest) (*outbidv1.TellTrialResponse, error)
+	// Sweeps returns every sweep, newest first.
+	Sweeps() []*outbidv1.Sweep
+	// Sweep returns one sweep.
+	Sweep(id string) (*outbidv1.Sweep, error)
+	// Trials returns at most n trials of a sweep by number, beginning with number from.
+	Trials(sweep string, from int32, n int) ([]*outbidv1.Trial, error)
+	// BestTrials returns at most n trials by metric, best first and those without one last, after offset others.
+	BestTrials(sweep string, n, offset int) ([]*outbidv1.Trial, error)
+	// Trial returns one trial.
+	Trial(sweep string, n int32) (*outbidv1.Trial, error)
+	// Nodes returns every node, by name.
+	Nodes() []*outbidv1.Node
+	// Changes returns the sweep's trials changed after version since (0: all), the new version, and a channel closed
+	// at the next change of the sweep or of one of its trials.
+	Changes(sweep string, since uint64) (trials []*outbidv1.Trial, version uint64, next <-chan struct{}, err error)
+	// Reports calls f for every report of the sweep, or of one trial, oldest first.
+	Reports(ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error) error
+	// Ledger calls f for every batch from sequence from to the last one.
+	Ledger(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error
+	// Info says what the server is and how it fares.
+	Info() *outbidv1.GetServerInfoResponse
+}
+
+// Logs reads what trials printed; bus.Logs does.
+type Logs interface {
+	// Read calls f with the output of a sweep, or of one trial, oldest first. It ends with the last there is, or with
+	// follow when ctx ends or f fails.
+	Read(ctx context.Context, sweep string, trial *int32, follow bool, f func(*outbidv1.LogChunk) error) error
+}

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+)
+
+// fieldError is an INVALID_ARGUMENT that names the field of the request which is wrong.
+func fieldError(field, format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	st := status.New(codes.InvalidArgument, field+": "+text)
+	with, err := st.WithDetails(&errdetails.BadRequest{
+		FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field, Description: text}},
+	})
+	if err != nil {
+		return st.Err()
+	}
+	return with.Err()
+}
+
+// publicError turns what a handler returned into the status that the caller sees. It reports true if the cause is ours
+// and must be logged, because the caller is not shown it.
+func publicError(err error, id string) (error, bool) {
+	if st, ok := status.FromError(err); ok {
+		return st.Err(), false
+	}
+	switch {
+	case errors.Is(err, state.ErrNotFound), errors.Is(err, objects.ErrNotFound):
+		return status.Error(codes.NotFound, err.Error()), false
+	case errors.Is(err, state.ErrInvalid):
+		return status.Error(codes.InvalidArgument, without(err, state.ErrInvalid)), false
+	case errors.Is(err, state.ErrConflict):
+		return status.Error(codes.FailedPrecondition, without(err, state.ErrConflict)), false
+	case errors.Is(err, objects.ErrFull):
+		return status.Error(codes.ResourceExhausted, objects.ErrFull.Error()+"; make room and try again"), true
+	case errors.Is(err, objects.ErrUnavailable):
+		return status.Error(codes.Unavailable, objects.ErrUnavailable.Error()+"; try again later"), true
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, "the call was cancelled"), false
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, "the call took longer than its deadline"), false
+	}
+	return status.Errorf(codes.Internal, "internal error; the server's log has it under id %s", id), true
+}
+
+// without is the error's text without the sentinel at its end, which says nothing that the status code does not.
+func without(err, sentinel error) string {
+	return strings.TrimSuffix(err.Error(), ": "+sentinel.Error())
+}
+
+// jsonError is the one shape of an error in JSON.
+type jsonError struct {
+	// Code is gRPC's, such as "NOT_FOUND".
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	// Field of the request that is wrong, where there is one.
+	Field string `json:"field,omitempty"`
+}
+
+// newJSONError describes a status for readers of JSON.
+func newJSONError(st *status.Status) jsonError {
+	e := jsonError{Code: code.Code(st.Code()).String(), Message: st.Message()}
+	for _, d := range st.Details() {
+		if bad, ok := d.(*errdetails.BadRequest); ok && len(bad.GetFieldViolations()) > 0 {
+			e.Field = bad.GetFieldViolations()[0].GetField()
+		}
+	}
+	return e
+}

@@ -1,0 +1,218 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"path"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// gate is what every call goes through, gRPC or REST: it knows who calls, refuses what they may not do, catches
+// panics, turns errors into statuses, logs and counts.
+type gate struct {
+	control Control
+	tokens  *Tokens
+	logger  *slog.Logger
+	// stopping ends when the server stops; streams end with it.
+	stopping context.Context //nolint:containedctx // its life is the server's, not a call's
+	calls    *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+}
+
+// access is what a method asks of its caller.
+type access int
+
+const (
+	// write is the default: a method that is not listed changes something.
+	write access = iota
+	read
+	admin
+)
+
+// accessOf says what a method, by its full name, asks of its caller.
+func accessOf(method string) access {
+	switch method {
+	case outbidv1.OutbidService_PreviewSweep_FullMethodName, outbidv1.OutbidService_ListSweeps_FullMethodName,
+		outbidv1.OutbidService_GetSweep_FullMethodName, outbidv1.OutbidService_ListTrials_FullMethodName,
+		outbidv1.OutbidService_GetTrial_FullMethodName, outbidv1.OutbidService_ListReports_FullMethodName,
+		outbidv1.OutbidService_WatchSweep_FullMethodName, outbidv1.OutbidService_StreamLogs_FullMethodName,
+		outbidv1.OutbidService_ListNodes_FullMethodName, outbidv1.OutbidService_GetCheckpoint_FullMethodName,
+		outbidv1.OutbidService_GetServerInfo_FullMethodName:
+		return read
+	case outbidv1.OutbidService_ReadLedger_FullMethodName:
+		// It holds every tenant's sweeps.
+		return admin
+	}
+	return write
+}
+
+type principalKey struct{}
+
+// caller is who calls; the gate has put it into the context.
+func caller(ctx context.Context) Principal {
+	who, _ := ctx.Value(principalKey{}).(Principal)
+	return who
+}
+
+// unary is the interceptor of calls with one answer.
+func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (
+	resp any, err error,
+) {
+	began := time.Now()
+	defer func() { err = g.leave(ctx, info.FullMethod, began, recover(), err) }()
+	ctx, err = g.enter(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.scope(ctx, req); err != nil {
+		return nil, err
+	}
+	return handle(ctx, req)
+}
+
+// stream is the interceptor of streams. Their context ends when the server stops.
+func (g *gate) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (
+	err error,
+) {
+	ctx, cancel := context.WithCancelCause(ss.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(g.stopping, func() { cancel(errStopping) })()
+	began := time.Now()
+	defer func() {
+		if context.Cause(ctx) == errStopping && err != nil {
+			err = errStopping
+		}
+		err = g.leave(ctx, info.FullMethod, began, recover(), err)
+	}()
+	ctx, err = g.enter(ctx, info.FullMethod)
+	if err != nil {
+		return err
+	}
+	return handle(srv, &gatedStream{ServerStream: ss, ctx: ctx, gate: g})
+}
+
+// errStopping is what ends streams when the server stops.
+var errStopping = status.Error(codes.Unavailable, "the server is stopping; try again when it is back")
+
+// gatedStream is a stream whose requests are scoped to the caller's tenant.
+type gatedStream struct {
+	grpc.ServerStream
+	ctx  context.Context //nolint:containedctx // grpc.ServerStream is made that way
+	gate *gate
+}
+
+// Context implements grpc.ServerStream.
+func (s *gatedStream) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream.
+func (s *gatedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return s.gate.scope(s.ctx, m)
+}
+
+// enter finds out who calls and whether their role allows the method.
+func (g *gate) enter(ctx context.Context, method string) (context.Context, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	who, err := g.authenticate(md.Get("authorization"))
+	if err != nil {
+		return ctx, err
+	}
+	ctx = context.WithValue(ctx, principalKey{}, who)
+	if err := checkParameters(md, method); err != nil {
+		return ctx, err
+	}
+	need := accessOf(method)
+	if need == admin && who.Role != RoleAdmin {
+		return ctx, status.Errorf(codes.PermissionDenied, "%s needs an admin's token; %s is a %s", path.Base(method),
+			who.Name, who.Role)
+	}
+	if need == write && who.Role == RoleViewer {
+		return ctx, status.Errorf(codes.PermissionDenied, "%s is a viewer, who may not call %s", who.Name,
+			path.Base(method))
+	}
+	return ctx, nil
+}
+
+// authenticate finds out who sent an Authorization header.
+func (g *gate) authenticate(header []string) (Principal, error) {
+	if g.tokens == nil {
+		return local(), nil
+	}
+	if len(header) == 0 {
+		return Principal{}, status.Error(codes.Unauthenticated,
+			`a token is needed: send the header "Authorization: Bearer TOKEN"`)
+	}
+	kind, token, _ := strings.Cut(header[0], " ")
+	if !strings.EqualFold(kind, "bearer") {
+		return Principal{}, status.Error(codes.Unauthenticated, `the Authorization header must be "Bearer TOKEN"`)
+	}
+	who, ok := g.tokens.find(strings.TrimSpace(token))
+	if !ok {
+		return Principal{}, status.Error(codes.Unauthenticated, "the token is not known to this server")
+	}
+	return who, nil
+}
+
+// scope refuses requests about a sweep of another tenant as if there were no such sweep.
+func (g *gate) scope(ctx context.Context, req any) error {
+	who := caller(ctx)
+	named, ok := req.(interface{ GetSweep() string })
+	if !ok || who.Role == RoleAdmin || who.Tenant == AnyTenant {
+		return nil
+	}
+	if named.GetSweep() == "" {
+		return nil // the handler names the field
+	}
+	sweep, err := g.control.Sweep(named.GetSweep())
+	if err != nil {
+		return err
+	}
+	if !who.owns(tenantOf(sweep.GetSpec())) {
+		return status.Errorf(codes.NotFound, "sweep %q: not found", named.GetSweep())
+	}
+	return nil
+}
+
+// tenantOf is the tenant who owns a sweep.
+func tenantOf(spec *outbidv1.SweepSpec) string {
+	if spec.GetTenant() == "" {
+		return "default"
+	}
+	return spec.GetTenant()
+}
+
+// leave turns a call's outcome into what the caller sees, and logs and counts it.
+func (g *gate) leave(ctx context.Context, method string, began time.Time, panicked any, err error) error {
+	name, id := path.Base(method), rand.Text()[:10]
+	if panicked != nil {
+		g.logger.ErrorContext(ctx, "api call panicked", "method", name, "id", id, "panic", panicked,
+			"stack", string(debug.Stack()))
+		err = fmt.Errorf("panic: %v", panicked)
+	}
+	shown := err
+	if err != nil {
+		var ours bool
+		if shown, ours = publicError(err, id); ours {
+			g.logger.ErrorContext(ctx, "api call failed", "method", name, "id", id, "actor", caller(ctx).Name, "err", err)
+		}
+	}
+	took := time.Since(began)
+	g.calls.WithLabelValues(name, status.Code(shown).String()).Inc()
+	g.seconds.WithLabelValues(name).Observe(took.Seconds())
+	g.logger.DebugContext(ctx, "api call", "method", name, "code", status.Code(shown).String(), "took", took)
+	return shown
+}

@@ -1,0 +1,178 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// lastLines is how long a followed log waits, after what it follows has ended, for lines that are still on their way:
+// workers send them in bundles, beside the reports.
+const lastLines = 500 * time.Millisecond
+
+// errEnded ends the reading of a followed log.
+var errEnded = errors.New("what was followed has ended")
+
+// StreamLogs implements the service.
+func (s *service) StreamLogs(
+	req *outbidv1.StreamLogsRequest, stream grpc.ServerStreamingServer[outbidv1.StreamLogsResponse],
+) error {
+	if req.GetTail() < 0 {
+		return fieldError("tail", "%d is below 0; leave it out for all lines", req.GetTail())
+	}
+	if _, err := s.sweep(req.GetSweep()); err != nil {
+		return err
+	}
+	if req.Trial != nil {
+		if _, err := s.trial(req.GetSweep(), req.GetTrial()); err != nil {
+			return err
+		}
+	}
+	ctx := stream.Context()
+	if !req.GetFollow() {
+		return s.pastLogs(ctx, req, stream.Send)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.awaitEnd(ctx, req.GetSweep(), req.Trial); err != nil {
+			cancel(err)
+		}
+	}()
+	err := s.followLogs(ctx, req, stream.Send)
+	cancel(nil)
+	<-done
+	if errors.Is(context.Cause(ctx), errEnded) {
+		return nil
+	}
+	return err
+}
+
+// pastLogs sends the lines there are.
+func (s *service) pastLogs(
+	ctx context.Context, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
+) error {
+	if req.GetTail() == 0 {
+		return s.logs.Read(ctx, req.GetSweep(), req.Trial, false, eachLine(send))
+	}
+	_, _, err := s.tailLogs(ctx, req, send)
+	return err
+}
+
+// tailLogs sends the last lines there are. It returns how many chunks it read, and the last one.
+func (s *service) tailLogs(
+	ctx context.Context, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
+) (n int, last *outbidv1.LogChunk, err error) {
+	var ring []*outbidv1.StreamLogsResponse
+	next := 0
+	keep := eachLine(func(line *outbidv1.StreamLogsResponse) error {
+		if len(ring) < int(req.GetTail()) {
+			ring = append(ring, line)
+			return nil
+		}
+		ring[next] = line
+		next = (next + 1) % len(ring)
+		return nil
+	})
+	err = s.logs.Read(ctx, req.GetSweep(), req.Trial, false, func(c *outbidv1.LogChunk) error {
+		n, last = n+1, c
+		return keep(c)
+	})
+	if err != nil {
+		return n, last, err
+	}
+	for i := range ring {
+		if err := send(ring[(next+i)%len(ring)]); err != nil {
+			return n, last, err
+		}
+	}
+	return n, last, nil
+}
+
+// followLogs sends the lines there are and those that come, until ctx ends.
+func (s *service) followLogs(
+	ctx context.Context, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
+) error {
+	skip, last := 0, (*outbidv1.LogChunk)(nil)
+	if req.GetTail() > 0 {
+		var err error
+		if skip, last, err = s.tailLogs(ctx, req, send); err != nil {
+			return err
+		}
+	}
+	lines := eachLine(send)
+	return s.logs.Read(ctx, req.GetSweep(), req.Trial, true, func(c *outbidv1.LogChunk) error {
+		if skip == 0 {
+			return lines(c)
+		}
+		// The oldest chunks may have been dropped meanwhile, so the last one seen ends the skipping as well.
+		if skip--; proto.Equal(c, last) {
+			skip = 0
+		}
+		return nil
+	})
+}
+
+// awaitEnd returns errEnded once the sweep, or the trial, has ended and its last lines have had time to come.
+func (s *service) awaitEnd(ctx context.Context, sweep string, trial *int32) error {
+	for {
+		_, _, next, err := s.control.Changes(sweep, ^uint64(0))
+		if err != nil {
+			return err
+		}
+		ended, err := s.hasEnded(sweep, trial)
+		if err != nil {
+			return err
+		}
+		if ended {
+			break
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	grace := time.NewTimer(lastLines)
+	defer grace.Stop()
+	select {
+	case <-grace.C:
+		return errEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *service) hasEnded(sweep string, trial *int32) (bool, error) {
+	if trial != nil {
+		t, err := s.control.Trial(sweep, *trial)
+		return trialEnded(t.GetState()), err
+	}
+	v, err := s.control.Sweep(sweep)
+	return sweepEnded(v.GetState()), err
+}
+
+// eachLine calls f with every line of a chunk.
+func eachLine(f func(*outbidv1.StreamLogsResponse) error) func(*outbidv1.LogChunk) error {
+	return func(c *outbidv1.LogChunk) error {
+		at := timestamppb.New(time.UnixMilli(c.GetTimeUnixMs()))
+		for line := range strings.Lines(string(c.GetData())) {
+			line = strings.ToValidUTF8(strings.TrimRight(line, "\r\n"), "\uFFFD")
+			err := f(&outbidv1.StreamLogsResponse{
+				Trial: c.GetFork().GetTrial(), Node: c.GetNode(), Stream: c.GetStream(), Time: at, Line: line,
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,208 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Config says what a Server serves, and where.
+type Config struct {
+	Control Control
+	Store   objects.Store
+	Logs    Logs
+	Logger  *slog.Logger
+	// Registry is what /metrics shows; the server adds its own metrics to it.
+	Registry *prometheus.Registry
+	// Addr is host:port; port 0 takes a free one. Listener is used instead if it is set.
+	Addr     string
+	Listener net.Listener
+	// Tokens says who may call; nil asks nobody who they are, which loopback alone allows.
+	Tokens *Tokens
+	// TLS is the server's certificate; nil serves in the clear, which loopback alone allows.
+	TLS *tls.Config
+}
+
+// Server serves the API. Make it with New.
+type Server struct {
+	cfg      Config
+	listener net.Listener
+	inner    *bufconn.Listener
+	conn     *grpc.ClientConn
+	grpc     *grpc.Server
+	http     *http.Server
+	// stop ends every stream.
+	stop context.CancelFunc
+}
+
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	// stopTimeout is how long calls may take to end when the server stops.
+	stopTimeout = 5 * time.Second
+	// streamsPerConn: a client may well follow hundreds of sweeps over one connection.
+	streamsPerConn = 10000
+	innerBuffer    = 1 << 20
+)
+
+// New checks the configuration and listens. It refuses to listen beyond loopback without tokens and TLS.
+func New(cfg Config) (*Server, error) {
+	if cfg.Control == nil || cfg.Store == nil || cfg.Logs == nil || cfg.Registry == nil {
+		return nil, errors.New("api: Control, Store, Logs and Registry must be set")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := checkAddr(cfg); err != nil {
+		return nil, err
+	}
+	calls, seconds := newCallMetrics()
+	for _, c := range []prometheus.Collector{calls, seconds, newStateMetrics(cfg.Control)} {
+		if err := cfg.Registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register api metrics: %w", err)
+		}
+	}
+	stopping, stop := context.WithCancel(context.Background())
+	g := &gate{
+		control: cfg.Control, tokens: cfg.Tokens, logger: cfg.Logger, stopping: stopping, calls: calls, seconds: seconds,
+	}
+	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer)}
+	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream))
+	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{control: cfg.Control, store: cfg.Store, logs: cfg.Logs})
+	if err := s.open(g); err != nil {
+		stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// open makes the connection that REST calls gRPC through, the handlers, and the listener.
+func (s *Server) open(g *gate) error {
+	// REST goes through the same gate as gRPC, in memory.
+	conn, err := grpc.NewClient("passthrough:///api",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.inner.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	if err != nil {
+		return fmt.Errorf("connect REST to gRPC: %w", err)
+	}
+	s.conn = conn
+	rest, err := newPages(s.cfg, g, conn)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	if s.listener == nil {
+		if s.listener, err = net.Listen("tcp", s.cfg.Addr); err != nil {
+			return errors.Join(fmt.Errorf("listen: %w", err), conn.Close())
+		}
+	}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(s.cfg.TLS != nil)
+	protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
+	s.http = &http.Server{
+		Handler:           guard(split(s.grpc, rest), s.cfg.Tokens != nil),
+		Protocols:         &protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConn},
+		TLSConfig:         s.cfg.TLS,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
+	}
+	return nil
+}
+
+// checkAddr refuses to listen beyond loopback without tokens and TLS.
+func checkAddr(cfg Config) error {
+	addr := cfg.Addr
+	if cfg.Listener != nil {
+		addr = cfg.Listener.Addr().String()
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("address %q: must be HOST:PORT, such as 127.0.0.1:7070", addr)
+	}
+	if loopbackHost(host) || (cfg.Tokens != nil && cfg.TLS != nil) {
+		return nil
+	}
+	missing := ""
+	if cfg.Tokens == nil {
+		missing += "\n  a tokens file:  outbid token new --file tokens"
+	}
+	if cfg.TLS == nil {
+		missing += "\n  a certificate:  outbid tls new --dir tls"
+	}
+	if host == "" {
+		host = "every address"
+	}
+	return fmt.Errorf("refused to listen on %s, which is beyond loopback, without:%s", host, missing)
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// URL is the server's URL.
+func (s *Server) URL() string {
+	if s.cfg.TLS != nil {
+		return "https://" + s.Addr()
+	}
+	return "http://" + s.Addr()
+}
+
+// Close frees what New took, for a server that Serve was never called on.
+func (s *Server) Close() error {
+	s.stop()
+	return errors.Join(s.listener.Close(), s.conn.Close(), s.inner.Close())
+}
+
+// Serve answers until ctx ends; then streams end, calls get a few seconds to finish, and it returns nil.
+func (s *Server) Serve(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.grpc.Serve(s.inner) })
+	group.Go(func() error {
+		err := s.serveHTTP()
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		return fmt.Errorf("serve: %w", err)
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		s.shutdown()
+		return nil
+	})
+	return group.Wait()
+}
+
+func (s *Server) serveHTTP() error {
+	if s.cfg.TLS != nil {
+		return s.http.ServeTLS(s.listener, "", "")
+	}
+	return s.http.Serve(s.listener)
+}
+
+func (s *Server) shutdown() {
+	s.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.cfg.Logger.Warn("calls were cut off when the API stopped", "err", err)
+		s.http.Close() //nolint:errcheck // they are cut off
+	}
+	s.conn.Close() //nolint:errcheck // it is in memory
+	s.grpc.Stop()
+}

@@ -1,0 +1,208 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// service implements the gRPC service: it checks what is asked and hands it to Control.
+type service struct {
+	outbidv1.UnimplementedOutbidServiceServer
+	control Control
+	store   objects.Store
+	logs    Logs
+}
+
+// ListSweeps implements the service.
+func (s *service) ListSweeps(ctx context.Context, req *outbidv1.ListSweepsRequest) (
+	*outbidv1.ListSweepsResponse, error,
+) {
+	size, err := pageSize(req.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	list := "sweeps " + req.GetTenant()
+	token, err := parsePageToken(req.GetPageToken(), list)
+	if err != nil {
+		return nil, err
+	}
+	who, skip := caller(ctx), token.After != ""
+	var found []*outbidv1.Sweep
+	for _, sweep := range s.control.Sweeps() {
+		if skip {
+			skip = sweep.GetId() != token.After
+			continue
+		}
+		tenant := tenantOf(sweep.GetSpec())
+		if who.owns(tenant) && (req.GetTenant() == "" || req.GetTenant() == tenant) {
+			found = append(found, sweep)
+		}
+	}
+	n := fit(found[:min(size, len(found))], maxAnswer)
+	resp := &outbidv1.ListSweepsResponse{Sweeps: found[:n]}
+	if n < len(found) {
+		resp.NextPageToken = pageToken{List: list, After: found[n-1].GetId()}.String()
+	}
+	return resp, nil
+}
+
+// GetSweep implements the service.
+func (s *service) GetSweep(_ context.Context, req *outbidv1.GetSweepRequest) (*outbidv1.GetSweepResponse, error) {
+	sweep, err := s.sweep(req.GetSweep())
+	if err != nil {
+		return nil, err
+	}
+	return &outbidv1.GetSweepResponse{Sweep: sweep}, nil
+}
+
+// sweep finds the sweep that a request names.
+func (s *service) sweep(id string) (*outbidv1.Sweep, error) {
+	if id == "" {
+		return nil, errNoSweep()
+	}
+	return s.control.Sweep(id)
+}
+
+func errNoSweep() error {
+	return fieldError("sweep", `is empty; give a sweep's id such as "digits-1"`)
+}
+
+// ListTrials implements the service.
+func (s *service) ListTrials(_ context.Context, req *outbidv1.ListTrialsRequest) (
+	*outbidv1.ListTrialsResponse, error,
+) {
+	if req.GetSweep() == "" {
+		return nil, errNoSweep()
+	}
+	size, err := pageSize(req.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	order := req.GetOrder()
+	if order == "" {
+		order = "number"
+	}
+	if order != "number" && order != "best" {
+		return nil, fieldError("order", `%q: must be "number" or "best"`, order)
+	}
+	list := "trials " + req.GetSweep() + " " + order
+	token, err := parsePageToken(req.GetPageToken(), list)
+	if err != nil {
+		return nil, err
+	}
+	trials, err := s.trials(req.GetSweep(), order, token.Next, size+1) // one more, to know whether there is more
+	if err != nil {
+		return nil, err
+	}
+	n := fit(trials[:min(size, len(trials))], maxAnswer)
+	resp := &outbidv1.ListTrialsResponse{Trials: trials[:n]}
+	if n < len(trials) {
+		resp.NextPageToken = pageToken{List: list, Next: token.Next + n}.String()
+	}
+	return resp, nil
+}
+
+func (s *service) trials(sweep, order string, from, n int) ([]*outbidv1.Trial, error) {
+	if order == "best" {
+		return s.control.BestTrials(sweep, n, from)
+	}
+	return s.control.Trials(sweep, int32(from), n)
+}
+
+// GetTrial implements the service.
+func (s *service) GetTrial(_ context.Context, req *outbidv1.GetTrialRequest) (*outbidv1.GetTrialResponse, error) {
+	trial, err := s.trial(req.GetSweep(), req.GetTrial())
+	if err != nil {
+		return nil, err
+	}
+	return &outbidv1.GetTrialResponse{Trial: trial}, nil
+}
+
+// trial finds the trial that a request names.
+func (s *service) trial(sweep string, n int32) (*outbidv1.Trial, error) {
+	if sweep == "" {
+		return nil, errNoSweep()
+	}
+	if n < 0 {
+		return nil, fieldError("trial", "%d is below 0; trials count from 0", n)
+	}
+	return s.control.Trial(sweep, n)
+}
+
+// ControlSweep implements the service.
+func (s *service) ControlSweep(ctx context.Context, req *outbidv1.ControlSweepRequest) (
+	*outbidv1.ControlSweepResponse, error,
+) {
+	if req.GetSweep() == "" {
+		return nil, errNoSweep()
+	}
+	if _, known := outbidv1.SweepCommand_name[int32(req.GetCommand())]; !known || req.GetCommand() == 0 {
+		return nil, fieldError("command", "%q: must be SWEEP_COMMAND_PAUSE, SWEEP_COMMAND_RESUME or SWEEP_COMMAND_STOP",
+			req.GetCommand())
+	}
+	if err := s.control.Command(ctx, req.GetSweep(), req.GetCommand(), caller(ctx).Name); err != nil {
+		return nil, err
+	}
+	sweep, err := s.control.Sweep(req.GetSweep())
+	if err != nil {
+		return nil, err
+	}
+	return &outbidv1.ControlSweepResponse{Sweep: sweep}, nil
+}
+
+// ListNodes implements the service. Devices are shared, so everybody sees who holds them.
+func (s *service) ListNodes(context.Context, *outbidv1.ListNodesRequest) (*outbidv1.ListNodesResponse, error) {
+	return &outbidv1.ListNodesResponse{Nodes: s.control.Nodes()}, nil
+}
+
+// AskTrial implements the service.
+func (s *service) AskTrial(ctx context.Context, req *outbidv1.AskTrialRequest) (*outbidv1.AskTrialResponse, error) {
+	if req.GetSweep() == "" {
+		return nil, errNoSweep()
+	}
+	return s.control.Ask(ctx, req.GetSweep(), req.GetClient())
+}
+
+// TellTrial implements the service.
+func (s *service) TellTrial(ctx context.Context, req *outbidv1.TellTrialRequest) (
+	*outbidv1.TellTrialResponse, error,
+) {
+	if req.GetSweep() == "" {
+		return nil, errNoSweep()
+	}
+	if req.GetTrial() < 0 {
+		return nil, fieldError("trial", "%d is below 0; trials count from 0", req.GetTrial())
+	}
+	for i, r := range req.GetReports() {
+		if r.GetStep() < 0 {
+			return nil, fieldError("reports", "report %d is of step %d; steps count up from 0", i, r.GetStep())
+		}
+	}
+	// The state keeps one line.
+	req.Error, _, _ = strings.Cut(strings.TrimSpace(req.GetError()), "\n")
+	return s.control.Tell(ctx, req)
+}
+
+// GetServerInfo implements the service.
+func (s *service) GetServerInfo(context.Context, *outbidv1.GetServerInfoRequest) (
+	*outbidv1.GetServerInfoResponse, error,
+) {
+	return s.control.Info(), nil
+}
+
+// sweepEnded reports whether nothing more will happen to a sweep by itself.
+func sweepEnded(state outbidv1.SweepState) bool {
+	return slices.Contains([]outbidv1.SweepState{
+		outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED,
+		outbidv1.SweepState_SWEEP_STATE_FAILED,
+	}, state)
+}
+
+// trialEnded reports whether nothing more will happen to a trial.
+func trialEnded(state outbidv1.TrialState) bool {
+	return state >= outbidv1.TrialState_TRIAL_STATE_COMPLETED
+}

@@ -1,0 +1,191 @@
+package api
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Role says what a token's holder may do.
+type Role string
+
+// The roles.
+const (
+	// RoleAdmin may do everything with every tenant's sweeps.
+	RoleAdmin Role = "admin"
+	// RoleUser may do everything with the tenant's sweeps but read the ledger or run tuner plugins.
+	RoleUser Role = "user"
+	// RoleViewer may look at the tenant's sweeps.
+	RoleViewer Role = "viewer"
+)
+
+// AnyTenant as a token's tenant stands for every tenant.
+const AnyTenant = "*"
+
+// Principal is who calls.
+type Principal struct {
+	// Name is what events record as the actor.
+	Name   string
+	Tenant string
+	Role   Role
+}
+
+// owns reports whether the caller may see what belongs to a tenant.
+func (p Principal) owns(tenant string) bool {
+	return p.Role == RoleAdmin || p.Tenant == AnyTenant || p.Tenant == tenant
+}
+
+// local is who calls when no tokens are configured, which only loopback allows.
+func local() Principal { return Principal{Name: "local", Tenant: AnyTenant, Role: RoleAdmin} }
+
+// Tokens knows bearer tokens. It keeps only their hashes.
+type Tokens struct {
+	entries []tokenEntry
+}
+
+type tokenEntry struct {
+	hash [sha256.Size]byte
+	who  Principal
+}
+
+const minTokenLength = 20
+
+// LoadTokens reads a file of tokens. Each line holds a token, a name, a tenant (or "*") and a role, separated by
+// blanks; empty lines and lines that begin with # are skipped.
+func LoadTokens(path string) (*Tokens, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("there is no tokens file %s; make one with: outbid token new --file %s", path, path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open tokens: %w", err)
+	}
+	defer f.Close()
+	return ParseTokens(f, path)
+}
+
+// ParseTokens reads tokens from r as LoadTokens does; name stands for the file in errors, which never show a token.
+func ParseTokens(r io.Reader, name string) (*Tokens, error) {
+	t := &Tokens{}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := t.add(strings.Fields(line)); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read tokens from %s: %w", name, err)
+	}
+	if len(t.entries) == 0 {
+		return nil, fmt.Errorf("%s holds no token; make one with: outbid token new --file %s", name, name)
+	}
+	return t, nil
+}
+
+func (t *Tokens) add(fields []string) error {
+	if len(fields) != 4 {
+		return fmt.Errorf("a line holds a token, a name, a tenant and a role, not %d words", len(fields))
+	}
+	token, who := fields[0], Principal{Name: fields[1], Tenant: fields[2], Role: Role(fields[3])}
+	if len(token) < minTokenLength {
+		return fmt.Errorf("the token of %s is %d characters long; at least %d are needed", who.Name, len(token), minTokenLength)
+	}
+	if err := checkPrincipal(who); err != nil {
+		return err
+	}
+	hash := sha256.Sum256([]byte(token))
+	for _, e := range t.entries {
+		if e.hash == hash {
+			return fmt.Errorf("%s and %s have the same token", e.who.Name, who.Name)
+		}
+	}
+	t.entries = append(t.entries, tokenEntry{hash: hash, who: who})
+	return nil
+}
+
+// find returns whose token this is. It takes the same time for every token of a file.
+func (t *Tokens) find(token string) (Principal, bool) {
+	hash := sha256.Sum256([]byte(token))
+	found := -1
+	for i := range t.entries {
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], t.entries[i].hash[:]), i, found)
+	}
+	if found < 0 {
+		return Principal{}, false
+	}
+	return t.entries[found].who, true
+}
+
+func (t *Tokens) hasName(name string) bool {
+	for _, e := range t.entries {
+		if e.who.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func checkPrincipal(who Principal) error {
+	word := regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]*$`)
+	if !word.MatchString(who.Name) {
+		return fmt.Errorf("name %q: letters, digits and . _ @ - only", who.Name)
+	}
+	if who.Tenant != AnyTenant && !word.MatchString(who.Tenant) {
+		return fmt.Errorf("tenant %q: letters, digits and . _ @ - only, or * for every tenant", who.Tenant)
+	}
+	switch who.Role {
+	case RoleAdmin, RoleUser, RoleViewer:
+		return nil
+	}
+	return fmt.Errorf("role %q: must be admin, user or viewer", who.Role)
+}
+
+// MakeToken makes a token of 256 random bits, adds it to the file at path, which is created for its owner alone, and
+// returns it. A name may have one token only.
+func MakeToken(path string, who Principal) (string, error) {
+	if err := checkPrincipal(who); err != nil {
+		return "", err
+	}
+	old, err := LoadTokens(path)
+	if _, statErr := os.Stat(path); statErr == nil && err != nil {
+		return "", err
+	}
+	if old != nil && old.hasName(who.Name) {
+		return "", fmt.Errorf("%s already holds a token for %s; remove its line first", path, who.Name)
+	}
+	raw := make([]byte, 32)
+	if _, err := rand.Read(raw); err != nil {
+		return "", fmt.Errorf("make token: %w", err)
+	}
+	token := "outbid_" + base64.RawURLEncoding.EncodeToString(raw)
+	line := fmt.Sprintf("%s %s %s %s\n", token, who.Name, who.Tenant, who.Role)
+	if err := appendLine(path, line); err != nil {
+		return "", fmt.Errorf("write token: %w", err)
+	}
+	return token, nil
+}
+
+func appendLine(path, line string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line)
+	return errors.Join(err, f.Close())
+}

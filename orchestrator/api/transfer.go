@@ -1,0 +1,202 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+const (
+	maxBlob = 256 << 20
+	// pieceBytes is how much of a file goes into one message.
+	pieceBytes = 256 << 10
+)
+
+// blobKey is where a function lies in the store.
+func blobKey(sha string) string { return "blobs/" + sha }
+
+// PutBlob implements the service.
+func (s *service) PutBlob(stream grpc.ClientStreamingServer[outbidv1.PutBlobRequest, outbidv1.PutBlobResponse]) error {
+	f, err := os.CreateTemp("", "outbid-blob-*")
+	if err != nil {
+		return fmt.Errorf("take in a blob: %w", err)
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // nothing can be done about it
+	defer f.Close()           //nolint:errcheck // only read from by now
+	h := sha256.New()
+	size, err := receiveBlob(stream.Recv, f, h)
+	if err != nil {
+		return err
+	}
+	sha := hex.EncodeToString(h.Sum(nil))
+	if err := s.keepBlob(stream.Context(), sha, f, size); err != nil {
+		return err
+	}
+	return stream.SendAndClose(&outbidv1.PutBlobResponse{Sha256: sha})
+}
+
+// receiveBlob writes what comes into the file and the hash and returns the blob's size.
+func receiveBlob(recv func() (*outbidv1.PutBlobRequest, error), f io.Writer, h hash.Hash) (int64, error) {
+	size := int64(0)
+	for {
+		piece, err := recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		size += int64(len(piece.GetData()))
+		if size > maxBlob {
+			return 0, fieldError("data", "a function may have %d MiB; load what it needs on the worker instead of "+
+				"pickling it", maxBlob>>20)
+		}
+		if _, err := io.MultiWriter(f, h).Write(piece.GetData()); err != nil {
+			return 0, fmt.Errorf("take in a blob: %w", err)
+		}
+	}
+	if size == 0 {
+		return 0, fieldError("data", "is empty")
+	}
+	return size, nil
+}
+
+// keepBlob stores a blob, unless it is there.
+func (s *service) keepBlob(ctx context.Context, sha string, f io.ReadSeeker, size int64) error {
+	if info, err := s.store.Stat(ctx, blobKey(sha)); err == nil && info.Size == size {
+		return nil
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read blob back: %w", err)
+	}
+	if err := s.store.Put(ctx, blobKey(sha), f, size); err != nil {
+		return fmt.Errorf("store blob: %w", err)
+	}
+	return nil
+}
+
+// GetCheckpoint implements the service.
+func (s *service) GetCheckpoint(
+	req *outbidv1.GetCheckpointRequest, stream grpc.ServerStreamingServer[outbidv1.GetCheckpointResponse],
+) error {
+	trial, err := s.trial(req.GetSweep(), req.GetTrial())
+	if err != nil {
+		return err
+	}
+	cp, err := pickCheckpoint(trial, req.Step)
+	if err != nil {
+		return err
+	}
+	r, err := s.store.Get(stream.Context(), cp.GetKey())
+	if errors.Is(err, objects.ErrNotFound) {
+		return status.Errorf(codes.NotFound, "checkpoint %s is no longer in the store", cp.GetKey())
+	}
+	if err != nil {
+		return fmt.Errorf("open checkpoint: %w", err)
+	}
+	defer r.Close() //nolint:errcheck // only read from
+	return sendPieces(r, cp, stream.Send)
+}
+
+func pickCheckpoint(t *outbidv1.Trial, step *int64) (*outbidv1.Checkpoint, error) {
+	var found *outbidv1.Checkpoint
+	for _, c := range t.GetCheckpoints() {
+		if step != nil && c.GetStep() != *step {
+			continue
+		}
+		if found == nil || c.GetStep() >= found.GetStep() {
+			found = c
+		}
+	}
+	switch {
+	case found != nil:
+		return found, nil
+	case step != nil:
+		return nil, status.Errorf(codes.NotFound, "trial %s/%d keeps no checkpoint of step %d; GetTrial lists those it "+
+			"keeps", t.GetSweep(), t.GetNumber(), *step)
+	}
+	return nil, status.Errorf(codes.NotFound, "trial %s/%d keeps no checkpoint", t.GetSweep(), t.GetNumber())
+}
+
+// sendPieces sends a file; the first piece names the checkpoint. A file that is not what was saved ends with an error.
+func sendPieces(
+	r io.Reader, cp *outbidv1.Checkpoint, send func(*outbidv1.GetCheckpointResponse) error,
+) error {
+	h := sha256.New()
+	r = io.TeeReader(r, h)
+	for first := true; ; first = false {
+		buf := make([]byte, pieceBytes) // a message may still be on its way when the next one is read
+		n, err := io.ReadFull(r, buf)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("read checkpoint: %w", err)
+		}
+		if n > 0 || first {
+			piece := &outbidv1.GetCheckpointResponse{Data: buf[:n]}
+			if first {
+				piece.Checkpoint = cp
+			}
+			if sendErr := send(piece); sendErr != nil {
+				return sendErr
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	if sum := hex.EncodeToString(h.Sum(nil)); cp.GetSha256() != "" && sum != cp.GetSha256() {
+		return status.Errorf(codes.DataLoss, "checkpoint %s is damaged: its SHA-256 is %s, saved was %s", cp.GetKey(), sum,
+			cp.GetSha256())
+	}
+	return nil
+}
+
+// ListReports implements the service.
+func (s *service) ListReports(
+	req *outbidv1.ListReportsRequest, stream grpc.ServerStreamingServer[outbidv1.ListReportsResponse],
+) error {
+	if _, err := s.sweep(req.GetSweep()); err != nil {
+		return err
+	}
+	if req.Trial != nil {
+		if _, err := s.trial(req.GetSweep(), req.GetTrial()); err != nil {
+			return err
+		}
+	}
+	chunk, size := new(outbidv1.ListReportsResponse), 0
+	err := s.control.Reports(stream.Context(), req.GetSweep(), req.Trial, func(trial int32, r *outbidv1.Report) error {
+		one := &outbidv1.TrialReport{Trial: trial, Report: r}
+		chunk.Reports = append(chunk.Reports, one)
+		if size += proto.Size(one); size < maxChunk {
+			return nil
+		}
+		full := chunk
+		chunk, size = new(outbidv1.ListReportsResponse), 0
+		return stream.Send(full)
+	})
+	if err != nil || len(chunk.GetReports()) == 0 {
+		return err
+	}
+	return stream.Send(chunk)
+}
+
+// ReadLedger implements the service.
+func (s *service) ReadLedger(
+	req *outbidv1.ReadLedgerRequest, stream grpc.ServerStreamingServer[outbidv1.ReadLedgerResponse],
+) error {
+	return s.control.Ledger(stream.Context(), max(1, req.GetFromSeq()), func(b *outbidv1.Batch) error {
+		return stream.Send(&outbidv1.ReadLedgerResponse{Batch: b})
+	})
+}
