@@ -35,7 +35,7 @@ lint: ## check style: golangci-lint, gofumpt, buf, ruff, mypy
 	cd proto && $$(../.ci/tool buf) lint
 	python=$$(.ci/python); \
 	"$$python" -m ruff check $(PY_FILES); "$$python" -m ruff format --check $(PY_FILES); \
-	cd sdk-python && "$$python" -m mypy --strict src
+	cd sdk-python && "$$python" -m mypy --strict
 
 fmt: ## put code into its standard format
 	git ls-files '*.go' | grep -v '^proto/' | xargs $$(.ci/tool gofumpt) -w
