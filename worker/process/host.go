@@ -1,0 +1,142 @@
+package process
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// groupEnv marks every process of a worker, so that a later start of the worker knows what it left behind.
+const groupEnv = "OUTBID_GROUP"
+
+// ErrInUse says that another worker uses the directory.
+var ErrInUse = errors.New("another worker uses this directory")
+
+// Host starts processes and keeps a list of those that run in a file, so that the next start can end what a killed
+// worker left behind. Close it.
+type Host struct {
+	dir   string
+	token string
+	log   *slog.Logger
+	lock  *os.File
+
+	starts chan func()
+	thread sync.WaitGroup
+	waits  sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	live   map[int]*Process
+	groups []group
+}
+
+// Open takes a directory for the state file, which belongs to one worker at a time, and ends every process that an
+// earlier worker left behind there. ErrInUse if another worker has the directory.
+func Open(dir string, log *slog.Logger) (*Host, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the worker's directory: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the worker's directory: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrInUse
+		}
+		return nil, errors.Join(fmt.Errorf("lock the worker's directory %s: %w", dir, err), lock.Close())
+	}
+	h := &Host{
+		dir: dir, token: rand.Text(), log: log, lock: lock, starts: make(chan func()), live: make(map[int]*Process),
+	}
+	if err := h.endLeftovers(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	if err := h.save(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	h.thread.Go(h.launch)
+	return h, nil
+}
+
+// launch starts processes from one thread that lives as long as the host: the kernel sends a child its parent's
+// death signal when the *thread* that started it ends.
+func (h *Host) launch() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for start := range h.starts {
+		start()
+	}
+}
+
+// Start starts a process. An error says in one line what is wrong with the command.
+func (h *Host) Start(c Command) (*Process, error) {
+	p, ends, err := newProcess(h, c)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		err = errors.New("the worker is stopping")
+	} else {
+		started := make(chan error)
+		h.starts <- func() { started <- p.cmd.Start() }
+		err = <-started
+	}
+	closeAll(ends)
+	if err != nil {
+		p.read.Wait() // the pipes have no writer
+		closeAll(p.pipes)
+		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
+	}
+	p.pid = p.cmd.Process.Pid
+	h.live[p.pid] = p
+	h.groups = append(h.groups, group{PID: p.pid, Start: startTime(p.pid)})
+	if err := h.save(); err != nil {
+		h.log.Warn("cannot note a process that was started; it is not ended if this worker is killed", "error", err)
+	}
+	h.waits.Go(p.wait)
+	return p, nil
+}
+
+// forget takes a process that is gone off the list.
+func (h *Host) forget(p *Process) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.live, p.pid)
+	for i, g := range h.groups {
+		if g.PID == p.pid {
+			h.groups = append(h.groups[:i], h.groups[i+1:]...)
+			break
+		}
+	}
+	if err := h.save(); err != nil {
+		h.log.Warn("cannot note a process that has ended", "error", err)
+	}
+}
+
+// Close kills every process that still runs, waits for them, and gives the directory back.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil
+	}
+	h.closed = true
+	close(h.starts)
+	for _, p := range h.live {
+		p.Kill()
+	}
+	h.mu.Unlock()
+	h.waits.Wait()
+	h.thread.Wait()
+	return h.lock.Close()
+}

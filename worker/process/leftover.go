@@ -1,0 +1,168 @@
+package process
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// leftoverTimeout bounds the wait for killed processes to be gone, for all of them together.
+const leftoverTimeout = 10 * time.Second
+
+// state is the file of running groups.
+type state struct {
+	// Boot of the machine: process ids of another boot mean nothing.
+	Boot string `json:"boot"`
+	// Token in the environment of every process of the worker.
+	Token  string  `json:"token"`
+	Groups []group `json:"groups"`
+}
+
+// group is a process group by its leader.
+type group struct {
+	PID int `json:"pid"`
+	// Start is the leader's start time in clock ticks since boot: with it a process id names one process for ever.
+	Start uint64 `json:"start"`
+}
+
+func (h *Host) file() string { return filepath.Join(h.dir, "processes.json") }
+
+// save writes the list. It need not survive a crash of the machine, which ends the processes too.
+func (h *Host) save() error {
+	data, err := json.Marshal(state{Boot: bootID(), Token: h.token, Groups: h.groups})
+	if err != nil {
+		return fmt.Errorf("encode the list of processes: %w", err)
+	}
+	tmp := h.file() + ".new"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return fmt.Errorf("write the list of processes: %w", err)
+	}
+	if err := os.Rename(tmp, h.file()); err != nil {
+		return fmt.Errorf("write the list of processes: %w", err)
+	}
+	return nil
+}
+
+// endLeftovers kills what an earlier worker left: groups whose leader is still the process that was noted, and every
+// process that carries the earlier worker's token, wherever it went. A process that merely has a noted id is left.
+func (h *Host) endLeftovers() error {
+	data, err := os.ReadFile(h.file())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the list of processes: %w", err)
+	}
+	var old state
+	if err := json.Unmarshal(data, &old); err != nil {
+		h.log.Warn("the list of processes is damaged; processes of an earlier worker may be left", "error", err)
+		return nil
+	}
+	if old.Boot != bootID() || old.Token == "" {
+		return nil
+	}
+	left, err := leftovers(old)
+	if err != nil {
+		return err
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	h.log.Warn("ending processes that an earlier worker left behind", "pids", left)
+	return endAll(left)
+}
+
+// leftovers lists the processes of an earlier worker that still run.
+func leftovers(old state) ([]int, error) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	ours := make(map[int]bool) // groups whose leader is the noted one
+	for _, g := range old.Groups {
+		if g.Start != 0 && startTime(g.PID) == g.Start {
+			ours[g.PID] = true
+		}
+	}
+	mark := groupEnv + "=" + old.Token
+	var left []int
+	for _, p := range all {
+		stat, err := p.Stat()
+		if err != nil || stat.State == "Z" || p.PID == os.Getpid() {
+			continue // gone meanwhile
+		}
+		env, err := p.Environ()
+		if ours[stat.PGRP] || err == nil && slices.Contains(env, mark) {
+			left = append(left, p.PID)
+		}
+	}
+	return left, nil
+}
+
+// endAll kills processes and waits until they are gone, so that their devices are free.
+func endAll(pids []int) error {
+	deadline := time.Now().Add(leftoverTimeout)
+	var fds []int
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // gone
+		}
+		fds = append(fds, fd)
+		_ = unix.PidfdSendSignal(fd, unix.Signal(syscall.SIGKILL), nil, 0) // ESRCH: gone
+	}
+	var err error
+	for _, fd := range fds {
+		err = errors.Join(err, awaitPidfd(fd, deadline), unix.Close(fd))
+	}
+	return err
+}
+
+func awaitPidfd(fd int, deadline time.Time) error {
+	for {
+		left := max(time.Until(deadline), 0)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds()))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("wait for a process of an earlier worker: %w", err)
+		case n == 0:
+			return fmt.Errorf("a process of an earlier worker does not end within %s; is it stuck in the kernel?",
+				leftoverTimeout)
+		default:
+			return nil
+		}
+	}
+}
+
+// startTime of a process in clock ticks since boot; 0 if there is no such process.
+func startTime(pid int) uint64 {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0
+	}
+	stat, err := p.Stat()
+	if err != nil || stat.State == "Z" {
+		return 0
+	}
+	return stat.Starttime
+}
+
+// bootID is different after every start of the machine; empty where the kernel does not tell.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+}

@@ -1,0 +1,81 @@
+package process
+
+import (
+	"syscall"
+	"time"
+)
+
+// period is how often a slowed process runs and rests.
+const period = 20 * time.Millisecond
+
+// pacer is a goroutine that slows a group down; stop ends it.
+type pacer struct {
+	speed float64
+	stop  chan struct{}
+}
+
+// SetSpeed slows the whole group down to a part of full speed (above 0; 1 or more is full speed) by stopping and
+// continuing it many times a second. Any program is slower by that much for its clock on the wall, whatever it does.
+// This is for tests and demonstrations of clusters with unlike machines.
+func (p *Process) SetSpeed(speed float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pace != nil && p.pace.speed == speed {
+		return
+	}
+	p.unpace()
+	if speed <= 0 || speed >= 1 || p.reaped || p.asked {
+		return
+	}
+	p.pace = &pacer{speed: speed, stop: make(chan struct{})}
+	pace := p.pace
+	p.host.waits.Go(func() { pace.run(p) }) // the group is not reaped, so the host is waited for
+}
+
+// unpace ends the pacer, which finds out when it next wakes, and lets the group run.
+func (p *Process) unpace() {
+	if p.pace == nil {
+		return
+	}
+	close(p.pace.stop)
+	p.pace = nil
+	p.signal(syscall.SIGCONT)
+}
+
+// run sends SIGSTOP and SIGCONT in turns. Each rest makes up for what the group really ran, because timers are late on
+// a busy machine.
+func (c *pacer) run(p *Process) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	<-timer.C
+	rest := func(d time.Duration) bool {
+		timer.Reset(d)
+		select {
+		case <-timer.C:
+			return true
+		case <-c.stop:
+			return false
+		}
+	}
+	for {
+		began := time.Now()
+		if !rest(time.Duration(c.speed*float64(period))) || !c.signal(p, syscall.SIGSTOP) {
+			return
+		}
+		ran := time.Since(began)
+		if !rest(time.Duration(float64(ran)*(1/c.speed-1))) || !c.signal(p, syscall.SIGCONT) {
+			return
+		}
+	}
+}
+
+// signal sends unless this pacer was ended: a late SIGSTOP would never be followed by SIGCONT.
+func (c *pacer) signal(p *Process, sig syscall.Signal) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pace != c {
+		return false
+	}
+	p.signal(sig)
+	return true
+}

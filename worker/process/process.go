@@ -1,0 +1,276 @@
+// Package process starts training processes, each in a process group of its own, reads what they print, stops them
+// and reaps them, and makes sure that none outlives its worker.
+package process
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxLine is how much of a line is delivered at once, in bytes; a longer line comes in pieces.
+const MaxLine = 64 << 10
+
+// drainTimeout bounds the wait for output after the end of a group: a process that left the group may hold the pipes.
+const drainTimeout = 2 * time.Second
+
+// Command says what to start.
+type Command struct {
+	// Argv is the program and its arguments. A name without a slash is looked up in the PATH of Env; one with a slash
+	// is relative to Dir.
+	Argv []string
+	// Env is the whole environment, as "name=value"; later entries win.
+	Env []string
+	// Dir is the working directory; empty for the worker's own.
+	Dir string
+	// Output gets what is printed, line by line without line ends, from one goroutine per stream. The line is only
+	// valid during the call. nil drops it.
+	Output func(stream Stream, line []byte)
+}
+
+// Stream is where a line was printed.
+type Stream string
+
+// The streams of a process.
+const (
+	Stdout Stream = "stdout"
+	Stderr Stream = "stderr"
+)
+
+// Process is a process group that was started. Its methods may be called concurrently.
+type Process struct {
+	host  *Host
+	cmd   *exec.Cmd
+	pid   int
+	pipes []*os.File
+	read  sync.WaitGroup
+	done  chan struct{}
+
+	mu      sync.Mutex
+	reaped  bool
+	asked   bool
+	killer  *time.Timer
+	pace    *pacer
+	outcome Outcome
+}
+
+// newProcess makes the pipes and the command, which the host's launcher starts.
+func newProcess(h *Host, c Command) (*Process, []*os.File, error) {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return nil, nil, errors.New("no program given")
+	}
+	path, err := lookPath(c.Argv[0], c.Env, c.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err := os.Stat(c.Dir); c.Dir != "" && (err != nil || !info.IsDir()) {
+		return nil, nil, fmt.Errorf("working directory %q does not exist on this node", c.Dir)
+	}
+	p := &Process{host: h, done: make(chan struct{})}
+	p.cmd = &exec.Cmd{
+		Path: path, Args: c.Argv, Dir: c.Dir, Env: append(c.Env[:len(c.Env):len(c.Env)], groupEnv+"="+h.token),
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	var ends []*os.File // the child's
+	for _, stream := range []Stream{Stdout, Stderr} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(ends)
+			closeAll(p.pipes)
+			return nil, nil, fmt.Errorf("make a pipe: %w", err)
+		}
+		p.pipes, ends = append(p.pipes, r), append(ends, w)
+		p.read.Go(func() { readLines(r, stream, c.Output) })
+	}
+	p.cmd.Stdout, p.cmd.Stderr = ends[0], ends[1]
+	return p, ends, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // pipes: nothing is lost
+	}
+}
+
+// readLines delivers lines until the pipe ends.
+func readLines(r io.Reader, stream Stream, output func(Stream, []byte)) {
+	br := bufio.NewReaderSize(r, MaxLine)
+	for {
+		line, err := br.ReadSlice('\n')
+		if n := len(line); n > 0 && line[n-1] == '\n' {
+			line = line[:n-1]
+		} else if n == 0 && err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+		if output != nil {
+			output(stream, line)
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}
+
+// PID returns the process id, which is also the id of its group.
+func (p *Process) PID() int { return p.pid }
+
+// Done is closed once the group is gone, reaped, and its output delivered.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Outcome says how the process ended. It is only valid after Done.
+func (p *Process) Outcome() Outcome {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.outcome
+}
+
+// Stop asks the group to end (SIGTERM) and kills it after the grace. It returns at once.
+func (p *Process) Stop(grace time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = true
+	if p.killer != nil || p.reaped {
+		return
+	}
+	p.unpace()
+	p.signal(syscall.SIGTERM)
+	p.killer = time.AfterFunc(grace, p.Kill)
+}
+
+// Kill ends the group at once (SIGKILL).
+func (p *Process) Kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = true
+	p.signal(syscall.SIGKILL)
+}
+
+// signal sends to the whole group. Once the leader is reaped its number may belong to somebody else.
+func (p *Process) signal(sig syscall.Signal) {
+	if !p.reaped {
+		_ = syscall.Kill(-p.pid, sig) // ESRCH: already gone
+	}
+}
+
+// wait owns the process until it is gone. The leader stays a zombie until its group is killed, so that the group's
+// number cannot have become another's.
+func (p *Process) wait() {
+	awaitExit(p.pid)
+	p.mu.Lock()
+	p.unpace()
+	if p.killer != nil {
+		p.killer.Stop()
+	}
+	p.signal(syscall.SIGKILL)
+	err := p.cmd.Wait()
+	p.reaped = true
+	p.outcome = outcomeOf(p.cmd.ProcessState, err, p.asked)
+	p.mu.Unlock()
+	for _, r := range p.pipes {
+		_ = r.SetReadDeadline(time.Now().Add(drainTimeout)) // pipes take deadlines
+	}
+	p.read.Wait()
+	closeAll(p.pipes)
+	p.host.forget(p)
+	close(p.done)
+}
+
+// awaitExit returns when the process has ended and leaves it to be reaped.
+func awaitExit(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// Outcome is how a process ended.
+type Outcome struct {
+	// Code is the exit code; -1 if a signal ended it.
+	Code int
+	// Signal that ended it; 0 for none.
+	Signal syscall.Signal
+	// Asked is set if Stop or Kill was called before it ended.
+	Asked bool
+	// PeakBytes is the most memory the process held at a time.
+	PeakBytes int64
+}
+
+func outcomeOf(state *os.ProcessState, err error, asked bool) Outcome {
+	o := Outcome{Code: -1, Asked: asked}
+	if state == nil { // reaped by nobody we know
+		return o
+	}
+	o.Code = state.ExitCode()
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		o.Signal = status.Signal()
+	}
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		o.PeakBytes = usage.Maxrss << 10
+	}
+	return o
+}
+
+// OK says whether the process ended well by itself.
+func (o Outcome) OK() bool { return o.Code == 0 && o.Signal == 0 }
+
+// String says it in a line for the user.
+func (o Outcome) String() string {
+	switch {
+	case o.Signal == syscall.SIGKILL && !o.Asked:
+		return fmt.Sprintf("killed by signal 9: perhaps out of memory (it held up to %d MiB)", o.PeakBytes>>20)
+	case o.Signal != 0:
+		return fmt.Sprintf("killed by signal %d (%s)", int(o.Signal), o.Signal)
+	default:
+		return fmt.Sprintf("exited with code %d", o.Code)
+	}
+}
+
+// lookPath finds a program as the process itself would.
+func lookPath(name string, env []string, dir string) (string, error) {
+	if filepath.Base(name) != name {
+		path := name
+		if !filepath.IsAbs(name) {
+			path = filepath.Join(dir, name)
+		}
+		if err := executable(path); err != nil {
+			return "", fmt.Errorf("program %q: %w", name, err)
+		}
+		return path, nil
+	}
+	search := ""
+	for _, entry := range env {
+		if len(entry) > 5 && entry[:5] == "PATH=" {
+			search = entry[5:]
+		}
+	}
+	for _, place := range filepath.SplitList(search) {
+		if path := filepath.Join(place, name); filepath.IsAbs(path) && executable(path) == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("program %q is not in the PATH of this node", name)
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return errors.New("does not exist on this node")
+	case info.IsDir():
+		return errors.New("is a directory")
+	case info.Mode()&0o111 == 0:
+		return errors.New("is not executable (chmod +x)")
+	}
+	return nil
+}
