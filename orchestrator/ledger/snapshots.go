@@ -1,0 +1,213 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// snapshotChunk is the size of one message of a snapshot, in bytes: within the default limit of any NATS server.
+const snapshotChunk = 512 << 10
+
+// snapshots keeps snapshots as chunks on subjects PREFIX.<seq>.<nonce>.<chunk>, with a manifest on
+// PREFIX.<seq>.<nonce>.end written last. The nonce keeps two writers apart. JetStream's own object store is not used
+// because it publishes without a bound, leaves a marker for every deleted object, and waits for ever for lost chunks.
+type snapshots struct {
+	js      jetstream.JetStream
+	stream  jetstream.Stream
+	subject string
+	log     *slog.Logger
+}
+
+// manifest says what a whole snapshot is.
+type manifest struct {
+	Seq    uint64 `json:"seq"`
+	Bytes  int    `json:"bytes"`
+	Chunks int    `json:"chunks"`
+	SHA256 string `json:"sha256"`
+}
+
+func snapshotsConfig(name, subject string, replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: name, Subjects: []string{subject + ".*.*.*"}, Description: "snapshots of the state",
+		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(replicas, 1),
+		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: 1, // a chunk that is sent again replaces itself
+	}
+}
+
+// SaveSnapshot implements Ledger. Besides the new snapshot the newest whole one before it is kept.
+func (l *JetStream) SaveSnapshot(ctx context.Context, seq uint64, snapshot []byte) error {
+	last, err := l.Last(ctx)
+	if err == nil && seq > last {
+		err = fmt.Errorf("the last batch of the ledger is %d", last)
+	}
+	if err == nil {
+		err = l.snapshots.save(ctx, seq, snapshot)
+	}
+	if err != nil {
+		return fmt.Errorf("save snapshot of batch %d: %w", seq, err)
+	}
+	return nil
+}
+
+// LoadSnapshot implements Ledger. A snapshot that cannot be read is passed over with a warning: the ledger itself is
+// whole, so that an older snapshot, or none, gives the same state more slowly. A snapshot of a batch that the ledger
+// does not have means that the ledger has lost its end, and is a *DamageError.
+func (l *JetStream) LoadSnapshot(ctx context.Context) (uint64, []byte, error) {
+	seq, data, err := l.snapshots.load(ctx)
+	if err != nil {
+		return 0, nil, fmt.Errorf("load snapshot: %w", err)
+	}
+	last, err := l.Last(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	if seq > last {
+		return 0, nil, missingTail(last, seq+1)
+	}
+	return seq, data, nil
+}
+
+func (s *snapshots) save(ctx context.Context, seq uint64, data []byte) error {
+	id := fmt.Sprintf("%020d.%s", seq, nuid.Next())
+	sum := sha256.Sum256(data)
+	m := manifest{Seq: seq, Bytes: len(data), SHA256: hex.EncodeToString(sum[:])}
+	for chunk := range slices.Chunk(data, snapshotChunk) {
+		if err := s.publish(ctx, id, strconv.Itoa(m.Chunks), chunk); err != nil {
+			return err
+		}
+		m.Chunks++
+	}
+	end, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := s.publish(ctx, id, "end", end); err != nil {
+		return err
+	}
+	if err := s.clean(ctx, id); err != nil {
+		s.log.Warn("cannot remove old snapshots", "error", err)
+	}
+	return nil
+}
+
+// publish returns once the server has the message on disk.
+func (s *snapshots) publish(ctx context.Context, id, part string, data []byte) error {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		short, cancel := context.WithTimeout(ctx, attemptTimeout)
+		_, err := s.js.Publish(short, s.subject+"."+id+"."+part, data)
+		cancel()
+		if err == nil || !retryable(err) {
+			return err
+		}
+		if waitErr := sleep(ctx, pause); waitErr != nil {
+			return fmt.Errorf("%w; last try: %w", waitErr, err)
+		}
+	}
+}
+
+// ids lists what there is, newest first: whole snapshots, and others that a crash has left or that are being written.
+func (s *snapshots) ids(ctx context.Context) (whole, partial []string, err error) {
+	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(s.subject+".>"))
+	if err != nil {
+		return nil, nil, err
+	}
+	found := map[string]bool{} // whether it has its end
+	for subject := range info.State.Subjects {
+		rest := strings.TrimPrefix(subject, s.subject+".")
+		if cut := strings.LastIndex(rest, "."); cut > 0 {
+			found[rest[:cut]] = found[rest[:cut]] || rest[cut+1:] == "end"
+		}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(found), func(a, b string) int { return cmp.Compare(b, a) }) {
+		if found[id] {
+			whole = append(whole, id)
+		} else {
+			partial = append(partial, id)
+		}
+	}
+	return whole, partial, nil
+}
+
+// clean removes all but id, the newest whole one before it, and what a writer further on may be writing.
+func (s *snapshots) clean(ctx context.Context, id string) error {
+	whole, partial, err := s.ids(ctx)
+	if err != nil {
+		return err
+	}
+	older := slices.DeleteFunc(whole, func(other string) bool { return other >= id })
+	remove := slices.DeleteFunc(partial, func(other string) bool { return other >= id })
+	if len(older) > 1 {
+		remove = append(remove, older[1:]...)
+	}
+	var errs []error
+	for _, old := range remove {
+		errs = append(errs, s.stream.Purge(ctx, jetstream.WithPurgeSubject(s.subject+"."+old+".*")))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *snapshots) load(ctx context.Context) (uint64, []byte, error) {
+	whole, _, err := s.ids(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, id := range whole {
+		seq, data, err := s.read(ctx, id)
+		if err == nil {
+			return seq, data, nil
+		}
+		if retryable(err) {
+			return 0, nil, err // no damage, only out of reach
+		}
+		s.log.Warn("a snapshot cannot be read; taking an older one", "snapshot", id, "error", err)
+	}
+	return 0, nil, nil
+}
+
+func (s *snapshots) read(ctx context.Context, id string) (uint64, []byte, error) {
+	end, err := s.get(ctx, id, "end")
+	if err != nil {
+		return 0, nil, err
+	}
+	var m manifest
+	if err := json.Unmarshal(end, &m); err != nil {
+		return 0, nil, fmt.Errorf("decode its manifest: %w", err)
+	}
+	var data bytes.Buffer
+	for i := range m.Chunks {
+		chunk, err := s.get(ctx, id, strconv.Itoa(i))
+		if err != nil {
+			return 0, nil, fmt.Errorf("read chunk %d of %d: %w", i, m.Chunks, err)
+		}
+		data.Write(chunk)
+	}
+	sum := sha256.Sum256(data.Bytes())
+	if got := hex.EncodeToString(sum[:]); got != m.SHA256 || data.Len() != m.Bytes {
+		return 0, nil, fmt.Errorf("it has %d bytes of hash %s, want %d of hash %s", data.Len(), got, m.Bytes, m.SHA256)
+	}
+	return m.Seq, data.Bytes(), nil
+}
+
+func (s *snapshots) get(ctx context.Context, id, part string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	m, err := s.stream.GetLastMsgForSubject(ctx, s.subject+"."+id+"."+part)
+	if err != nil {
+		return nil, err
+	}
+	return m.Data, nil
+}
