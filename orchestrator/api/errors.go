@@ -28,29 +28,29 @@ func fieldError(field, format string, args ...any) error {
 	return with.Err()
 }
 
-// publicError turns what a handler returned into the status that the caller sees. It reports true if the cause is ours
-// and must be logged, because the caller is not shown it.
-func publicError(err error, id string) (error, bool) {
+// publicError turns what a handler returned into the status that the caller sees. ours is true if the
+// cause must be logged, because the caller is not shown it.
+func publicError(err error, id string) (ours bool, shown error) {
 	if st, ok := status.FromError(err); ok {
-		return st.Err(), false
+		return false, st.Err()
 	}
 	switch {
 	case errors.Is(err, state.ErrNotFound), errors.Is(err, objects.ErrNotFound):
-		return status.Error(codes.NotFound, err.Error()), false
+		return false, status.Error(codes.NotFound, err.Error())
 	case errors.Is(err, state.ErrInvalid):
-		return status.Error(codes.InvalidArgument, without(err, state.ErrInvalid)), false
+		return false, status.Error(codes.InvalidArgument, without(err, state.ErrInvalid))
 	case errors.Is(err, state.ErrConflict):
-		return status.Error(codes.FailedPrecondition, without(err, state.ErrConflict)), false
+		return false, status.Error(codes.FailedPrecondition, without(err, state.ErrConflict))
 	case errors.Is(err, objects.ErrFull):
-		return status.Error(codes.ResourceExhausted, objects.ErrFull.Error()+"; make room and try again"), true
+		return true, status.Error(codes.ResourceExhausted, objects.ErrFull.Error()+"; make room and try again")
 	case errors.Is(err, objects.ErrUnavailable):
-		return status.Error(codes.Unavailable, objects.ErrUnavailable.Error()+"; try again later"), true
+		return true, status.Error(codes.Unavailable, objects.ErrUnavailable.Error()+"; try again later")
 	case errors.Is(err, context.Canceled):
-		return status.Error(codes.Canceled, "the call was cancelled"), false
+		return false, status.Error(codes.Canceled, "the call was cancelled")
 	case errors.Is(err, context.DeadlineExceeded):
-		return status.Error(codes.DeadlineExceeded, "the call took longer than its deadline"), false
+		return false, status.Error(codes.DeadlineExceeded, "the call took longer than its deadline")
 	}
-	return status.Errorf(codes.Internal, "internal error; the server's log has it under id %s", id), true
+	return true, status.Errorf(codes.Internal, "internal error; the server's log has it under id %s", id)
 }
 
 // without is the error's text without the sentinel at its end, which says nothing that the status code does not.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path"
@@ -91,7 +92,7 @@ func (g *gate) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 	defer context.AfterFunc(g.stopping, func() { cancel(errStopping) })()
 	began := time.Now()
 	defer func() {
-		if context.Cause(ctx) == errStopping && err != nil {
+		if err != nil && errors.Is(context.Cause(ctx), errStopping) {
 			err = errStopping
 		}
 		err = g.leave(ctx, info.FullMethod, began, recover(), err)
@@ -206,7 +207,7 @@ func (g *gate) leave(ctx context.Context, method string, began time.Time, panick
 	shown := err
 	if err != nil {
 		var ours bool
-		if shown, ours = publicError(err, id); ours {
+		if ours, shown = publicError(err, id); ours {
 			g.logger.ErrorContext(ctx, "api call failed", "method", name, "id", id, "actor", caller(ctx).Name, "err", err)
 		}
 	}

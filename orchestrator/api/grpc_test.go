@@ -68,7 +68,7 @@ func TestListTrialsCutsLargePages(t *testing.T) {
 		for _, trial := range s.trials {
 			trial.ConfigJson = strings.Repeat("x", 100_000)
 		}
-	}, make([]int, 0)...)
+	})
 	client := h.dial(t, "") // takes messages of 4 MiB, as clients do by default
 	total := 0
 	req := &outbidv1.ListTrialsRequest{Sweep: "digits-1"}
@@ -171,7 +171,8 @@ func TestGetCheckpoint(t *testing.T) {
 	sum := sha256.Sum256(fresh)
 	h.control.change("digits-1", func(s *fakeSweep) {
 		s.trials[0].Checkpoints = []*outbidv1.Checkpoint{
-			{Key: "c/1.safetensors", Step: 1}, {Key: "c/2.safetensors", Step: 2},
+			{Key: "c/1.safetensors", Step: 1},
+			{Key: "c/2.safetensors", Step: 2},
 			{Key: "c/3.safetensors", Step: 3, Sha256: hex.EncodeToString(sum[:]), Bytes: int64(len(fresh))},
 			{Key: "c/1.safetensors", Step: 0, Sha256: "00"},
 		}
@@ -344,7 +345,7 @@ func lines(t *testing.T, stream grpc.ServerStreamingClient[outbidv1.StreamLogsRe
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, fmt.Sprint(m.GetTrial())+m.GetLine())
+		got = append(got, fmt.Sprintf("%d%s", m.GetTrial(), m.GetLine()))
 	}
 	return strings.Join(got, " ")
 }
@@ -418,8 +419,7 @@ func TestStopEndsStreams(t *testing.T) {
 func TestPanicIsAnError(t *testing.T) {
 	t.Parallel()
 	h := serve(t, nil)
-	h.control.nodes = nil
-	h.control.sweeps["broken"] = nil // a nil sweep makes the fake panic? find returns not found for it
+	h.control.sweeps["broken"] = nil // Sweeps of the fake trips over it
 	h.control.order = append(h.control.order, "broken")
 	_, err := h.dial(t, "").ListSweeps(t.Context(), &outbidv1.ListSweepsRequest{})
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "nil pointer") {

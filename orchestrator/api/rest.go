@@ -252,7 +252,7 @@ func sendCheckpoint(
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		panic(http.ErrAbortHandler) // the client must see that the file is not whole
+		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to show that the file is not whole
 	}
 	return nil
 }

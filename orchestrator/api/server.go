@@ -172,7 +172,13 @@ func (s *Server) Close() error {
 // Serve answers until ctx ends; then streams end, calls get a few seconds to finish, and it returns nil.
 func (s *Server) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.grpc.Serve(s.inner) })
+	group.Go(func() error {
+		err := s.grpc.Serve(s.inner)
+		if errors.Is(err, grpc.ErrServerStopped) { // ctx ended first
+			return nil
+		}
+		return err
+	})
 	group.Go(func() error {
 		err := s.serveHTTP()
 		if errors.Is(err, http.ErrServerClosed) {
@@ -201,8 +207,8 @@ func (s *Server) shutdown() {
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
 		s.cfg.Logger.Warn("calls were cut off when the API stopped", "err", err)
-		s.http.Close() //nolint:errcheck // they are cut off
+		s.http.Close()
 	}
-	s.conn.Close() //nolint:errcheck // it is in memory
+	s.conn.Close()
 	s.grpc.Stop()
 }

@@ -34,8 +34,8 @@ func (s *service) PutBlob(stream grpc.ClientStreamingServer[outbidv1.PutBlobRequ
 	if err != nil {
 		return fmt.Errorf("take in a blob: %w", err)
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // nothing can be done about it
-	defer f.Close()           //nolint:errcheck // only read from by now
+	defer os.Remove(f.Name())
+	defer f.Close()
 	h := sha256.New()
 	size, err := receiveBlob(stream.Recv, f, h)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *service) GetCheckpoint(
 	if err != nil {
 		return fmt.Errorf("open checkpoint: %w", err)
 	}
-	defer r.Close() //nolint:errcheck // only read from
+	defer r.Close()
 	return sendPieces(r, cp, stream.Send)
 }
 
