@@ -1,0 +1,256 @@
+package spec
+
+import (
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+const (
+	maxTrials   = 10_000_000
+	maxDevices  = 4096
+	maxRestarts = 1000
+	maxLabels   = 64
+	maxText     = 64 << 10
+)
+
+// Check says what is wrong with a spec, nil if it may run. Default must have been called before. The error is an
+// *Error for the first problem.
+func Check(s *outbidv1.SweepSpec) error {
+	if err := checkNames(s); err != nil {
+		return err
+	}
+	compiled, err := checkSpace(s)
+	if err != nil {
+		return err
+	}
+	for _, check := range []func(*outbidv1.SweepSpec) error{
+		checkMetric, checkLimits, checkResources, checkCheckpoints, checkRestarts,
+	} {
+		if err := check(s); err != nil {
+			return err
+		}
+	}
+	if err := checkTuner(s, compiled); err != nil {
+		return err
+	}
+	return checkWorkload(s, compiled)
+}
+
+// isSlug reports whether a name has lower-case letters, digits and dashes alone, and at most 42 of them.
+func isSlug(name string) bool {
+	return regexp.MustCompile(`^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$`).MatchString(name)
+}
+
+func checkNames(s *outbidv1.SweepSpec) error {
+	const right = "use lower-case letters, digits and dashes, start with a letter, end without a dash, 42 at most"
+	switch {
+	case s.GetName() == "":
+		return wrong("name", "is missing; give the sweep a short name, such as digits")
+	case !isSlug(s.GetName()):
+		return wrong("name", "%q cannot be a name; %s", s.GetName(), right)
+	case !isSlug(s.GetTenant()):
+		return wrong("tenant", "%q cannot be a tenant; %s", s.GetTenant(), right)
+	case len(s.GetLabels()) > maxLabels:
+		return wrong("labels", "%d labels are too many; %d are allowed", len(s.GetLabels()), maxLabels)
+	}
+	for _, k := range sortedKeys(s.GetLabels()) {
+		if k == "" || len(k) > 63 {
+			return wrong("labels", "%q cannot be a label's name; use 1 to 63 bytes", k)
+		}
+		if v := s.GetLabels()[k]; len(v) > 1024 {
+			return wrong("labels."+k, "the value has %d bytes; at most 1024 are allowed", len(v))
+		}
+	}
+	return nil
+}
+
+func checkSpace(s *outbidv1.SweepSpec) (*space.Space, error) {
+	if len(s.GetSpace()) == 0 {
+		return nil, wrong("space", "is missing or empty; name at least one parameter, such as "+
+			"lr: {float: {low: 0.001, high: 0.1, log: true}}")
+	}
+	compiled, err := space.Compile(s.GetSpace(), s.GetConstraints())
+	if err != nil {
+		return nil, fromSpace(err)
+	}
+	return compiled, nil
+}
+
+func checkMetric(s *outbidv1.SweepSpec) error {
+	switch {
+	case s.GetMetric() == "":
+		return wrong("metric", "is missing; name the reported value that is optimised, such as accuracy")
+	case !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]{0,99}$`).MatchString(s.GetMetric()):
+		return wrong("metric", "%q cannot be a metric; start with a letter or _, then use letters, digits and _ . / -",
+			s.GetMetric())
+	case s.GetMode() == "":
+		return wrong("mode", "is missing; write max if %s is better when higher, min if lower", s.GetMetric())
+	case s.GetMode() != "max" && s.GetMode() != "min":
+		return wrong("mode", "%q is unknown; use max or min", s.GetMode())
+	}
+	return nil
+}
+
+func checkLimits(s *outbidv1.SweepSpec) error {
+	l := s.GetLimits()
+	switch {
+	case l.GetTrials() < 0 || l.GetTrials() > maxTrials:
+		return wrong("limits.trials", "%d is not from 0 (no limit) to %d", l.GetTrials(), maxTrials)
+	case l.GetConcurrency() < 0:
+		return wrong("limits.concurrency", "%d is negative; use 0 for no limit", l.GetConcurrency())
+	case l.GetSteps() < 0:
+		return wrong("limits.steps", "%d is negative; use 0 for no limit", l.GetSteps())
+	case l.Target != nil && (math.IsNaN(l.GetTarget()) || math.IsInf(l.GetTarget(), 0)):
+		return wrong("limits.target", "%v is not a finite number", l.GetTarget())
+	}
+	return checkDuration("limits.wall_time", l.GetWallTime())
+}
+
+// checkDuration checks a duration that may be left out.
+func checkDuration(field, text string) error {
+	if text == "" {
+		return nil
+	}
+	if _, err := ParseDuration(text); err != nil {
+		return wrong(field, "%v", err)
+	}
+	return nil
+}
+
+func checkResources(s *outbidv1.SweepSpec) error {
+	r := s.GetResources()
+	d := r.GetDevices()
+	switch {
+	case d.GetMin() < 1 || d.GetMin() > maxDevices:
+		return wrong("resources.devices.min", "%d is not from 1 to %d", d.GetMin(), maxDevices)
+	case d.GetMax() < d.GetMin():
+		return wrong("resources.devices.max", "%d is below min (%d)", d.GetMax(), d.GetMin())
+	case d.GetMax() > maxDevices:
+		return wrong("resources.devices.max", "%d is not from 1 to %d", d.GetMax(), maxDevices)
+	case math.IsNaN(r.GetCpus()) || math.IsInf(r.GetCpus(), 0) || r.GetCpus() < 0:
+		return wrong("resources.cpus", "%v is not a number of CPU cores; use 0 for no demand", r.GetCpus())
+	}
+	if err := checkTypes("resources.types", r.GetTypes()); err != nil {
+		return err
+	}
+	if err := checkTypes("resources.exclude_types", r.GetExcludeTypes()); err != nil {
+		return err
+	}
+	for i, t := range r.GetExcludeTypes() {
+		if slices.Contains(r.GetTypes(), t) {
+			return wrong("resources.exclude_types["+itoa(i)+"]", "%q is among resources.types too; keep it in one of them", t)
+		}
+	}
+	if r.GetMemory() != "" {
+		if _, err := ParseBytes(r.GetMemory()); err != nil {
+			return wrong("resources.memory", "%v", err)
+		}
+	}
+	return nil
+}
+
+func checkTypes(field string, types []string) error {
+	for i, t := range types {
+		switch {
+		case strings.TrimSpace(t) == "" || len(t) > 100:
+			return wrong(field+"["+itoa(i)+"]", "%q cannot be a device type; write one such as v100 or cpu", t)
+		case slices.Contains(types[:i], t):
+			return wrong(field+"["+itoa(i)+"]", "%q stands twice", t)
+		}
+	}
+	return nil
+}
+
+func checkCheckpoints(s *outbidv1.SweepSpec) error {
+	if best := s.GetCheckpoints().GetBest(); best < 0 {
+		return wrong("checkpoints.best", "%d is negative; say how many trials' checkpoints are kept", best)
+	}
+	return checkDuration("checkpoints.every", s.GetCheckpoints().GetEvery())
+}
+
+func checkRestarts(s *outbidv1.SweepSpec) error {
+	if n := s.GetMaxRestarts(); n < 0 || n > maxRestarts {
+		return wrong("max_restarts", "%d is not from 0 to %d", n, maxRestarts)
+	}
+	return checkDuration("hang_timeout", s.GetHangTimeout())
+}
+
+func checkWorkload(s *outbidv1.SweepSpec, compiled *space.Space) error {
+	switch w := s.GetWorkload().(type) {
+	case *outbidv1.SweepSpec_Function:
+		return checkFunction(w.Function)
+	case *outbidv1.SweepSpec_Program:
+		return checkProgram(w.Program, compiled)
+	case *outbidv1.SweepSpec_External:
+		return checkDuration("external.timeout", w.External.GetTimeout())
+	default:
+		return wrong("program", "is missing; say what runs for each trial: program (or function, which the SDK sets, "+
+			"or external)")
+	}
+}
+
+func checkFunction(f *outbidv1.Function) error {
+	if !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(f.GetBlob()) {
+		return wrong("function.blob", "%q is not a SHA-256 in hex; functions are sent by the SDK, "+
+			"in a file use program", f.GetBlob())
+	}
+	return checkEnv("function.env", f.GetEnv())
+}
+
+func checkProgram(p *outbidv1.Program, compiled *space.Space) error {
+	switch {
+	case len(p.GetCommand()) > 0 && p.GetShell() != "":
+		return wrong("program.shell", "stands beside command; use only one of them")
+	case len(p.GetCommand()) == 0 && p.GetShell() == "":
+		return wrong("program.command", "is missing; write the program and its arguments, such as "+
+			"[python, train.py, --lr, '{lr}'], or use shell")
+	case len(p.GetCommand()) > 0 && p.GetCommand()[0] == "":
+		return wrong("program.command[0]", "is empty; the program's name comes first")
+	case strings.Contains(p.GetWorkdir(), "\x00"):
+		return wrong("program.workdir", "%q has a zero byte", p.GetWorkdir())
+	}
+	for i, arg := range p.GetCommand() {
+		if err := checkTemplate("program.command["+itoa(i)+"]", arg, compiled); err != nil {
+			return err
+		}
+	}
+	if len(p.GetShell()) > maxText {
+		return wrong("program.shell", "has %d bytes; at most %d fit, put more into a script", len(p.GetShell()), maxText)
+	}
+	if err := checkTemplate("program.shell", p.GetShell(), compiled); err != nil {
+		return err
+	}
+	if err := checkEnv("program.env", p.GetEnv()); err != nil {
+		return err
+	}
+	for _, name := range sortedKeys(p.GetEnv()) {
+		if err := checkTemplate("program.env."+name, p.GetEnv()[name], compiled); err != nil {
+			return err
+		}
+	}
+	return checkDuration("program.grace", p.GetGrace())
+}
+
+// checkEnv checks the names of variables; those that Outbid sets itself are taken.
+func checkEnv(field string, env map[string]string) error {
+	valid := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	for _, name := range sortedKeys(env) {
+		switch {
+		case !valid.MatchString(name):
+			return wrong(field, "%q cannot name a variable; use letters, digits and _", name)
+		case strings.HasPrefix(name, "OUTBID_") || name == "CUDA_VISIBLE_DEVICES":
+			return wrong(field+"."+name, "is set by Outbid itself; use another name")
+		case strings.Contains(env[name], "\x00"):
+			return wrong(field+"."+name, "has a zero byte, which no environment can hold")
+		}
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

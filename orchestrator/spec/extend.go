@@ -1,0 +1,222 @@
+package spec
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Extend returns the spec of a sweep that gets more trials, longer steps, a wider space or other limits; old stays as
+// it is. What would become fewer, shorter or narrower is an error, as is a request that sets nothing. Old must be a
+// spec that Check accepts.
+//
+// More trials mean a higher limits.trials. For successive halving they are the trials of the first rung, for
+// hyperband as many more iterations as it takes, for pbt the population.
+func Extend(old *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) (*outbidv1.SweepSpec, error) {
+	if req.Trials == nil && req.MaxSteps == nil && len(req.GetSpace()) == 0 && proto.Size(req.GetLimits()) == 0 {
+		return nil, wrong("", "an extension needs more trials, a higher max_steps, a wider space or other limits; "+
+			"none is set")
+	}
+	s := proto.CloneOf(old)
+	Default(s)
+	for _, apply := range []func(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error{
+		extendLimits, extendSteps, extendTrials, extendSpace,
+	} {
+		if err := apply(s, req); err != nil {
+			return nil, err
+		}
+	}
+	if err := Check(s); err != nil {
+		return nil, err
+	}
+	if s.GetTuner().GetPlugin() == nil {
+		if err := tuner.CheckExtension(tuner.Settings{Spec: old}, tuner.Settings{Spec: s}); err != nil {
+			return nil, fromTuner(err)
+		}
+	}
+	return s, nil
+}
+
+// fromTuner turns an error of a tuner, which begins with the field, into one of the spec.
+func fromTuner(err error) error {
+	if e := fromSpace(err); e != err {
+		return e
+	}
+	field, problem, ok := strings.Cut(err.Error(), ": ")
+	if !ok || strings.Contains(field, " ") {
+		return wrong("tuner", "%v", err)
+	}
+	return wrong(field, "%s", problem)
+}
+
+func extendLimits(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error {
+	l := req.GetLimits()
+	if t := l.GetTrials(); t != 0 && req.Trials != nil && t != req.GetTrials() {
+		return wrong("limits.trials", "%d differs from trials (%d); set only one of them", t, req.GetTrials())
+	}
+	switch {
+	case l.GetConcurrency() < 0:
+		return wrong("limits.concurrency", "%d is negative", l.GetConcurrency())
+	case l.GetConcurrency() > 0:
+		s.Limits.Concurrency = l.GetConcurrency()
+	}
+	if l.GetSteps() != 0 {
+		if was := s.GetLimits().GetSteps(); was == 0 || l.GetSteps() < was {
+			return narrower("limits.steps", l.GetSteps(), was)
+		}
+		s.Limits.Steps = l.GetSteps()
+	}
+	if l.GetWallTime() != "" {
+		if err := checkDuration("limits.wall_time", l.GetWallTime()); err != nil {
+			return err
+		}
+		if !longer(l.GetWallTime(), s.GetLimits().GetWallTime()) {
+			return narrower("limits.wall_time", l.GetWallTime(), s.GetLimits().GetWallTime())
+		}
+		s.Limits.WallTime = l.GetWallTime()
+	}
+	if l != nil && l.Target != nil {
+		s.Limits.Target = new(l.GetTarget())
+	}
+	return nil
+}
+
+// longer compares durations; none given before was no limit, and nothing is longer.
+func longer(now, was string) bool {
+	a, err := ParseDuration(now)
+	if err != nil {
+		return false
+	}
+	b, err := ParseDuration(was)
+	return err == nil && a >= b
+}
+
+// narrower words a refusal to take back what the sweep was given.
+func narrower[T comparable](field string, now, was T) error {
+	var none T
+	if was == none {
+		return wrong(field, "%v would be a new limit; an extension can only raise one that is there", now)
+	}
+	return wrong(field, "%v is less than before (%v); an extension can only raise it", now, was)
+}
+
+func extendSteps(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error {
+	if req.MaxSteps == nil {
+		return nil
+	}
+	kind, field := tunerField(s.GetTuner(), "max_steps")
+	if field == nil {
+		return wrong("max_steps", "the sweep's tuner has none")
+	}
+	was := kind.Get(field).Int()
+	if was == 0 {
+		return wrong("max_steps", "%d would be a new limit; the trials of this sweep end by themselves", req.GetMaxSteps())
+	}
+	if req.GetMaxSteps() < was {
+		return narrower("max_steps", req.GetMaxSteps(), was)
+	}
+	kind.Set(field, protoreflect.ValueOfInt64(req.GetMaxSteps()))
+	return nil
+}
+
+// tunerField finds a field of whichever tuner is set.
+func tunerField(t *outbidv1.Tuner, name protoreflect.Name) (protoreflect.Message, protoreflect.FieldDescriptor) {
+	m := t.ProtoReflect()
+	kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))
+	if kind == nil {
+		return nil, nil
+	}
+	inner := m.Mutable(kind).Message()
+	return inner, inner.Descriptor().Fields().ByName(name)
+}
+
+func extendTrials(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error {
+	field, n := "trials", req.GetTrials()
+	if req.Trials == nil {
+		if n = req.GetLimits().GetTrials(); n == 0 {
+			return nil
+		}
+		field = "limits.trials"
+	}
+	was, err := plannedTrials(s)
+	if err != nil {
+		return err
+	}
+	if was == 0 || n < was {
+		return narrower(field, n, was)
+	}
+	if limit := s.GetLimits().GetTrials(); limit > 0 {
+		s.Limits.Trials = max(n, limit)
+	}
+	switch k := s.GetTuner().GetKind().(type) {
+	case *outbidv1.Tuner_SuccessiveHalving:
+		k.SuccessiveHalving.Trials = max(n, k.SuccessiveHalving.GetTrials())
+	case *outbidv1.Tuner_Pbt:
+		k.Pbt.Population = max(n, k.Pbt.GetPopulation())
+	case *outbidv1.Tuner_Hyperband:
+		set, err := tunerTrials(s, 1)
+		if err != nil {
+			return err
+		}
+		k.Hyperband.Iterations = max(k.Hyperband.GetIterations(), (n+set-1)/set)
+	}
+	return nil
+}
+
+// plannedTrials is how many trials a sweep has in all as it is; 0 if nothing bounds them.
+func plannedTrials(s *outbidv1.SweepSpec) (int32, error) {
+	if limit := s.GetLimits().GetTrials(); limit > 0 {
+		return limit, nil
+	}
+	switch s.GetTuner().GetKind().(type) {
+	case *outbidv1.Tuner_SuccessiveHalving, *outbidv1.Tuner_Hyperband, *outbidv1.Tuner_Pbt:
+		return tunerTrials(s, 0)
+	default:
+		return 0, nil
+	}
+}
+
+// tunerTrials asks the tuner itself how many trials it makes without the sweep's limit; a positive number of
+// iterations replaces that of hyperband.
+func tunerTrials(s *outbidv1.SweepSpec, iterations int32) (int32, error) {
+	probe := proto.CloneOf(s)
+	probe.Limits.Trials = 0
+	if h := probe.GetTuner().GetHyperband(); h != nil && iterations > 0 {
+		h.Iterations = iterations
+	}
+	t, err := tuner.New(tuner.Settings{Spec: probe})
+	if err != nil {
+		return 0, fromTuner(err)
+	}
+	return int32(max(1, min(t.Outlook().Trials, maxTrials))), nil
+}
+
+func extendSpace(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error {
+	if len(req.GetSpace()) == 0 {
+		return nil
+	}
+	old, err := space.Compile(s.GetSpace(), s.GetConstraints())
+	if err != nil {
+		return fromSpace(err)
+	}
+	for _, name := range sortedKeys(req.GetSpace()) {
+		if _, known := s.GetSpace()[name]; !known {
+			return wrong("space."+name, "is no parameter of the sweep, whose trials have no value for it; there are %s",
+				strings.Join(sortedKeys(s.GetSpace()), ", "))
+		}
+		s.Space[name] = req.GetSpace()[name]
+	}
+	wider, err := space.Compile(s.GetSpace(), s.GetConstraints())
+	if err != nil {
+		return fromSpace(err)
+	}
+	if err := wider.Contains(old); err != nil {
+		return fromSpace(err)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+// Package spec is the one schema of a sweep: what a YAML file, the SDK and the API may say, which defaults hold, what
+// is wrong with a spec, and how a sweep may be extended.
+//
+// Parse, Default and Check answer with one error for the first problem: the field, its value and what would be
+// right, with the line for YAML.
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// An Error says what is wrong with one field.
+type Error struct {
+	// Line is the line in the YAML text; 0 if there is none.
+	Line int
+	// Field is the path of the field, such as "space.lr.float.low"; "" for the whole.
+	Field string
+	// Problem names the value and what would be right.
+	Problem string
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.Line > 0 {
+		fmt.Fprintf(&b, "line %d: ", e.Line)
+	}
+	if e.Field != "" {
+		b.WriteString(e.Field + ": ")
+	}
+	b.WriteString(e.Problem)
+	return b.String()
+}
+
+func wrong(field, format string, args ...any) *Error {
+	return &Error{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
+
+// maxSize bounds the text of a spec.
+const maxSize = 4 << 20
+
+// Parse reads a spec from YAML or JSON, fills in the defaults and checks it. Unknown fields and keys that stand twice
+// are errors. An error is an *Error with the line.
+func Parse(data []byte) (*outbidv1.SweepSpec, error) {
+	if len(data) > maxSize {
+		return nil, wrong("", "the spec has %d bytes; at most %d are read", len(data), maxSize)
+	}
+	root, err := parseYAML(data)
+	if err != nil {
+		return nil, err
+	}
+	r := reader{lines: map[string]int{}}
+	spec := &outbidv1.SweepSpec{}
+	tree, err := r.message("", root, spec.ProtoReflect().Descriptor())
+	if err != nil {
+		return nil, err
+	}
+	text, err := tree.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("write the spec as JSON: %w", err)
+	}
+	if err := protojson.Unmarshal(text, spec); err != nil {
+		return nil, fmt.Errorf("read the spec: %w", err)
+	}
+	Default(spec)
+	if err := Check(spec); err != nil {
+		return nil, r.locate(err)
+	}
+	return spec, nil
+}
+
+// fromSpace turns an error of the search space into one of the spec.
+func fromSpace(err error) error {
+	if e, ok := errors.AsType[*space.Error](err); ok {
+		return &Error{Field: e.Field, Problem: e.Problem}
+	}
+	return err
+}

@@ -1,0 +1,212 @@
+package spec
+
+import (
+	"math"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// maxRung bounds the trials of one rung: what a mistyped max_steps would otherwise ask for.
+const maxRung = 1_000_000
+
+// checkTuner checks the tuner's settings, then lets the tuner itself have a look.
+func checkTuner(s *outbidv1.SweepSpec, compiled *space.Space) error {
+	if err := checkSettings(s, compiled); err != nil || s.GetTuner().GetPlugin() != nil {
+		return err
+	}
+	if _, err := tuner.New(tuner.Settings{Spec: s}); err != nil {
+		return fromTuner(err)
+	}
+	return nil
+}
+
+func checkSettings(s *outbidv1.SweepSpec, compiled *space.Space) error {
+	switch k := s.GetTuner().GetKind().(type) {
+	case *outbidv1.Tuner_Random:
+		return anyOf(optionalSteps("tuner.random", k.Random.GetMaxSteps()), needsEnd(s, "random"))
+	case *outbidv1.Tuner_Sobol:
+		return anyOf(optionalSteps("tuner.sobol", k.Sobol.GetMaxSteps()), needsEnd(s, "sobol"))
+	case *outbidv1.Tuner_Grid:
+		return anyOf(optionalSteps("tuner.grid", k.Grid.GetMaxSteps()), checkGrid(k.Grid, compiled))
+	case *outbidv1.Tuner_SuccessiveHalving:
+		return checkHalving(k.SuccessiveHalving)
+	case *outbidv1.Tuner_Hyperband:
+		return checkHyperband(k.Hyperband)
+	case *outbidv1.Tuner_Asha:
+		return anyOf(checkAsha(k.Asha), needsEnd(s, "asha"))
+	case *outbidv1.Tuner_Median:
+		return anyOf(checkMedian(k.Median), needsEnd(s, "median"))
+	case *outbidv1.Tuner_Pbt:
+		return checkPbt(k.Pbt)
+	case *outbidv1.Tuner_Plugin:
+		if len(k.Plugin.GetCommand()) == 0 || k.Plugin.GetCommand()[0] == "" {
+			return wrong("tuner.plugin.command", "is missing; write the plugin's program and its arguments")
+		}
+		return optionalSteps("tuner.plugin", k.Plugin.GetMaxSteps())
+	default:
+		return wrong("tuner", "is missing; set one of random, grid, sobol, successive_halving, hyperband, asha, median, "+
+			"pbt or plugin")
+	}
+}
+
+// anyOf returns the first error.
+func anyOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func optionalSteps(field string, steps int64) error {
+	if steps < 0 {
+		return wrong(field+".max_steps", "%d is negative; use 0 to let the training code end by itself", steps)
+	}
+	return nil
+}
+
+// needsEnd asks for something that ends a sweep whose tuner would draw trials for ever.
+func needsEnd(s *outbidv1.SweepSpec, kind string) error {
+	l := s.GetLimits()
+	if l.GetTrials() > 0 || l.GetSteps() > 0 || l.GetWallTime() != "" || l.Target != nil {
+		return nil
+	}
+	return wrong("limits.trials", "is missing; a %s sweep needs an end: set trials, or steps, wall_time or target", kind)
+}
+
+func checkGrid(g *outbidv1.GridSearch, compiled *space.Space) error {
+	if g.GetPoints() < 1 {
+		return wrong("tuner.grid.points", "%d is not 1 or more", g.GetPoints())
+	}
+	if _, err := compiled.GridSize(int(g.GetPoints())); err != nil {
+		return fromSpace(err)
+	}
+	return nil
+}
+
+// checkRungs checks what all forms of successive halving share.
+func checkRungs(field string, maxSteps, minSteps int64, eta int32, sampler string) error {
+	switch {
+	case maxSteps <= 0:
+		return wrong(field+".max_steps", "%s; say how many steps the longest trials are trained", missing(maxSteps))
+	case minSteps < 1:
+		return wrong(field+".min_steps", "%d is not 1 or more", minSteps)
+	case minSteps > maxSteps:
+		return wrong(field+".min_steps", "%d is above max_steps (%d)", minSteps, maxSteps)
+	case eta < 2:
+		return wrong(field+".eta", "%d is not 2 or more; a rung keeps 1 of eta trials", eta)
+	}
+	return checkSampler(field, sampler)
+}
+
+// missing words a number that must be above 0.
+func missing(n int64) string {
+	if n == 0 {
+		return "is missing"
+	}
+	return itoa(int(n)) + " is not above 0"
+}
+
+func checkSampler(field, sampler string) error {
+	if sampler != "random" && sampler != "sobol" {
+		return wrong(field+".sampler", "%q is unknown; use random or sobol", sampler)
+	}
+	return nil
+}
+
+// rungs is how many rungs lie from min to max steps: floor(log_eta(max/min)) + 1.
+func rungs(maxSteps, minSteps int64, eta int32) int {
+	n := 1
+	for steps := minSteps; steps <= maxSteps/int64(eta); steps *= int64(eta) {
+		n++
+	}
+	return n
+}
+
+func checkHalving(h *outbidv1.SuccessiveHalving) error {
+	const field = "tuner.successive_halving"
+	if err := checkRungs(field, h.GetMaxSteps(), h.GetMinSteps(), h.GetEta(), h.GetSampler()); err != nil {
+		return err
+	}
+	if h.GetTrials() < 0 || h.GetTrials() > maxRung {
+		return wrong(field+".trials", "%d is not from 1 to %d, or 0 for eta^(rungs-1)", h.GetTrials(), maxRung)
+	}
+	if h.GetTrials() == 0 {
+		return firstRung(field, h.GetMaxSteps(), h.GetMinSteps(), h.GetEta())
+	}
+	return nil
+}
+
+// firstRung refuses a first rung of more trials than anyone could want.
+func firstRung(field string, maxSteps, minSteps int64, eta int32) error {
+	if n := math.Pow(float64(eta), float64(rungs(maxSteps, minSteps, eta)-1)); n > maxRung {
+		return wrong(field+".min_steps", "%d up to max_steps %d makes a first rung of %.0f trials, more than %d; raise it",
+			minSteps, maxSteps, n, maxRung)
+	}
+	return nil
+}
+
+func checkHyperband(h *outbidv1.Hyperband) error {
+	const field = "tuner.hyperband"
+	if err := checkRungs(field, h.GetMaxSteps(), h.GetMinSteps(), h.GetEta(), h.GetSampler()); err != nil {
+		return err
+	}
+	if h.GetIterations() < 1 || h.GetIterations() > maxRung {
+		return wrong(field+".iterations", "%d is not from 1 to %d", h.GetIterations(), maxRung)
+	}
+	return firstRung(field, h.GetMaxSteps(), h.GetMinSteps(), h.GetEta())
+}
+
+func checkAsha(a *outbidv1.Asha) error {
+	const field = "tuner.asha"
+	if err := checkRungs(field, a.GetMaxSteps(), a.GetMinSteps(), a.GetEta(), a.GetSampler()); err != nil {
+		return err
+	}
+	if a.GetForm() != "promote" && a.GetForm() != "stop" {
+		return wrong(field+".form", "%q is unknown; use promote or stop", a.GetForm())
+	}
+	if most := rungs(a.GetMaxSteps(), a.GetMinSteps(), a.GetEta()); a.GetBrackets() < 1 || int(a.GetBrackets()) > most {
+		return wrong(field+".brackets", "%d is not from 1 to %d, the number of rungs", a.GetBrackets(), most)
+	}
+	return nil
+}
+
+func checkMedian(m *outbidv1.MedianStopping) error {
+	const field = "tuner.median"
+	switch {
+	case m.GetMaxSteps() <= 0:
+		return wrong(field+".max_steps", "%s; say how many steps a trial is trained", missing(m.GetMaxSteps()))
+	case m.GetGraceSteps() < 1:
+		return wrong(field+".grace_steps", "%d is not 1 or more", m.GetGraceSteps())
+	case m.GetMinTrials() < 1:
+		return wrong(field+".min_trials", "%d is not 1 or more", m.GetMinTrials())
+	}
+	return checkSampler(field, m.GetSampler())
+}
+
+func checkPbt(p *outbidv1.Pbt) error {
+	const field = "tuner.pbt"
+	switch {
+	case p.GetMaxSteps() <= 0:
+		return wrong(field+".max_steps", "%s; say how many steps a member is trained", missing(p.GetMaxSteps()))
+	case p.GetPopulation() < 2 || p.GetPopulation() > maxRung:
+		return wrong(field+".population", "%d is not from 2 to %d", p.GetPopulation(), maxRung)
+	case p.GetInterval() <= 0:
+		return wrong(field+".interval", "%s; say after how many steps members are compared", missing(p.GetInterval()))
+	case p.GetInterval() > p.GetMaxSteps():
+		return wrong(field+".interval", "%d is above max_steps (%d)", p.GetInterval(), p.GetMaxSteps())
+	case !(p.GetQuantile() > 0 && p.GetQuantile() <= 0.5):
+		return wrong(field+".quantile", "%v is not above 0 and at most 0.5", p.GetQuantile())
+	case !(p.GetResample() >= 0 && p.GetResample() <= 1):
+		return wrong(field+".resample", "%v is not a chance from 0 to 1", p.GetResample())
+	}
+	for i, f := range p.GetFactors() {
+		if !(f > 0) || math.IsInf(f, 0) {
+			return wrong(field+".factors["+itoa(i)+"]", "%v is not a number above 0", f)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package spec
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// ParseDuration reads a time above 0 such as "90s", "1h30m" or "2d"; days may only come first.
+func ParseDuration(text string) (time.Duration, error) {
+	bad := fmt.Errorf("%q is not a duration above 0; write a number and a unit, such as 90s, 10m, 36h or 2d", text)
+	days, rest := time.Duration(0), text
+	if number, after, ok := strings.Cut(text, "d"); ok {
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil {
+			return 0, bad
+		}
+		days, rest = time.Duration(n)*24*time.Hour, after
+	}
+	d := time.Duration(0)
+	if rest != "" || days == 0 {
+		var err error
+		if d, err = time.ParseDuration(rest); err != nil || d < 0 {
+			return 0, bad
+		}
+	}
+	if d > math.MaxInt64-days || d+days <= 0 {
+		return 0, bad
+	}
+	return d + days, nil
+}
+
+// ParseBytes reads an amount of memory above 0 such as "4GiB" (1024^3 bytes each) or "500MB" (1000^2 each).
+func ParseBytes(text string) (int64, error) {
+	bad := fmt.Errorf("%q is not an amount of memory above 0; write a number and a unit, such as 4GiB or 512MiB", text)
+	if !strings.HasSuffix(strings.ToLower(text), "b") {
+		return 0, bad
+	}
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n == 0 || n > 1<<60 {
+		return 0, bad
+	}
+	return int64(n), nil
+}

@@ -1,0 +1,294 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+const (
+	// maxDepth and maxNodes bound what aliases of aliases can blow up.
+	maxDepth = 100
+	maxNodes = 1_000_000
+)
+
+// parseYAML returns the one document of a text.
+func parseYAML(data []byte) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, more yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, wrong("", "the spec is empty")
+	case err != nil:
+		return nil, wrong("", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	switch err := dec.Decode(&more); {
+	case err == nil:
+		return nil, &Error{Line: more.Line, Problem: "a second document starts here; write one sweep per file"}
+	case !errors.Is(err, io.EOF):
+		return nil, wrong("", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
+		return nil, wrong("", "the spec is empty")
+	}
+	return doc.Content[0], nil
+}
+
+// An object is a JSON object in the making.
+type object map[string]any
+
+// MarshalJSON writes the object.
+func (o object) MarshalJSON() ([]byte, error) { return json.Marshal(map[string]any(o)) }
+
+// A reader walks YAML along the schema. It does what protojson cannot: say the line and the path of what is wrong,
+// suggest the nearest name, and find keys that stand twice.
+type reader struct {
+	// lines says on which line a field's value stands.
+	lines map[string]int
+	nodes int
+	depth int
+}
+
+// enter resolves aliases and notes the line.
+func (r *reader) enter(field string, node *yaml.Node) (*yaml.Node, error) {
+	r.lines[field] = node.Line
+	for node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	r.nodes++
+	r.depth++
+	if r.nodes > maxNodes || r.depth > maxDepth {
+		return nil, r.wrong(field, "is nested too deep or repeats itself through aliases too often")
+	}
+	if tag := node.Tag; tag != "" && node.Style&yaml.TaggedStyle != 0 && !coreTag(tag) {
+		return nil, r.wrong(field, "the tag %s is not known here; leave it out", tag)
+	}
+	return node, nil
+}
+
+func (r *reader) leave() { r.depth-- }
+
+func coreTag(tag string) bool {
+	switch tag {
+	case "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq":
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *reader) wrong(field, format string, args ...any) *Error {
+	e := wrong(field, format, args...)
+	e.Line = r.lines[field]
+	return e
+}
+
+// locate adds the line to an error of Check: that of the field, or of the nearest around it that is written down.
+func (r *reader) locate(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	located := *e
+	for field := e.Field; ; {
+		if line, found := r.lines[field]; found {
+			located.Line = line
+			return &located
+		}
+		cut := strings.LastIndexAny(field, ".[")
+		if cut < 0 {
+			located.Line = 0
+			return &located
+		}
+		field = field[:cut]
+	}
+}
+
+// pairs checks that a node is a mapping without keys that stand twice, and hands out its entries in order.
+func (r *reader) pairs(field string, node *yaml.Node, each func(key string, k, v *yaml.Node) error) error {
+	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" {
+		return nil
+	}
+	if node.Kind != yaml.MappingNode {
+		return r.wrong(field, "is %s, but a mapping (key: value) is wanted", describe(node))
+	}
+	first := map[string]int{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		k, v := node.Content[i], node.Content[i+1]
+		for k.Kind == yaml.AliasNode {
+			k = k.Alias
+		}
+		at := join(field, k.Value)
+		if k.Kind != yaml.ScalarNode {
+			return &Error{Line: k.Line, Field: field, Problem: "has " + describe(k) + " as a key, but a name is wanted"}
+		}
+		if k.ShortTag() == "!!merge" {
+			return &Error{Line: k.Line, Field: field, Problem: "the merge key << is not read here; write the fields out"}
+		}
+		if line, dup := first[k.Value]; dup {
+			return &Error{Line: k.Line, Field: at, Problem: "stands twice, the first time on line " + itoa(line)}
+		}
+		first[k.Value] = k.Line
+		if err := each(k.Value, k, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// message reads a mapping as a message of the schema.
+func (r *reader) message(field string, node *yaml.Node, md protoreflect.MessageDescriptor) (object, error) {
+	node, err := r.enter(field, node)
+	if err != nil {
+		return nil, err
+	}
+	defer r.leave()
+	out := object{}
+	chosen := map[protoreflect.FullName]string{}
+	err = r.pairs(field, node, func(key string, k, v *yaml.Node) error {
+		fd := md.Fields().ByName(protoreflect.Name(key))
+		if fd == nil {
+			fd = md.Fields().ByJSONName(key)
+		}
+		if fd == nil {
+			return &Error{Line: k.Line, Field: join(field, key), Problem: unknownField(md, key)}
+		}
+		name := string(fd.Name())
+		if _, dup := out[name]; dup {
+			return &Error{Line: k.Line, Field: join(field, key), Problem: "stands twice, also as " + name}
+		}
+		if one := fd.ContainingOneof(); one != nil && !one.IsSynthetic() {
+			if other, taken := chosen[one.FullName()]; taken {
+				return &Error{Line: k.Line, Field: join(field, key), Problem: "stands beside " + other + "; set only one of them"}
+			}
+			chosen[one.FullName()] = name
+		}
+		value, err := r.field(join(field, name), v, fd)
+		out[name] = value
+		return err
+	})
+	return out, err
+}
+
+func (r *reader) field(field string, node *yaml.Node, fd protoreflect.FieldDescriptor) (any, error) {
+	switch {
+	case fd.IsMap():
+		return r.mapField(field, node, fd)
+	case fd.IsList():
+		return r.list(field, node, func(at string, n *yaml.Node) (any, error) { return r.single(at, n, fd) })
+	default:
+		return r.single(field, node, fd)
+	}
+}
+
+func (r *reader) mapField(field string, node *yaml.Node, fd protoreflect.FieldDescriptor) (any, error) {
+	node, err := r.enter(field, node)
+	if err != nil {
+		return nil, err
+	}
+	defer r.leave()
+	out := object{}
+	err = r.pairs(field, node, func(key string, _, v *yaml.Node) error {
+		value, err := r.single(join(field, key), v, fd.MapValue())
+		out[key] = value
+		return err
+	})
+	return out, err
+}
+
+func (r *reader) list(field string, node *yaml.Node, each func(string, *yaml.Node) (any, error)) (any, error) {
+	node, err := r.enter(field, node)
+	if err != nil {
+		return nil, err
+	}
+	defer r.leave()
+	if node.Kind != yaml.SequenceNode {
+		return nil, r.wrong(field, "is %s, but a list is wanted, such as [a, b]", describe(node))
+	}
+	out := make([]any, len(node.Content))
+	for i, n := range node.Content {
+		if out[i], err = each(field+"["+itoa(i)+"]", n); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// single reads one value: a message, free JSON, or a scalar.
+func (r *reader) single(field string, node *yaml.Node, fd protoreflect.FieldDescriptor) (any, error) {
+	if md := fd.Message(); md != nil {
+		switch md.FullName() {
+		case "google.protobuf.Value":
+			return r.free(field, node)
+		case "google.protobuf.Struct":
+			v, err := r.free(field, node)
+			if _, ok := v.(object); !ok && err == nil {
+				return nil, r.wrong(field, "is not a mapping (key: value)")
+			}
+			return v, err
+		default:
+			return r.message(field, node, md)
+		}
+	}
+	node, err := r.enter(field, node)
+	if err != nil {
+		return nil, err
+	}
+	defer r.leave()
+	if node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null" {
+		return nil, r.wrong(field, "is %s, but %s is wanted%s", describe(node), wanted(fd), braceHint(node))
+	}
+	return r.scalar(field, node, fd)
+}
+
+// free reads any YAML as JSON.
+func (r *reader) free(field string, node *yaml.Node) (any, error) {
+	switch node.Kind {
+	case yaml.SequenceNode:
+		return r.list(field, node, r.free)
+	case yaml.AliasNode:
+		r.depth++
+		defer r.leave()
+		if r.depth > maxDepth {
+			return nil, r.wrong(field, "is nested too deep")
+		}
+		return r.free(field, node.Alias)
+	}
+	node, err := r.enter(field, node)
+	if err != nil {
+		return nil, err
+	}
+	defer r.leave()
+	if node.Kind == yaml.MappingNode {
+		out := object{}
+		err := r.pairs(field, node, func(key string, _, v *yaml.Node) error {
+			value, err := r.free(join(field, key), v)
+			out[key] = value
+			return err
+		})
+		return out, err
+	}
+	v, err := plain(node)
+	if err != nil {
+		return nil, r.wrong(field, "%q cannot be read: %v", node.Value, err)
+	}
+	switch v := v.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, r.wrong(field, "%s is not a finite number", node.Value)
+		}
+	case int64:
+		if v > 1<<53 || v < -1<<53 {
+			return nil, r.wrong(field, "%s is beyond 2^53, which not every reader of JSON holds; write it in quotes", node.Value)
+		}
+	case uint64:
+		return nil, r.wrong(field, "%s is beyond 2^53, which not every reader of JSON holds; write it in quotes", node.Value)
+	}
+	return v, nil
+}
