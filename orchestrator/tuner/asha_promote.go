@@ -1,0 +1,233 @@
+package tuner
+
+import (
+	"fmt"
+	"math"
+)
+
+// ashaPromote is algorithm 2 of the paper (see asha): a trial that reaches a rung is paused, and whenever there is
+// room, get_job looks from the top rung down for a trial to promote, and grows the bottom rung if there is none.
+//
+// Algorithm 2 calls a trial promotable while it is among the best floor(|rung|/eta) of its rung and was not promoted.
+// Taken literally a rung can promote all its trials, if each is better than those before it. Here a rung promotes at
+// most floor(|rung|/eta) trials in all: the best that waits takes the next place, and such a trial is always among
+// the best floor(|rung|/eta). So the rungs hold floor(n/eta^k) trials in the end, as in the synchronous algorithm,
+// and a trial that comes after worse ones were promoted waits for the next place instead of a place of its own.
+//
+// A trial that reaches a rung and is the one to be promoted goes on at once, where it is: that saves a pause and a
+// resume. With a limit of trials the sweep's end is in sight, and a trial behind more others than there can ever be
+// places ends early. NaN is worst and never promoted; a trial that exits counts as worst.
+type ashaPromote struct{ *asha }
+
+func (a *ashaPromote) ask(n int) error {
+	for ; n > 0; n-- {
+		t := a.promotable()
+		if t < 0 {
+			break
+		}
+		a.promote(t)
+	}
+	for ; n > 0 && a.canCreate(); n-- {
+		if ok, err := a.add(); err != nil || !ok {
+			return err
+		}
+	}
+	return nil
+}
+
+// promotable is the trial to promote next, from the highest rung that has one; -1 if none has.
+func (a *ashaPromote) promotable() Trial {
+	found, level := Trial(-1), int64(-1)
+	for i := range a.Brackets {
+		b := &a.Brackets[i]
+		for k := b.top() - 1; k >= 0 && b.Rungs[k].Level > level; k-- {
+			r := &b.Rungs[k]
+			if a.places(r, r.Size) > r.Promoted && r.held > 0 {
+				r.best.dropTop(a.waitsIn(i, k))
+				found, level = r.best.top().Trial, r.Level
+			}
+		}
+	}
+	return found
+}
+
+func (a *ashaPromote) waitsIn(bracket, rung int) func(entry) bool {
+	return func(e entry) bool {
+		r := &a.trials[e.Trial]
+		return (r.phase == paused || r.phase == completed) && int(r.rung) == rung && int(r.bracket) == bracket
+	}
+}
+
+// promote sends the best waiting trial of a rung to the next one.
+func (a *ashaPromote) promote(t Trial) {
+	rec, r := &a.trials[t], a.rung(t)
+	r.Promoted++
+	r.held--
+	reason := fmt.Sprintf("%s: best %d of %d by %s (%.6g), this one takes the %s place", a.whereIs(t),
+		a.places(r, r.Size), r.Size, a.metricName(), rec.metric, ordinal(r.Promoted))
+	rec.rung++
+	a.rung(t).expecting++
+	a.train(t, a.rung(t).Level, reason)
+}
+
+func (a *ashaPromote) reported(Reported) {}
+
+func (a *ashaPromote) reached(e Reached) error {
+	rec, r := &a.trials[e.Trial], a.rung(e.Trial)
+	if e.Step < r.Level {
+		return tooEarly(e, r.Level)
+	}
+	rec.metric = e.Metric
+	r.expecting--
+	r.Size++
+	switch {
+	case int(rec.rung) == a.Brackets[rec.bracket].top():
+		a.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
+	case math.IsNaN(e.Metric):
+		a.end(e.Trial, false, fmt.Sprintf("%s: %s is NaN or was not reported", a.whereIs(e.Trial), a.metricName()))
+	default:
+		a.wait(e.Trial)
+	}
+	a.finish()
+	return nil
+}
+
+// wait lets a trial wait in the rung it reached, or promotes it at once if its turn is now.
+func (a *ashaPromote) wait(t Trial) {
+	rec, r := &a.trials[t], a.rung(t)
+	rec.phase = paused
+	a.hold(t)
+	waits := a.waitsIn(int(rec.bracket), int(rec.rung))
+	if r.best.dropTop(waits); a.places(r, r.Size) > r.Promoted && r.best.top().Trial == t {
+		a.promote(t)
+		return
+	}
+	dropped := a.hopeless(int(rec.bracket), int(rec.rung))
+	if dropped != t {
+		a.pause(t, fmt.Sprintf("%s: waits for a place; %d of %d are taken by %d trials", a.whereIs(t), r.Promoted,
+			a.places(r, r.Size), r.Size))
+	}
+	if dropped >= 0 && a.trials[dropped].phase == paused {
+		a.end(dropped, false, fmt.Sprintf("%s: more trials are better by %s (%.6g) than places can come", a.whereIs(dropped),
+			a.metricName(), a.trials[dropped].metric))
+	}
+}
+
+func (a *ashaPromote) hold(t Trial) {
+	r := a.rung(t)
+	r.best.push(a.entry(t))
+	r.worst.push(a.entry(t))
+	r.held++
+}
+
+// hopeless takes the worst trial out of a rung in which more wait than can ever be promoted; -1 if there is none.
+func (a *ashaPromote) hopeless(bracket, rung int) Trial {
+	if a.quotas == nil {
+		return -1
+	}
+	b := &a.Brackets[bracket]
+	size := a.quotas[bracket]
+	for k := range rung {
+		size = a.places(&b.Rungs[k], size)
+	}
+	r := &b.Rungs[rung]
+	if r.held <= a.places(r, size)-r.Promoted {
+		return -1
+	}
+	r.worst.dropTop(a.waitsIn(bracket, rung))
+	r.held--
+	return a.giveUp(r.worst.pop().Trial)
+}
+
+func (a *ashaPromote) left(e Exited, before phase) {
+	r := a.rung(e.Trial)
+	if before == paused {
+		r.held--
+	} else {
+		r.expecting--
+		r.Size++
+	}
+	a.finish()
+}
+
+// over reports whether nothing can be promoted any more.
+func (a *ashaPromote) over() bool {
+	if a.canCreate() {
+		return false
+	}
+	for i := range a.Brackets {
+		b := &a.Brackets[i]
+		for k := range b.top() {
+			if r := &b.Rungs[k]; r.expecting > 0 || r.held > 0 && a.places(r, r.Size) > r.Promoted {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// finish ends the trials that still wait when no place can come any more. They are few: those that hope for the
+// places of trials that exited or reported NaN.
+func (a *ashaPromote) finish() {
+	if !a.over() {
+		return
+	}
+	for i := range a.Brackets {
+		b := &a.Brackets[i]
+		for k := range b.top() {
+			r := &b.Rungs[k]
+			for r.best.dropTop(a.waitsIn(i, k)) {
+				if t := a.giveUp(r.best.pop().Trial); a.trials[t].phase == paused {
+					a.end(t, false, fmt.Sprintf("%s: the sweep is done, and the %d places of %d trials are taken", a.where(i, k),
+						a.places(r, r.Size), r.Size))
+				}
+			}
+			r.held = 0
+		}
+	}
+}
+
+func (a *ashaPromote) extend(old Settings) error {
+	a.quotas = a.allot()
+	if high := maxSteps(a.spec); high > maxSteps(old.Spec) {
+		a.raise(high)
+		a.derive()
+	}
+	a.finish()
+	return nil
+}
+
+func (a *ashaPromote) status() Status {
+	s := Status{Waiting: !a.canCreate() && a.promotable() < 0}
+	s.Exhausted = s.Waiting && a.over()
+	return s
+}
+
+// outlook is exact if no trial exits and none reports NaN.
+func (a *ashaPromote) outlook() Outlook { return a.outlookOf(a.places) }
+
+func (a *ashaPromote) load(decode func(any) error) error {
+	if err := a.asha.load(decode); err != nil {
+		return err
+	}
+	a.derive()
+	return nil
+}
+
+// derive fills in what follows from the trials.
+func (a *ashaPromote) derive() {
+	for i := range a.Brackets {
+		for k := range a.Brackets[i].Rungs {
+			r := &a.Brackets[i].Rungs[k]
+			r.best, r.worst, r.held, r.expecting = bestFirst(), worstFirst(), 0, 0
+		}
+	}
+	for t, rec := range a.trials {
+		switch {
+		case rec.phase == running:
+			a.rung(Trial(t)).expecting++
+		case rec.phase == paused, rec.phase == completed && int(rec.rung) < a.Brackets[rec.bracket].top():
+			a.hold(Trial(t))
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package tuner
+
+import (
+	"fmt"
+	"math"
+)
+
+// ashaStop is the stop-only form of asynchronous successive halving: no trial is ever paused. At a rung a trial goes
+// on at once if it is among the best floor(m/eta) of the m that got there so far, itself included, and ends if not.
+// The paper has no such form; this is the rule that Ray Tune's AsyncHyperBandScheduler and the stopping type of Syne
+// Tune's ASHA apply with a quantile of the metrics. As there, the first eta-1 trials of a rung go on, since too few
+// were seen to judge them: otherwise the first trials of every sweep would end at the first rung.
+//
+// A trial that looked good among few goes on although better ones come later, so more than 1/eta of a rung can go
+// on; each was among the best 1/eta when it did. NaN ends a trial; one that exits counts as worst.
+type ashaStop struct{ *asha }
+
+func (a *ashaStop) ask(n int) error {
+	for n > 0 && len(a.Queue) > 0 {
+		t := a.Queue[0]
+		a.Queue = a.Queue[1:]
+		if a.trials[t].phase != ready {
+			continue
+		}
+		a.advance(t, fmt.Sprintf("the sweep was extended to %s", count(int(maxSteps(a.spec)), "step")))
+		n--
+	}
+	for ; n > 0 && a.canCreate(); n-- {
+		if ok, err := a.add(); err != nil || !ok {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *ashaStop) advance(t Trial, reason string) {
+	a.rung(t).Promoted++
+	a.trials[t].rung++
+	a.train(t, a.rung(t).Level, reason)
+}
+
+func (a *ashaStop) reported(Reported) {}
+
+func (a *ashaStop) reached(e Reached) error {
+	rec, r := &a.trials[e.Trial], a.rung(e.Trial)
+	if e.Step < r.Level {
+		return tooEarly(e, r.Level)
+	}
+	rec.metric = e.Metric
+	among := a.see(r, e.Trial)
+	where := a.whereIs(e.Trial)
+	switch {
+	case int(rec.rung) == a.Brackets[rec.bracket].top():
+		a.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
+	case math.IsNaN(e.Metric):
+		a.end(e.Trial, false, fmt.Sprintf("%s: %s is NaN or was not reported", where, a.metricName()))
+	case r.Size < int(a.eta):
+		a.advance(e.Trial, fmt.Sprintf("%s: only %d got here, too few to judge", where, r.Size))
+	case among:
+		a.advance(e.Trial, fmt.Sprintf("%s: among the best %d of %d by %s (%.6g)", where, len(r.Top), r.Size,
+			a.metricName(), e.Metric))
+	default:
+		a.end(e.Trial, false, fmt.Sprintf("%s: not among the best %d of %d by %s (%.6g)", where, r.Size/int(a.eta), r.Size,
+			a.metricName(), e.Metric))
+	}
+	return nil
+}
+
+// see counts a trial in and reports whether it is among the best floor(Size/eta) of its rung.
+func (a *ashaStop) see(r *ashaRung, t Trial) bool {
+	r.Size++
+	top, rest := ranking{behind, r.Top}, ranking{ahead, r.Rest}
+	e := a.entry(t)
+	if !math.IsNaN(e.Cost) {
+		top.push(e)
+		rest.push(top.pop())
+	}
+	for top.len() < r.Size/int(a.eta) && rest.len() > 0 {
+		top.push(rest.pop())
+	}
+	r.Top, r.Rest = top.items, rest.items
+	return !math.IsNaN(e.Cost) && top.len() > 0 && !ahead(top.top(), e)
+}
+
+func (a *ashaStop) left(e Exited, before phase) {
+	if before == running {
+		a.rung(e.Trial).Size++
+	}
+}
+
+// extend lets the best of those that completed the last rung so far go on.
+func (a *ashaStop) extend(old Settings) error {
+	a.quotas = a.allot()
+	if maxSteps(a.spec) <= maxSteps(old.Spec) {
+		return nil
+	}
+	tops := make([]int, len(a.Brackets))
+	for i := range tops {
+		tops[i] = a.Brackets[i].top()
+	}
+	a.raise(maxSteps(a.spec))
+	lists := make([]ranking, len(a.Brackets))
+	for i := range lists {
+		lists[i] = bestFirst()
+	}
+	for t, r := range a.trials {
+		if r.phase == completed && int(r.rung) == tops[r.bracket] && !math.IsNaN(r.metric) {
+			lists[r.bracket].push(a.entry(Trial(t)))
+		}
+	}
+	for i := range lists {
+		r := &a.Brackets[i].Rungs[tops[i]]
+		for n := a.places(r, r.Size); n > 0 && lists[i].len() > 0; n-- {
+			t := lists[i].pop().Trial
+			a.trials[t].phase = ready
+			a.Queue = append(a.Queue, t)
+		}
+	}
+	return nil
+}
+
+func (a *ashaStop) status() Status {
+	idle := !a.canCreate() && len(a.Queue) == 0
+	return Status{Waiting: idle, Exhausted: idle}
+}
+
+// outlook is the expectation when no trial exits, none reports NaN, and they reach a rung in random order: the m-th
+// goes on with chance floor(m/eta)/m, or 1 while m < eta.
+func (a *ashaStop) outlook() Outlook {
+	return a.outlookOf(func(_ *ashaRung, n int) int {
+		eta, sum := int(a.eta), 0.0
+		for m := 1; m <= n; m++ {
+			if m < eta {
+				sum++
+			} else {
+				sum += float64(m/eta) / float64(m)
+			}
+		}
+		return int(math.Round(sum))
+	})
+}

@@ -1,0 +1,104 @@
+package tuner
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner/sample"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Streams keep the uses of a sweep's seed apart: drawing more from one never changes the others.
+const (
+	trialStream   = 0x747269616c
+	exploreStream = 0x6578706c6f7265
+)
+
+// configs is where new configurations and the trials' seeds come from.
+type configs struct {
+	space   *space.Space
+	sampler sample.Sampler
+	root    uint64
+	// dry is set once the sampler has no more: a grid that is done.
+	dry bool
+}
+
+func newConfigs(spec *outbidv1.SweepSpec) (*configs, error) {
+	s, err := space.Compile(spec.GetSpace(), spec.GetConstraints())
+	if err != nil {
+		return nil, err
+	}
+	c := &configs{space: s, root: spec.GetTuner().GetSeed()}
+	c.sampler, err = newSampler(spec.GetTuner(), s)
+	return c, err
+}
+
+func newSampler(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
+	switch kind := t.GetKind().(type) {
+	case *outbidv1.Tuner_Grid:
+		points := int(kind.Grid.GetPoints())
+		if points == 0 {
+			points = 5
+		}
+		return sample.NewGrid(s, points)
+	case *outbidv1.Tuner_Sobol:
+		return sample.NewSobol(s, t.GetSeed()), nil
+	}
+	drawn, err := sample.New(samplerName(t), s, t.GetSeed())
+	if err != nil {
+		return nil, fmt.Errorf("tuner.%s.%w", kindOf(t), err)
+	}
+	return drawn, nil
+}
+
+// samplerName is the sampler that the settings of a tuner ask for; "" is random.
+func samplerName(t *outbidv1.Tuner) string {
+	switch kind := t.GetKind().(type) {
+	case *outbidv1.Tuner_SuccessiveHalving:
+		return kind.SuccessiveHalving.GetSampler()
+	case *outbidv1.Tuner_Hyperband:
+		return kind.Hyperband.GetSampler()
+	case *outbidv1.Tuner_Asha:
+		return kind.Asha.GetSampler()
+	case *outbidv1.Tuner_Median:
+		return kind.Median.GetSampler()
+	default:
+		return ""
+	}
+}
+
+// next draws a configuration; false means that there are no more.
+func (c *configs) next() (Config, bool, error) {
+	config, ok, err := c.sampler.Next()
+	if err != nil {
+		return nil, false, err
+	}
+	c.dry = !ok
+	return config, ok, nil
+}
+
+// seed is the seed handed to a trial's training code: the same for the same trial of the same sweep.
+func (c *configs) seed(t Trial) uint64 {
+	return rand.New(rand.NewPCG(c.root, trialStream+uint64(t))).Uint64()
+}
+
+// widen draws from the space of a new spec, which must contain the one so far.
+func (c *configs) widen(old, now *outbidv1.SweepSpec) error {
+	a := &outbidv1.SweepSpec{Space: old.GetSpace(), Constraints: old.GetConstraints()}
+	b := &outbidv1.SweepSpec{Space: now.GetSpace(), Constraints: now.GetConstraints()}
+	if proto.Equal(a, b) {
+		return nil
+	}
+	wider, err := space.Compile(now.GetSpace(), now.GetConstraints())
+	if err != nil {
+		return err
+	}
+	if err := c.sampler.Widen(wider); err != nil {
+		return err
+	}
+	c.space, c.dry = wider, false
+	return nil
+}

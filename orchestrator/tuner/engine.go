@@ -1,0 +1,103 @@
+package tuner
+
+import (
+	"fmt"
+)
+
+// rules are what sets one built-in tuner apart. They see only events of trials that exist and have not ended, and
+// leave their actions in the core.
+type rules interface {
+	ask(n int) error
+	reported(Reported)
+	reached(Reached) error
+	// left says that a trial exited; its phase is already set, before is the one it had.
+	left(e Exited, before phase)
+	// extend takes up new settings, which the core holds already; old are those before.
+	extend(old Settings) error
+	status() Status
+	outlook() Outlook
+	// save returns the state beside the core's as a value for encoding/gob, load takes it back into fresh rules.
+	save() (any, error)
+	load(decode func(any) error) error
+}
+
+// An engine is a built-in tuner: the core, and the rules that set it apart.
+type engine struct {
+	*core
+	kind  string
+	rules rules
+}
+
+// Handle implements Tuner.
+func (e *engine) Handle(event Event) ([]Action, error) {
+	e.out = nil
+	if err := e.handle(event); err != nil {
+		return nil, fmt.Errorf("tuner %s: %w", e.kind, err)
+	}
+	return e.out, nil
+}
+
+func (e *engine) handle(event Event) error {
+	switch v := event.(type) {
+	case Ask:
+		if v.N <= 0 {
+			return nil
+		}
+		return e.rules.ask(v.N)
+	case Reported:
+		if over, err := e.over(v.Trial); over || err != nil {
+			return err
+		}
+		e.rules.reported(v)
+		return nil
+	case Reached:
+		over, err := e.over(v.Trial)
+		if over || err != nil {
+			return err
+		}
+		if e.trials[v.Trial].phase != running {
+			return nil // told twice
+		}
+		return e.rules.reached(v)
+	case Exited:
+		over, err := e.over(v.Trial)
+		if over || err != nil {
+			return err
+		}
+		before := e.trials[v.Trial].phase
+		e.trials[v.Trial].phase = exited
+		e.rules.left(v, before)
+		return nil
+	case Extended:
+		return e.extend(v.Settings)
+	default:
+		return fmt.Errorf("there is no event %T", event)
+	}
+}
+
+// over reports whether a trial has ended, so that events still on their way to it mean nothing.
+func (e *engine) over(t Trial) (bool, error) {
+	if t < 0 || int(t) >= len(e.trials) {
+		return false, fmt.Errorf("trial %d does not exist; %d were created", t, len(e.trials))
+	}
+	return e.trials[t].phase.ended(), nil
+}
+
+// extend changes nothing if the new settings cannot be taken up.
+func (e *engine) extend(s Settings) error {
+	old := Settings{Spec: e.spec}
+	if err := CheckExtension(old, s); err != nil {
+		return fmt.Errorf("extend: %w", err)
+	}
+	if err := e.configs.widen(old.Spec, s.Spec); err != nil {
+		return fmt.Errorf("extend: %w", err)
+	}
+	e.use(s.Spec)
+	return e.rules.extend(old)
+}
+
+// Status implements Tuner.
+func (e *engine) Status() Status { return e.rules.status() }
+
+// Outlook implements Tuner.
+func (e *engine) Outlook() Outlook { return e.rules.outlook() }

@@ -1,0 +1,84 @@
+package tuner
+
+import (
+	"fmt"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// CheckExtension says why a sweep with old settings cannot be extended to new ones; nil if it can. More trials, longer
+// steps, a larger population, more iterations and a wider space can be taken up; everything else that a tuner's
+// decisions rest on must stay. An error names the field.
+func CheckExtension(old, now Settings) error {
+	if _, err := New(now); err != nil {
+		return err
+	}
+	was, is := old.Spec, now.Spec
+	if a, b := kindOf(was.GetTuner()), kindOf(is.GetTuner()); a != b {
+		return fmt.Errorf("tuner: %s cannot become %s; submit a new sweep", a, b)
+	}
+	if a, b := was.GetMetric(), is.GetMetric(); a != b {
+		return fmt.Errorf("metric: %q cannot become %q; submit a new sweep", a, b)
+	}
+	if a, b := was.GetMode(), is.GetMode(); a != b {
+		return fmt.Errorf("mode: %q cannot become %q; submit a new sweep", a, b)
+	}
+	if a, b := was.GetLimits().GetTrials(), is.GetLimits().GetTrials(); b != 0 && (a == 0 || b < a) {
+		return fmt.Errorf("limits.trials: %s cannot become %d; it can only be raised", bound(int64(a)), b)
+	}
+	if err := checkTunerExtension(was.GetTuner(), is.GetTuner()); err != nil {
+		return err
+	}
+	return checkWider(was, is)
+}
+
+func bound(n int64) string {
+	if n == 0 {
+		return "no limit"
+	}
+	return fmt.Sprint(n)
+}
+
+// checkTunerExtension compares the settings of two tuners of one kind, field by field: some may grow, the rest stay.
+func checkTunerExtension(was, is *outbidv1.Tuner) error {
+	if was.GetSeed() != is.GetSeed() {
+		return fmt.Errorf("tuner.seed: %d cannot become %d; the sweep goes on with its seed", was.GetSeed(), is.GetSeed())
+	}
+	kind := kindOf(was)
+	a, b := was.ProtoReflect(), is.ProtoReflect()
+	field := a.Descriptor().Fields().ByName(a.WhichOneof(a.Descriptor().Oneofs().ByName("kind")).Name())
+	a, b = a.Get(field).Message(), b.Get(field).Message()
+	for i := range a.Descriptor().Fields().Len() {
+		f := a.Descriptor().Fields().Get(i)
+		if a.Get(f).Equal(b.Get(f)) && a.Has(f) == b.Has(f) {
+			continue
+		}
+		switch f.Name() {
+		case "max_steps":
+			from, to := a.Get(f).Int(), b.Get(f).Int()
+			if from == 0 || to < from {
+				return fmt.Errorf("tuner.%s.max_steps: %d cannot become %d; it can only be raised, and not from 0", kind, from, to)
+			}
+		case "trials", "iterations", "population":
+			if from, to := a.Get(f).Int(), b.Get(f).Int(); to < from {
+				return fmt.Errorf("tuner.%s.%s: %d cannot become %d; it can only be raised", kind, f.Name(), from, to)
+			}
+		default:
+			return fmt.Errorf("tuner.%s.%s: %v cannot become %v; submit a new sweep", kind, f.Name(), a.Get(f), b.Get(f))
+		}
+	}
+	return nil
+}
+
+func checkWider(was, is *outbidv1.SweepSpec) error {
+	old, err := space.Compile(was.GetSpace(), was.GetConstraints())
+	if err != nil {
+		return err
+	}
+	wider, err := space.Compile(is.GetSpace(), is.GetConstraints())
+	if err != nil {
+		return err
+	}
+	return wider.Contains(old)
+}

@@ -1,0 +1,116 @@
+package tuner
+
+import "fmt"
+
+// A flat trains every trial for the same number of steps, or until its code ends: random, grid and Sobol search, and
+// the base of median stopping.
+//
+// An extension to longer steps takes up all trials that completed.
+type flat struct {
+	*core
+	// label names the sampler in reasons.
+	label string
+	// total is the number of configurations there are, 0 for no end.
+	total func() (int, error)
+	flatState
+}
+
+// flatState is what a snapshot holds beside the trials.
+type flatState struct {
+	// Resume holds trials that completed before an extension and are to be trained on.
+	Resume []Trial
+}
+
+func newFlat(c *core, label string) (*flat, error) {
+	f := &flat{core: c, label: label, total: func() (int, error) { return 0, nil }}
+	if f.steps() < 0 {
+		return nil, fmt.Errorf("tuner.%s.max_steps: %d is negative; use 0 to let the code end by itself",
+			kindOf(c.spec.GetTuner()), f.steps())
+	}
+	return f, nil
+}
+
+func (f *flat) steps() int64 { return maxSteps(f.spec) }
+
+func (f *flat) ask(n int) error {
+	for n > 0 && len(f.Resume) > 0 {
+		t := f.Resume[0]
+		f.Resume = f.Resume[1:]
+		if f.trials[t].phase != ready {
+			continue
+		}
+		f.train(t, f.steps(), fmt.Sprintf("the sweep was extended to %s", count(int(f.steps()), "step")))
+		n--
+	}
+	for n > 0 && f.canCreate() {
+		reason := fmt.Sprintf("%s %d", f.label, len(f.trials)+1)
+		if f.limit() > 0 {
+			reason += fmt.Sprintf(" of %d", f.limit())
+		}
+		_, ok, err := f.create(record{}, f.steps(), 0, reason)
+		if err != nil || !ok {
+			return err
+		}
+		n--
+	}
+	return nil
+}
+
+func (f *flat) reported(Reported) {}
+
+func (f *flat) reached(e Reached) error {
+	if e.Step < f.steps() {
+		// The target was set before the sweep was extended.
+		f.train(e.Trial, f.steps(), fmt.Sprintf("the sweep was extended to %s", count(int(f.steps()), "step")))
+		return nil
+	}
+	f.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
+	return nil
+}
+
+func (f *flat) left(Exited, phase) {}
+
+func (f *flat) extend(old Settings) error {
+	if f.steps() <= maxSteps(old.Spec) {
+		return nil
+	}
+	for t, r := range f.trials {
+		if r.phase == completed {
+			f.trials[t].phase = ready
+			f.Resume = append(f.Resume, Trial(t))
+		}
+	}
+	return nil
+}
+
+func (f *flat) status() Status {
+	idle := len(f.Resume) == 0 && !f.canCreate()
+	return Status{Waiting: idle, Exhausted: idle}
+}
+
+func (f *flat) outlook() Outlook {
+	n := f.limit()
+	if total, err := f.total(); err == nil && total > 0 && (n == 0 || total < n) {
+		n = total
+	}
+	steps := times(int64(n), f.steps())
+	return Outlook{Trials: n, Steps: steps, Rungs: []Rung{{UntilStep: f.steps(), Trials: n, Steps: steps}}}
+}
+
+func (f *flat) save() (any, error) { return f.flatState, nil }
+
+func (f *flat) load(decode func(any) error) error {
+	if err := decode(&f.flatState); err != nil {
+		return err
+	}
+	return f.flatState.check(len(f.trials))
+}
+
+func (s flatState) check(trials int) error {
+	for _, t := range s.Resume {
+		if t < 0 || int(t) >= trials {
+			return ErrBadSnapshot
+		}
+	}
+	return nil
+}

@@ -1,0 +1,20 @@
+package tuner
+
+import "github.com/outbid-dev/outbid/orchestrator/tuner/sample"
+
+// newGrid is grid search: every combination of the parameters' values that meets the constraints, once, each trained
+// to the end; Bergstra and Bengio, "Random Search for Hyper-Parameter Optimization" (JMLR 13, 2012), section 1, give
+// the definition: the product of the value sets.
+func newGrid(c *core) (rules, error) {
+	f, err := newFlat(c, "grid point")
+	if err != nil {
+		return nil, err
+	}
+	f.total = func() (int, error) {
+		if g, ok := c.configs.sampler.(*sample.Grid); ok {
+			return g.Total()
+		}
+		return 0, nil
+	}
+	return f, nil
+}

@@ -1,0 +1,268 @@
+package tuner
+
+import (
+	"math"
+)
+
+// A halving runs brackets of synchronous successive halving: successive halving itself is one bracket, Hyperband
+// several. Brackets are filled in order, and a later one is filled while an earlier one's rungs wait.
+//
+// A rung is decided when every trial in it has reached its step or exited: the best go on, the others end. A trial
+// that cannot be among the best any more ends at once; that changes no decision, and keeps only the checkpoints that
+// may be needed. NaN is worst and an exit is worse: neither goes on, even if that leaves places empty.
+type halving struct {
+	*core
+	design design
+	halvingState
+	// next is the bracket that is being filled, ready the number of queued trials that did not exit.
+	next, ready int
+}
+
+// A design says which brackets a spec asks for.
+type design interface {
+	// brackets are all of them, whatever the limit of trials.
+	brackets(Settings) ([]bracket, error)
+	// added are those that new settings ask for beside those of the old ones.
+	added(old, now Settings) ([]bracket, error)
+}
+
+// halvingState is what a snapshot holds beside the trials.
+type halvingState struct {
+	Brackets []bracket
+	Queue    []promotion
+}
+
+// A promotion waits for the next Ask.
+type promotion struct {
+	Trial Trial
+	// Rank in the rung it comes from, from 1.
+	Rank int
+}
+
+// A bracket is one run of successive halving.
+type bracket struct {
+	Label int
+	// Full is the number of trials by the definition, N what the limit of trials leaves of it, Created those that
+	// exist.
+	Full, N, Created int
+	Eta              int
+	Rungs            []halvingRung
+}
+
+// A halvingRung is one stage of a bracket.
+type halvingRung struct {
+	Level int64
+	// Extra is 1 where an extension put the rung above: at least the best trial goes on.
+	Extra int
+	// In counts the trials that entered, Here those of them that reached the level or exited.
+	In, Here int
+	Decided  bool
+
+	// worst ranks the trials that wait, held is their number without those that exited.
+	worst ranking
+	held  int
+}
+
+func newBracket(label, n int, eta int64, levels []int64) bracket {
+	b := bracket{Label: label, Full: n, Eta: int(eta)}
+	for _, level := range levels {
+		b.Rungs = append(b.Rungs, halvingRung{Level: level, worst: worstFirst()})
+	}
+	return b
+}
+
+// sizes are the numbers of trials that enter the rungs by the definition: n_i = floor(n / eta^i).
+func (b *bracket) sizes() []int {
+	sizes := make([]int, len(b.Rungs))
+	n := b.N
+	for i := range b.Rungs {
+		sizes[i] = n
+		n = b.places(i, n)
+	}
+	return sizes
+}
+
+// places is how many of the n trials of a rung go on.
+func (b *bracket) places(rung, n int) int {
+	return max(n/b.Eta, min(n, b.Rungs[rung].Extra))
+}
+
+// keeps is how many trials go on from a rung.
+func (b *bracket) keeps(rung int) int {
+	n := b.N
+	for i := range rung + 1 {
+		n = b.places(i, n)
+	}
+	return n
+}
+
+func (b *bracket) top() int { return len(b.Rungs) - 1 }
+
+// open reports whether some trial may still be promoted.
+func (b *bracket) open() bool { return b.N > 0 && b.top() > 0 && !b.Rungs[b.top()-1].Decided }
+
+// complete reports whether a rung can be decided.
+func (b *bracket) complete(rung int) bool {
+	if rung == 0 && b.Created < b.N || rung > 0 && !b.Rungs[rung-1].Decided {
+		return false
+	}
+	return b.Rungs[rung].Here == b.Rungs[rung].In
+}
+
+func startHalving(c *core, d design) (*halving, error) {
+	h := &halving{core: c, design: d}
+	var err error
+	if h.Brackets, err = d.brackets(Settings{Spec: c.spec}); err != nil {
+		return nil, err
+	}
+	h.allot()
+	return h, nil
+}
+
+// allot hands the trials that the limit allows to the brackets in order. The bracket in which the limit falls is cut
+// to what is left, and its rungs with it; those after it get nothing until the limit is raised.
+func (h *halving) allot() {
+	room := math.MaxInt32
+	if h.limit() > 0 {
+		room = h.limit()
+	}
+	for i := range h.Brackets {
+		room -= h.Brackets[i].N
+	}
+	for i := 0; i < len(h.Brackets) && room > 0; i++ {
+		b := &h.Brackets[i]
+		more := min(b.Full-b.N, room)
+		switch {
+		case more <= 0:
+			continue
+		case b.Rungs[0].Decided:
+			rest := newBracket(b.Label, b.Full-b.N, int64(b.Eta), nil)
+			for _, r := range b.Rungs {
+				rest.Rungs = append(rest.Rungs, halvingRung{Level: r.Level, Extra: r.Extra, worst: worstFirst()})
+			}
+			b.Full = b.N
+			h.Brackets = append(h.Brackets, rest)
+		default:
+			b.N += more
+			room -= more
+		}
+	}
+	h.next = 0
+}
+
+func (h *halving) status() Status {
+	create := h.fill() != nil && h.canCreate()
+	s := Status{Waiting: h.ready == 0 && !create}
+	s.Exhausted = s.Waiting
+	for i := range h.Brackets {
+		s.Exhausted = s.Exhausted && (!h.Brackets[i].open() || h.Brackets[i].Created < h.Brackets[i].N)
+	}
+	return s
+}
+
+// fill is the bracket that gets the next new trial, nil if all are full.
+func (h *halving) fill() *bracket {
+	for h.next < len(h.Brackets) {
+		if b := &h.Brackets[h.next]; b.Created < b.N {
+			return b
+		}
+		h.next++
+	}
+	return nil
+}
+
+func (h *halving) outlook() Outlook {
+	var o Outlook
+	for i := range h.Brackets {
+		b := &h.Brackets[i]
+		o.Trials += b.N
+		levels := make([]int64, len(b.Rungs))
+		for k := range levels {
+			levels[k] = b.Rungs[k].Level
+		}
+		bracketOutlook(&o, b.Label, levels, b.sizes())
+	}
+	return o
+}
+
+func (h *halving) extend(old Settings) error {
+	now := Settings{Spec: h.spec}
+	if high := maxSteps(now.Spec); high > maxSteps(old.Spec) {
+		h.raise(high)
+	}
+	added, err := h.design.added(old, now)
+	if err != nil {
+		return err
+	}
+	for _, a := range added {
+		last := &h.Brackets[len(h.Brackets)-1]
+		if last.Label == a.Label && last.top() == a.top() && !last.Rungs[0].Decided {
+			last.Full += a.Full
+			continue
+		}
+		h.Brackets = append(h.Brackets, a)
+	}
+	h.allot()
+	for i := range h.Brackets {
+		h.settle(i, -1)
+	}
+	return nil
+}
+
+// raise puts rungs above every bracket. The trials that completed the last rung so far may go on.
+func (h *halving) raise(high int64) {
+	for i := range h.Brackets {
+		b := &h.Brackets[i]
+		for _, level := range higherLevels(b.Rungs[b.top()].Level, high, int64(b.Eta)) {
+			b.Rungs[b.top()].Extra = 1
+			b.Rungs = append(b.Rungs, halvingRung{Level: level, worst: worstFirst()})
+		}
+	}
+	h.restoreRungs()
+}
+
+func (h *halving) save() (any, error) { return h.halvingState, nil }
+
+func (h *halving) load(decode func(any) error) error {
+	if err := decode(&h.halvingState); err != nil {
+		return err
+	}
+	for i := range h.Brackets {
+		b := &h.Brackets[i]
+		if len(b.Rungs) == 0 || len(b.Rungs) > maxRungs || b.Eta < 2 || b.N < 0 || b.Created > b.N {
+			return ErrBadSnapshot
+		}
+	}
+	for _, r := range h.trials {
+		if r.bracket < 0 || int(r.bracket) >= len(h.Brackets) ||
+			int(r.rung) >= len(h.Brackets[r.bracket].Rungs) {
+			return ErrBadSnapshot
+		}
+		if r.phase == ready {
+			h.ready++
+		}
+	}
+	for _, p := range h.Queue {
+		if p.Trial < 0 || int(p.Trial) >= len(h.trials) {
+			return ErrBadSnapshot
+		}
+	}
+	h.restoreRungs()
+	return nil
+}
+
+// restoreRungs fills the rankings from the trials.
+func (h *halving) restoreRungs() {
+	for i := range h.Brackets {
+		for k := range h.Brackets[i].Rungs {
+			r := &h.Brackets[i].Rungs[k]
+			r.worst, r.held = worstFirst(), 0
+		}
+	}
+	for t, r := range h.trials {
+		b := &h.Brackets[r.bracket]
+		if r.phase == paused || r.phase == completed && int(r.rung) < b.top() && !b.Rungs[r.rung].Decided {
+			h.admit(Trial(t))
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package tuner
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+func (h *halving) ask(n int) error {
+	for n > 0 && len(h.Queue) > 0 {
+		p := h.Queue[0]
+		h.Queue = h.Queue[1:]
+		if h.trials[p.Trial].phase != ready {
+			continue
+		}
+		h.ready--
+		r := h.trials[p.Trial]
+		b := &h.Brackets[r.bracket]
+		h.train(p.Trial, b.Rungs[r.rung].Level, h.promoted(b, p))
+		n--
+	}
+	for b := h.fill(); n > 0 && b != nil; b = h.fill() {
+		first := b.Rungs[0].Level
+		reason := fmt.Sprintf("%s: trial %d of %d", b.where(0), b.Created+1, b.N)
+		_, ok, err := h.create(record{bracket: int32(h.next)}, first, b.Label, reason)
+		if err != nil || !ok {
+			return err
+		}
+		b.Created++
+		b.Rungs[0].In++
+		n--
+	}
+	return nil
+}
+
+func (h *halving) reported(Reported) {}
+
+func (h *halving) reached(e Reached) error {
+	rec := &h.trials[e.Trial]
+	b := &h.Brackets[rec.bracket]
+	k := int(rec.rung)
+	if e.Step < b.Rungs[k].Level {
+		return tooEarly(e, b.Rungs[k].Level)
+	}
+	rec.metric = e.Metric
+	b.Rungs[k].Here++
+	if k == b.top() {
+		h.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
+		return nil
+	}
+	out := e.Trial
+	if !math.IsNaN(e.Metric) {
+		rec.phase = paused
+		out = h.admit(e.Trial)
+	}
+	if out == e.Trial {
+		h.end(out, false, h.dropped(b, k, e.Metric))
+	}
+	h.settle(int(rec.bracket), e.Trial)
+	if rec.phase == paused {
+		r := &b.Rungs[k]
+		h.pause(e.Trial, fmt.Sprintf("%s: the best %d of %d go on; %d are not here yet", b.where(k), b.keeps(k),
+			max(r.In, b.sizes()[k]), max(r.In, b.sizes()[k])-r.Here))
+	}
+	if out >= 0 && out != e.Trial && h.trials[out].phase == paused {
+		h.end(out, false, h.dropped(b, k, h.trials[out].metric))
+	}
+	return nil
+}
+
+// tooEarly is an error because a tuner that took such an event would wait for the trial for ever.
+func tooEarly(e Reached, target int64) error {
+	return fmt.Errorf("trial %d reached step %d, but it was to train until step %d", e.Trial, e.Step, target)
+}
+
+// admit lets a trial wait in its rung. It returns the trial that has no place any more, -1 if all have.
+func (h *halving) admit(t Trial) Trial {
+	rec := h.trials[t]
+	b := &h.Brackets[rec.bracket]
+	r := &b.Rungs[rec.rung]
+	r.worst.push(h.entry(t))
+	r.held++
+	if r.held <= b.keeps(int(rec.rung)) {
+		return -1
+	}
+	r.worst.dropTop(h.waitsIn(rec.bracket, rec.rung))
+	r.held--
+	return h.giveUp(r.worst.pop().Trial)
+}
+
+// waitsIn tells the entries of a rung's ranking that still hold from those of trials that exited.
+func (h *halving) waitsIn(bracket int32, rung uint8) func(entry) bool {
+	return func(e entry) bool {
+		r := &h.trials[e.Trial]
+		return (r.phase == paused || r.phase == completed) && r.rung == rung && r.bracket == bracket
+	}
+}
+
+func (h *halving) left(e Exited, before phase) {
+	rec := h.trials[e.Trial]
+	r := &h.Brackets[rec.bracket].Rungs[rec.rung]
+	if before == paused {
+		r.held--
+	} else {
+		r.Here++
+	}
+	if before == ready {
+		h.ready--
+	}
+	h.settle(int(rec.bracket), -1)
+}
+
+// settle decides the rungs of a bracket that can be decided. here is the trial that just reached one, -1 for none: it
+// is on its device and goes on at once if it is to.
+func (h *halving) settle(bracket int, here Trial) {
+	b := &h.Brackets[bracket]
+	if b.N == 0 {
+		return
+	}
+	for k := range b.top() {
+		if b.Rungs[k].Decided || !b.complete(k) {
+			continue
+		}
+		b.Rungs[k].Decided = true
+		for rank, e := range h.winners(int32(bracket), uint8(k)) {
+			rec := &h.trials[e.Trial]
+			rec.rung++
+			b.Rungs[k+1].In++
+			p := promotion{Trial: e.Trial, Rank: rank + 1}
+			if e.Trial == here {
+				h.train(here, b.Rungs[k+1].Level, h.promoted(b, p))
+				continue
+			}
+			rec.phase = ready
+			h.ready++
+			h.Queue = append(h.Queue, p)
+		}
+	}
+}
+
+// winners takes the best trials out of a rung's ranking, best first. Without an exit the ranking holds no others.
+func (h *halving) winners(bracket int32, rung uint8) []entry {
+	r := &h.Brackets[bracket].Rungs[rung]
+	waits := h.waitsIn(bracket, rung)
+	list := slices.DeleteFunc(r.worst.items, func(e entry) bool { return !waits(e) })
+	slices.SortFunc(list, compareEntries)
+	r.worst.items, r.held = nil, 0
+	return list
+}
+
+// where names a rung for people.
+func (b *bracket) where(rung int) string {
+	return fmt.Sprintf("bracket %d, rung %d at step %d", b.Label, rung, b.Rungs[rung].Level)
+}
+
+// promoted says why a trial, whose rung is already the next one, goes on.
+func (h *halving) promoted(b *bracket, p promotion) string {
+	rec := h.trials[p.Trial]
+	k := int(rec.rung) - 1
+	return fmt.Sprintf("%s: best %d of %d by %s (%.6g), this one is %s", b.where(k), b.keeps(k), b.Rungs[k].In,
+		h.metricName(), rec.metric, ordinal(p.Rank))
+}
+
+// dropped says why a trial ends at a rung.
+func (h *halving) dropped(b *bracket, rung int, metric float64) string {
+	size, keeps := b.sizes()[rung], b.keeps(rung)
+	switch {
+	case math.IsNaN(metric):
+		return fmt.Sprintf("%s: %s is NaN or was not reported", b.where(rung), h.metricName())
+	case keeps == 0:
+		return fmt.Sprintf("%s: %s is less than eta = %d, so none goes on", b.where(rung), count(size, "trial"), b.Eta)
+	default:
+		return fmt.Sprintf("%s: only the best %d of %d go on and as many are better by %s (%.6g)", b.where(rung), keeps,
+			size, h.metricName(), metric)
+	}
+}
+
+func ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprintf("%d%s", n, suffix)
+}

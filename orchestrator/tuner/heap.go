@@ -1,0 +1,92 @@
+package tuner
+
+// An entry is a trial and the cost it is ranked by: lower is better, and ties go to the trial created first.
+type entry struct {
+	Cost  float64
+	Trial Trial
+}
+
+// ahead reports whether a ranks before b. Costs are never NaN here: a NaN metric does not enter a ranking.
+func ahead(a, b entry) bool {
+	if a.Cost != b.Cost {
+		return a.Cost < b.Cost
+	}
+	return a.Trial < b.Trial
+}
+
+func behind(a, b entry) bool { return ahead(b, a) }
+
+// compareEntries orders entries from best to worst, for package slices.
+func compareEntries(a, b entry) int {
+	switch {
+	case ahead(a, b):
+		return -1
+	case ahead(b, a):
+		return 1
+	default:
+		return 0
+	}
+}
+
+// A heap is a binary heap: the item that is above all others is on top. container/heap boxes every item, which costs
+// a sweep of 100,000 trials twice the memory.
+type heap[T any] struct {
+	above func(a, b T) bool
+	items []T
+}
+
+func (h *heap[T]) len() int { return len(h.items) }
+
+// top is the item that pop would remove; the heap must not be empty.
+func (h *heap[T]) top() T { return h.items[0] }
+
+func (h *heap[T]) push(item T) {
+	h.items = append(h.items, item)
+	for i := len(h.items) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !h.above(h.items[i], h.items[parent]) {
+			return
+		}
+		h.items[i], h.items[parent] = h.items[parent], h.items[i]
+		i = parent
+	}
+}
+
+func (h *heap[T]) pop() T {
+	item := h.items[0]
+	last := len(h.items) - 1
+	h.items[0] = h.items[last]
+	h.items = h.items[:last]
+	for i := 0; ; {
+		child := 2*i + 1
+		if child >= last {
+			return item
+		}
+		if child+1 < last && h.above(h.items[child+1], h.items[child]) {
+			child++
+		}
+		if !h.above(h.items[child], h.items[i]) {
+			return item
+		}
+		h.items[i], h.items[child] = h.items[child], h.items[i]
+		i = child
+	}
+}
+
+// dropTop pops items until the top one holds, and reports whether one is left. Trials that leave stay in the heaps
+// and are skipped here.
+func (h *heap[T]) dropTop(holds func(T) bool) bool {
+	for h.len() > 0 {
+		if holds(h.top()) {
+			return true
+		}
+		h.pop()
+	}
+	return false
+}
+
+// A ranking is a heap of trials, the best or the worst on top.
+type ranking = heap[entry]
+
+func bestFirst() ranking  { return ranking{above: ahead} }
+func worstFirst() ranking { return ranking{above: behind} }

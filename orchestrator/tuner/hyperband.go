@@ -1,0 +1,90 @@
+package tuner
+
+import (
+	"fmt"
+	"math/big"
+)
+
+// hyperband follows algorithm 1 of Li, Jamieson, DeSalvo, Rostamizadeh and Talwalkar, "Hyperband: A Novel
+// Bandit-Based Approach to Hyperparameter Optimization" (JMLR 18(185), 2018). With R counted in units of min_steps:
+//
+//	s_max = floor(log_eta(R)), B = (s_max+1) R
+//	for s = s_max .. 0:  n = ceil(B/R * eta^s/(s+1)),  r = R eta^-s
+//	  for i = 0 .. s:    n_i = floor(n eta^-i) trials until r_i = r eta^i; the best floor(n_i/eta) go on
+//
+// For R = 81 and eta = 3 that gives n = 81, 34, 15, 8, 5. Table 1 of the paper prints 81, 27, 9, 6, 5 instead: it
+// belongs to floor((s_max+1)/(s+1)) * eta^s, and not to the algorithm beside it. The algorithm is what is built.
+// Logarithm, ceiling and floors are taken in whole numbers; r_i is rounded down to whole steps.
+//
+// The limit of trials cuts the plan: brackets are filled in order, the one in which the limit falls runs with the
+// trials that are left (its rungs shrink with it, and nothing goes on from fewer than eta), those after it do not
+// run. The outlook shows what is left. An extension to longer steps puts rungs above every bracket; the best 1/eta of
+// the trials that completed the last rung, and at least one, go on. Further iterations are run for the new R.
+type hyperband struct{}
+
+func newHyperband(c *core) (rules, error) { return startHalving(c, hyperband{}) }
+
+func bareHyperband(c *core) (rules, error) { return &halving{core: c, design: hyperband{}}, nil }
+
+func (d hyperband) brackets(s Settings) ([]bracket, error) {
+	return d.sets(s, d.iterations(s))
+}
+
+// sets are n runs of all brackets.
+func (hyperband) sets(s Settings, n int) ([]bracket, error) {
+	set := s.Spec.GetTuner().GetHyperband()
+	low, eta, err := checkRungs("hyperband", set.GetMaxSteps(), set.GetMinSteps(), int64(set.GetEta()))
+	if err != nil {
+		return nil, err
+	}
+	if set.GetIterations() < 0 {
+		return nil, fmt.Errorf("tuner.hyperband.iterations: %d is negative; use 1 or more", set.GetIterations())
+	}
+	smax := logFloor(low, set.GetMaxSteps(), eta)
+	var one []bracket
+	total := int64(0)
+	for s := smax; s >= 0; s-- {
+		n := hyperbandTrials(smax, s, eta)
+		total = plus(total, n)
+		levels := make([]int64, s+1)
+		for i := range levels {
+			levels[i] = set.GetMaxSteps() / power(eta, s-i)
+		}
+		one = append(one, newBracket(s, int(min(n, maxTrials)), eta, levels))
+	}
+	if s.Spec.GetLimits().GetTrials() == 0 && times(total, int64(n)) > maxTrials {
+		return nil, fmt.Errorf("tuner.hyperband.min_steps: %d brackets make %d trials, the most is %d; raise min_steps "+
+			"or eta, or set limits.trials", smax+1, times(total, int64(n)), maxTrials)
+	}
+	if n > maxTrials/len(one) {
+		return nil, fmt.Errorf("tuner.hyperband.iterations: %d are more than %d trials can fill", n, maxTrials)
+	}
+	all := make([]bracket, 0, n*len(one))
+	for range n {
+		for _, b := range one {
+			b.Rungs = append([]halvingRung(nil), b.Rungs...)
+			all = append(all, b)
+		}
+	}
+	return all, nil
+}
+
+// hyperbandTrials is ceil((smax+1)/(s+1) * eta^s). It can be more than any sweep may have, hence the saturation.
+func hyperbandTrials(smax, s int, eta int64) int64 {
+	n := new(big.Int).Exp(big.NewInt(eta), big.NewInt(int64(s)), nil)
+	n.Mul(n, big.NewInt(int64(smax+1)))
+	n.Add(n, big.NewInt(int64(s)))
+	n.Div(n, big.NewInt(int64(s+1)))
+	if !n.IsInt64() {
+		return 1<<63 - 1
+	}
+	return n.Int64()
+}
+
+func (hyperband) iterations(s Settings) int {
+	return max(1, int(s.Spec.GetTuner().GetHyperband().GetIterations()))
+}
+
+func (d hyperband) added(old, now Settings) ([]bracket, error) {
+	return d.sets(now, d.iterations(now)-d.iterations(old))
+}

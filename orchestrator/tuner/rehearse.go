@@ -1,0 +1,124 @@
+package tuner
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// rehearsalWidth is how many trials a rehearsal trains at once.
+const rehearsalWidth = 64
+
+// Rehearse runs the real tuner of a sweep to its end on made-up metrics, independent of the order of the trials, and
+// tallies what it did: what a preview shows. Nothing fails in it. If the tuner creates more than limit trials, or has
+// no end, the result is its own Outlook.
+func Rehearse(s Settings, limit int) (Outlook, error) {
+	t, err := New(s)
+	if err != nil {
+		return Outlook{}, err
+	}
+	r := rehearsal{tuner: t}
+	for !r.tuner.Status().Exhausted || len(r.queue) > 0 {
+		if len(r.trials) > limit {
+			return t.Outlook(), nil
+		}
+		before := len(r.queue)
+		if before < rehearsalWidth && !t.Status().Waiting {
+			if err := r.send(Ask{N: rehearsalWidth - before}); err != nil {
+				return Outlook{}, err
+			}
+			if len(r.queue) > before {
+				continue
+			}
+		}
+		if len(r.queue) == 0 {
+			if t.Status().Exhausted {
+				break
+			}
+			return Outlook{}, fmt.Errorf("tuner: nothing runs, but it waits for something")
+		}
+		if err := r.next(); err != nil {
+			return Outlook{}, err
+		}
+	}
+	return r.outlook(), nil
+}
+
+// A rehearsal trains trials in the order in which the tuner wants them.
+type rehearsal struct {
+	tuner  Tuner
+	trials []rehearsed
+	queue  []Trial
+	rungs  []Rung
+}
+
+type rehearsed struct {
+	bracket      int
+	step, target int64
+}
+
+// next lets the trial that waits longest reach its target, or end if it has none.
+func (r *rehearsal) next() error {
+	t := r.queue[0]
+	r.queue = r.queue[1:]
+	metric := rand.New(rand.NewPCG(uint64(t), rehearsalWidth)).Float64()
+	if r.trials[t].target == 0 {
+		return r.send(Exited{Trial: t, Metric: metric})
+	}
+	r.trials[t].step = r.trials[t].target
+	return r.send(Reached{Trial: t, Step: r.trials[t].step, Metric: metric})
+}
+
+func (r *rehearsal) send(e Event) error {
+	actions, err := r.tuner.Handle(e)
+	if err != nil {
+		return err
+	}
+	for _, a := range actions {
+		switch a := a.(type) {
+		case Create:
+			r.trials = append(r.trials, rehearsed{bracket: a.Bracket})
+			r.start(Trial(len(r.trials)-1), a.UntilStep)
+		case Train:
+			r.start(a.Trial, a.UntilStep)
+		case Clone:
+			r.trials[a.Trial].step = r.trials[a.Source].step
+			r.start(a.Trial, a.UntilStep)
+		}
+	}
+	return nil
+}
+
+func (r *rehearsal) start(t Trial, until int64) {
+	trial := &r.trials[t]
+	steps := max(0, until-trial.step)
+	trial.target = until
+	r.queue = append(r.queue, t)
+	i := slices.IndexFunc(r.rungs, func(g Rung) bool { return g.Bracket == trial.bracket && g.UntilStep == until })
+	if i < 0 {
+		i = len(r.rungs)
+		r.rungs = append(r.rungs, Rung{Bracket: trial.bracket, UntilStep: until})
+	}
+	r.rungs[i].Trials++
+	r.rungs[i].Steps += steps
+}
+
+// outlook lists the brackets in the order in which they began, and their rungs from the bottom.
+func (r *rehearsal) outlook() Outlook {
+	o := Outlook{Trials: len(r.trials)}
+	order := map[int]int{}
+	for i, g := range r.rungs {
+		if _, known := order[g.Bracket]; !known {
+			order[g.Bracket] = i
+		}
+		o.Steps += g.Steps
+	}
+	o.Rungs = r.rungs
+	slices.SortStableFunc(o.Rungs, func(a, b Rung) int {
+		if a.Bracket != b.Bracket {
+			return order[a.Bracket] - order[b.Bracket]
+		}
+		return int(min(max(a.UntilStep-b.UntilStep, -1), 1))
+	})
+	return o
+}

@@ -1,0 +1,78 @@
+package tuner
+
+import (
+	"fmt"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// successiveHalving follows Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter
+// Optimization" (AISTATS 2016), in the form in which Li et al., "A System for Massively Parallel Hyperparameter
+// Tuning" (MLSys 2020), print it as algorithm 1: rung i holds n_i = floor(n * eta^-i) trials trained until
+// r_i = r * eta^i, for i = 0 .. floor(log_eta(R/r)); the last rung is moved up to R itself. Algorithm 1 demands
+// n >= eta^floor(log_eta(R/r)), so that at least one trial is trained for R; fewer are an error here too.
+//
+// An extension to longer steps puts rungs above; the best 1/eta of the trials that completed the last rung, and at
+// least one, go on. Further trials join the first rung while it is undecided, and are a bracket of their own after.
+type successiveHalving struct{}
+
+func newSuccessiveHalving(c *core) (rules, error) { return startHalving(c, successiveHalving{}) }
+
+func bareSuccessiveHalving(c *core) (rules, error) {
+	return &halving{core: c, design: successiveHalving{}}, nil
+}
+
+func (successiveHalving) brackets(s Settings) ([]bracket, error) {
+	set := s.Spec.GetTuner().GetSuccessiveHalving()
+	low, eta, err := checkRungs("successive_halving", set.GetMaxSteps(), set.GetMinSteps(), int64(set.GetEta()))
+	if err != nil {
+		return nil, err
+	}
+	if set.GetTrials() < 0 {
+		return nil, fmt.Errorf("tuner.successive_halving.trials: %d is negative; use 0 for eta^(rungs-1)", set.GetTrials())
+	}
+	levels := risingLevels(low, set.GetMaxSteps(), eta)
+	least := power(eta, len(levels)-1)
+	n := int64(set.GetTrials())
+	if n == 0 {
+		n = least
+	}
+	if err := enough(n, least, len(levels), s.Spec); err != nil {
+		return nil, err
+	}
+	return []bracket{newBracket(0, int(n), eta, levels)}, nil
+}
+
+// enough checks that at least one trial gets to the last rung.
+func enough(n, least int64, rungs int, spec *outbidv1.SweepSpec) error {
+	if least > maxTrials {
+		return fmt.Errorf("tuner.successive_halving.min_steps: %d rungs need %d trials, the most is %d; "+
+			"raise min_steps or eta", rungs, least, maxTrials)
+	}
+	if n < least {
+		return fmt.Errorf("tuner.successive_halving.trials: %d is too few for %d rungs; the least is %d, or raise "+
+			"min_steps", n, rungs, least)
+	}
+	if limit := int64(spec.GetLimits().GetTrials()); limit > 0 && limit < least {
+		return fmt.Errorf("limits.trials: %d is too few for the %d rungs of successive halving; the least is %d, or "+
+			"raise min_steps", limit, rungs, least)
+	}
+	return nil
+}
+
+// added counts in trials: what the new settings want beyond the old ones.
+func (d successiveHalving) added(old, now Settings) ([]bracket, error) {
+	was, err := d.brackets(old)
+	if err != nil {
+		return nil, err
+	}
+	is, err := d.brackets(now)
+	if err != nil {
+		return nil, err
+	}
+	is[0].Full -= was[0].Full
+	if is[0].Full <= 0 {
+		return nil, nil
+	}
+	return is, nil
+}

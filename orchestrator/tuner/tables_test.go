@@ -1,0 +1,72 @@
+package tuner_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// spec is a sweep over one float, to be changed by the tests.
+func spec(t *outbidv1.Tuner, change ...func(*outbidv1.SweepSpec)) tuner.Settings {
+	s := &outbidv1.SweepSpec{
+		Name: "test", Metric: "accuracy", Mode: "max", Tuner: t,
+		Space: map[string]*outbidv1.Parameter{
+			"lr": {Kind: &outbidv1.Parameter_Float{Float: &outbidv1.FloatRange{Low: 1e-4, High: 1, Log: true}}},
+		},
+	}
+	for _, f := range change {
+		f(s)
+	}
+	return tuner.Settings{Spec: s}
+}
+
+func trials(n int32) func(*outbidv1.SweepSpec) {
+	return func(s *outbidv1.SweepSpec) { s.Limits = &outbidv1.Limits{Trials: n} }
+}
+
+func hyperband(h *outbidv1.Hyperband) *outbidv1.Tuner {
+	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Hyperband{Hyperband: h}}
+}
+
+func halving(h *outbidv1.SuccessiveHalving) *outbidv1.Tuner {
+	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_SuccessiveHalving{SuccessiveHalving: h}}
+}
+
+func asha(a *outbidv1.Asha) *outbidv1.Tuner {
+	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Asha{Asha: a}}
+}
+
+// The brackets of algorithm 1 of Li et al. (JMLR 2018) for R = 81 and eta = 3. Table 1 of the paper prints n = 27, 9,
+// 6 and 5 for s = 3, 2, 1 and 0, which is floor((s_max+1)/(s+1)) * eta^s; the algorithm says
+// n = ceil((s_max+1)/(s+1) * eta^s), which is 34, 15, 8 and 5. We follow the algorithm, as most implementations do.
+func TestHyperbandBracketsForR81(t *testing.T) {
+	t.Parallel()
+	s := spec(hyperband(&outbidv1.Hyperband{MaxSteps: 81, Eta: 3}))
+	want := []tuner.Rung{
+		{4, 1, 81, 81}, {4, 3, 27, 27 * 2}, {4, 9, 9, 9 * 6}, {4, 27, 3, 3 * 18}, {4, 81, 1, 54},
+		{3, 3, 34, 34 * 3}, {3, 9, 11, 11 * 6}, {3, 27, 3, 3 * 18}, {3, 81, 1, 54},
+		{2, 9, 15, 15 * 9}, {2, 27, 5, 5 * 18}, {2, 81, 1, 54},
+		{1, 27, 8, 8 * 27}, {1, 81, 2, 2 * 54},
+		{0, 81, 5, 5 * 81},
+	}
+	made, err := tuner.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, made.Outlook().Rungs); diff != "" {
+		t.Errorf("planned rungs (-want +got):\n%s", diff)
+	}
+	run, err := tuner.Rehearse(s, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, run.Rungs); diff != "" {
+		t.Errorf("rungs as they were run (-want +got):\n%s", diff)
+	}
+	if run.Trials != 81+34+15+8+5 {
+		t.Errorf("%d trials", run.Trials)
+	}
+}
