@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
@@ -34,6 +35,9 @@ func publicError(err error, id string) (ours bool, shown error) {
 	if st, ok := status.FromError(err); ok {
 		return false, st.Err()
 	}
+	if wrong, ok := errors.AsType[*spec.Error](err); ok {
+		return false, specError(wrong)
+	}
 	switch {
 	case errors.Is(err, state.ErrNotFound), errors.Is(err, objects.ErrNotFound):
 		return false, status.Error(codes.NotFound, err.Error())
@@ -51,6 +55,14 @@ func publicError(err error, id string) (ours bool, shown error) {
 		return false, status.Error(codes.DeadlineExceeded, "the call took longer than its deadline")
 	}
 	return true, status.Errorf(codes.Internal, "internal error; the server's log has it under id %s", id)
+}
+
+// specError is what is wrong with a spec; its field is the spec's own path.
+func specError(e *spec.Error) error {
+	if e.Field == "" {
+		return status.Error(codes.InvalidArgument, e.Error())
+	}
+	return fieldError(e.Field, "%s", e.Problem)
 }
 
 // without is the error's text without the sentinel at its end, which says nothing that the status code does not.

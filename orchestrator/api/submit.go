@@ -1,0 +1,109 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// maxKey bounds an idempotency key.
+const maxKey = 200
+
+// SubmitSweep implements the service.
+func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequest) (
+	*outbidv1.SubmitSweepResponse, error,
+) {
+	who := caller(ctx)
+	checked, err := prepare(who, req.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkBlob(ctx, checked.GetFunction()); err != nil {
+		return nil, err
+	}
+	key := req.GetIdempotencyKey()
+	if len(key) > maxKey {
+		return nil, fieldError("idempotency_key", "is %d bytes long; at most %d", len(key), maxKey)
+	}
+	if key != "" {
+		// Nobody is to meet another's sweep because they chose the same key.
+		key = who.Name + "/" + key
+	}
+	id, err := s.control.Submit(ctx, checked, who.Name, key)
+	if err != nil {
+		return nil, err
+	}
+	sweep, err := s.control.Sweep(id)
+	if err != nil {
+		return nil, fmt.Errorf("show the sweep just submitted: %w", err)
+	}
+	return &outbidv1.SubmitSweepResponse{Sweep: sweep}, nil
+}
+
+// prepare returns a copy of a spec that is the caller's, with defaults, and checked.
+func prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.SweepSpec, error) {
+	if sent == nil {
+		return nil, fieldError("spec", "is missing")
+	}
+	own := proto.CloneOf(sent)
+	if own.GetTenant() == "" && who.Tenant != AnyTenant {
+		own.Tenant = who.Tenant
+	}
+	spec.Default(own)
+	if err := spec.Check(own); err != nil {
+		return nil, err
+	}
+	if !who.owns(own.GetTenant()) {
+		return nil, status.Errorf(codes.PermissionDenied, "tenant: %s belongs to tenant %q and may not use %q; leave it out",
+			who.Name, who.Tenant, own.GetTenant())
+	}
+	if own.GetTuner().GetPlugin() != nil && who.Role != RoleAdmin {
+		// Its program would run here, as the orchestrator.
+		return nil, status.Errorf(codes.PermissionDenied, "tuner.plugin: %s is a %s; a tuner that is a program of its own "+
+			"needs an admin's token", who.Name, who.Role)
+	}
+	return own, nil
+}
+
+// checkBlob makes sure that the function of a sweep is in the store.
+func (s *service) checkBlob(ctx context.Context, f *outbidv1.Function) error {
+	if f == nil {
+		return nil
+	}
+	_, err := s.store.Stat(ctx, blobKey(f.GetBlob()))
+	if errors.Is(err, objects.ErrNotFound) {
+		return fieldError("function.blob", "there is no function %s on this server; send it with PutBlob first", f.GetBlob())
+	}
+	if err != nil {
+		return fmt.Errorf("look for the function of a sweep: %w", err)
+	}
+	return nil
+}
+
+// ExtendSweep implements the service. Control knows the old spec, so it checks the new one.
+func (s *service) ExtendSweep(ctx context.Context, req *outbidv1.ExtendSweepRequest) (
+	*outbidv1.ExtendSweepResponse, error,
+) {
+	if req.GetSweep() == "" {
+		return nil, errNoSweep()
+	}
+	if req.Trials == nil && req.MaxSteps == nil && len(req.GetSpace()) == 0 && req.GetLimits() == nil {
+		return nil, status.Error(codes.InvalidArgument, "nothing to extend: give trials, max_steps, space or limits")
+	}
+	if err := s.control.Extend(ctx, req, caller(ctx).Name); err != nil {
+		return nil, err
+	}
+	sweep, err := s.control.Sweep(req.GetSweep())
+	if err != nil {
+		return nil, err
+	}
+	return &outbidv1.ExtendSweepResponse{Sweep: sweep}, nil
+}
