@@ -15,9 +15,9 @@ import sys
 import time
 from pathlib import Path
 
-import network
-
 import outbid as ob
+
+import network
 
 MAX_STEPS = 27
 GOOD_ENOUGH = 0.97
@@ -84,9 +84,8 @@ def main() -> None:
         space=SPACE,
         metric="accuracy",
         mode="max",
-        tuner=ob.Hyperband(max_steps=options.max_steps, eta=3),
+        tuner=ob.Hyperband(max_steps=options.max_steps, eta=3, seed=7),
         resources=ob.Resources(devices=1),
-        seed=7,
     )
     with cluster(options.data, binary) as client:
         began = time.monotonic()

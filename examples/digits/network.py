@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 # The matrices are small: two threads would only wait for each other. To be said before numpy is imported.
@@ -47,7 +48,7 @@ class Network:
         sizes = [64] + [config["units"]] * config["layers"] + [10]
         self.config, self.seed, self.depth = config, seed, config["layers"]
         self.state = {}
-        for i, (fan_in, fan_out) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
             scale = np.sqrt(2.0 / fan_in)
             self.state[f"weight.{i}"] = (scale * rng.standard_normal((fan_in, fan_out))).astype(np.float32)
             self.state[f"bias.{i}"] = np.zeros(fan_out, np.float32)
@@ -93,8 +94,10 @@ class Network:
         self.state[key] += momentum
 
     def train_step(self, x, y, step):
-        """A few epochs over the images, in an order that depends on the seed and the step alone: a trial that was
-        paused after a step goes on exactly as if it had not been.
+        """A few epochs over the images; returns the mean loss.
+
+        Their order depends on the seed and the step alone, so a trial that was paused after a step goes on exactly as
+        if it had not been.
         """
         rng = np.random.default_rng([self.seed, step])
         losses = []
