@@ -86,6 +86,8 @@ def main() -> None:
         mode="max",
         tuner=ob.Hyperband(max_steps=options.max_steps, eta=3, seed=7),
         resources=ob.Resources(devices=1),
+        # The matrices are small: several threads would only wait for each other.
+        env={"OMP_NUM_THREADS": "1"},
     )
     with cluster(options.data, binary) as client:
         began = time.monotonic()

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-
-# The matrices are small: two threads would only wait for each other. To be said before numpy is imported.
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
 
 import numpy as np
 from sklearn.datasets import load_digits

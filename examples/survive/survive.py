@@ -95,6 +95,7 @@ def main() -> None:
         metric="accuracy",
         mode="max",
         tuner=ob.Hyperband(max_steps=27, eta=3, seed=3),
+        env={"OMP_NUM_THREADS": "1"},
     )
     with ob.connect(orchestrator.url):
         handle = sweep.submit()
