@@ -56,7 +56,7 @@ class CheckpointError(OutbidError):
     """A checkpoint cannot be read or written."""
 
 
-class StopTrial(BaseException):  # noqa: N818 - like GeneratorExit, it is no error
+class StopTrial(BaseException):
     """Raised by `trial.report()` when the trial is to stop or pause and does not use `trial.steps()`.
 
     Let it pass: the runner catches it. It is no `Exception`, so `except Exception` lets it pass too.

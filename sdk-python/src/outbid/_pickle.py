@@ -45,8 +45,7 @@ def dump(function: Callable[..., Any]) -> bytes:
     if len(blob) > MAX_BYTES:
         raise FunctionError(
             f"the training function {name_of(function)!r} is {_mib(len(blob))} with what it captures; "
-            f"at most {_mib(MAX_BYTES)} can be sent. Load data inside the function, or from a file"
-            + _largest(function)
+            f"at most {_mib(MAX_BYTES)} can be sent. Load data inside the function, or from a file" + _largest(function)
         )
     return blob
 

@@ -31,8 +31,12 @@ class Terminate:
     """In the inbox: the process was told by signal to save and end."""
 
 
+class _Close:
+    """In the outbox: nothing follows."""
+
+
 Incoming = session_pb2.AttachResponse | Terminate
-_Report = tuple[node_pb2.ForkRef, event_pb2.Report]
+_Item = session_pb2.AttachRequest | tuple[node_pb2.ForkRef, event_pb2.Report] | _Close
 
 
 class Session:
@@ -40,7 +44,7 @@ class Session:
 
     def __init__(self, socket: str, secret: str) -> None:
         self.inbox: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
-        self._outbox: queue.SimpleQueue[session_pb2.AttachRequest | _Report | None] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._room = threading.Semaphore(UNSENT_REPORTS)
         self._closing = False
         target = socket if socket.startswith("unix:") else f"unix:{socket}"
@@ -76,41 +80,40 @@ class Session:
     def close(self) -> None:
         """Send what is queued, end the stream and wait until the worker has ended it, 2 s at most."""
         self._closing = True
-        self._outbox.put(None)
+        self._outbox.put(_Close())
         self._reader.join(timeout=2)
         self._channel.close()
 
     def _requests(self) -> Iterator[session_pb2.AttachRequest]:
-        item = self._outbox.get()
-        while item is not None:
+        pending: _Item | None = None  # taken from the queue, not sent
+        while True:
+            item = self._outbox.get() if pending is None else pending
+            pending = None
+            if isinstance(item, _Close):
+                return
             if isinstance(item, session_pb2.AttachRequest):
                 yield item
-                item = self._outbox.get()
                 continue
             fork, report = item
             batch = session_pb2.AttachRequest()
             batch.reports.fork.CopyFrom(fork)
             batch.reports.reports.append(report)
-            item = self._gather(fork, batch)
+            pending = self._gather(fork, batch)
             yield batch
             # gRPC asks for the next message once this one is on its way: flow control reaches report().
             self._room.release(len(batch.reports.reports))
-            if item == ():
-                item = self._outbox.get()
 
-    def _gather(
-        self, fork: node_pb2.ForkRef, batch: session_pb2.AttachRequest
-    ) -> session_pb2.AttachRequest | _Report | tuple[()] | None:
-        """Put what waits for the same fork into the batch; return the first thing that does not fit, or ()."""
+    def _gather(self, fork: node_pb2.ForkRef, batch: session_pb2.AttachRequest) -> _Item | None:
+        """Put the fork's waiting reports into the batch; return what was found behind them."""
         while len(batch.reports.reports) < _BATCH:
             try:
                 item = self._outbox.get_nowait()
             except queue.Empty:
-                return ()
+                return None
             if not isinstance(item, tuple) or item[0] is not fork:
                 return item
             batch.reports.reports.append(item[1])
-        return ()
+        return None
 
     def _read(self) -> None:
         reason = "the worker ended the stream"

@@ -53,9 +53,7 @@ class Parameter:
         self._fill(message, path)
         if self.condition is not None:
             message.when.param = self.condition.param
-            getattr(message.when, "in").extend(
-                to_value(v, f"{path}: in_") for v in self.condition.values
-            )
+            getattr(message.when, "in").extend(to_value(v, f"{path}: in_") for v in self.condition.values)
         return message
 
     def _fill(self, message: pb.Parameter, path: str) -> None:
@@ -72,9 +70,7 @@ class FloatParameter(Parameter):
     quantum: float = 0.0
 
     def _fill(self, message: pb.Parameter, path: str) -> None:
-        message.float.CopyFrom(
-            pb.FloatRange(low=self.low, high=self.high, log=self.log, quantum=self.quantum)
-        )
+        message.float.CopyFrom(pb.FloatRange(low=self.low, high=self.high, log=self.log, quantum=self.quantum))
 
 
 @dataclass(frozen=True)
@@ -142,9 +138,7 @@ def qloguniform(low: SupportsFloat, high: SupportsFloat, q: SupportsFloat) -> Fl
     return _float("qloguniform", low, high, log=True, quantum=q)
 
 
-def integer(
-    low: SupportsIndex, high: SupportsIndex, *, log: bool = False, step: SupportsIndex = 1
-) -> IntParameter:
+def integer(low: SupportsIndex, high: SupportsIndex, *, log: bool = False, step: SupportsIndex = 1) -> IntParameter:
     """Return a whole number on `low <= x <= high`, **both ends included**, in steps of `step`.
 
     With `log=True` it is log-uniform, and `low` must be above 0. See `randint` for Ray's and numpy's

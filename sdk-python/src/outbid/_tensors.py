@@ -1,7 +1,7 @@
 """Weights as numpy arrays, and arrays as safetensors files.
 
-Only floats, integers, booleans and complex64 up to 64 bits exist in both numpy and safetensors. Narrower floats (bfloat16,
-float8) are kept as float32, which holds them exactly.
+Floats, integers and booleans of up to 64 bits and complex64 exist in both numpy and safetensors. Narrower floats
+(bfloat16, float8) are kept as float32, which holds them exactly.
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, Any
 from outbid._errors import CheckpointError
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     Array = npt.NDArray[Any]
 
-_DTYPES = frozenset(
-    "float64 float32 float16 int64 uint64 int32 uint32 int16 uint16 int8 uint8 bool complex64".split()
-)
+_DTYPES = frozenset("float64 float32 float16 int64 uint64 int32 uint32 int16 uint16 int8 uint8 bool complex64".split())
 _META = "outbid.metadata"
 
 
@@ -34,8 +31,7 @@ def to_arrays(weights: Any, *, copy: bool) -> dict[str, Array]:
         state_dict = getattr(weights, "state_dict", None)
         if not callable(state_dict):
             raise TypeError(
-                "save: weights must be a dict of arrays or an object with state_dict(), "
-                f"got {type(weights).__name__}"
+                f"save: weights must be a dict of arrays or an object with state_dict(), got {type(weights).__name__}"
             )
         weights = state_dict()
         if not isinstance(weights, Mapping):
@@ -79,9 +75,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, Any]
 
     arrays: dict[str, Array] = {}
     try:
-        with safe_open(os.fspath(path), framework="np") as file:  # type: ignore[no-untyped-call]
+        with safe_open(os.fspath(path), framework="np") as file:
             header = file.metadata() or {}
-            for name in file.keys():  # noqa: SIM118 - the file is no dict
+            for name in file.keys():
                 arrays[name] = file.get_tensor(name)
         metadata = json.loads(header[_META]) if _META in header else {}
     except Exception as error:

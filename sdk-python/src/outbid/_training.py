@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import queue
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from outbid import _tensors
+from outbid._config import Config, parse_config
 from outbid._errors import CheckpointError, StopTrial
 from outbid._session import Incoming, Terminate
 from outbid.v1 import bus_pb2, event_pb2, node_pb2, session_pb2
@@ -25,18 +25,6 @@ if TYPE_CHECKING:
 
 _FIRST_RETRY, _LAST_RETRY = 0.2, 5.0  # seconds between two tries to store a checkpoint
 _AFTER_ERROR = 5.0  # seconds that a failed trial's newest weights may take to be stored
-
-
-class Config(dict[str, Any]):
-    """A configuration: a dict whose entries are attributes too, so `config.lr` is `config["lr"]`."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(
-                f"the configuration has no {name!r}; it has {', '.join(self) or 'nothing'}"
-            ) from None
 
 
 @dataclass(frozen=True)
@@ -81,7 +69,7 @@ class Trial:
         self._a = assignment
         self._link = link
         self._fork = assignment.fork
-        self._config = json.loads(assignment.config_json or "{}", object_hook=Config)
+        self._config = parse_config(assignment.config_json)
         self._lock = threading.RLock()
         self._step = assignment.start_step  # steps done
         self._body: int | None = None  # the step that the loop's body is doing
@@ -111,7 +99,7 @@ class Trial:
     @property
     def config(self) -> Config:
         """The configuration: a dict, nested for groups; whole numbers are ints. Entries are attributes too."""
-        return self._config  # type: ignore[no-any-return]
+        return self._config
 
     @property
     def id(self) -> str:
@@ -230,7 +218,7 @@ class Trial:
 
         Raises TypeError for a value that is no number and ValueError for a step that cannot be, naming it.
         """
-        values = _metrics(metrics, named)
+        values = metric_values("report", metrics, named)
         with self._lock:
             step = self._report_step(step)
             self._seq += 1
@@ -421,9 +409,7 @@ class Trial:
         self._last_offer = time.monotonic()
         path = os.path.join(self._a.scratch, f"{self._held.step:012d}-{self._offers}.safetensors")
         _tensors.write(path, self._held.arrays, self._held.metadata)
-        saved = session_pb2.ProcessSaved(
-            fork=self._fork, path=path, step=self._held.step, metric=self._metric
-        )
+        saved = session_pb2.ProcessSaved(fork=self._fork, path=path, step=self._held.step, metric=self._metric)
         self._held, self._offered = None, self._held
         self._link.send(session_pb2.AttachRequest(saved=saved))
 
@@ -482,36 +468,37 @@ def _step_number(step: Any) -> int:
     return number
 
 
-def _metrics(metrics: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, float]:
+def metric_values(where: str, *sources: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return reported metrics as floats; TypeError names the one that is no number."""
     values: dict[str, float] = {}
-    if metrics is not None and not isinstance(metrics, Mapping):
-        raise TypeError(
-            f"report: metrics must be a dict or keywords such as loss=0.1, got {type(metrics).__name__}"
-        )
-    for source in (metrics or {}, named):
-        for name, value in source.items():
+    for source in sources:
+        if source is not None and not isinstance(source, Mapping):
+            raise TypeError(
+                f"{where}: metrics must be a dict or keywords such as loss=0.1, got {type(source).__name__}"
+            )
+        for name, value in (source or {}).items():
             if not isinstance(name, str) or not name:
-                raise TypeError(f"report: a metric's name must be a string, got {name!r}")
-            values[name] = _number(name, value)
+                raise TypeError(f"{where}: a metric's name must be a string, got {name!r}")
+            values[name] = _number(where, name, value)
     if not values:
-        raise TypeError("report: name at least one metric, such as trial.report(step=step, loss=0.1)")
+        raise TypeError(f"{where}: name at least one metric, such as loss=0.1")
     return values
 
 
-def _number(name: str, value: Any) -> float:
+def _number(where: str, name: str, value: Any) -> float:
     if type(value) is float:
         return value
     if isinstance(value, (str, bytes)) or getattr(value, "ndim", 0) != 0:
-        raise _no_number(name, value)
+        raise _no_number(where, name, value)
     try:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
     except Exception:
-        raise _no_number(name, value) from None
+        raise _no_number(where, name, value) from None
 
 
-def _no_number(name: str, value: Any) -> TypeError:
+def _no_number(where: str, name: str, value: Any) -> TypeError:
     shape = getattr(value, "shape", None)
-    what = f"{type(value).__name__} of shape {tuple(shape)}" if shape else f"{type(value).__name__}: {value!r:.80}"
-    return TypeError(f"report: metric {name!r} must be one number, got {what}")
+    what = type(value).__name__ + (f" of shape {tuple(shape)}" if shape else f": {value!r:.80}")
+    return TypeError(f"{where}: metric {name!r} must be one number, got {what}")

@@ -26,9 +26,7 @@ class Tuner:
     def to_proto(self) -> pb.Tuner:
         """Return the tuner as the API's message."""
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 1 << 64:
-            raise ValueError(
-                f"{type(self).__name__}: seed must be a whole number from 0 to 2**64-1, got {self.seed!r}"
-            )
+            raise ValueError(f"{type(self).__name__}: seed must be a whole number from 0 to 2**64-1, got {self.seed!r}")
         message = pb.Tuner(seed=self.seed)
         self._fill(message)
         return message
@@ -208,9 +206,7 @@ class Plugin(Tuner):
     def _fill(self, message: pb.Tuner) -> None:
         out = message.plugin
         if isinstance(self.command, str) or not self.command:
-            raise ValueError(
-                f"Plugin: command must be a list of the program and its arguments, got {self.command!r}"
-            )
+            raise ValueError(f"Plugin: command must be a list of the program and its arguments, got {self.command!r}")
         out.command.extend(self.command)
         out.max_steps = self._steps("max_steps", self.max_steps, least=0)
         out.settings.CopyFrom(to_value(dict(self.settings), "Plugin: settings").struct_value)

@@ -1,0 +1,214 @@
+"""Outbid tunes hyperparameters on shared, mixed GPU clusters. This is its Python SDK.
+
+    import outbid as ob
+
+    def train(trial):
+        for step in trial.steps():
+            ...
+            trial.report(step=step, accuracy=accuracy)
+
+    sweep = ob.Sweep(train, space={"lr": ob.loguniform(1e-4, 1e-1)}, metric="accuracy", mode="max",
+                     tuner=ob.Hyperband(max_steps=81))
+    result = sweep.run()
+    print(result.best.config)
+
+Everything public is a name of this package; names are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from outbid._version import __version__
+
+if TYPE_CHECKING:
+    from outbid._asktell import AskedTrial
+    from outbid._callbacks import Callback
+    from outbid._client import Client, attach, connect
+    from outbid._config import Config
+    from outbid._errors import (
+        CheckpointError,
+        ConflictError,
+        FunctionError,
+        InvalidError,
+        MissingExtraError,
+        NoResultError,
+        NotFoundError,
+        OutbidError,
+        ServerError,
+        StopTrial,
+        SweepFailedError,
+        UnauthenticatedError,
+        UnavailableError,
+    )
+    from outbid._handle import LogLine, SweepHandle
+    from outbid._model import Checkpoint, Note, Report, SweepInfo, TrialResult, Update
+    from outbid._plots import Chart, Plots
+    from outbid._resources import Checkpoints, Limits, Program, Resources
+    from outbid._result import Result
+    from outbid._space import (
+        Parameter,
+        choice,
+        constant,
+        integer,
+        lograndint,
+        loguniform,
+        qlograndint,
+        qloguniform,
+        qrandint,
+        quniform,
+        randint,
+        uniform,
+        when,
+    )
+    from outbid._sweep import Preview, Rung, Sweep
+    from outbid._training import Device, Trial
+    from outbid._tuners import (
+        ASHA,
+        PBT,
+        Grid,
+        Hyperband,
+        Median,
+        Plugin,
+        Random,
+        Sobol,
+        SuccessiveHalving,
+        Tuner,
+    )
+
+_HOMES = {
+    "_asktell": ("AskedTrial",),
+    "_callbacks": ("Callback",),
+    "_client": ("Client", "attach", "connect"),
+    "_config": ("Config",),
+    "_errors": (
+        "CheckpointError",
+        "ConflictError",
+        "FunctionError",
+        "InvalidError",
+        "MissingExtraError",
+        "NoResultError",
+        "NotFoundError",
+        "OutbidError",
+        "ServerError",
+        "StopTrial",
+        "SweepFailedError",
+        "UnauthenticatedError",
+        "UnavailableError",
+    ),
+    "_handle": ("LogLine", "SweepHandle"),
+    "_model": ("Checkpoint", "Note", "Report", "SweepInfo", "TrialResult", "Update"),
+    "_plots": ("Chart", "Plots"),
+    "_resources": ("Checkpoints", "Limits", "Program", "Resources"),
+    "_result": ("Result",),
+    "_space": (
+        "Parameter",
+        "choice",
+        "constant",
+        "integer",
+        "lograndint",
+        "loguniform",
+        "qlograndint",
+        "qloguniform",
+        "qrandint",
+        "quniform",
+        "randint",
+        "uniform",
+        "when",
+    ),
+    "_sweep": ("Preview", "Rung", "Sweep"),
+    "_training": ("Device", "Trial"),
+    "_tuners": (
+        "ASHA",
+        "PBT",
+        "Grid",
+        "Hyperband",
+        "Median",
+        "Plugin",
+        "Random",
+        "Sobol",
+        "SuccessiveHalving",
+        "Tuner",
+    ),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ASHA",
+    "PBT",
+    "AskedTrial",
+    "Callback",
+    "Chart",
+    "Checkpoint",
+    "CheckpointError",
+    "Checkpoints",
+    "Client",
+    "Config",
+    "ConflictError",
+    "Device",
+    "FunctionError",
+    "Grid",
+    "Hyperband",
+    "InvalidError",
+    "Limits",
+    "LogLine",
+    "Median",
+    "MissingExtraError",
+    "NoResultError",
+    "NotFoundError",
+    "Note",
+    "OutbidError",
+    "Parameter",
+    "Plots",
+    "Plugin",
+    "Preview",
+    "Program",
+    "Random",
+    "Report",
+    "Resources",
+    "Result",
+    "Rung",
+    "ServerError",
+    "Sobol",
+    "StopTrial",
+    "SuccessiveHalving",
+    "Sweep",
+    "SweepFailedError",
+    "SweepHandle",
+    "SweepInfo",
+    "Trial",
+    "TrialResult",
+    "Tuner",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "Update",
+    "__version__",
+    "attach",
+    "choice",
+    "connect",
+    "constant",
+    "integer",
+    "lograndint",
+    "loguniform",
+    "qlograndint",
+    "qloguniform",
+    "qrandint",
+    "quniform",
+    "randint",
+    "uniform",
+    "when",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,120 @@
+"""Ask and tell: train the trials of a sweep in your own loop, wherever that runs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from outbid._client import Client
+from outbid._config import Config, parse_config
+from outbid._training import metric_values
+from outbid.v1 import event_pb2
+from outbid.v1 import service_pb2 as pb
+
+
+@dataclass
+class AskedTrial:
+    """A trial to train until `until_step` (0: until you are done), from `step` on."""
+
+    number: int
+    config: Config
+    step: int
+    until_step: int
+    sweep: str
+    epoch: int
+    seq: int = 0
+
+    @property
+    def id(self) -> str:
+        """The trial's name, such as "digits-1/17"."""
+        return f"{self.sweep}/{self.number}"
+
+
+class AskTell:
+    """The ask-and-tell half of a sweep's handle. The sweep must have neither function nor program."""
+
+    def __init__(self, client: Client, sweep_id: str) -> None:
+        self._client = client
+        self._sweep_id = sweep_id
+        self._metric = ""
+        self._name = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+
+    def ask(self, timeout: float | None = None) -> AskedTrial | None:
+        """Return a trial to train, or None when there will never be another.
+
+        Waits while there is none now, because the tuner waits for results of trials that others train;
+        TimeoutError after `timeout` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        pause = 0.02
+        while True:
+            request = pb.AskTrialRequest(sweep=self._sweep_id, client=self._name)
+            answer = self._client._transport.call(lambda s: s.AskTrial, request, pb.AskTrialResponse)
+            if answer.HasField("trial"):
+                trial = answer.trial
+                return AskedTrial(
+                    number=trial.number,
+                    config=parse_config(trial.config_json),
+                    step=trial.step,
+                    until_step=trial.until_step,
+                    sweep=trial.sweep or self._sweep_id,
+                    epoch=answer.epoch,
+                )
+            if answer.exhausted:
+                return None
+            if end is not None and time.monotonic() >= end:
+                raise TimeoutError(f"sweep {self._sweep_id} had no trial to train within {timeout:g} s")
+            time.sleep(pause)
+            pause = min(1.5 * pause, 1.0)
+
+    def tell(
+        self,
+        trial: AskedTrial,
+        metrics: float | Mapping[str, Any] | None = None,
+        *,
+        step: int | None = None,
+        finished: bool | None = None,
+        error: str = "",
+    ) -> bool:
+        """Tell what was measured; returns whether to train the same trial on, until `trial.until_step`.
+
+        `metrics` is a dict, or just the value of the sweep's metric. `step` is steps done, `until_step` if left
+        out. A tell at `until_step` or later finishes the trial unless the tuner wants more of it; so does
+        `finished=True`, and any tell of a trial without `until_step` and `step`. `error` says in one line
+        that it failed. After False, ask for another trial.
+
+        Raises NotFoundError or ConflictError if the trial is not yours any more.
+        """
+        at_end = step is None
+        step = (trial.until_step or trial.step + 1) if step is None else step
+        if finished is None:
+            finished = bool(error) or (step >= trial.until_step if trial.until_step else at_end)
+        request = pb.TellTrialRequest(
+            sweep=self._sweep_id,
+            trial=trial.number,
+            epoch=trial.epoch,
+            finished=finished,
+            error=error,
+        )
+        if metrics is not None:
+            named = metrics if isinstance(metrics, Mapping) else {self._metric_name(): metrics}
+            trial.seq += 1
+            report = event_pb2.Report(seq=trial.seq, step=step, metrics=metric_values("tell", named))
+            report.time.GetCurrentTime()
+            request.reports.append(report)
+        elif not finished:
+            raise TypeError("tell: give metrics, finished=True or error")
+        answer = self._client._transport.call(lambda s: s.TellTrial, request, pb.TellTrialResponse)
+        trial.step = step
+        if answer.go_on:
+            trial.until_step = answer.trial.until_step
+        return answer.go_on
+
+    def _metric_name(self) -> str:
+        if not self._metric:
+            self._metric = self._client.spec(self._sweep_id).metric
+        return self._metric

@@ -1,0 +1,66 @@
+"""Callbacks: code of yours that is called while a sweep is waited for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from outbid._model import Report, TrialResult, Update
+
+if TYPE_CHECKING:
+    from outbid._result import Result
+
+
+class Callback:
+    """Base of callbacks for `Sweep.run` and `SweepHandle.wait`. Override what you need.
+
+    They are called one at a time, in the thread that waits. What they raise ends the waiting, not the sweep.
+    """
+
+    def on_report(self, trial: TrialResult, report: Report) -> None:
+        """Call for every report, in order."""
+
+    def on_trial_end(self, trial: TrialResult) -> None:
+        """Call once for every trial that has ended for good."""
+
+    def on_sweep_end(self, result: Result) -> None:
+        """Call when the sweep has ended."""
+
+
+class Caller:
+    """Turns updates of a watched sweep into calls."""
+
+    def __init__(self, callbacks: tuple[Callback, ...]) -> None:
+        for callback in callbacks:
+            if not isinstance(callback, Callback):
+                raise TypeError(f"callbacks must be outbid.Callback objects, got {callback!r}")
+        self._callbacks = callbacks
+        self._trials: dict[int, TrialResult] = {}
+        self._over: set[int] = set()
+        self._early: list[Report] = []  # of trials that no update has shown yet
+
+    @property
+    def wants_reports(self) -> bool:
+        """Whether any callback looks at reports."""
+        return any(type(c).on_report is not Callback.on_report for c in self._callbacks)
+
+    def update(self, update: Update) -> None:
+        """Call what the update asks for: reports first, so that a trial's end comes last."""
+        self._trials.update({trial.number: trial for trial in update.trials})
+        reports, self._early = [*self._early, *update.reports], []
+        for report in reports:
+            trial = self._trials.get(report.trial)
+            if trial is None:
+                self._early.append(report)
+                continue
+            for callback in self._callbacks:
+                callback.on_report(trial, report)
+        for trial in update.trials:
+            if trial.over and trial.number not in self._over:
+                self._over.add(trial.number)
+                for callback in self._callbacks:
+                    callback.on_trial_end(trial)
+
+    def end(self, result: Result) -> None:
+        """Call on_sweep_end."""
+        for callback in self._callbacks:
+            callback.on_sweep_end(result)

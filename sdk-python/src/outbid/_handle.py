@@ -1,0 +1,245 @@
+"""The handle of a submitted sweep."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from outbid import _model
+from outbid._asktell import AskTell
+from outbid._callbacks import Callback, Caller
+from outbid._client import Client
+from outbid._display import Display, NoDisplay, make_display
+from outbid._errors import SweepFailedError
+from outbid._resources import Limits
+from outbid._result import Result
+from outbid._space import Space, fill_space
+from outbid._transport import Patience
+from outbid.v1 import service_pb2 as pb
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line that a trial printed. `stream` is "stdout" or "stderr"."""
+
+    trial: int
+    node: str
+    stream: str
+    time: datetime.datetime | None
+    line: str
+
+
+class SweepHandle(AskTell):
+    """A sweep on the server. It goes on without this handle: `outbid.attach(id)` gets another one."""
+
+    def __init__(self, client: Client, sweep_id: str) -> None:
+        super().__init__(client, sweep_id)
+
+    def __repr__(self) -> str:
+        return f"<outbid.SweepHandle of {self.id}>"
+
+    def _repr_html_(self) -> str:
+        from outbid._display import html_of
+
+        return html_of(self.info(), self.trials())
+
+    @property
+    def id(self) -> str:
+        """The sweep's id, such as "digits-1"."""
+        return self._sweep_id
+
+    def info(self) -> _model.SweepInfo:
+        """Return how the sweep stands now."""
+        return self._client.sweep(self.id)
+
+    def trials(self) -> list[_model.TrialResult]:
+        """Return every trial, by number, as it stands now."""
+        return self._client.trials(self.id)
+
+    def reports(self) -> list[_model.Report]:
+        """Return every report of every trial, oldest first."""
+        return self._client.reports(self.id)
+
+    def result(self) -> Result:
+        """Return the result as it stands now, without waiting for the sweep's end."""
+        return Result(self._client, self.info(), self.trials())
+
+    def wait(
+        self,
+        timeout: float | None = None,
+        *,
+        display: bool = False,
+        callbacks: Iterable[Callback] = (),
+    ) -> Result:
+        """Wait until the sweep has ended and return its result.
+
+        `timeout` is in seconds; when it is over TimeoutError is raised and the sweep goes on. `display` shows
+        a live table. Raises SweepFailedError if the sweep failed. A server that restarts meanwhile is waited
+        for, a minute at most.
+        """
+        return self._wait(timeout, make_display(display), tuple(callbacks), _Cancel())
+
+    async def wait_async(self, timeout: float | None = None, *, callbacks: Iterable[Callback] = ()) -> Result:
+        """Wait like `wait`, for asyncio. Callbacks run in another thread."""
+        cancel = _Cancel()
+        try:
+            return await asyncio.to_thread(self._wait, timeout, NoDisplay(), tuple(callbacks), cancel)
+        except asyncio.CancelledError:
+            cancel.cancel()
+            raise
+
+    def watch(self, *, reports: bool = False, timeout: float | None = None) -> Iterator[_model.Update]:
+        """Yield news of the sweep until it has ended: at most ten updates a second.
+
+        The first update holds every trial, and so does the first after a lost connection. With `reports`,
+        every report of the sweep is given once, those of before included. Raises TimeoutError after
+        `timeout` seconds.
+        """
+        return self._watch(reports, timeout, _Cancel())
+
+    def pause(self) -> None:
+        """Save every trial and free every device, until `resume`."""
+        self._control(pb.SWEEP_COMMAND_PAUSE)
+
+    def resume(self) -> None:
+        """Let a paused sweep go on."""
+        self._control(pb.SWEEP_COMMAND_RESUME)
+
+    def stop(self) -> None:
+        """End every trial. The sweep can be extended later."""
+        self._control(pb.SWEEP_COMMAND_STOP)
+
+    def extend(
+        self,
+        *,
+        trials: int | None = None,
+        max_steps: int | None = None,
+        space: Space | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Give the sweep more to do; one that has ended goes on.
+
+        `trials` is the new total of trials, `max_steps` the tuner's new longest training in steps, `space`
+        holds parameters whose range becomes wider (each must contain the old one), `limits` new limits.
+        """
+        request = pb.ExtendSweepRequest(sweep=self.id)
+        if trials is not None:
+            request.trials = trials
+        if max_steps is not None:
+            request.max_steps = max_steps
+        if space is not None:
+            fill_space(request.space, space)
+        if limits is not None:
+            request.limits.CopyFrom(limits.to_proto())
+        self._client._transport.call(lambda s: s.ExtendSweep, request, pb.ExtendSweepResponse)
+
+    def logs(self, trial: int | None = None, *, follow: bool = False, tail: int = 0) -> Iterator[LogLine]:
+        """Yield what the trials printed, or one of them; only the last `tail` lines if that is not 0.
+
+        `follow` waits for more until the sweep, or the trial, has ended.
+        """
+        request = pb.StreamLogsRequest(sweep=self.id, follow=follow, tail=tail)
+        if trial is not None:
+            request.trial = trial
+        try:
+            for line in self._client._transport.stream(lambda s: s.StreamLogs, request, pb.StreamLogsResponse):
+                when = line.time.ToDatetime(datetime.timezone.utc) if line.HasField("time") else None
+                yield LogLine(line.trial, line.node, line.stream, when, line.line)
+        except grpc.RpcError as error:
+            raise self._client._transport.explain(error) from None
+
+    def _control(self, command: pb.SweepCommand.ValueType) -> None:
+        request = pb.ControlSweepRequest(sweep=self.id, command=command)
+        self._client._transport.call(lambda s: s.ControlSweep, request, pb.ControlSweepResponse)
+
+    def _wait(
+        self,
+        timeout: float | None,
+        display: Display,
+        callbacks: tuple[Callback, ...],
+        cancel: _Cancel,
+    ) -> Result:
+        caller = Caller(callbacks)
+        last: _model.SweepInfo | None = None
+        with contextlib.closing(display):
+            for update in self._watch(caller.wants_reports, timeout, cancel):
+                last = update.sweep
+                display.update(update)
+                caller.update(update)
+            result = self.result()
+            display.end(result.sweep, result.trials)
+        caller.end(result)
+        if last is not None and last.state == "failed":
+            raise SweepFailedError(self.id, last.reason or "the server gave no reason")
+        return result
+
+    def _watch(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
+        transport = self._client._transport
+        end = None if timeout is None else time.monotonic() + timeout
+        request = pb.WatchSweepRequest(sweep=self.id, reports=reports)
+        waiting, seen = Patience(), 0
+        while True:
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                raise self._late(timeout)
+            state, skip = "", seen  # a new connection tells every report again, in the same order
+            try:
+                for news in transport.stream(
+                    lambda s: s.WatchSweep,
+                    request,
+                    pb.WatchSweepResponse,
+                    timeout=left,
+                    started=cancel.watch,
+                ):
+                    waiting = Patience()
+                    fresh = news.reports[min(skip, len(news.reports)) :]
+                    skip -= len(news.reports) - len(fresh)
+                    seen += len(fresh)
+                    sweep = _model.sweep_info(news.sweep, self._client)
+                    state = sweep.state
+                    yield _model.Update(
+                        sweep,
+                        tuple(_model.trial_result(t, self._client) for t in news.trials),
+                        tuple(_model.report_info(r) for r in fresh),
+                    )
+            except grpc.RpcError as error:
+                if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+                    raise self._late(timeout) from None
+                transport.recover(error, waiting)
+                continue
+            if state in _model.ENDED_SWEEP:
+                return
+            # The server ended the stream because it is going down: wait for it to come back.
+            waiting.more()
+
+    def _late(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(
+            f"sweep {self.id} has not ended within {timeout:g} s; it goes on, and ob.attach({self.id!r}) follows it"
+        )
+
+
+class _Cancel:
+    """Lets another thread end a call."""
+
+    def __init__(self) -> None:
+        self._call: Any = None
+        self._cancelled = False
+
+    def watch(self, call: Any) -> None:
+        """Take note of the call that runs."""
+        self._call = call
+        if self._cancelled:
+            call.cancel()
+
+    def cancel(self) -> None:
+        """End the call."""
+        self._cancelled = True
+        if self._call is not None:
+            self._call.cancel()

@@ -1,0 +1,300 @@
+"""Sweeps, trials and reports as the server shows them."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from google.protobuf import timestamp_pb2
+
+from outbid import _tensors
+from outbid._config import Config, parse_config
+from outbid.v1 import event_pb2, service_pb2
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+ENDED_SWEEP = frozenset({"done", "stopped", "failed"})
+ENDED_TRIAL = frozenset({"completed", "stopped", "failed", "cancelled"})
+
+
+class Source(Protocol):
+    """Where a trial gets what it does not hold itself: the client."""
+
+    def download(self, sweep: str, trial: int, step: int | None, path: Path) -> Path:
+        """Write a checkpoint to a file."""
+
+    def reports(self, sweep: str, trial: int | None = None) -> list[Report]:
+        """Return reports, oldest first."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What training code reported: `step` is steps done, `train_seconds` the seconds of training until then."""
+
+    trial: int
+    step: int
+    metrics: Mapping[str, float]
+    time: datetime.datetime | None
+    train_seconds: float
+
+    def record(self) -> dict[str, Any]:
+        """Return the report as one flat dict."""
+        return {
+            "trial": self.trial,
+            "step": self.step,
+            "time": self.time,
+            "train_seconds": self.train_seconds,
+            **self.metrics,
+        }
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A stored checkpoint. `size` is in bytes, `metric` the sweep's metric when it was saved."""
+
+    step: int
+    size: int
+    sha256: str
+    metric: float | None
+    key: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """One line of the server's about a sweep, or about one trial of it. `level` is info, warning or error."""
+
+    level: str
+    text: str
+    trial: int | None
+    time: datetime.datetime | None
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """A trial as it stands.
+
+    `state` is queued, running, paused, completed, stopped, failed or cancelled; `reason` says why. `step` is
+    steps done. `metric` is the best value of the sweep's metric, reported at `best_step`, None if it never
+    was; `metrics` are the newest report's values. `device_seconds` is the devices' time it used.
+    """
+
+    sweep: str
+    number: int
+    state: str
+    reason: str
+    config: Config
+    step: int
+    until_step: int
+    metric: float | None
+    best_step: int
+    metrics: Mapping[str, float]
+    train_seconds: float
+    restarts: int
+    resumes: int
+    bracket: int
+    node: str
+    devices: tuple[int, ...]
+    device_seconds: float
+    steps_per_second: float
+    created: datetime.datetime | None
+    ended: datetime.datetime | None
+    checkpoints: tuple[Checkpoint, ...] = field(repr=False)
+    _source: Source = field(repr=False, compare=False)
+
+    @property
+    def id(self) -> str:
+        """The trial's name, such as "digits-1/17"."""
+        return f"{self.sweep}/{self.number}"
+
+    @property
+    def over(self) -> bool:
+        """Whether the trial has ended for good."""
+        return self.state in ENDED_TRIAL
+
+    def checkpoint(self, step: int | None = None) -> dict[str, npt.NDArray[np.generic]]:
+        """Return the weights of the newest checkpoint, or of the one at `step`, by name.
+
+        Raises NotFoundError if there is none, CheckpointError if it is no safetensors file (a program's): see
+        `download`.
+        """
+        with tempfile.TemporaryDirectory(prefix="outbid-") as place:
+            path = self.download(Path(place) / "checkpoint.safetensors", step)
+            return _tensors.read(path)[0]
+
+    def metadata(self, step: int | None = None) -> dict[str, Any]:
+        """Return what was given as `save(..., metadata=)` with the checkpoint."""
+        with tempfile.TemporaryDirectory(prefix="outbid-") as place:
+            path = self.download(Path(place) / "checkpoint.safetensors", step)
+            return _tensors.read(path)[1]
+
+    def download(self, path: str | os.PathLike[str], step: int | None = None) -> Path:
+        """Write the newest checkpoint, or the one at `step`, to the file `path`; returns it.
+
+        The file is there whole or not at all. Raises NotFoundError if there is no such checkpoint.
+        """
+        return self._source.download(self.sweep, self.number, step, Path(path))
+
+    def reports(self) -> list[Report]:
+        """Return everything that the trial reported, oldest first."""
+        return self._source.reports(self.sweep, self.number)
+
+    def record(self) -> dict[str, Any]:
+        """Return the trial as one flat dict: nested parameters as "config.optimizer.name"."""
+        row: dict[str, Any] = {
+            "trial": self.number,
+            "state": self.state,
+            "step": self.step,
+            "metric": self.metric,
+            "best_step": self.best_step,
+        }
+        row.update({f"config.{name}": value for name, value in flatten(self.config).items()})
+        row.update({f"last.{name}": value for name, value in self.metrics.items()})
+        row.update(
+            train_seconds=self.train_seconds,
+            device_seconds=self.device_seconds,
+            restarts=self.restarts,
+            resumes=self.resumes,
+            bracket=self.bracket,
+            reason=self.reason,
+        )
+        return row
+
+
+@dataclass(frozen=True)
+class SweepInfo:
+    """A sweep as it stands.
+
+    `state` is running, paused, stopping, done, stopped or failed; `reason` says why and `waiting` why trials
+    wait, if they do. `counts` counts trials by state. `steps` is steps trained over all trials;
+    `total_trials` and `total_steps` are what the tuner will do in all, 0 if unbounded.
+    """
+
+    id: str
+    name: str
+    state: str
+    reason: str
+    metric: str
+    mode: str
+    counts: Mapping[str, int]
+    best: TrialResult | None
+    steps: int
+    total_trials: int
+    total_steps: int
+    device_seconds: float
+    submitted: datetime.datetime | None
+    ended: datetime.datetime | None
+    waiting: str
+    notes: tuple[Note, ...] = field(repr=False)
+
+    @property
+    def over(self) -> bool:
+        """Whether the sweep has ended."""
+        return self.state in ENDED_SWEEP
+
+
+@dataclass(frozen=True)
+class Update:
+    """News of a sweep: how it stands, the trials that changed, and new reports if they were asked for."""
+
+    sweep: SweepInfo
+    trials: tuple[TrialResult, ...]
+    reports: tuple[Report, ...]
+
+
+def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
+    """Return a trial of the API as a plain value."""
+    return TrialResult(
+        sweep=trial.sweep,
+        number=trial.number,
+        state=_word(event_pb2.TrialState.Name(trial.state)),
+        reason=trial.reason,
+        config=parse_config(trial.config_json),
+        step=trial.step,
+        until_step=trial.until_step,
+        metric=trial.best if trial.HasField("best") else None,
+        best_step=trial.best_step,
+        metrics=dict(trial.last.metrics),
+        train_seconds=trial.last.train_seconds,
+        restarts=trial.restarts,
+        resumes=trial.resumes,
+        bracket=trial.bracket,
+        node=trial.node,
+        devices=tuple(trial.devices),
+        device_seconds=trial.device_seconds,
+        steps_per_second=trial.steps_per_second,
+        created=_time(trial, "created"),
+        ended=_time(trial, "ended"),
+        checkpoints=tuple(checkpoint_info(c) for c in trial.checkpoints),
+        _source=source,
+    )
+
+
+def checkpoint_info(checkpoint: event_pb2.Checkpoint) -> Checkpoint:
+    """Return a checkpoint of the API as a plain value."""
+    return Checkpoint(
+        step=checkpoint.step,
+        size=checkpoint.bytes,
+        sha256=checkpoint.sha256,
+        metric=checkpoint.metric if checkpoint.HasField("metric") else None,
+        key=checkpoint.key,
+    )
+
+
+def sweep_info(sweep: service_pb2.Sweep, source: Source) -> SweepInfo:
+    """Return a sweep of the API as a plain value."""
+    return SweepInfo(
+        id=sweep.id,
+        name=sweep.spec.name,
+        state=_word(event_pb2.SweepState.Name(sweep.state)),
+        reason=sweep.reason,
+        metric=sweep.spec.metric,
+        mode=sweep.spec.mode,
+        counts={f.name: getattr(sweep.counts, f.name) for f in sweep.counts.DESCRIPTOR.fields},
+        best=trial_result(sweep.best, source) if sweep.HasField("best") else None,
+        steps=sweep.steps,
+        total_trials=sweep.outlook.trials,
+        total_steps=sweep.outlook.steps,
+        device_seconds=sweep.device_seconds,
+        submitted=_time(sweep, "submitted"),
+        ended=_time(sweep, "ended"),
+        waiting=sweep.waiting,
+        notes=tuple(
+            Note(n.level, n.text, n.trial if n.HasField("trial") else None, _time(n, "time")) for n in sweep.notes
+        ),
+    )
+
+
+def report_info(report: service_pb2.TrialReport) -> Report:
+    """Return a report of the API as a plain value."""
+    inner = report.report
+    return Report(report.trial, inner.step, dict(inner.metrics), _time(inner, "time"), inner.train_seconds)
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested groups as dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{prefix}{name}."))
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _word(name: str) -> str:
+    """Return "running" for TRIAL_STATE_RUNNING."""
+    return name.split("_STATE_", 1)[1].lower()
+
+
+def _time(message: Any, name: str) -> datetime.datetime | None:
+    if not message.HasField(name):
+        return None
+    stamp: timestamp_pb2.Timestamp = getattr(message, name)
+    return stamp.ToDatetime(tzinfo=datetime.timezone.utc)

@@ -1,0 +1,127 @@
+"""The result of a sweep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from outbid import _model
+from outbid._errors import MissingExtraError, NoResultError
+from outbid.v1 import sweep_pb2
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from outbid._client import Client
+    from outbid._plots import Plots
+
+
+class Result:
+    """What a sweep has found: its trials as they stood when this was made, the best one, tables and plots."""
+
+    def __init__(self, client: Client, sweep: _model.SweepInfo, trials: list[_model.TrialResult]) -> None:
+        self._client = client
+        self._spec: sweep_pb2.SweepSpec | None = None
+        self._reports: list[_model.Report] | None = None
+        self.sweep = sweep
+        """The sweep: state, counts, steps, device-seconds, notes."""
+        self.trials = trials
+        """Every trial, by number."""
+
+    def __repr__(self) -> str:
+        best = self.sweep.best
+        value = f", best {self.sweep.metric} {best.metric:.6g}" if best and best.metric is not None else ""
+        return f"<outbid.Result of {self.sweep.id}: {self.sweep.state}, {len(self.trials)} trials{value}>"
+
+    def _repr_html_(self) -> str:
+        from outbid._display import html_of
+
+        return html_of(self.sweep, self.trials)
+
+    @property
+    def best(self) -> _model.TrialResult:
+        """The trial with the best value of the sweep's metric.
+
+        Raises NoResultError if no trial has reported it, saying why where the server knows.
+        """
+        if self.sweep.best is None:
+            raise NoResultError(f"no trial of {self.sweep.id} has reported {self.sweep.metric!r}{self._why()}")
+        number = self.sweep.best.number
+        return next((t for t in self.trials if t.number == number), self.sweep.best)
+
+    @property
+    def plot(self) -> Plots:
+        """Plots of the result; needs the extra outbid[plots]."""
+        from outbid._plots import Plots
+
+        return Plots(self)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat dict for each trial: number, state, configuration, metrics, costs."""
+        return [trial.record() for trial in self.trials]
+
+    def reports(self) -> list[_model.Report]:
+        """Return everything that was reported, oldest first; asked of the server once."""
+        if self._reports is None:
+            self._reports = self._client.reports(self.sweep.id)
+        return self._reports
+
+    def frame(self, *, reports: bool = False) -> pd.DataFrame:
+        """Return the trials, or with `reports=True` every report, as a pandas DataFrame, one a row.
+
+        Needs the extra outbid[frame]; `records()` does not.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingExtraError(
+                "Result.frame() needs pandas: pip install 'outbid[frame]'; Result.records() does without"
+            ) from None
+        if not reports:
+            return pd.DataFrame.from_records(self.records())
+        return pd.DataFrame.from_records(
+            [
+                {
+                    "trial": r.trial,
+                    "step": r.step,
+                    "time": r.time,
+                    "train_seconds": r.train_seconds,
+                    **r.metrics,
+                }
+                for r in self.reports()
+            ]
+        )
+
+    def importance(self, *, seed: int = 0) -> dict[str, float]:
+        """Return how much each parameter matters for the metric, largest first; the shares add up to 1.
+
+        Permutation importance: an ensemble of extremely randomised regression trees is fitted to (configuration,
+        best metric), and a parameter's importance is how much the ensemble's squared error grows when that
+        parameter's values are shuffled among the trials. It needs about 20 trials to say much, and speaks of
+        the region that was tried, not of the whole space. Empty if fewer than 4 trials have reported.
+        """
+        from outbid._importance import importance
+
+        return importance(self.trials, self.space_scales(), seed=seed)
+
+    def space_scales(self) -> dict[str, bool]:
+        """Return the numeric parameters by dotted path, and whether each is on a log scale."""
+        if self._spec is None:
+            self._spec = self._client.spec(self.sweep.id)
+        return dict(_scales(self._spec.space, ""))
+
+    def _why(self) -> str:
+        errors = [note.text for note in self.sweep.notes if note.level == "error"]
+        failed = [trial.reason for trial in self.trials if trial.state == "failed" and trial.reason]
+        reason = (errors or failed or [self.sweep.reason or self.sweep.waiting])[-1]
+        return f": {reason}" if reason else ""
+
+
+def _scales(space: Any, prefix: str) -> list[tuple[str, bool]]:
+    found: list[tuple[str, bool]] = []
+    for name, parameter in space.items():
+        kind = parameter.WhichOneof("kind")
+        if kind == "group":
+            found.extend(_scales(parameter.group.space, f"{prefix}{name}."))
+        elif kind in ("float", "int"):
+            found.append((prefix + name, bool(getattr(parameter, kind).log)))
+    return found

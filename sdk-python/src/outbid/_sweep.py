@@ -1,0 +1,330 @@
+"""Sweep: what to explore, what to run, and how far."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import PurePath
+from typing import Any, Literal, TypeVar
+
+from google.protobuf import json_format
+
+from outbid import _pickle
+from outbid._asktell import AskedTrial
+from outbid._callbacks import Callback
+from outbid._client import Client, default_client
+from outbid._handle import SweepHandle
+from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, duration
+from outbid._result import Result
+from outbid._space import Space, fill_space
+from outbid._training import Trial
+from outbid._tuners import Random, Tuner
+from outbid.v1 import sweep_pb2 as pb
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One stage of a bracket: `trials` enter it and train until `until_step`, `steps` in all."""
+
+    bracket: int
+    until_step: int
+    trials: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a sweep would do: trials and steps in all (0 if unbounded), rungs, some configurations, warnings.
+
+    `device_hours` is 0 unless `preview` was given the seconds of a step.
+    """
+
+    trials: int
+    steps: int
+    rungs: tuple[Rung, ...]
+    device_hours: float
+    examples: tuple[dict[str, Any], ...]
+    warnings: tuple[str, ...]
+
+
+class Sweep:
+    """A search for the best configuration of a training function or program.
+
+    Args:
+        train: called with a `Trial` for every configuration. Leave it and `program` out to train the trials in
+            your own loop with `ask` and `tell`.
+        space: the search space: a dict of parameters (`uniform`, `choice`, ...), plain values and nested dicts.
+        metric: the reported metric that is optimised.
+        mode: "max" or "min".
+        tuner: what proposes configurations and decides how long each is trained; `Random()` if left out.
+        resources: what one trial needs; one device of any type if left out.
+        trials, concurrency, steps, wall_time, target: limits, see `Limits`; or give `limits`.
+        name: lower-case letters, digits and dashes; made from the function's name if left out.
+        program: instead of `train`, a `Program`, a list (a command) or a str (a shell line).
+        constraints: conditions that every configuration meets, such as "lr * batch < 10".
+        checkpoints: which checkpoints are kept, and how often running trials save.
+        max_restarts: how often a trial whose process failed is started again from its last checkpoint; 3 if
+            left out.
+        hang_timeout: a trial that sends nothing for this long is restarted; never if left out.
+        python: the Python interpreter on the workers; this one if the server is on this machine, else "python3".
+        env: added to the environment of the function's process.
+        workdir: its working directory; the current one if the server is on this machine, else a scratch
+            directory.
+        tenant, labels: who owns the sweep, and free labels shown in listings.
+        ask_timeout: a trial asked for and not told about for this long is given to the next who asks.
+
+    Raises TypeError and ValueError for what cannot be, naming the argument.
+    """
+
+    def __init__(
+        self,
+        train: Callable[[Trial], Any] | None = None,
+        space: Space | None = None,
+        *,
+        metric: str,
+        mode: Literal["max", "min"],
+        tuner: Tuner | None = None,
+        resources: Resources | None = None,
+        trials: int | None = None,
+        concurrency: int | None = None,
+        steps: int | None = None,
+        wall_time: Duration | None = None,
+        target: float | None = None,
+        limits: Limits | None = None,
+        name: str = "",
+        program: Program | Sequence[str] | str | None = None,
+        constraints: Sequence[str] = (),
+        checkpoints: Checkpoints | None = None,
+        max_restarts: int | None = None,
+        hang_timeout: Duration | None = None,
+        python: str | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        tenant: str = "",
+        labels: Mapping[str, str] | None = None,
+        ask_timeout: Duration | None = None,
+    ) -> None:
+        self._train = _function(train, program)
+        self._program = _program(program)
+        self._python, self._env, self._workdir = python, dict(env or {}), workdir
+        self._ask_timeout = "" if ask_timeout is None else duration("ask_timeout", ask_timeout)
+        self._handle: SweepHandle | None = None
+        spec = pb.SweepSpec(
+            name=_checked_name(name) if name else self._made_name(),
+            tenant=tenant,
+            constraints=_lines(constraints),
+            metric=_checked_metric(metric),
+            mode=_checked_mode(mode),
+            labels={str(k): str(v) for k, v in (labels or {}).items()},
+        )
+        fill_space(spec.space, _checked_space(space))
+        spec.tuner.CopyFrom(_checked("tuner", tuner or Random(), Tuner).to_proto())
+        spec.resources.CopyFrom(_checked("resources", resources or Resources(), Resources).to_proto())
+        flat = Limits(trials, concurrency, steps, wall_time, target)
+        spec.limits.CopyFrom(_merged(flat, limits).to_proto())
+        if checkpoints is not None:
+            spec.checkpoints.CopyFrom(_checked("checkpoints", checkpoints, Checkpoints).to_proto())
+        if max_restarts is not None:
+            if isinstance(max_restarts, bool) or not isinstance(max_restarts, int) or max_restarts < 0:
+                raise ValueError(f"max_restarts must be a whole number from 0, got {max_restarts!r}")
+            spec.max_restarts = max_restarts
+        if hang_timeout is not None:
+            spec.hang_timeout = duration("hang_timeout", hang_timeout)
+        self._spec = spec
+
+    def __repr__(self) -> str:
+        spec = self._spec
+        return f"<outbid.Sweep {spec.name}: {spec.mode} {spec.metric} by {spec.tuner.WhichOneof('kind')}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sweep as it would stand in a YAML file, without the function."""
+        return json_format.MessageToDict(self._spec_for(None, ""), preserving_proto_field_name=True)
+
+    def submit(self, client: Client | None = None) -> SweepHandle:
+        """Submit the sweep and return its handle at once.
+
+        `client` is what `connect` returned; left out, it is the last one, or OUTBID_URL, or a server of one's
+        own. Raises FunctionError if the function cannot be sent, InvalidError if the server refuses the sweep.
+        """
+        client = client or default_client()
+        blob = client.put_blob(_pickle.dump(self._train)) if self._train is not None else ""
+        self._handle = client.submit_spec(self._spec_for(client, blob))
+        return self._handle
+
+    async def asubmit(self, client: Client | None = None) -> SweepHandle:
+        """Submit like `submit`, for asyncio."""
+        return await asyncio.to_thread(self.submit, client)
+
+    def run(
+        self,
+        *,
+        display: bool = True,
+        timeout: float | None = None,
+        callbacks: Iterable[Callback] = (),
+        client: Client | None = None,
+    ) -> Result:
+        """Submit the sweep, wait for its end and return the result.
+
+        `display` shows a live table. `timeout` is in seconds: when it is over TimeoutError is raised and the
+        sweep goes on. Ctrl-C stops the sweep. Raises SweepFailedError if the sweep failed.
+        """
+        if self._train is None and not self._program:
+            raise TypeError("run: this sweep has neither function nor program; use ask() and tell()")
+        handle = self.submit(client)
+        try:
+            return handle.wait(timeout, display=display, callbacks=callbacks)
+        except KeyboardInterrupt:
+            handle.stop()
+            print(f"stopped {handle.id}; ob.attach({handle.id!r}).result() has what it found", file=sys.stderr)
+            raise
+
+    def preview(self, *, step_seconds: float = 0.0, client: Client | None = None) -> Preview:
+        """Ask the server what the sweep would do; nothing is started.
+
+        `step_seconds` is how long one step takes on one device, for `device_hours`.
+        """
+        client = client or default_client()
+        answer = client.preview_spec(self._spec_for(client, "0" * 64 if self._train else ""), step_seconds)
+        return Preview(
+            trials=answer.outlook.trials,
+            steps=answer.outlook.steps,
+            rungs=tuple(Rung(r.bracket, r.until_step, r.trials, r.steps) for r in answer.outlook.rungs),
+            device_hours=answer.device_hours,
+            examples=tuple(json_format.MessageToDict(example) for example in answer.examples),
+            warnings=tuple(answer.warnings),
+        )
+
+    @property
+    def handle(self) -> SweepHandle:
+        """The handle of the sweep as it was last submitted; it is submitted if it never was."""
+        return self._handle if self._handle is not None else self.submit()
+
+    def ask(self, timeout: float | None = None) -> AskedTrial | None:
+        """Return a trial to train, or None when there will never be another; see `SweepHandle.ask`.
+
+        Submits the sweep the first time.
+        """
+        if self._train is not None or self._program:
+            raise TypeError("ask: this sweep has a function or program, which the workers run")
+        return self.handle.ask(timeout)
+
+    def tell(
+        self,
+        trial: AskedTrial,
+        metrics: float | Mapping[str, Any] | None = None,
+        *,
+        step: int | None = None,
+        finished: bool | None = None,
+        error: str = "",
+    ) -> bool:
+        """Tell what was measured; returns whether to train the same trial on; see `SweepHandle.tell`."""
+        return self.handle.tell(trial, metrics, step=step, finished=finished, error=error)
+
+    def result(self) -> Result:
+        """Return the result as it stands now, without waiting."""
+        return self.handle.result()
+
+    def _made_name(self) -> str:
+        if self._train is not None:
+            source = _pickle.name_of(self._train)
+        elif self._program and self._program.command:
+            source = PurePath(self._program.command[0]).stem
+        else:
+            source = "sweep"
+        made = re.sub(r"[^a-z0-9]+", "-", source.lower()).strip("-")
+        return made or "sweep"
+
+    def _spec_for(self, client: Client | None, blob: str) -> pb.SweepSpec:
+        spec = pb.SweepSpec()
+        spec.CopyFrom(self._spec)
+        here = client is not None and client.local
+        if self._train is not None:
+            spec.function.CopyFrom(
+                pb.Function(
+                    blob=blob,
+                    python=self._python or (sys.executable if here else "python3"),
+                    name=_pickle.name_of(self._train),
+                    env={str(k): str(v) for k, v in self._env.items()},
+                    workdir=self._workdir if self._workdir is not None else os.getcwd() if here else "",
+                )
+            )
+        elif self._program:
+            spec.program.CopyFrom(self._program.to_proto())
+        else:
+            spec.external.CopyFrom(pb.External(timeout=self._ask_timeout))
+        return spec
+
+
+def _function(train: Any, program: Any) -> Callable[[Trial], Any] | None:
+    if train is None:
+        return None
+    if program is not None:
+        raise TypeError("Sweep: give either a training function or a program")
+    if not callable(train):
+        raise TypeError(f"Sweep: train must be a function of a trial, got {type(train).__name__}: {train!r:.80}")
+    function: Callable[[Trial], Any] = train
+    return function
+
+
+def _program(program: Program | Sequence[str] | str | None) -> Program | None:
+    if program is None:
+        return None
+    if isinstance(program, str):
+        program = Program(shell=program)
+    elif not isinstance(program, Program):
+        program = Program(command=program)
+    program.to_proto()  # says what is wrong with it now rather than later
+    return program
+
+
+def _merged(flat: Limits, limits: Limits | None) -> Limits:
+    if limits is None:
+        return flat
+    for field in fields(Limits):
+        if getattr(flat, field.name) is not None:
+            raise TypeError(f"Sweep: give {field.name} either by itself or in limits, not both")
+    return _checked("limits", limits, Limits)
+
+
+def _checked(name: str, value: Any, kind: type[T]) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"Sweep: {name} must be an outbid {kind.__name__}, got {value!r:.80}")
+    return value
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name) or len(name) > 50:
+        raise ValueError(f"Sweep: name must be lower-case letters, digits and dashes, got {name!r}")
+    return name
+
+
+def _checked_metric(metric: str) -> str:
+    if not isinstance(metric, str) or not metric:
+        raise TypeError(f"Sweep: metric must be the name of a reported metric, got {metric!r}")
+    return metric
+
+
+def _checked_mode(mode: str) -> str:
+    if mode not in ("max", "min"):
+        raise ValueError(f"Sweep: mode must be 'max' or 'min', got {mode!r}")
+    return mode
+
+
+def _checked_space(space: Space | None) -> Space:
+    if space is None:
+        raise TypeError('Sweep: space is missing: a dict such as {"lr": ob.loguniform(1e-4, 1e-1)}')
+    return space
+
+
+def _lines(constraints: Sequence[str]) -> list[str]:
+    if isinstance(constraints, str):
+        raise TypeError(f"Sweep: constraints must be a list of conditions, got {constraints!r}")
+    return list(constraints)

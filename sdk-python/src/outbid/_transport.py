@@ -1,0 +1,201 @@
+"""Calls to the server: one channel, errors turned into the SDK's, and patience with a server that restarts."""
+
+from __future__ import annotations
+
+import time
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import grpc
+
+from outbid import _errors
+from outbid.v1 import service_pb2_grpc
+
+T = TypeVar("T")
+
+PATIENCE = 60.0
+"""Seconds for which a server that was reached before may be away."""
+
+_CALL_SECONDS = 60.0
+_OPTIONS: list[tuple[str, Any]] = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+
+_ERRORS: dict[grpc.StatusCode, type[_errors.OutbidError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: _errors.InvalidError,
+    grpc.StatusCode.OUT_OF_RANGE: _errors.InvalidError,
+    grpc.StatusCode.NOT_FOUND: _errors.NotFoundError,
+    grpc.StatusCode.ALREADY_EXISTS: _errors.ConflictError,
+    grpc.StatusCode.FAILED_PRECONDITION: _errors.ConflictError,
+    grpc.StatusCode.ABORTED: _errors.ConflictError,
+    grpc.StatusCode.UNAVAILABLE: _errors.UnavailableError,
+    grpc.StatusCode.UNAUTHENTICATED: _errors.UnauthenticatedError,
+    grpc.StatusCode.PERMISSION_DENIED: _errors.UnauthenticatedError,
+}
+
+
+class Address(Protocol):
+    """Where a server is. It may change when the server is started again."""
+
+    def url(self) -> str:
+        """Return the URL; may start the server."""
+
+
+class FixedAddress:
+    """A server named by its URL."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def url(self) -> str:
+        """Return the URL."""
+        return self._url
+
+
+class Transport:
+    """A connection to the server at an address."""
+
+    def __init__(self, address: Address, token: str | None, ca_file: str | None) -> None:
+        self._address = address
+        self._metadata = [("authorization", f"Bearer {token}")] if token else []
+        self._ca_file = ca_file
+        self._channel: grpc.Channel | None = None
+        self._url = ""
+        self._reached = False
+        self._dial()
+
+    @property
+    def url(self) -> str:
+        """The server's URL, for people."""
+        return self._url
+
+    @property
+    def local(self) -> bool:
+        """Whether the server is on this machine."""
+        return _parse(self._url)[1].rpartition(":")[0] in ("127.0.0.1", "localhost", "[::1]")
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def call(self, method: Callable[[Any], Any], request: Any, kind: type[T]) -> T:
+        """Make a call: `method` picks it from the stub, `kind` is the answer's type."""
+        waiting = Patience()
+        while True:
+            try:
+                answer = method(self._stub)(request, timeout=_CALL_SECONDS, metadata=self._metadata)
+            except grpc.RpcError as error:
+                self.recover(error, waiting)
+                continue
+            self._reached = True
+            if not isinstance(answer, kind):
+                raise TypeError(f"expected {kind.__name__}, got {type(answer).__name__}")
+            return answer
+
+    def upload(self, method: Callable[[Any], Any], pieces: Callable[[], Iterable[Any]], kind: type[T]) -> T:
+        """Make a call with a stream of requests, made anew by `pieces` if it must be repeated."""
+        return self.call(lambda stub: lambda _, **kw: method(stub)(iter(pieces()), **kw), None, kind)
+
+    def stream(
+        self,
+        method: Callable[[Any], Any],
+        request: Any,
+        kind: type[T],
+        *,
+        timeout: float | None = None,
+        started: Callable[[Any], None] | None = None,
+    ) -> Iterator[T]:
+        """Make a call with a stream of answers; not repeated by itself. Errors are grpc's: see `recover`."""
+        call = method(self._stub)(request, timeout=timeout, metadata=self._metadata)
+        if started is not None:
+            started(call)
+        try:
+            for answer in call:
+                self._reached = True
+                yield answer
+        finally:
+            call.cancel()
+
+    def recover(self, error: grpc.RpcError, waiting: Patience) -> None:
+        """Wait until a failed call may be repeated, or raise what it failed with."""
+        code = error.code()
+        if code != grpc.StatusCode.UNAVAILABLE or not self._reached or not waiting.more():
+            raise self.explain(error) from None
+        self._dial()
+
+    def explain(self, error: grpc.RpcError) -> Exception:
+        """Return a failed call's error as one of the SDK's."""
+        code, details = error.code(), (error.details() or "").strip()
+        if code == grpc.StatusCode.UNAVAILABLE:
+            return _errors.UnavailableError(
+                f"cannot reach the server at {self._url}: {details or 'no answer'}. "
+                "Is it running? `outbid doctor` says more"
+            )
+        if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+            return TimeoutError(f"the server at {self._url} did not answer in time")
+        if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+            details += "; give a token with ob.connect(url, token=...) or OUTBID_TOKEN"
+        return _ERRORS.get(code, _errors.ServerError)(details or code.name)
+
+    def _dial(self) -> None:
+        """Connect to where the server is now."""
+        url = self._address.url()
+        if self._channel is not None and url == self._url:
+            return  # gRPC itself reconnects
+        self.close()
+        self._url = url
+        tls, target = _parse(url)
+        options = list(_OPTIONS)
+        if self.local:
+            options.append(("grpc.enable_http_proxy", 0))
+        if tls:
+            roots = Path(self._ca_file).read_bytes() if self._ca_file else None
+            self._channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(roots), options)
+        else:
+            self._channel = grpc.insecure_channel(target, options)
+        self._stub: Any = service_pb2_grpc.OutbidServiceStub(self._channel)
+
+
+class Patience:
+    """Waits longer and longer, PATIENCE seconds in all."""
+
+    def __init__(self, seconds: float = PATIENCE) -> None:
+        self._end = time.monotonic() + seconds
+        self._pause = 0.1
+
+    def more(self) -> bool:
+        """Wait a little; False when the time is over."""
+        if time.monotonic() >= self._end:
+            return False
+        time.sleep(self._pause)
+        self._pause = min(1.6 * self._pause, 1.0)
+        return True
+
+
+def _parse(url: str) -> tuple[bool, str]:
+    """Return whether a URL asks for TLS, and its host:port."""
+    if "://" not in url:
+        url = "http://" + url
+    parts = urllib.parse.urlsplit(url)
+    ports = {"http": 80, "grpc": 80, "https": 443, "grpcs": 443}
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme not in ports or not parts.hostname or port == -1 or parts.path not in ("", "/"):
+        raise ValueError(
+            f"{url!r} is no server: write http://host:port, or https://host:port for TLS, "
+            'such as "http://127.0.0.1:7070"'
+        )
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return parts.scheme in ("https", "grpcs"), f"{host}:{port or ports[parts.scheme]}"
