@@ -1,0 +1,233 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/process"
+)
+
+// streamGrace is how long the stream of a process that is gone may still deliver.
+const streamGrace = 2 * time.Second
+
+// phase is what a process is doing.
+type phase int
+
+const (
+	starting phase = iota // or reserved for a trial that is about to be assigned
+	idle
+	busy
+	leaving
+)
+
+// proc is one training process.
+type proc struct {
+	srv     *Server
+	spec    Spec
+	key     string
+	id      string
+	process *process.Process
+	output  *output
+	// attached is closed when the process has shown its secret; gone when it is over and the trial was told.
+	attached chan struct{}
+	gone     chan struct{}
+	// streamed is closed when the stream is over.
+	streamed chan struct{}
+	wake     chan struct{}
+
+	mu       sync.Mutex
+	phase    phase
+	streams  bool
+	trial    *Session
+	out      []*outbidv1.AttachResponse
+	idleStop *time.Timer
+}
+
+func secretID(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return string(sum[:])
+}
+
+// launch starts a process. What it prints before its first trial counts to that trial.
+func (s *Server) launch(spec Spec, key string, first *outbidv1.ForkRef) (*proc, error) {
+	secret := rand.Text()
+	p := &proc{
+		srv: s, spec: spec, key: key, id: secretID(secret), output: newOutput(s.cfg.Output, first),
+		attached: make(chan struct{}), gone: make(chan struct{}), streamed: make(chan struct{}),
+		wake: make(chan struct{}, 1),
+	}
+	env := append(spec.Env[:len(spec.Env):len(spec.Env)], EnvSocket+"="+s.socket, EnvSession+"="+secret)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.New("the worker is stopping")
+	}
+	var err error
+	p.process, err = s.cfg.Host.Start(process.Command{Argv: spec.Argv, Env: env, Dir: spec.Dir, Output: p.output.line})
+	if err != nil {
+		return nil, err
+	}
+	s.procs[p.id] = p
+	s.served.Go(p.watch)
+	return p, nil
+}
+
+// awaitAttached waits until a new process has attached; if it does not, it is killed.
+func (p *proc) awaitAttached(ctx context.Context, timeout time.Duration) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-p.attached:
+		return nil
+	case <-p.gone:
+		return fmt.Errorf("the process ended before it attached: %s", p.detail())
+	case <-timer.C:
+		err = fmt.Errorf("the process did not attach within %s", timeout)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	p.process.Kill()
+	<-p.gone
+	return err
+}
+
+// detail says in a line how a process that is gone ended.
+func (p *proc) detail() string {
+	outcome := p.process.Outcome()
+	cause := p.output.cause()
+	if cause == "" || outcome.Signal != 0 {
+		return outcome.String()
+	}
+	return outcome.String() + ": " + cause
+}
+
+// reserve takes an idle process for a trial.
+func (p *proc) reserve() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.phase != idle {
+		return false
+	}
+	p.phase = starting
+	p.idleStop.Stop()
+	return true
+}
+
+// assign hands a trial to an attached process that is reserved; nil if the process is leaving after all.
+func (p *proc) assign(a *outbidv1.TrialAssignment, trial Trial, speed float64) *Session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.phase != starting {
+		return nil
+	}
+	p.phase = busy
+	p.trial = &Session{proc: p, fork: a.GetFork(), trial: trial}
+	p.trial.order.Verdict = outbidv1.Verdict_VERDICT_TRAIN
+	p.trial.order.UntilStep = a.GetUntilStep()
+	p.output.begin(a.GetFork())
+	if speed > 0 && speed < 1 {
+		p.process.SetSpeed(speed)
+	}
+	p.send(&outbidv1.AttachResponse{Kind: &outbidv1.AttachResponse_Assignment{Assignment: a}})
+	return p.trial
+}
+
+// send queues a message for the stream. The caller holds the lock.
+func (p *proc) send(m *outbidv1.AttachResponse) {
+	p.out = append(p.out, m)
+	p.notify()
+}
+
+func (p *proc) notify() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// finish takes the trial off the process. The caller holds the lock.
+func (p *proc) finish() {
+	p.trial = nil
+	if p.phase != busy {
+		return
+	}
+	p.phase = idle
+	if p.spec.Speed > 0 && p.spec.Speed < 1 {
+		p.process.SetSpeed(1)
+	}
+	p.idleStop = time.AfterFunc(p.srv.cfg.IdleAfter, func() { p.leave("it was idle") })
+}
+
+// leave tells an idle process to end; false if it has a trial or is starting. A process that is leaving already is
+// only waited for.
+func (p *proc) leave(reason string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch p.phase {
+	case leaving:
+		return true
+	case idle:
+		p.phase = leaving
+		p.idleStop.Stop()
+		p.send(&outbidv1.AttachResponse{
+			Kind: &outbidv1.AttachResponse_Shutdown{Shutdown: &outbidv1.ProcessShutdown{Reason: reason}},
+		})
+		p.idleStop = time.AfterFunc(leaveGrace, p.process.Kill)
+		return true
+	default:
+		return false
+	}
+}
+
+// watch owns a process until it is gone, and tells its trial.
+func (p *proc) watch() {
+	<-p.process.Done()
+	p.mu.Lock()
+	p.phase = leaving
+	streams := p.streams
+	if p.idleStop != nil {
+		p.idleStop.Stop()
+	}
+	p.mu.Unlock()
+	if streams { // what the process said before it ended comes first
+		select {
+		case <-p.streamed:
+		case <-time.After(streamGrace): // a process that left the group holds the socket
+		}
+	}
+	p.mu.Lock()
+	trial := p.trial
+	p.trial = nil
+	p.mu.Unlock()
+	if trial != nil {
+		trial.trial.Ended(p.failure())
+	}
+	p.srv.mu.Lock()
+	delete(p.srv.procs, p.id)
+	p.srv.mu.Unlock()
+	close(p.gone)
+}
+
+// failure says how a process failed its trial.
+func (p *proc) failure() *outbidv1.ForkEnded {
+	outcome := p.process.Outcome()
+	ended := &outbidv1.ForkEnded{
+		Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FAILED,
+		Failure: outbidv1.FailureKind_FAILURE_KIND_ERROR,
+		Detail:  p.detail(),
+	}
+	switch {
+	case outcome.Signal != 0:
+		ended.Failure = outbidv1.FailureKind_FAILURE_KIND_SIGNAL
+	case outcome.Code == 0:
+		ended.Detail = "the process left in the middle of the trial, with exit code 0"
+	}
+	return ended
+}

@@ -1,0 +1,390 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/process"
+	"github.com/outbid-dev/outbid/worker/session/sessiontest"
+)
+
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	if sessiontest.Enabled() {
+		if os.Getenv("SESSION_TEST") == "deaf" {
+			select {}
+		}
+		if os.Getenv("SESSION_TEST") == "broken" {
+			fmt.Fprintln(os.Stderr, "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'outbid'")
+			os.Exit(1)
+		}
+		if err := sessiontest.Run(context.Background(), train); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(3)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// train is the training code of the tests; the configuration names what it does.
+func train(t *sessiontest.Trial) error {
+	fmt.Printf("\x1eoutbid:%s/%d@%d\n", t.GetFork().GetSweep(), t.GetFork().GetTrial(), t.GetFork().GetEpoch())
+	fmt.Println("training", t.GetConfigJson())
+	switch t.GetConfigJson() {
+	case "error":
+		return errors.New("ValueError: no such\nthing")
+	case "crash":
+		fmt.Fprintln(os.Stderr, "Traceback (most recent call last):\n  File x\nKeyError: 'lr'\nmore of it")
+		os.Exit(1)
+	case "leave":
+		os.Exit(0)
+	case "killed":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case "steps":
+		for step := int64(1); ; step++ {
+			if err := t.Report(step, map[string]float64{"loss": 1 / float64(step)}); err != nil {
+				return err
+			}
+			if step == t.Until {
+				if err := t.Save(step, []byte("weights")); err != nil {
+					return err
+				}
+				if err := t.Reached(step); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// recorder is a Trial that writes down what it hears.
+type recorder struct {
+	events chan string
+	save   func(*outbidv1.ProcessSaved)
+	ended  *outbidv1.ForkEnded
+}
+
+func newRecorder() *recorder { return &recorder{events: make(chan string, 100)} }
+
+func (r *recorder) Reports(reports []*outbidv1.Report) {
+	for _, report := range reports {
+		r.events <- fmt.Sprintf("report %d", report.GetStep())
+	}
+}
+
+func (r *recorder) Saved(s *outbidv1.ProcessSaved) {
+	r.events <- fmt.Sprintf("saved %d", s.GetStep())
+	if r.save != nil {
+		r.save(s)
+	}
+}
+func (r *recorder) Reached(step int64) { r.events <- fmt.Sprintf("reached %d", step) }
+func (r *recorder) Ended(e *outbidv1.ForkEnded) {
+	r.ended = e
+	r.events <- "ended"
+}
+
+func (r *recorder) await(t *testing.T, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		select {
+		case got := <-r.events:
+			if got != w {
+				t.Fatalf("heard %q, want %q", got, w)
+			}
+		case <-time.After(patience):
+			t.Fatalf("never heard %q", w)
+		}
+	}
+}
+
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) add(fork *outbidv1.ForkRef, stream process.Stream, line []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, fmt.Sprintf("%d %s %s", fork.GetTrial(), stream, line))
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.all, "\n")
+}
+
+func listen(t *testing.T, change func(*Config)) (*Server, *lines) {
+	t.Helper()
+	host, err := process.Open(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out lines
+	cfg := Config{Dir: t.TempDir(), Host: host, Output: out.add, Logger: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := Listen(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := host.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, &out
+}
+
+func spec(env ...string) Spec {
+	return Spec{Argv: []string{os.Args[0]}, Env: append(os.Environ(), env...), Devices: []int32{0}}
+}
+
+func assignment(trial int32, until int64, what string, dir string) *outbidv1.TrialAssignment {
+	return &outbidv1.TrialAssignment{
+		Fork:       &outbidv1.ForkRef{Sweep: "s-1", Trial: trial, Epoch: uint64(trial) + 1},
+		ConfigJson: what, UntilStep: until, Scratch: dir,
+	}
+}
+
+func begin(t *testing.T, s *Server, sp Spec, a *outbidv1.TrialAssignment, r *recorder) *Session {
+	t.Helper()
+	sess, err := s.Start(t.Context(), sp, a, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sess
+}
+
+func TestTrialsShareAProcess(t *testing.T) {
+	t.Parallel()
+	s, out := listen(t, nil)
+	var sess *Session
+	r := newRecorder()
+	var trained sync.WaitGroup
+	trained.Add(1)
+	r.save = func(saved *outbidv1.ProcessSaved) {
+		trained.Wait()
+		sess.SaveDone(saved.GetStep(), "")
+	}
+	sess = begin(t, s, spec(), assignment(0, 2, "steps", t.TempDir()), r)
+	trained.Done()
+	r.await(t, "report 1", "report 2", "saved 2", "reached 2")
+	sess.Direct(outbidv1.Verdict_VERDICT_TRAIN, 3, "")
+	sess.Acked(2)
+	r.await(t, "report 3", "saved 3", "reached 3")
+	sess.Direct(outbidv1.Verdict_VERDICT_PAUSE, 3, "")
+	r.await(t, "ended")
+	if r.ended.GetOutcome() != outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED {
+		t.Errorf("ended as %v", r.ended)
+	}
+	first := sess.proc
+	for i, tc := range []struct {
+		what    string
+		outcome outbidv1.ForkOutcome
+		detail  string
+	}{
+		{"nothing", outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, ""},
+		{"error", outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, "ValueError: no such thing"},
+		{"nothing", outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, ""},
+	} {
+		r := newRecorder()
+		sess := begin(t, s, spec(), assignment(int32(i)+1, 0, tc.what, ""), r)
+		r.await(t, "ended")
+		if sess.proc != first {
+			t.Error("another process")
+		}
+		if r.ended.GetOutcome() != tc.outcome || r.ended.GetDetail() != tc.detail {
+			t.Errorf("ended as %v", r.ended)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"0 stdout training steps", "2 stdout training error", "3 stdout training nothing"} {
+		if !strings.Contains(out.text(), want) {
+			t.Errorf("output %q lacks %q", out.text(), want)
+		}
+	}
+	if strings.Contains(out.text(), "outbid:") {
+		t.Errorf("a marker shows: %q", out.text())
+	}
+}
+
+func TestProcessDies(t *testing.T) {
+	t.Parallel()
+	s, _ := listen(t, nil)
+	for what, want := range map[string]struct {
+		kind   outbidv1.FailureKind
+		detail string
+	}{
+		"crash":  {outbidv1.FailureKind_FAILURE_KIND_ERROR, "exited with code 1: KeyError: 'lr'"},
+		"leave":  {outbidv1.FailureKind_FAILURE_KIND_ERROR, "left in the middle of the trial, with exit code 0"},
+		"killed": {outbidv1.FailureKind_FAILURE_KIND_SIGNAL, "killed by signal 9: perhaps out of memory"},
+	} {
+		r := newRecorder()
+		begin(t, s, spec(), assignment(0, 0, what, ""), r)
+		r.await(t, "ended")
+		if r.ended.GetFailure() != want.kind || !strings.Contains(r.ended.GetDetail(), want.detail) ||
+			r.ended.GetOutcome() != outbidv1.ForkOutcome_FORK_OUTCOME_FAILED {
+			t.Errorf("%s: ended as %v, want %v", what, r.ended, want)
+		}
+	}
+}
+
+func TestKill(t *testing.T) {
+	t.Parallel()
+	s, _ := listen(t, nil)
+	r := newRecorder()
+	sess := begin(t, s, spec(), assignment(0, 1, "steps", t.TempDir()), r)
+	r.await(t, "report 1", "saved 1")
+	sess.Kill()
+	r.await(t, "ended")
+	if r.ended.GetFailure() != outbidv1.FailureKind_FAILURE_KIND_SIGNAL {
+		t.Errorf("ended as %v", r.ended)
+	}
+	sess.Kill() // nothing to kill any more
+	sess.Direct(outbidv1.Verdict_VERDICT_STOP, 0, "")
+	sess.SaveDone(1, "")
+}
+
+func TestAnotherFunctionTakesTheDevices(t *testing.T) {
+	t.Parallel()
+	s, _ := listen(t, nil)
+	r := newRecorder()
+	one := begin(t, s, spec(), assignment(0, 0, "nothing", ""), r)
+	r.await(t, "ended")
+	other := spec()
+	other.Function = "another"
+	r = newRecorder()
+	two := begin(t, s, other, assignment(1, 0, "nothing", ""), r)
+	r.await(t, "ended")
+	select {
+	case <-one.proc.process.Done():
+	default:
+		t.Error("the process that had the device still runs")
+	}
+	if !one.proc.process.Outcome().OK() {
+		t.Errorf("it did not leave well: %v", one.proc.process.Outcome())
+	}
+	third := spec()
+	third.Devices = []int32{1}
+	r = newRecorder()
+	begin(t, s, third, assignment(2, 0, "nothing", ""), r)
+	r.await(t, "ended")
+	select {
+	case <-two.proc.process.Done():
+		t.Error("a process on another device was ended")
+	default:
+	}
+	if n := s.Processes(); n != 2 {
+		t.Errorf("%d processes", n)
+	}
+}
+
+func TestIdleProcessLeaves(t *testing.T) {
+	t.Parallel()
+	s, _ := listen(t, func(c *Config) { c.IdleAfter = time.Millisecond })
+	r := newRecorder()
+	sess := begin(t, s, spec(), assignment(0, 0, "nothing", ""), r)
+	r.await(t, "ended")
+	select {
+	case <-sess.proc.gone:
+	case <-time.After(patience):
+		t.Fatal("the idle process stays")
+	}
+	if s.Processes() != 0 {
+		t.Error("it is still counted")
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	t.Parallel()
+	s, _ := listen(t, func(c *Config) { c.StartTimeout = 200 * time.Millisecond })
+	missing := spec()
+	missing.Argv = []string{"no-such-python"}
+	ended, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("not wanted any more"))
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		spec Spec
+		want string
+	}{
+		"missing":  {t.Context(), missing, `program "no-such-python" is not in the PATH`},
+		"broken":   {t.Context(), spec("SESSION_TEST=broken"), "exited with code 1: ModuleNotFoundError: No module named 'outbid'"},
+		"deaf":     {t.Context(), spec("SESSION_TEST=deaf"), "did not attach within 200ms"},
+		"canceled": {ended, spec("SESSION_TEST=deaf"), "not wanted any more"},
+	} {
+		_, err := s.Start(tc.ctx, tc.spec, assignment(0, 0, "nothing", ""), newRecorder())
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+	if s.Processes() != 0 {
+		t.Error("processes are left")
+	}
+}
+
+func TestSecret(t *testing.T) {
+	t.Parallel()
+	s, _ := listen(t, nil)
+	for _, secret := range []string{"", "guess"} {
+		c, err := sessiontest.Dial(t.Context(), s.socket, secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Next(); err == nil || errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "unknown session") {
+			t.Errorf("attached with %q: %v", secret, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestLongPath(t *testing.T) {
+	t.Parallel()
+	s, _ := listen(t, func(c *Config) {
+		c.Dir = t.TempDir() + strings.Repeat("/long", 30)
+		if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	})
+	r := newRecorder()
+	begin(t, s, spec(), assignment(0, 0, "nothing", ""), r)
+	r.await(t, "ended")
+}
+
+func TestParseMarker(t *testing.T) {
+	t.Parallel()
+	ref, ok := parseMarker([]byte("\x1eoutbid:digits-1/17@42\r"))
+	if !ok || ref.GetSweep() != "digits-1" || ref.GetTrial() != 17 || ref.GetEpoch() != 42 {
+		t.Errorf("%v %v", ref, ok)
+	}
+	for _, line := range []string{"", "outbid:a/1@2", "\x1eoutbid:a/1", "\x1eoutbid:a@2", "\x1eoutbid:/1@2", "\x1eoutbid:a/x@2"} {
+		if _, ok := parseMarker([]byte(line)); ok {
+			t.Errorf("%q is taken for a marker", line)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+// Package sessiontest is a small training process in Go: the other end of the session socket, for tests and
+// benchmarks of workers and orchestrators without Python.
+package sessiontest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Enabled says whether this process was started by a worker: a test binary asks first thing in TestMain.
+func Enabled() bool { return os.Getenv("OUTBID_SOCKET") != "" && os.Getenv("OUTBID_SESSION") != "" }
+
+// ErrEnded is returned by Reached and Wait when the trial was told to pause or stop.
+var ErrEnded = errors.New("the trial was told to end")
+
+// Client is an attached process.
+type Client struct {
+	conn   *grpc.ClientConn
+	stream grpc.BidiStreamingClient[outbidv1.AttachRequest, outbidv1.AttachResponse]
+}
+
+// Attach connects to the worker named in the environment.
+func Attach(ctx context.Context) (*Client, error) {
+	return Dial(ctx, os.Getenv("OUTBID_SOCKET"), os.Getenv("OUTBID_SESSION"))
+}
+
+// Dial connects to a socket and shows a secret.
+func Dial(ctx context.Context, socket, secret string) (*Client, error) {
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", socket, err)
+	}
+	stream, err := outbidv1.NewSessionServiceClient(conn).Attach(ctx)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("attach: %w", err), conn.Close())
+	}
+	c := &Client{conn: conn, stream: stream}
+	hello := &outbidv1.ProcessHello{Session: secret, Pid: int32(os.Getpid()), SdkVersion: "sessiontest"}
+	if err := c.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Hello{Hello: hello}}); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return c, nil
+}
+
+// Close ends the stream.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Send says something to the worker.
+func (c *Client) Send(m *outbidv1.AttachRequest) error {
+	if err := c.stream.Send(m); err != nil {
+		return fmt.Errorf("send to the worker: %w", err)
+	}
+	return nil
+}
+
+// Next waits for a trial. io.EOF when the process is to leave.
+func (c *Client) Next() (*Trial, error) {
+	for {
+		m, err := c.stream.Recv()
+		if err != nil {
+			return nil, fmt.Errorf("receive from the worker: %w", err)
+		}
+		switch {
+		case m.GetShutdown() != nil:
+			return nil, io.EOF
+		case m.GetAssignment() != nil:
+			a := m.GetAssignment()
+			return &Trial{
+				TrialAssignment: a, Until: a.GetUntilStep(), Verdict: outbidv1.Verdict_VERDICT_TRAIN, client: c,
+			}, nil
+		}
+	}
+}
+
+// Run attaches and trains trial after trial until the worker says to leave. What train returns ends its trial: nil
+// well, ErrEnded as ordered, anything else as a failure.
+func Run(ctx context.Context, train func(t *Trial) error) error {
+	c, err := Attach(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		t, err := c.Next()
+		if errors.Is(err, io.EOF) {
+			return c.Close()
+		}
+		if err != nil {
+			return errors.Join(err, c.Close())
+		}
+		if err := t.End(train(t)); err != nil {
+			return errors.Join(err, c.Close())
+		}
+	}
+}
+
+// Trial is one trial in this process. It is used by one goroutine.
+type Trial struct {
+	*outbidv1.TrialAssignment
+
+	// Until and Verdict are the last that was heard.
+	Until   int64
+	Verdict outbidv1.Verdict
+	// Acked is the last report that the orchestrator decided on.
+	Acked uint64
+	// Step is that of the last report.
+	Step int64
+
+	client *Client
+	seq    uint64
+}
+
+// Report reports metrics at a step.
+func (t *Trial) Report(step int64, metrics map[string]float64) error {
+	t.seq++
+	t.Step = step
+	return t.client.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Reports{Reports: &outbidv1.ReportBatch{
+		Fork: t.GetFork(), Reports: []*outbidv1.Report{{
+			Seq: t.seq, Step: step, Metrics: metrics, Time: timestamppb.New(time.Now()),
+		}},
+	}}})
+}
+
+// Save writes a checkpoint and waits until it is in the store.
+func (t *Trial) Save(step int64, data []byte) error {
+	path := filepath.Join(t.GetScratch(), fmt.Sprintf("%012d.safetensors", step))
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return fmt.Errorf("write a checkpoint: %w", err)
+	}
+	if err := t.client.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Saved{Saved: &outbidv1.ProcessSaved{
+		Fork: t.GetFork(), Path: path, Step: step,
+	}}}); err != nil {
+		return err
+	}
+	for {
+		done, err := t.Wait()
+		if err != nil {
+			return err
+		}
+		if done.GetStep() == step {
+			if done.GetError() != "" {
+				return errors.New(done.GetError())
+			}
+			return nil
+		}
+	}
+}
+
+// Reached says that the target was reached and waits for word: nil to train until the new Until, ErrEnded to end.
+func (t *Trial) Reached(step int64) error {
+	if err := t.client.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Reached{
+		Reached: &outbidv1.ProcessReached{Fork: t.GetFork(), Step: step},
+	}}); err != nil {
+		return err
+	}
+	for t.Verdict == outbidv1.Verdict_VERDICT_TRAIN && t.Until != 0 && t.Until <= step {
+		if _, err := t.Wait(); err != nil {
+			return err
+		}
+	}
+	if t.Verdict != outbidv1.Verdict_VERDICT_TRAIN {
+		return ErrEnded
+	}
+	return nil
+}
+
+// Wait takes in the next thing the worker says; it returns the answer to a save, if that is what it is.
+func (t *Trial) Wait() (*outbidv1.SaveDone, error) {
+	m, err := t.client.stream.Recv()
+	if err != nil {
+		return nil, fmt.Errorf("receive from the worker: %w", err)
+	}
+	if d := m.GetDirective(); d != nil && d.GetFork().GetEpoch() == t.GetFork().GetEpoch() {
+		t.Until, t.Verdict, t.Acked = d.GetUntilStep(), d.GetVerdict(), d.GetAckedSeq()
+	}
+	if s := m.GetSaveDone(); s.GetFork().GetEpoch() == t.GetFork().GetEpoch() {
+		return s, nil
+	}
+	return nil, nil
+}
+
+// End says how the trial ended.
+func (t *Trial) End(err error) error {
+	ended := &outbidv1.ProcessEnded{Fork: t.GetFork(), Step: t.Step}
+	if errors.Is(err, ErrEnded) {
+		ended.Ordered = true
+	} else if err != nil {
+		ended.Error = err.Error()
+	}
+	return t.client.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Ended{Ended: ended}})
+}

@@ -1,0 +1,215 @@
+package session
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// strayGrace is how long a process may live after its stream has ended.
+const strayGrace = 5 * time.Second
+
+// maxDetail bounds a line for the user, in bytes.
+const maxDetail = 500
+
+type stream = grpc.BidiStreamingServer[outbidv1.AttachRequest, outbidv1.AttachResponse]
+
+// Attach serves one training process for its life.
+func (s *Server) Attach(st stream) error {
+	first, err := st.Recv()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	p := s.procs[secretID(first.GetHello().GetSession())]
+	s.mu.Unlock()
+	if p == nil || !p.attach() {
+		return status.Error(codes.PermissionDenied, "unknown session: only a process that the worker started can "+
+			"attach, and only once")
+	}
+	defer close(p.streamed)
+	var sender sync.WaitGroup
+	over := make(chan struct{})
+	sender.Go(func() { p.sendAll(st, over) })
+	close(p.attached)
+	for {
+		m, err := st.Recv()
+		if err != nil {
+			break
+		}
+		p.take(m)
+	}
+	close(over)
+	sender.Wait()
+	time.AfterFunc(strayGrace, p.process.Kill) // without a stream it is of no use
+	return nil
+}
+
+func (p *proc) attach() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.streams || p.phase == leaving {
+		return false
+	}
+	p.streams = true
+	return true
+}
+
+// sendAll sends what is queued until the stream is over. Directives are desired state: only the newest is sent.
+func (p *proc) sendAll(st stream, over <-chan struct{}) {
+	for {
+		select {
+		case <-p.wake:
+		case <-over:
+			return
+		}
+		p.mu.Lock()
+		out := p.out
+		p.out = nil
+		if t := p.trial; t != nil {
+			if d := t.due(); d != nil {
+				out = append(out, d)
+			}
+		}
+		p.mu.Unlock()
+		for _, m := range out {
+			if st.Send(m) != nil {
+				return // the receiving side finds out too
+			}
+		}
+	}
+}
+
+// take handles what the process says. What concerns a trial that is over is dropped.
+func (p *proc) take(m *outbidv1.AttachRequest) {
+	p.mu.Lock()
+	t := p.trial
+	p.mu.Unlock()
+	if t == nil {
+		return
+	}
+	switch k := m.GetKind().(type) {
+	case *outbidv1.AttachRequest_Reports:
+		if t.is(k.Reports.GetFork()) {
+			t.trial.Reports(k.Reports.GetReports())
+		}
+	case *outbidv1.AttachRequest_Saved:
+		if t.is(k.Saved.GetFork()) {
+			t.trial.Saved(k.Saved)
+		}
+	case *outbidv1.AttachRequest_Reached:
+		if t.is(k.Reached.GetFork()) {
+			t.trial.Reached(k.Reached.GetStep())
+		}
+	case *outbidv1.AttachRequest_Ended:
+		if t.is(k.Ended.GetFork()) {
+			p.mu.Lock()
+			p.finish()
+			p.mu.Unlock()
+			t.trial.Ended(endOf(k.Ended))
+		}
+	}
+}
+
+func endOf(e *outbidv1.ProcessEnded) *outbidv1.ForkEnded {
+	ended := &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, Step: e.GetStep()}
+	switch {
+	case e.GetError() != "":
+		ended.Outcome = outbidv1.ForkOutcome_FORK_OUTCOME_FAILED
+		ended.Failure = outbidv1.FailureKind_FAILURE_KIND_ERROR
+		ended.Detail = OneLine(e.GetError())
+	case e.GetOrdered():
+		ended.Outcome = outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED
+	}
+	return ended
+}
+
+// OneLine makes one line of bounded length of a text.
+func OneLine(text string) string {
+	line := strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+	if len(line) > maxDetail {
+		line = strings.ToValidUTF8(line[:maxDetail], "") + " ..."
+	}
+	return line
+}
+
+// Session is one trial in a process. Its methods do nothing once the trial has ended.
+type Session struct {
+	proc  *proc
+	fork  *outbidv1.ForkRef
+	trial Trial
+
+	// Guarded by the process's lock.
+	order outbidv1.Directive
+	dirty bool
+}
+
+func (t *Session) is(ref *outbidv1.ForkRef) bool {
+	return ref.GetEpoch() == t.fork.GetEpoch() && ref.GetTrial() == t.fork.GetTrial() &&
+		ref.GetSweep() == t.fork.GetSweep()
+}
+
+// due makes a message of the newest directive, if it was not sent yet. The caller holds the lock.
+func (t *Session) due() *outbidv1.AttachResponse {
+	if !t.dirty {
+		return nil
+	}
+	d := &outbidv1.Directive{
+		Fork: t.fork, Verdict: t.order.GetVerdict(), UntilStep: t.order.GetUntilStep(), Reason: t.order.GetReason(),
+		AckedSeq: t.order.GetAckedSeq(), Save: t.order.GetSave(),
+	}
+	t.dirty, t.order.Save = false, false
+	return &outbidv1.AttachResponse{Kind: &outbidv1.AttachResponse_Directive{Directive: d}}
+}
+
+func (t *Session) update(change func(d *outbidv1.Directive)) {
+	t.proc.mu.Lock()
+	defer t.proc.mu.Unlock()
+	if t.proc.trial != t {
+		return
+	}
+	change(&t.order)
+	t.dirty = true
+	t.proc.notify()
+}
+
+// Direct says what the trial should do from now on.
+func (t *Session) Direct(verdict outbidv1.Verdict, untilStep int64, reason string) {
+	t.update(func(d *outbidv1.Directive) { d.Verdict, d.UntilStep, d.Reason = verdict, untilStep, reason })
+}
+
+// Acked says up to which report the orchestrator has decided. It goes with the next directive, or with a repeat of
+// the last one.
+func (t *Session) Acked(seq uint64) {
+	t.update(func(d *outbidv1.Directive) { d.AckedSeq = seq })
+}
+
+// Save asks for a checkpoint now, while the trial goes on.
+func (t *Session) Save() { t.update(func(d *outbidv1.Directive) { d.Save = true }) }
+
+// SaveDone answers what the process saved.
+func (t *Session) SaveDone(step int64, failure string) {
+	t.proc.mu.Lock()
+	defer t.proc.mu.Unlock()
+	if t.proc.trial != t {
+		return
+	}
+	done := &outbidv1.SaveDone{Fork: t.fork, Step: step, Error: failure}
+	t.proc.send(&outbidv1.AttachResponse{Kind: &outbidv1.AttachResponse_SaveDone{SaveDone: done}})
+}
+
+// Kill ends the process of the trial at once; the trial hears of it by Ended.
+func (t *Session) Kill() {
+	t.proc.mu.Lock()
+	mine := t.proc.trial == t
+	t.proc.mu.Unlock()
+	if mine {
+		t.proc.process.Kill()
+	}
+}
