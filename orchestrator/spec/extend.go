@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -44,8 +45,8 @@ func Extend(old *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) (*outbidv
 
 // fromTuner turns an error of a tuner, which begins with the field, into one of the spec.
 func fromTuner(err error) error {
-	if e := fromSpace(err); e != err {
-		return e
+	if _, ok := errors.AsType[*space.Error](err); ok {
+		return fromSpace(err)
 	}
 	field, problem, ok := strings.Cut(err.Error(), ": ")
 	if !ok || strings.Contains(field, " ") {

@@ -161,7 +161,7 @@ func describe(node *yaml.Node) string {
 
 // braceHint helps with the commonest slip in a command: [train, --lr, {lr}] is a mapping in YAML.
 func braceHint(node *yaml.Node) string {
-	if node.Kind == yaml.MappingNode && node.Style&yaml.FlowStyle != 0 && len(node.Content) == 2 {
+	if node.Kind == yaml.MappingNode && len(node.Content) == 2 && node.Content[1].ShortTag() == "!!null" {
 		return fmt.Sprintf("; write '{%s}' in quotes", node.Content[0].Value)
 	}
 	return ""

@@ -233,7 +233,7 @@ func checkTemplate(field, template string, s *space.Space) error {
 			continue
 		}
 		if _, exists := s.Always(p.text); !exists {
-			return wrong(field, "{%s} names no parameter; %s; a brace itself is written {{ or }}", p.text,
+			return wrong(field, "{%s} names no parameter; %s (a brace itself is written {{ or }})", p.text,
 				suggestion(p.text, s.Names()))
 		}
 	}

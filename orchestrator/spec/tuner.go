@@ -74,7 +74,7 @@ func needsEnd(s *outbidv1.SweepSpec, kind string) error {
 	if l.GetTrials() > 0 || l.GetSteps() > 0 || l.GetWallTime() != "" || l.Target != nil {
 		return nil
 	}
-	return wrong("limits.trials", "is missing; a %s sweep needs an end: set trials, or steps, wall_time or target", kind)
+	return wrong("limits.trials", "is missing; with %s a sweep needs an end: set trials, or steps, wall_time or target", kind)
 }
 
 func checkGrid(g *outbidv1.GridSearch, compiled *space.Space) error {

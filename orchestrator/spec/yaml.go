@@ -55,9 +55,11 @@ type reader struct {
 	depth int
 }
 
-// enter resolves aliases and notes the line.
+// enter resolves aliases and notes the line, unless that of the field's key is noted already.
 func (r *reader) enter(field string, node *yaml.Node) (*yaml.Node, error) {
-	r.lines[field] = node.Line
+	if r.lines[field] == 0 {
+		r.lines[field] = node.Line
+	}
 	for node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
@@ -135,6 +137,7 @@ func (r *reader) pairs(field string, node *yaml.Node, each func(key string, k, v
 			return &Error{Line: k.Line, Field: at, Problem: "stands twice, the first time on line " + itoa(line)}
 		}
 		first[k.Value] = k.Line
+		r.lines[at] = k.Line
 		if err := each(k.Value, k, v); err != nil {
 			return err
 		}

@@ -81,6 +81,9 @@ func (s *Space) badConstraint(field, text string, err error) error {
 		where = fmt.Sprintf(" (column %d)", fe.Column+1)
 	}
 	message, _, _ = strings.Cut(message, "\n")
+	if got, ok := strings.CutPrefix(message, "expected bool, but got "); ok {
+		message = "gives " + got + ", not true or false; compare it with something"
+	}
 	if strings.HasPrefix(message, "unknown name") {
 		message += "; there are " + s.nameList()
 	}
