@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -219,6 +220,58 @@ func TestWarnings(t *testing.T) {
 		got := strings.Join(warnings(tc.spec, tc.nodes), "; ")
 		if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestPreviewSweep(t *testing.T) {
+	t.Parallel()
+	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
+	client := h.dial(t, token("eve")) // a viewer may look ahead
+	hyperband := okSpec()
+	hyperband.Tuner.Kind = &outbidv1.Tuner_Hyperband{Hyperband: &outbidv1.Hyperband{MaxSteps: 81}}
+	hyperband.Limits = nil
+	resp, err := client.PreviewSweep(t.Context(), &outbidv1.PreviewSweepRequest{Spec: hyperband, StepSeconds: 3.6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := resp.GetOutlook()
+	steps := int64(0)
+	for _, r := range o.GetRungs() {
+		steps += r.GetSteps()
+	}
+	if o.GetTrials() != 143 || len(o.GetRungs()) != 15 || steps != o.GetSteps() {
+		t.Errorf("Hyperband with R = 81: %v", o)
+	}
+	if want := float64(o.GetSteps()) / 1000; math.Abs(resp.GetDeviceHours()-want) > 1e-9 {
+		t.Errorf("%v device-hours, want %v", resp.GetDeviceHours(), want)
+	}
+	if len(resp.GetExamples()) != 5 || resp.GetExamples()[0].GetFields()["lr"].GetNumberValue() < 0.001 {
+		t.Errorf("examples %v", resp.GetExamples())
+	}
+	if len(h.control.order) != 0 {
+		t.Error("a preview started a sweep")
+	}
+	for name, tc := range map[string]struct {
+		change func(*outbidv1.SweepSpec)
+		want   string
+	}{
+		"bounded":   {func(*outbidv1.SweepSpec) {}, ""},
+		"no end":    {func(s *outbidv1.SweepSpec) { s.Limits = &outbidv1.Limits{Target: proto.Float64(0.9)} }, "reaches its target"},
+		"by itself": {func(s *outbidv1.SweepSpec) { s.Tuner.GetRandom().MaxSteps = 0 }, "steps are not known"},
+		"cut":       {func(s *outbidv1.SweepSpec) { s.Limits.Steps = 10 }, "after 10 of the 24 steps"},
+	} {
+		s := okSpec()
+		tc.change(s)
+		resp, err := client.PreviewSweep(t.Context(), &outbidv1.PreviewSweepRequest{Spec: s})
+		got := strings.Join(resp.GetWarnings(), "; ")
+		if err != nil || (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, tc.want)
+		}
+	}
+	for _, req := range []*outbidv1.PreviewSweepRequest{{}, {Spec: okSpec(), StepSeconds: -1}} {
+		if _, err := client.PreviewSweep(t.Context(), req); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v", req, err)
 		}
 	}
 }

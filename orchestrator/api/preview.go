@@ -1,0 +1,108 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+const (
+	// rehearsed bounds the trials of a rehearsal; a longer sweep shows what its tuner plans.
+	rehearsed = 20_000
+	// examples is how many configurations a preview shows.
+	examples = 5
+)
+
+// PreviewSweep implements the service: the sweep's own tuner is run on made-up metrics.
+func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRequest) (
+	*outbidv1.PreviewSweepResponse, error,
+) {
+	if seconds := req.GetStepSeconds(); seconds < 0 || math.IsNaN(seconds) || math.IsInf(seconds, 0) {
+		return nil, fieldError("step_seconds", "%v: must be the seconds of one step, or 0 if unknown", seconds)
+	}
+	checked, err := prepare(caller(ctx), req.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	resp := &outbidv1.PreviewSweepResponse{Warnings: warnings(checked, s.control.Nodes())}
+	if checked.GetTuner().GetPlugin() != nil {
+		resp.Warnings = append(resp.Warnings, "the tuner is a program of its own: what it will do is not known before it runs")
+		return resp, nil
+	}
+	settings := tuner.Settings{Spec: checked}
+	plan, err := tuner.Rehearse(settings, rehearsed)
+	if err != nil {
+		return nil, fmt.Errorf("rehearse the sweep: %w", err)
+	}
+	if resp.Examples, err = exampleConfigs(settings); err != nil {
+		return nil, fmt.Errorf("draw example configurations: %w", err)
+	}
+	resp.Outlook = outlook(plan)
+	resp.DeviceHours = float64(plan.Steps) * req.GetStepSeconds() / 3600
+	resp.Warnings = append(resp.Warnings, planWarnings(checked, plan)...)
+	return resp, nil
+}
+
+// exampleConfigs are the first configurations that the sweep would train.
+func exampleConfigs(settings tuner.Settings) ([]*structpb.Struct, error) {
+	t, err := tuner.New(settings)
+	if err != nil {
+		return nil, err
+	}
+	actions, err := t.Handle(tuner.Ask{N: examples})
+	if err != nil {
+		return nil, err
+	}
+	var found []*structpb.Struct
+	for _, a := range actions {
+		create, ok := a.(tuner.Create)
+		if !ok {
+			continue
+		}
+		text, err := space.Canonical(create.Config)
+		if err != nil {
+			return nil, err
+		}
+		config := new(structpb.Struct)
+		if err := protojson.Unmarshal([]byte(text), config); err != nil {
+			return nil, err
+		}
+		found = append(found, config)
+	}
+	return found, nil
+}
+
+func outlook(plan tuner.Outlook) *outbidv1.Outlook {
+	o := &outbidv1.Outlook{Trials: int32(min(plan.Trials, math.MaxInt32)), Steps: plan.Steps}
+	for _, r := range plan.Rungs {
+		o.Rungs = append(o.Rungs, &outbidv1.Rung{
+			Bracket: int32(r.Bracket), UntilStep: r.UntilStep, Trials: int32(r.Trials), Steps: r.Steps,
+		})
+	}
+	return o
+}
+
+// planWarnings says where the sweep's limits and its tuner's plan do not fit.
+func planWarnings(s *outbidv1.SweepSpec, plan tuner.Outlook) []string {
+	var found []string
+	l := s.GetLimits()
+	if plan.Trials == 0 && l.GetSteps() == 0 && l.GetWallTime() == "" {
+		found = append(found, "the sweep ends only when the metric reaches its target: give limits.trials, limits.steps "+
+			"or limits.wall_time as well")
+	}
+	if plan.Trials > 0 && plan.Steps == 0 {
+		found = append(found, "steps are not known: the training code ends by itself")
+	}
+	if l.GetSteps() > 0 && plan.Steps > l.GetSteps() {
+		found = append(found, fmt.Sprintf("limits.steps ends the sweep after %d of the %d steps that its tuner plans",
+			l.GetSteps(), plan.Steps))
+	}
+	return found
+}
