@@ -1,0 +1,287 @@
+package objects
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// tempDir holds objects on their way in; no key can begin with '.'.
+	tempDir = ".tmp"
+	// staleAfter is the age at which what is there has no writer any more.
+	staleAfter = 24 * time.Hour
+	// objectMode lets nobody write: an object may share its file with a copy handed out by GetFile.
+	objectMode = 0o444
+)
+
+// Dir is a store in a directory, which may be shared over a network file system. A key is the path of a file, so that
+// a key cannot be the beginning of another one up to a slash.
+type Dir struct{ root string }
+
+// OpenDir opens the store in a directory, which is made if missing.
+func OpenDir(path string) (*Dir, error) {
+	root, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open object store %s: %w", path, err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, tempDir), 0o755); err != nil {
+		return nil, fmt.Errorf("open object store %s: %w", path, classify(err))
+	}
+	d := &Dir{root: root}
+	if err := d.removeStale(time.Now().Add(-staleAfter)); err != nil {
+		return nil, fmt.Errorf("open object store %s: %w", path, classify(err))
+	}
+	return d, nil
+}
+
+func (d *Dir) removeStale(before time.Time) error {
+	entries, err := os.ReadDir(filepath.Join(d.root, tempDir))
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err == nil && info.ModTime().Before(before) {
+			err = os.RemoveAll(filepath.Join(d.root, tempDir, entry.Name()))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// String implements Store.
+func (d *Dir) String() string { return "file://" + d.root }
+
+func (d *Dir) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }
+
+// Put implements Store.
+func (d *Dir) Put(ctx context.Context, key string, r io.Reader, size int64) error {
+	if err := checkPut(key, size); err != nil {
+		return err
+	}
+	temp, err := d.writeTemp(&exactReader{ctx: ctx, r: r, left: size})
+	if err != nil {
+		return fmt.Errorf("store %s: %w", key, classify(err))
+	}
+	if err := d.place(temp, key); err != nil {
+		return fmt.Errorf("store %s: %w", key, classify(errors.Join(err, os.Remove(temp))))
+	}
+	return nil
+}
+
+// writeTemp writes r into a new file beside the objects and returns its name once the file is on disk.
+func (d *Dir) writeTemp(r io.Reader) (string, error) {
+	f, err := os.CreateTemp(filepath.Join(d.root, tempDir), "put-*")
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(f, r)
+	if err == nil {
+		err = f.Chmod(objectMode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+// place renames a whole and synced file to its key, durably. A Delete beside it may remove a directory that has just
+// been made, because it is empty: then it is made again.
+func (d *Dir) place(from, key string) error {
+	to := d.path(key)
+	for attempt := 0; ; attempt++ {
+		err := d.makeParents(key)
+		if err == nil {
+			err = os.Rename(from, to)
+		}
+		if err == nil {
+			return syncDir(filepath.Dir(to))
+		}
+		if attempt == 100 || !errors.Is(err, fs.ErrNotExist) {
+			return describeClash(err, key)
+		}
+		if _, statErr := os.Lstat(from); statErr != nil {
+			return err
+		}
+	}
+}
+
+// describeClash explains the one thing that a directory cannot do and a bucket can.
+func describeClash(err error, key string) error {
+	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EEXIST) {
+		return fmt.Errorf("%s and a key that continues it after a slash cannot both be in a directory", key)
+	}
+	return err
+}
+
+// makeParents makes the directories of a key and syncs those that it adds to.
+func (d *Dir) makeParents(key string) error {
+	dir := d.root
+	segments := strings.Split(key, "/")
+	for _, segment := range segments[:len(segments)-1] {
+		parent := dir
+		dir = filepath.Join(dir, segment)
+		err := os.Mkdir(dir, 0o755)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err == nil {
+			err = syncDir(parent)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncDir(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // removed with all that was in it
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Get implements Store.
+func (d *Dir) Get(_ context.Context, key string) (io.ReadCloser, error) {
+	if _, err := d.stat(key); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(d.path(key))
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", key, classify(err))
+	}
+	return f, nil
+}
+
+// Stat implements Store.
+func (d *Dir) Stat(_ context.Context, key string) (Info, error) {
+	info, err := d.stat(key)
+	if err != nil {
+		return Info{}, err
+	}
+	return Info{Key: key, Size: info.Size(), Modified: info.ModTime()}, nil
+}
+
+func (d *Dir) stat(key string) (fs.FileInfo, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(d.path(key))
+	if err == nil && !info.Mode().IsRegular() {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stat %s: %w", key, classify(err))
+	}
+	return info, nil
+}
+
+// List implements Store.
+func (d *Dir) List(ctx context.Context, prefix string, f func(Info) bool) error {
+	if err := checkPrefix(prefix); err != nil {
+		return err
+	}
+	under := ""
+	if cut := strings.LastIndex(prefix, "/"); cut >= 0 {
+		under = prefix[:cut+1]
+	}
+	if _, err := d.walk(ctx, under, prefix, f); err != nil {
+		return fmt.Errorf("list %s: %w", prefix, classify(err))
+	}
+	return nil
+}
+
+// walk lists the directory of keys that begin with under, which is empty or ends with a slash. It goes in order of
+// keys, in which the slash after a directory's name counts.
+func (d *Dir) walk(ctx context.Context, under, prefix string, f func(Info) bool) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	entries, err := os.ReadDir(d.path(under))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	key := func(e fs.DirEntry) string {
+		if e.IsDir() {
+			return under + e.Name() + "/"
+		}
+		return under + e.Name()
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(key(a), key(b)) })
+	for _, entry := range entries {
+		goOn, err := d.visit(ctx, key(entry), entry, prefix, f)
+		if err != nil || !goOn {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (d *Dir) visit(ctx context.Context, key string, e fs.DirEntry, prefix string, f func(Info) bool) (bool, error) {
+	if strings.HasPrefix(e.Name(), ".") {
+		return true, nil
+	}
+	if e.IsDir() {
+		if strings.HasPrefix(key, prefix) || strings.HasPrefix(prefix, key) {
+			return d.walk(ctx, key, prefix, f)
+		}
+		return true, nil
+	}
+	if !strings.HasPrefix(key, prefix) || !e.Type().IsRegular() {
+		return true, nil
+	}
+	info, err := e.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil // deleted meanwhile
+	}
+	if err != nil {
+		return false, err
+	}
+	return f(Info{Key: key, Size: info.Size(), Modified: info.ModTime()}), nil
+}
+
+// Delete implements Store. Directories that it leaves empty go too.
+func (d *Dir) Delete(_ context.Context, key string) error {
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	info, err := os.Lstat(d.path(key))
+	if err == nil && !info.IsDir() {
+		err = os.Remove(d.path(key))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("delete %s: %w", key, classify(err))
+	}
+	for dir := filepath.Dir(d.path(key)); dir != d.root; dir = filepath.Dir(dir) {
+		if os.Remove(dir) != nil { // not empty, which ends it
+			break
+		}
+	}
+	return nil
+}
+
+// Check implements Store.
+func (d *Dir) Check(ctx context.Context) error { return check(ctx, d) }

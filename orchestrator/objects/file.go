@@ -1,0 +1,177 @@
+package objects
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// PutFile moves a local file into a store: on success the file is gone and the object durable. A store in a directory
+// of the same file system takes the file as it is, without copying; the caller must have closed it. It returns the
+// size and the SHA-256 in hex of what was stored.
+func PutFile(ctx context.Context, s Store, key, path string) (size int64, sum string, err error) {
+	if err := CheckKey(key); err != nil {
+		return 0, "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, "", fmt.Errorf("store %s: %w", key, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if size, sum, err = hashFile(ctx, f); err != nil {
+		return 0, "", fmt.Errorf("store file %s: %w", path, err)
+	}
+	if d, ok := s.(*Dir); ok {
+		taken, err := d.takeFile(key, f)
+		if err != nil {
+			return 0, "", fmt.Errorf("store file %s: %w", path, err)
+		}
+		if taken {
+			return size, sum, nil
+		}
+	}
+	if err := s.Put(ctx, key, f, size); err != nil {
+		return 0, "", fmt.Errorf("store file %s: %w", path, err)
+	}
+	if err := removeSame(f, path); err != nil {
+		return 0, "", fmt.Errorf("store file %s: remove it afterwards: %w", path, err)
+	}
+	return size, sum, nil
+}
+
+// removeSame removes path unless another file has its place by now.
+func removeSame(f *os.File, path string) error {
+	ours, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Lstat(path)
+	if err == nil && os.SameFile(ours, there) {
+		err = os.Remove(path)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// hashFile leaves f at its beginning.
+func hashFile(ctx context.Context, f *os.File) (int64, string, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, "", err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, "", fmt.Errorf("%s is not a regular file", f.Name())
+	}
+	h := sha256.New()
+	size, err := io.Copy(h, &exactReader{ctx: ctx, r: f, left: info.Size()})
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	return size, hex.EncodeToString(h.Sum(nil)), err
+}
+
+// takeFile renames the file into the store and returns true, or false if it is on another file system.
+func (d *Dir) takeFile(key string, f *os.File) (bool, error) {
+	if err := f.Chmod(objectMode); err != nil {
+		return false, err
+	}
+	if err := f.Sync(); err != nil {
+		return false, classify(err)
+	}
+	dir, err := os.MkdirTemp(filepath.Join(d.root, tempDir), "take-*")
+	if err != nil {
+		return false, classify(err)
+	}
+	temp := filepath.Join(dir, "file")
+	err = os.Rename(f.Name(), temp)
+	taken := err == nil
+	if taken {
+		if err = d.place(temp, key); err != nil { // give it back, so that the caller can try again
+			err = errors.Join(err, os.Rename(temp, f.Name()))
+		}
+	}
+	if errors.Is(err, syscall.EXDEV) {
+		err = nil
+	}
+	// Renaming a file to another name of itself does nothing: then it is still here.
+	return taken, classify(errors.Join(err, os.RemoveAll(dir)))
+}
+
+// GetFile makes a local file of an object, whole or not at all, replacing what was there. From a store in a directory
+// of the same file system it is a hard link: the file is read-only and must not be written. It returns the size and
+// the SHA-256 in hex of what is in the file.
+func GetFile(ctx context.Context, s Store, key, path string) (size int64, sum string, err error) {
+	part := path + ".part"
+	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, "", fmt.Errorf("get %s: %w", key, err)
+	}
+	size, sum, err = fetch(ctx, s, key, part)
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	// What failed goes; and renaming a file to another name of itself leaves both names.
+	if removeErr := os.Remove(part); !errors.Is(removeErr, os.ErrNotExist) {
+		err = errors.Join(err, removeErr)
+	}
+	if err != nil {
+		return 0, "", fmt.Errorf("get file %s: %w", path, err)
+	}
+	return size, sum, nil
+}
+
+func fetch(ctx context.Context, s Store, key, part string) (int64, string, error) {
+	d, ok := s.(*Dir)
+	if !ok {
+		return download(ctx, s, key, part)
+	}
+	if info, err := d.stat(key); err != nil {
+		return 0, "", err
+	} else if info.Mode().Perm()&0o222 != 0 || os.Link(d.path(key), part) != nil {
+		return download(ctx, s, key, part) // a file that others may write, or another file system
+	}
+	f, err := os.Open(part) // the link and not the key, which may name another object by now
+	if err != nil {
+		return 0, "", err
+	}
+	size, sum, err := hashFile(ctx, f)
+	return size, sum, errors.Join(err, f.Close())
+}
+
+func download(ctx context.Context, s Store, key, part string) (int64, string, error) {
+	r, err := s.Get(ctx, key)
+	if err != nil {
+		return 0, "", err
+	}
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, "", errors.Join(err, r.Close())
+	}
+	h := sha256.New()
+	size, err := io.Copy(io.MultiWriter(f, h), &contextReader{ctx: ctx, r: r})
+	if err := errors.Join(err, f.Close(), r.Close()); err != nil {
+		return 0, "", err
+	}
+	return size, hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// contextReader ends with ctx.
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // lives as long as one call
+	r   io.Reader
+}
+
+// Read implements io.Reader.
+func (c *contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}

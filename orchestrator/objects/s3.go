@@ -1,0 +1,171 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// retries of one request by the client before ErrUnavailable; its pauses grow to a second.
+const retries = 4
+
+// S3 is a store in a bucket of MinIO, S3 or what speaks like them. Only plain S3 is used: put, get, head, list, delete.
+type S3 struct {
+	core   minio.Core
+	bucket string
+	prefix string // empty or ending with a slash
+	name   string
+}
+
+// String implements Store.
+func (s *S3) String() string { return s.name }
+
+// Put implements Store.
+func (s *S3) Put(ctx context.Context, key string, r io.Reader, size int64) error {
+	if err := checkPut(key, size); err != nil {
+		return err
+	}
+	if _, seekable := r.(io.ReaderAt); !seekable {
+		r = &exactReader{ctx: ctx, r: r, left: size}
+	}
+	opts := minio.PutObjectOptions{ContentType: "application/octet-stream"}
+	info, err := s.core.Client.PutObject(ctx, s.bucket, s.prefix+key, r, size, opts)
+	if err == nil && info.Size != size {
+		err = fmt.Errorf("%d bytes arrived, want %d", info.Size, size)
+	}
+	if err != nil {
+		return fmt.Errorf("store %s in %s: %w", key, s, s.classify(err))
+	}
+	return nil
+}
+
+// Get implements Store.
+func (s *S3) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	body, _, _, err := s.core.GetObject(ctx, s.bucket, s.prefix+key, minio.GetObjectOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get %s from %s: %w", key, s, s.classify(err))
+	}
+	return &s3Body{ReadCloser: body, store: s, key: key}, nil
+}
+
+// s3Body says of a connection that breaks that the store is unavailable.
+type s3Body struct {
+	io.ReadCloser
+	store *S3
+	key   string
+}
+
+// Read implements io.Reader.
+func (b *s3Body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // readers return io.EOF itself
+		err = fmt.Errorf("get %s from %s: %w", b.key, b.store, b.store.classify(err))
+	}
+	return n, err
+}
+
+// Stat implements Store.
+func (s *S3) Stat(ctx context.Context, key string) (Info, error) {
+	if err := CheckKey(key); err != nil {
+		return Info{}, err
+	}
+	info, err := s.core.Client.StatObject(ctx, s.bucket, s.prefix+key, minio.StatObjectOptions{})
+	if err != nil {
+		return Info{}, fmt.Errorf("stat %s in %s: %w", key, s, s.classify(err))
+	}
+	return Info{Key: key, Size: info.Size, Modified: info.LastModified}, nil
+}
+
+// List implements Store.
+func (s *S3) List(ctx context.Context, prefix string, f func(Info) bool) error {
+	if err := checkPrefix(prefix); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	opts := minio.ListObjectsOptions{Prefix: s.prefix + prefix, Recursive: true}
+	objects := s.core.Client.ListObjects(ctx, s.bucket, opts)
+	defer func() {
+		cancel()
+		for range objects { // until the lister has ended
+		}
+	}()
+	for object := range objects {
+		if object.Err != nil {
+			return fmt.Errorf("list %s in %s: %w", prefix, s, s.classify(object.Err))
+		}
+		key := strings.TrimPrefix(object.Key, s.prefix)
+		if CheckKey(key) != nil {
+			continue // not one of ours
+		}
+		if !f(Info{Key: key, Size: object.Size, Modified: object.LastModified}) {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// Delete implements Store.
+func (s *S3) Delete(ctx context.Context, key string) error {
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	err := s.core.RemoveObject(ctx, s.bucket, s.prefix+key, minio.RemoveObjectOptions{})
+	if err = s.classify(err); err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("delete %s in %s: %w", key, s, err)
+	}
+	return nil
+}
+
+// Check implements Store.
+func (s *S3) Check(ctx context.Context) error { return check(ctx, s) }
+
+// classify marks an answer of the server, or the lack of one, with what it means to the caller.
+func (s *S3) classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	var short *shortError
+	if errors.As(err, &short) {
+		return err
+	}
+	var answer minio.ErrorResponse
+	if !errors.As(err, &answer) {
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) && !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		return classify(err)
+	}
+	switch answer.Code {
+	case "NoSuchKey", "NotFound":
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	case "NoSuchBucket":
+		return fmt.Errorf("there is no bucket %q: %w", s.bucket, err)
+	case "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage":
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case "AccessDenied":
+		return fmt.Errorf("the credentials do not allow it; check the policy of bucket %q: %w", s.bucket, err)
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch":
+		return fmt.Errorf("the credentials are wrong; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: %w", err)
+	}
+	switch {
+	case answer.StatusCode == http.StatusInsufficientStorage:
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case answer.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	case answer.StatusCode >= 500, answer.StatusCode == http.StatusTooManyRequests,
+		answer.StatusCode == http.StatusRequestTimeout:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
