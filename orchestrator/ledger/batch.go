@@ -37,7 +37,8 @@ func NewBatch(seq uint64, at time.Time, prev []byte, events []*outbidv1.Event) (
 	if len(events) == 0 {
 		return nil, fmt.Errorf("ledger batch %d: no events", seq)
 	}
-	data, err := proto.Marshal(&outbidv1.Events{Events: events})
+	// The same events give the same bytes, so that two runs of one seed have one hash.
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(&outbidv1.Events{Events: events})
 	if err != nil {
 		return nil, fmt.Errorf("encode ledger batch %d: %w", seq, err)
 	}

@@ -1,0 +1,215 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+)
+
+// endsPerStep bounds how many trials of one sweep are ended in one step, so that a batch stays small; the rest follows
+// in the next steps.
+const endsPerStep = 2000
+
+// advance does what a sweep's state calls for: end what is to end, apply its limits, notice that it is done.
+func (c *Core) advance(s *state.Sweep) {
+	switch s.State {
+	case outbidv1.SweepState_SWEEP_STATE_STOPPING:
+		c.finishStopping(s)
+	case outbidv1.SweepState_SWEEP_STATE_RUNNING:
+		if reason := c.limitReached(s); reason != "" {
+			c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_STOPPING, reason, "")
+			return
+		}
+		c.answerWaiting(s)
+		c.finishExhausted(s)
+	}
+}
+
+// answerWaiting pauses trials that reached their target and whose tuner has no answer yet.
+func (c *Core) answerWaiting(s *state.Sweep) {
+	for _, n := range slices.Clone(s.Running) {
+		t := s.Trials[n]
+		if t.AtTarget && !t.Pausing && !t.Done() && t.Lease.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+			c.pause(s, t, "waits for the other trials of its rung")
+		}
+	}
+}
+
+// hopelessAfter is how many trials may fail before the first report of any until the sweep is given up.
+const hopelessAfter = 5
+
+// hopeless says that trials only ever failed: something is wrong with the program, not with configurations.
+func hopeless(s *state.Sweep) bool {
+	failed := s.Counts[outbidv1.TrialState_TRIAL_STATE_FAILED]
+	return s.Best < 0 && failed > 0 && (int(failed) == len(s.Trials) || failed >= hopelessAfter)
+}
+
+func lastFailure(s *state.Sweep) string {
+	for _, t := range slices.Backward(s.Trials) {
+		if t.State == outbidv1.TrialState_TRIAL_STATE_FAILED {
+			return t.Reason
+		}
+	}
+	return ""
+}
+
+// limitReached says which limit a sweep has reached; "" for none.
+func (c *Core) limitReached(s *state.Sweep) string {
+	if hopeless(s) && s.Counts[outbidv1.TrialState_TRIAL_STATE_FAILED] >= hopelessAfter {
+		return "given up, as trials only fail: " + lastFailure(s)
+	}
+	limits := s.Spec.GetLimits()
+	if limits == nil {
+		return ""
+	}
+	if limits.Target != nil && s.Best >= 0 {
+		best := s.Trials[s.Best].Best
+		if best == limits.GetTarget() || (best > limits.GetTarget()) == s.Maximise() {
+			return fmt.Sprintf("target reached: trial %d has %s %g", s.Best, s.Spec.GetMetric(), best)
+		}
+	}
+	if limits.GetSteps() > 0 && s.Steps >= limits.GetSteps() {
+		return fmt.Sprintf("limit reached: %d of %d steps trained", s.Steps, limits.GetSteps())
+	}
+	if end := wallEnd(s); !end.IsZero() && !c.now.Before(end) {
+		return fmt.Sprintf("limit reached: %s have passed", limits.GetWallTime())
+	}
+	return ""
+}
+
+// wallEnd is when the sweep's wall time is over; zero for never.
+func wallEnd(s *state.Sweep) time.Time {
+	text := s.Spec.GetLimits().GetWallTime()
+	if text == "" {
+		return time.Time{}
+	}
+	d, err := spec.ParseDuration(text)
+	if err != nil {
+		return time.Time{} // it was checked when the sweep was submitted
+	}
+	return s.Submitted.Add(d)
+}
+
+// finishExhausted ends a sweep whose tuner wants nothing more once nothing runs.
+func (c *Core) finishExhausted(s *state.Sweep) {
+	t := c.tuners[s.ID]
+	if t == nil || len(s.Queued) > 0 || len(s.Running) > 0 || !t.Status().Exhausted {
+		return
+	}
+	if !c.endOpen(s, outbidv1.TrialState_TRIAL_STATE_STOPPED, "was not promoted", true) {
+		c.later[s.ID] = true
+		return
+	}
+	end := outbidv1.SweepState_SWEEP_STATE_DONE
+	reason := fmt.Sprintf("the tuner is done after %d trials", len(s.Trials))
+	if hopeless(s) {
+		end, reason = outbidv1.SweepState_SWEEP_STATE_FAILED, "every trial failed: "+lastFailure(s)
+	}
+	c.changeSweep(s, end, reason, "")
+}
+
+// finishStopping ends a stopping sweep's trials and, once no device is held any more, the sweep.
+func (c *Core) finishStopping(s *state.Sweep) {
+	state, reason := outbidv1.TrialState_TRIAL_STATE_STOPPED, s.Reason
+	if s.StopActor != "" {
+		state = outbidv1.TrialState_TRIAL_STATE_CANCELLED
+	}
+	if !c.endOpen(s, state, reason, false) {
+		c.later[s.ID] = true
+		return
+	}
+	if len(s.Running) > 0 {
+		return
+	}
+	end := outbidv1.SweepState_SWEEP_STATE_DONE
+	switch {
+	case s.StopActor != "":
+		end = outbidv1.SweepState_SWEEP_STATE_STOPPED
+	case c.tuners[s.ID] == nil || hopeless(s):
+		end = outbidv1.SweepState_SWEEP_STATE_FAILED
+	}
+	c.changeSweep(s, end, reason, s.StopActor)
+}
+
+// endOpen ends the sweep's open trials, at most endsPerStep in one step, and says whether none is left.
+func (c *Core) endOpen(s *state.Sweep, end outbidv1.TrialState, reason string, byTuner bool) bool {
+	open := s.Counts[outbidv1.TrialState_TRIAL_STATE_QUEUED] + s.Counts[outbidv1.TrialState_TRIAL_STATE_RUNNING] +
+		s.Counts[outbidv1.TrialState_TRIAL_STATE_PAUSED]
+	if open == 0 {
+		return true
+	}
+	if len(c.out.Events) > endsPerStep {
+		return false
+	}
+	for _, t := range s.Trials {
+		if t.Done() {
+			continue
+		}
+		c.endTrial(s, t, end, reason, byTuner)
+		if open--; open == 0 || c.err != nil {
+			return true
+		}
+		if len(c.out.Events) > endsPerStep {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Core) changeSweep(s *state.Sweep, to outbidv1.SweepState, reason, actor string) {
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepChanged{SweepChanged: &outbidv1.SweepChanged{
+		Sweep: s.ID, State: to, Reason: reason, Actor: actor,
+	}}})
+}
+
+// Tick lets time pass: silent nodes are lost, limits and time-outs apply.
+type Tick struct{}
+
+func (Tick) apply(c *Core) {
+	for _, name := range c.st.NodeNames {
+		c.checkNode(c.st.Nodes[name])
+	}
+	for _, s := range slices.Clone(c.st.Live) {
+		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.Spec.GetLimits().GetWallTime() != "" {
+			c.touched[s.ID] = true
+		}
+		if s.Spec.GetExternal() != nil {
+			c.expireClients(s)
+		}
+	}
+}
+
+// expireClients takes trials back from clients that did not tell about them in time.
+func (c *Core) expireClients(s *state.Sweep) {
+	text := s.Spec.GetExternal().GetTimeout()
+	if text == "" {
+		return
+	}
+	limit, err := spec.ParseDuration(text)
+	if err != nil {
+		return // it was checked when the sweep was submitted
+	}
+	for _, n := range slices.Clone(s.Running) {
+		t := s.Trials[n]
+		if last := c.clientSeen(t); c.now.Sub(last) >= limit {
+			c.note(s.ID, &t.Number, "warning", "client %s said nothing for %s: the trial is given to the next who asks", t.Lease.Client, text)
+			c.endLease(s, t, "its client said nothing for "+text)
+		}
+	}
+}
+
+func (c *Core) clientSeen(t *state.Trial) time.Time {
+	seen := t.Lease.Granted
+	if t.LastReportSeq > 0 && t.Last.GetTime() != nil && t.Last.GetTime().AsTime().After(seen) {
+		seen = t.Last.GetTime().AsTime()
+	}
+	return seen
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,244 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+)
+
+// A Submit starts a sweep. Done is called with the sweep's id once it is in the ledger.
+type Submit struct {
+	// Spec has been checked and holds its defaults.
+	Spec       *outbidv1.SweepSpec
+	Actor, Key string
+	Done       func(id string, err error)
+}
+
+func (in Submit) apply(c *Core) {
+	if id := c.st.ByKey(in.Key); id != "" {
+		c.reply(func() { in.Done(id, nil) })
+		return
+	}
+	id := c.st.NextID(in.Spec.GetName())
+	t, err := c.set.NewTuner(tuner.Settings{Spec: in.Spec}, nil)
+	if err != nil {
+		err = fmt.Errorf("%w: tuner: %w", state.ErrInvalid, err)
+		c.reply(func() { in.Done("", err) })
+		return
+	}
+	c.tuners[id] = t
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepSubmitted{SweepSubmitted: &outbidv1.SweepSubmitted{
+		Sweep: id, Spec: in.Spec, Actor: in.Actor, IdempotencyKey: in.Key,
+	}}})
+	c.reply(func() { in.Done(id, nil) })
+}
+
+// A Command pauses, resumes or stops a sweep.
+type Command struct {
+	Sweep   string
+	Command outbidv1.SweepCommand
+	Actor   string
+	Done    func(error)
+}
+
+func (in Command) apply(c *Core) {
+	err := c.command(in)
+	c.reply(func() { in.Done(err) })
+}
+
+func (c *Core) command(in Command) error {
+	s, err := c.st.Sweep(in.Sweep)
+	if err != nil {
+		return err
+	}
+	by := "asked for by " + in.Actor
+	switch in.Command {
+	case outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE:
+		return c.pauseSweep(s, by, in.Actor)
+	case outbidv1.SweepCommand_SWEEP_COMMAND_RESUME:
+		if s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING {
+			return nil
+		}
+		if s.State != outbidv1.SweepState_SWEEP_STATE_PAUSED {
+			return conflict(s, "resumed", "only a paused sweep can be")
+		}
+		c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_RUNNING, by, in.Actor)
+	case outbidv1.SweepCommand_SWEEP_COMMAND_STOP:
+		if s.Done() || s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING {
+			return nil
+		}
+		c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_STOPPING, by, in.Actor)
+	default:
+		return fmt.Errorf("%w: command: %s is none of pause, resume, stop", state.ErrInvalid, in.Command)
+	}
+	return nil
+}
+
+func (c *Core) pauseSweep(s *state.Sweep, by, actor string) error {
+	if s.State == outbidv1.SweepState_SWEEP_STATE_PAUSED {
+		return nil
+	}
+	if s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING {
+		return conflict(s, "paused", "only a running sweep can be")
+	}
+	c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_PAUSED, by, actor)
+	for _, n := range slices.Clone(s.Running) {
+		c.revoke(s, s.Trials[n], outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "the sweep is paused, "+by)
+	}
+	return nil
+}
+
+func conflict(s *state.Sweep, what, rule string) error {
+	return fmt.Errorf("%w: sweep %s is %s and cannot be %s: %s", state.ErrConflict, s.ID, state.SweepWord(s.State), what, rule)
+}
+
+// An Extend gives a sweep more trials, longer steps or a wider space.
+type Extend struct {
+	Request *outbidv1.ExtendSweepRequest
+	Actor   string
+	Done    func(error)
+}
+
+func (in Extend) apply(c *Core) {
+	err := c.extend(in)
+	c.reply(func() { in.Done(err) })
+}
+
+func (c *Core) extend(in Extend) error {
+	s, err := c.st.Sweep(in.Request.GetSweep())
+	if err != nil {
+		return err
+	}
+	if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.State == outbidv1.SweepState_SWEEP_STATE_FAILED {
+		return conflict(s, "extended", "wait until it has stopped, or submit it anew")
+	}
+	wider, err := spec.Extend(s.Spec, in.Request)
+	if err != nil {
+		return fmt.Errorf("%w: %w", state.ErrInvalid, err)
+	}
+	if proto.Equal(wider, s.Spec) {
+		return fmt.Errorf("%w: extend: nothing would change; give more trials, longer max_steps, a wider space or other limits", state.ErrInvalid)
+	}
+	if _, err := c.set.NewTuner(tuner.Settings{Spec: wider}, nil); err != nil {
+		return fmt.Errorf("%w: tuner: %w", state.ErrInvalid, err)
+	}
+	if err := c.reviveTuner(s); err != nil {
+		return err
+	}
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepExtended{SweepExtended: &outbidv1.SweepExtended{
+		Sweep: s.ID, Spec: wider, Actor: in.Actor,
+	}}})
+	return nil
+}
+
+// reviveTuner finds the tuner of a sweep, which is kept after the sweep has ended so that it can be extended.
+func (c *Core) reviveTuner(s *state.Sweep) error {
+	if c.tuners[s.ID] == nil {
+		return conflict(s, "extended", "its tuner failed")
+	}
+	return nil
+}
+
+// An Ask gives a client of an external sweep something to train.
+type Ask struct {
+	Sweep, Client string
+	Done          func(*outbidv1.AskTrialResponse, error)
+}
+
+func (in Ask) apply(c *Core) {
+	answer, err := c.askTrial(in)
+	c.reply(func() { in.Done(answer, err) })
+}
+
+func (c *Core) external(id string) (*state.Sweep, error) {
+	s, err := c.st.Sweep(id)
+	if err != nil {
+		return nil, err
+	}
+	if s.Spec.GetExternal() == nil {
+		return nil, fmt.Errorf("%w: sweep %s runs its trials on workers; only a sweep with an external workload can be asked", state.ErrConflict, id)
+	}
+	return s, nil
+}
+
+func (c *Core) askTrial(in Ask) (*outbidv1.AskTrialResponse, error) {
+	s, err := c.external(in.Sweep)
+	if err != nil {
+		return nil, err
+	}
+	if s.Done() || s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING {
+		return &outbidv1.AskTrialResponse{Exhausted: true}, nil
+	}
+	if s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING {
+		return &outbidv1.AskTrialResponse{}, nil
+	}
+	if t := c.tuners[s.ID]; len(s.Queued) == 0 && t != nil && room(s) > 0 && !t.Status().Exhausted && !t.Status().Waiting {
+		c.ask(s, 1)
+	}
+	if len(s.Queued) == 0 {
+		t := c.tuners[s.ID]
+		return &outbidv1.AskTrialResponse{Exhausted: t == nil || t.Status().Exhausted && len(s.Running) == 0}, nil
+	}
+	t := s.Trials[s.Queued[0]]
+	epoch := c.st.NextEpoch
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialAsked{TrialAsked: &outbidv1.TrialAsked{
+		Sweep: s.ID, Trial: t.Number, Epoch: epoch, Client: in.Client,
+	}}})
+	return &outbidv1.AskTrialResponse{Trial: c.st.TrialView(s, t), Epoch: epoch}, nil
+}
+
+// A Tell is what a client measured.
+type Tell struct {
+	Request *outbidv1.TellTrialRequest
+	Done    func(*outbidv1.TellTrialResponse, error)
+}
+
+func (in Tell) apply(c *Core) {
+	t, err := c.tellTrial(in.Request)
+	if err != nil {
+		c.reply(func() { in.Done(nil, err) })
+		return
+	}
+	s := c.st.Sweeps[in.Request.GetSweep()]
+	c.advance(s)
+	goOn := t.Lease != nil && t.Lease.Epoch == in.Request.GetEpoch() && !t.Done()
+	answer := &outbidv1.TellTrialResponse{Trial: c.st.TrialView(s, t), GoOn: goOn}
+	c.reply(func() { in.Done(answer, nil) })
+}
+
+func (c *Core) tellTrial(r *outbidv1.TellTrialRequest) (*state.Trial, error) {
+	s, err := c.external(r.GetSweep())
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.Trial(r.GetTrial())
+	if err != nil {
+		return nil, err
+	}
+	if t.Lease == nil || t.Lease.Epoch != r.GetEpoch() {
+		return t, nil // it was taken back or ended in the meantime: the client is told not to go on
+	}
+	for _, report := range r.GetReports() {
+		if report.GetSeq() == 0 {
+			report.Seq = t.LastReportSeq + 1
+		}
+		c.report(s, t, report)
+	}
+	switch {
+	case t.Lease == nil || t.Lease.Epoch != r.GetEpoch():
+	case r.GetError() != "":
+		c.forkFailed(s, t, outbidv1.FailureKind_FAILURE_KIND_ERROR, r.GetError())
+	case t.UntilStep > 0 && t.Step >= t.UntilStep:
+		c.reached(s, t, t.Step)
+	case r.GetFinished():
+		c.finished(s, t, t.Step)
+	}
+	return t, nil
+}

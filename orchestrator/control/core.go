@@ -1,0 +1,182 @@
+// Package control is the loop that everything goes through: commands, workers' messages and the passing of time come
+// in, events and orders go out. It decides, appends, then acts.
+//
+// Core is the deciding half and pure: the time is an argument, and what it wants done comes back as values, so that the
+// simulator and replay drive the very same code on a virtual clock. Loop is the half that appends to the ledger and
+// talks to the world.
+package control
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+)
+
+// Settings are what the core must know beside its state.
+type Settings struct {
+	// Lease is how long a node may go on without word from the orchestrator, and how long it must have been silent
+	// until its devices are given to others.
+	Lease time.Duration
+	// Term of this orchestrator: workers ignore orders of a lower one.
+	Term uint64
+	// Store is the object store's name for workers that were not given one.
+	Store string
+	// Prove says whether a node's proof shows that it holds the cluster key; nil trusts nobody.
+	Prove func(node, boot string, proof []byte) bool
+	// Sign makes the proof that this server accepted a function, by the SHA-256 of its blob; nil sends none.
+	Sign func(blob string) []byte
+	// NewTuner makes a tuner from its sweep's settings, or from a snapshot if that is not nil.
+	NewTuner func(settings tuner.Settings, snapshot []byte) (tuner.Tuner, error)
+}
+
+// Core decides. It is not safe for concurrent use.
+type Core struct {
+	set    Settings
+	st     *state.State
+	tuners map[string]tuner.Tuner
+	policy policy.Policy
+	// now is the time of the step under way.
+	now time.Time
+	// started is when this core first decided something: nodes not heard of since are given a lease's time.
+	started time.Time
+	nodes   map[string]*link
+
+	out Outcome
+	// touched sweeps are looked at again before the step ends, later ones in the next.
+	touched, later map[string]bool
+	// demand says that devices, or trials that want some, may have changed.
+	demand bool
+	// next is when the policy wants to be asked again; zero for never.
+	next time.Time
+	// err is set once, by an event that does not fit; the core is unusable from then on.
+	err error
+	// reasons why a sweep's trials wait, by sweep.
+	waiting map[string]string
+}
+
+// Outcome is what a step wants done. Nothing of it may happen before Events are in the ledger.
+type Outcome struct {
+	// Events decided, in order.
+	Events []*outbidv1.Event
+	// Orders to send.
+	Orders []*outbidv1.Orders
+	// Delete names objects that nothing needs any more.
+	Delete []string
+	// Replies answer commands.
+	Replies []func()
+	// More says that there is more to do at once: step again.
+	More bool
+}
+
+// An Input is something that happened.
+type Input interface {
+	apply(*Core)
+}
+
+// NewCore returns a core that goes on from a state and its tuners' and policy's snapshots.
+func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
+	return &Core{
+		set: set, st: st, policy: p, tuners: map[string]tuner.Tuner{}, nodes: map[string]*link{},
+		touched: map[string]bool{}, later: map[string]bool{}, waiting: map[string]string{}, demand: true,
+	}
+}
+
+// State is what the core decides on. It must not be changed, nor read while a step runs.
+func (c *Core) State() *state.State { return c.st }
+
+// Step takes in what happened and decides. An error means that the core's state cannot be trusted any more: nothing of
+// the outcome may be used, and the process must start again from the ledger.
+func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
+	if c.started.IsZero() {
+		c.started = now
+	}
+	c.now, c.out = now, Outcome{}
+	c.touched, c.later = c.later, c.touched
+	for _, in := range inputs {
+		in.apply(c)
+	}
+	c.settle()
+	if c.demand || !c.next.IsZero() && !now.Before(c.next) {
+		c.demand = false
+		c.schedule()
+		c.settle()
+	}
+	c.order()
+	c.out.More = len(c.later) > 0
+	return c.out, c.err
+}
+
+// settle looks at every touched sweep until nothing follows any more.
+func (c *Core) settle() {
+	for len(c.touched) > 0 && c.err == nil {
+		ids := sortedKeys(c.touched)
+		clear(c.touched)
+		for _, id := range ids {
+			c.advance(c.st.Sweeps[id])
+		}
+	}
+}
+
+// emit decides one event: it is folded in at once, and will be appended with the step's batch. The tuner hears of it,
+// and what it answers follows.
+func (c *Core) emit(e *outbidv1.Event) {
+	if c.err != nil {
+		return
+	}
+	heard := c.hears(e)
+	if err := c.st.Apply(c.now, e); err != nil {
+		c.err = fmt.Errorf("deciding: %w", err)
+		return
+	}
+	c.out.Events = append(c.out.Events, e)
+	id := c.mark(e)
+	if heard {
+		c.tell(id, e)
+	}
+}
+
+// mark notes what an event makes necessary to look at, and returns its sweep.
+func (c *Core) mark(e *outbidv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *outbidv1.Event_TrialReported:
+		return k.TrialReported.GetSweep() // by far the most, and alone they change nobody's demand
+	case *outbidv1.Event_NodeJoined, *outbidv1.Event_NodeChanged:
+		c.demand = true
+		return ""
+	case *outbidv1.Event_SweepSubmitted:
+		c.demand, c.touched[k.SweepSubmitted.GetSweep()] = true, true
+		return k.SweepSubmitted.GetSweep()
+	case *outbidv1.Event_LeaseEnded:
+		c.demand = true
+	case *outbidv1.Event_TrialCreated, *outbidv1.Event_TrialTargeted, *outbidv1.Event_TrialCloned,
+		*outbidv1.Event_SweepChanged, *outbidv1.Event_SweepExtended, *outbidv1.Event_TrialReached,
+		*outbidv1.Event_TrialEnded:
+		c.demand = true
+	case *outbidv1.Event_Note, *outbidv1.Event_UplinkSeen, *outbidv1.Event_RoundDecided:
+		return ""
+	}
+	id := state.SweepOf(e)
+	if id != "" {
+		c.touched[id] = true
+	}
+	return id
+}
+
+// note tells the user one line about a sweep or a trial.
+func (c *Core) note(sweep string, trial *int32, level, format string, args ...any) {
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_Note{Note: &outbidv1.Note{
+		Sweep: sweep, Trial: trial, Level: level, Text: fmt.Sprintf(format, args...),
+	}}})
+}
+
+// reply answers a command once the step's events are in the ledger.
+func (c *Core) reply(f func()) { c.out.Replies = append(c.out.Replies, f) }
+
+// errStopped says that the loop has ended.
+var errStopped = errors.New("the orchestrator is stopping")

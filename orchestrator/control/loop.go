@@ -1,0 +1,235 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// Config is what a loop needs.
+type Config struct {
+	Settings Settings
+	Policy   policy.Policy
+	Ledger   ledger.Ledger
+	History  History
+	// Send sends orders to a node. Orders that are lost are made anew when the node is heard of next.
+	Send func(*outbidv1.Orders) error
+	// Delete removes an object from the store; it is tried again until it succeeds.
+	Delete func(ctx context.Context, key string) error
+	// Now is the clock.
+	Now    func() time.Time
+	Logger *slog.Logger
+	// Info says what the server is, for the API.
+	Info func() *outbidv1.GetServerInfoResponse
+	// Observe is told how long each step's decisions and append took, and of how many reports; nil for nobody.
+	Observe func(Observation)
+	// SnapshotEvery is the least number of events between two snapshots; 50,000 if 0.
+	SnapshotEvery int
+}
+
+// Observation is how one step went.
+type Observation struct {
+	Inputs, Events, Reports int
+	Decide, Append          time.Duration
+}
+
+// History keeps every report of a sweep for reading.
+type History interface {
+	Append(seq uint64, events []*outbidv1.Event) error
+	Flush() error
+	Read(ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error) error
+}
+
+// Loop runs a core: it appends what the core decides, and only then acts.
+type Loop struct {
+	cfg  Config
+	in   chan Input
+	done chan struct{}
+
+	// mu is held by Run while it decides and appends, so that readers see only what is in the ledger.
+	mu      sync.RWMutex
+	core    *Core
+	changed map[string]chan struct{}
+
+	// events since the newest snapshot.
+	events   int
+	snapshot sync.WaitGroup
+	saving   chan struct{}
+	deletes  *deleter
+}
+
+// inputsPerStep bounds how much is decided in one batch; batchBytes the size of a batch in the ledger.
+const (
+	inputsPerStep = 4096
+	tickEvery     = 250 * time.Millisecond
+)
+
+// Open restores the state from the ledger. Run must be called next.
+func Open(ctx context.Context, cfg Config) (*Loop, error) {
+	if cfg.SnapshotEvery == 0 {
+		cfg.SnapshotEvery = 50_000
+	}
+	l := &Loop{
+		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}), changed: map[string]chan struct{}{},
+		saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
+	}
+	replayed := 0
+	core, err := Restore(ctx, cfg.Settings, cfg.Policy, cfg.Ledger, func(seq uint64, events []*outbidv1.Event) error {
+		replayed += len(events)
+		return cfg.History.Append(seq, events)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("restoring the state: %w", err)
+	}
+	l.core, l.events = core, replayed
+	return l, nil
+}
+
+// Run decides until ctx ends, and then takes a last snapshot. It returns an error that wraps ledger.ErrConflict if
+// another orchestrator has taken over.
+func (l *Loop) Run(ctx context.Context) error {
+	defer close(l.done)
+	stop := l.deletes.start()
+	defer stop()
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		var inputs []Input
+		select {
+		case <-ctx.Done():
+			l.snapshot.Wait()
+			return l.finalSnapshot()
+		case in := <-l.in:
+			inputs = l.gather(in)
+		case <-tick.C:
+			inputs = []Input{Tick{}}
+		}
+		for more := true; more; inputs = nil {
+			var err error
+			if more, err = l.step(ctx, inputs); err != nil {
+				l.snapshot.Wait()
+				return err
+			}
+		}
+	}
+}
+
+// gather takes what else is waiting, so that one append serves all.
+func (l *Loop) gather(first Input) []Input {
+	inputs := []Input{first}
+	for len(inputs) < inputsPerStep {
+		select {
+		case in := <-l.in:
+			inputs = append(inputs, in)
+		default:
+			return inputs
+		}
+	}
+	return inputs
+}
+
+// step decides and appends, and only then acts.
+func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) {
+	out, err := l.decide(ctx, inputs)
+	if err != nil {
+		return false, err
+	}
+	for _, reply := range out.Replies {
+		reply()
+	}
+	for _, o := range out.Orders {
+		if err := l.cfg.Send(o); err != nil {
+			l.cfg.Logger.Warn("orders could not be sent", "node", o.GetNode(), "err", err)
+		}
+	}
+	l.deletes.add(out.Delete)
+	return out.More, nil
+}
+
+func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.cfg.Now()
+	if now.Before(l.core.st.Time) {
+		now = l.core.st.Time // the clock was set back: events never are
+	}
+	began := time.Now()
+	out, err := l.core.Step(now, inputs...)
+	if err != nil {
+		return Outcome{}, err
+	}
+	decided := time.Since(began)
+	if len(out.Events) > 0 {
+		// An append that was begun is finished even if the loop is to end: half a step must not be acted on.
+		if err := l.append(context.WithoutCancel(ctx), now, out.Events); err != nil {
+			return Outcome{}, err
+		}
+	}
+	if l.cfg.Observe != nil {
+		l.cfg.Observe(Observation{
+			Inputs: len(inputs), Events: len(out.Events), Reports: countReports(out.Events),
+			Decide: decided, Append: time.Since(began) - decided,
+		})
+	}
+	return out, nil
+}
+
+func countReports(events []*outbidv1.Event) int {
+	n := 0
+	for _, e := range events {
+		if _, ok := e.GetKind().(*outbidv1.Event_TrialReported); ok {
+			n++
+		}
+	}
+	return n
+}
+
+// eventsPerBatch keeps a batch well below what a message may hold; a step that decides more is appended in several.
+const eventsPerBatch = 8192
+
+func (l *Loop) append(ctx context.Context, now time.Time, events []*outbidv1.Event) error {
+	for rest := events; len(rest) > 0; {
+		n := min(len(rest), eventsPerBatch)
+		b, err := l.cfg.Ledger.Append(ctx, now, rest[:n])
+		if err != nil {
+			return fmt.Errorf("appending to the ledger: %w", err)
+		}
+		l.core.Appended(b)
+		if err := l.cfg.History.Append(b.GetSeq(), rest[:n]); err != nil {
+			l.cfg.Logger.Error("reports could not be added to the history, which can be rebuilt from the ledger", "err", err)
+		}
+		rest = rest[n:]
+	}
+	l.tellReaders(events)
+	l.events += len(events)
+	l.maybeSnapshot()
+	return nil
+}
+
+// send hands an input to the loop.
+func (l *Loop) send(ctx context.Context, in Input) error {
+	select {
+	case l.in <- in:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.done:
+		return errStopped
+	}
+}
+
+// Uplink takes in what a worker said. It waits while the loop is busy, and drops the message once it has ended: the
+// worker sends it again to whoever leads then.
+func (l *Loop) Uplink(up *outbidv1.Uplink) {
+	select {
+	case l.in <- Uplink{up}:
+	case <-l.done:
+	}
+}

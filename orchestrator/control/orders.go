@@ -1,0 +1,138 @@
+package control
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+)
+
+// order makes orders for every node that something changed for, or that was just heard of.
+func (c *Core) order() {
+	if c.err != nil {
+		return
+	}
+	for _, name := range sortedKeys(c.nodes) {
+		if l := c.nodes[name]; l.dirty {
+			l.dirty = false
+			if o := c.orders(name, l); o != nil {
+				c.out.Orders = append(c.out.Orders, o)
+			}
+		}
+	}
+}
+
+// orders is all that a node should be doing. Bodies are left out of what it has taken in already.
+func (c *Core) orders(name string, l *link) *outbidv1.Orders {
+	l.generation++
+	o := &outbidv1.Orders{
+		Node: name, Boot: l.boot, Generation: l.generation, Term: c.set.Term, Store: c.set.Store,
+		Lease: durationpb.New(c.set.Lease), Hello: l.hello,
+	}
+	n := c.st.Nodes[name]
+	if n == nil || l.boot == "" {
+		if l.boot == "" {
+			return nil // not heard of since this orchestrator began
+		}
+		return o
+	}
+	if n.Info.GetBoot() != l.boot {
+		return o
+	}
+	o.AckedSeq = n.SeenSeq
+	for _, lease := range n.Leases {
+		a, err := c.assignment(lease, l.taken[lease.Epoch] == 0)
+		if err != nil {
+			s := c.st.Sweeps[lease.Sweep]
+			c.err = fmt.Errorf("orders for trial %d of %s: %w", lease.Trial, s.ID, err)
+			return nil
+		}
+		o.Assignments = append(o.Assignments, a)
+	}
+	return o
+}
+
+func (c *Core) assignment(l *state.Lease, withBody bool) (*outbidv1.Assignment, error) {
+	s := c.st.Sweeps[l.Sweep]
+	t := s.Trials[l.Trial]
+	a := &outbidv1.Assignment{
+		Fork: l.Fork(), Version: l.Version, Verdict: outbidv1.Verdict_VERDICT_TRAIN, UntilStep: t.UntilStep, Reason: t.Reason,
+	}
+	switch l.Revoking {
+	case outbidv1.RevokeKind_REVOKE_KIND_PAUSE:
+		a.Verdict = outbidv1.Verdict_VERDICT_PAUSE
+	case outbidv1.RevokeKind_REVOKE_KIND_STOP:
+		a.Verdict = outbidv1.Verdict_VERDICT_STOP
+	}
+	if !withBody {
+		return a, nil
+	}
+	body, err := c.body(s, t, l)
+	a.Body = body
+	return a, err
+}
+
+// saveEvery is how often a running trial saves if its spec does not say.
+const saveEvery = 30 * time.Second
+
+func (c *Core) body(s *state.Sweep, t *state.Trial, l *state.Lease) (*outbidv1.AssignmentBody, error) {
+	sp := s.Spec
+	b := &outbidv1.AssignmentBody{
+		ConfigJson: t.Config, Devices: l.Devices, Start: t.From(), Seed: t.Seed, Metric: sp.GetMetric(), Mode: sp.GetMode(),
+		SaveEvery: durationpb.New(saveEvery), Cpus: sp.GetResources().GetCpus(),
+	}
+	if d, err := spec.ParseDuration(sp.GetCheckpoints().GetEvery()); err == nil && d > 0 {
+		b.SaveEvery = durationpb.New(d)
+	}
+	if d, err := spec.ParseDuration(sp.GetHangTimeout()); err == nil && d > 0 {
+		b.HangTimeout = durationpb.New(d)
+	}
+	if n, err := spec.ParseBytes(sp.GetResources().GetMemory()); err == nil {
+		b.MemoryBytes = n
+	}
+	if f := sp.GetFunction(); f != nil {
+		b.Workload = &outbidv1.WorkloadBody{Kind: &outbidv1.WorkloadBody_Function{Function: c.function(f)}}
+		return b, nil
+	}
+	p, err := program(sp.GetProgram(), t.Config)
+	if err != nil {
+		return nil, err
+	}
+	b.Workload = &outbidv1.WorkloadBody{Kind: &outbidv1.WorkloadBody_Program{Program: p}}
+	return b, nil
+}
+
+func (c *Core) function(f *outbidv1.Function) *outbidv1.FunctionBody {
+	body := &outbidv1.FunctionBody{
+		Blob: f.GetBlob(), Python: f.GetPython(), Name: f.GetName(), Env: f.GetEnv(), Workdir: f.GetWorkdir(),
+	}
+	if c.set.Sign != nil {
+		body.Mac = c.set.Sign(f.GetBlob())
+	}
+	return body
+}
+
+// programGrace is how long a program may take to stop if its spec does not say.
+const programGrace = 10 * time.Second
+
+func program(p *outbidv1.Program, configJSON string) (*outbidv1.ProgramBody, error) {
+	config, err := space.Parse(configJSON)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	argv, env, err := spec.Render(p, config)
+	if err != nil {
+		return nil, err
+	}
+	body := &outbidv1.ProgramBody{Argv: argv, Env: env, Workdir: p.GetWorkdir(), Grace: durationpb.New(programGrace)}
+	if d, err := spec.ParseDuration(p.GetGrace()); err == nil && p.GetGrace() != "" {
+		body.Grace = durationpb.New(d)
+	}
+	return body, nil
+}

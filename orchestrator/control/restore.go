@@ -1,0 +1,140 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+)
+
+// Restore returns the core that a ledger's newest snapshot and the batches after it lead to. seen is called with every
+// batch that was folded in; it may be nil.
+func Restore(
+	ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger, seen func(seq uint64, events []*outbidv1.Event) error,
+) (*Core, error) {
+	_, data, err := l.LoadSnapshot(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("loading the newest snapshot: %w", err)
+	}
+	c := NewCore(set, p, state.New())
+	if data != nil {
+		if err := c.load(data); err != nil {
+			return nil, err
+		}
+	}
+	err = l.Read(ctx, c.st.Seq+1, func(b *outbidv1.Batch) error {
+		events, err := ledger.Decode(b)
+		if err != nil {
+			return err
+		}
+		if err := c.Replay(b.GetTime().AsTime(), events); err != nil {
+			return fmt.Errorf("ledger batch %d: %w", b.GetSeq(), err)
+		}
+		c.Appended(b)
+		if seen != nil {
+			return seen(b.GetSeq(), events)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.Resume(c.st.Seq, c.st.Hash)
+	return c, nil
+}
+
+// Appended tells the core that its newest events are in the ledger as a batch.
+func (c *Core) Appended(b *outbidv1.Batch) { c.st.Seq, c.st.Hash = b.GetSeq(), b.GetHash() }
+
+// Replay folds in events that were decided before, and lets tuners hear of them as they did then. What they answer is
+// in the events already.
+func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
+	for _, e := range events {
+		heard := c.hears(e)
+		if err := c.st.Apply(at, e); err != nil {
+			return err
+		}
+		switch k := e.GetKind().(type) {
+		case *outbidv1.Event_SweepSubmitted:
+			t, err := c.set.NewTuner(tuner.Settings{Spec: k.SweepSubmitted.GetSpec()}, nil)
+			if err != nil {
+				return fmt.Errorf("tuner of sweep %s: %w", k.SweepSubmitted.GetSweep(), err)
+			}
+			c.tuners[k.SweepSubmitted.GetSweep()] = t
+		case *outbidv1.Event_TunerAsked:
+			heard = true
+		}
+		if heard {
+			c.rehear(state.SweepOf(e), e)
+		}
+	}
+	return nil
+}
+
+func (c *Core) rehear(id string, e *outbidv1.Event) {
+	s, t := c.st.Sweeps[id], c.tuners[id]
+	if t == nil {
+		return
+	}
+	if _, err := t.Handle(c.tunerEvent(s, e)); err != nil {
+		delete(c.tuners, id) // as it was when this was decided
+	}
+}
+
+// Snapshot is the state with its tuners and policy, as load takes it.
+func (c *Core) Snapshot() ([]byte, error) {
+	snap := c.st.Snapshot()
+	for _, r := range snap.GetSweeps() {
+		t := c.tuners[r.GetId()]
+		if t == nil {
+			continue
+		}
+		data, err := t.Snapshot()
+		if err != nil {
+			return nil, fmt.Errorf("snapshot of the tuner of sweep %s: %w", r.GetId(), err)
+		}
+		r.Tuner = data
+	}
+	data, err := c.policy.Snapshot()
+	if err != nil {
+		return nil, fmt.Errorf("snapshot of policy %s: %w", c.policy.Name(), err)
+	}
+	snap.Policy, snap.PolicyName = data, c.policy.Name()
+	return proto.Marshal(snap)
+}
+
+func (c *Core) load(data []byte) error {
+	var snap outbidv1.StateSnapshot
+	if err := proto.Unmarshal(data, &snap); err != nil {
+		return fmt.Errorf("decoding the snapshot: %w", err)
+	}
+	st, err := state.Restore(&snap)
+	if err != nil {
+		return err
+	}
+	c.st = st
+	for _, r := range snap.GetSweeps() {
+		if r.GetTuner() == nil {
+			continue
+		}
+		t, err := c.set.NewTuner(tuner.Settings{Spec: r.GetSpec()}, r.GetTuner())
+		if err != nil {
+			return fmt.Errorf("tuner of sweep %s: %w", r.GetId(), err)
+		}
+		c.tuners[r.GetId()] = t
+	}
+	if snap.GetPolicyName() == c.policy.Name() && snap.GetPolicy() != nil {
+		if err := c.policy.Restore(snap.GetPolicy()); err != nil {
+			return fmt.Errorf("policy %s: %w", c.policy.Name(), err)
+		}
+	}
+	return nil
+}

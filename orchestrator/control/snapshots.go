@@ -1,0 +1,140 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// maybeSnapshot saves a snapshot once enough events have come since the last one. Making it costs time in proportion
+// to the number of trials, so the more trials there are the more events are waited for.
+func (l *Loop) maybeSnapshot() {
+	if l.events < max(l.cfg.SnapshotEvery, 2*l.core.trials()) {
+		return
+	}
+	select {
+	case l.saving <- struct{}{}:
+	default:
+		return // the one before is still being written
+	}
+	seq, data, err := l.makeSnapshot()
+	if err != nil {
+		<-l.saving
+		l.cfg.Logger.Error("no snapshot could be made", "err", err)
+		return
+	}
+	l.events = 0
+	l.snapshot.Go(func() {
+		defer func() { <-l.saving }()
+		l.saveSnapshot(seq, data)
+	})
+}
+
+func (l *Loop) makeSnapshot() (uint64, []byte, error) {
+	// The history before the snapshot will not be read from the ledger again.
+	if err := l.cfg.History.Flush(); err != nil {
+		return 0, nil, fmt.Errorf("flushing the history: %w", err)
+	}
+	data, err := l.core.Snapshot()
+	return l.core.st.Seq, data, err
+}
+
+// snapshotTimeout bounds the writing of one snapshot.
+const snapshotTimeout = 2 * time.Minute
+
+func (l *Loop) saveSnapshot(seq uint64, data []byte) {
+	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)
+	defer cancel()
+	if err := l.cfg.Ledger.SaveSnapshot(ctx, seq, data); err != nil {
+		l.cfg.Logger.Warn("the snapshot could not be saved; the next restart reads more of the ledger", "seq", seq, "err", err)
+	}
+}
+
+// finalSnapshot makes the next start quick.
+func (l *Loop) finalSnapshot() error {
+	if l.events == 0 {
+		return l.cfg.History.Flush()
+	}
+	seq, data, err := l.makeSnapshot()
+	if err != nil {
+		return err
+	}
+	l.saveSnapshot(seq, data)
+	return nil
+}
+
+// trials counts those of sweeps that are in memory.
+func (c *Core) trials() int {
+	n := 0
+	for _, s := range c.st.Sweeps {
+		n += len(s.Trials)
+	}
+	return n
+}
+
+// deleter removes objects one after another, each until it succeeds or the loop ends. What is left then is found as
+// an orphan at the next start.
+type deleter struct {
+	delete func(context.Context, string) error
+	logger *slog.Logger
+
+	mu    sync.Mutex
+	keys  []string
+	ready chan struct{}
+}
+
+func newDeleter(del func(context.Context, string) error, logger *slog.Logger) *deleter {
+	return &deleter{delete: del, logger: logger, ready: make(chan struct{}, 1)}
+}
+
+func (d *deleter) add(keys []string) {
+	if len(keys) == 0 {
+		return
+	}
+	d.mu.Lock()
+	d.keys = append(d.keys, keys...)
+	d.mu.Unlock()
+	select {
+	case d.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (d *deleter) take() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	keys := d.keys
+	d.keys = nil
+	return keys
+}
+
+// start begins to delete; the function it returns ends that and waits.
+func (d *deleter) start() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-d.ready:
+			}
+			for _, key := range d.take() {
+				d.remove(ctx, key)
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+func (d *deleter) remove(ctx context.Context, key string) {
+	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, d.delete(ctx, key) },
+		backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxElapsedTime(0))
+	if err != nil && ctx.Err() == nil {
+		d.logger.Warn("a checkpoint that nothing needs could not be deleted", "key", key, "err", err)
+	}
+}

@@ -1,0 +1,264 @@
+package control
+
+import (
+	"fmt"
+	"math"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+)
+
+// hears says, before an event is folded in, whether the sweep's tuner is told of it. A report that a restarted fork
+// repeats is not news, and one at the target is told as Reached.
+func (c *Core) hears(e *outbidv1.Event) bool {
+	switch k := e.GetKind().(type) {
+	case *outbidv1.Event_TrialReported:
+		s := c.st.Sweeps[k.TrialReported.GetSweep()]
+		if s == nil {
+			return false
+		}
+		r := k.TrialReported.GetReport()
+		t, err := s.Trial(k.TrialReported.GetTrial())
+		if _, has := r.GetMetrics()[s.Spec.GetMetric()]; err != nil || !has {
+			return false
+		}
+		return !t.Done() && r.GetStep() > t.MetricStep && (t.UntilStep == 0 || r.GetStep() < t.UntilStep)
+	case *outbidv1.Event_TrialReached, *outbidv1.Event_SweepExtended:
+		return true
+	case *outbidv1.Event_TrialEnded:
+		return !k.TrialEnded.GetByTuner()
+	default:
+		return false
+	}
+}
+
+// tunerEvent is an event as the tuner is told of it, after it was folded in.
+func (c *Core) tunerEvent(s *state.Sweep, e *outbidv1.Event) tuner.Event {
+	switch k := e.GetKind().(type) {
+	case *outbidv1.Event_TrialReported:
+		r := k.TrialReported.GetReport()
+		return tuner.Reported{
+			Trial: tuner.Trial(k.TrialReported.GetTrial()), Step: r.GetStep(),
+			Metric: r.GetMetrics()[s.Spec.GetMetric()], Metrics: r.GetMetrics(),
+		}
+	case *outbidv1.Event_TrialReached:
+		t := s.Trials[k.TrialReached.GetTrial()]
+		return tuner.Reached{Trial: tuner.Trial(t.Number), Step: k.TrialReached.GetStep(), Metric: t.Metric}
+	case *outbidv1.Event_TrialEnded:
+		t := s.Trials[k.TrialEnded.GetTrial()]
+		return tuner.Exited{
+			Trial: tuner.Trial(t.Number), Step: t.Step, Metric: t.Metric,
+			Failed: k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_FAILED,
+		}
+	case *outbidv1.Event_SweepExtended:
+		return tuner.Extended{Settings: tuner.Settings{Spec: k.SweepExtended.GetSpec()}}
+	case *outbidv1.Event_TunerAsked:
+		return tuner.Ask{N: int(k.TunerAsked.GetN())}
+	default:
+		return nil
+	}
+}
+
+// tell lets the tuner hear of an event and does what it answers.
+func (c *Core) tell(id string, e *outbidv1.Event) {
+	s, t := c.st.Sweeps[id], c.tuners[id]
+	if t == nil {
+		return // it failed, and the sweep with it
+	}
+	actions, err := t.Handle(c.tunerEvent(s, e))
+	if err != nil {
+		c.tunerFailed(s, err)
+		return
+	}
+	c.act(s, actions)
+}
+
+// ask asks the tuner for up to n trials to run.
+func (c *Core) ask(s *state.Sweep, n int) {
+	t := c.tuners[s.ID]
+	actions, err := t.Handle(tuner.Ask{N: n})
+	if err != nil {
+		c.tunerFailed(s, err)
+		return
+	}
+	status := t.Status()
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TunerAsked{TunerAsked: &outbidv1.TunerAsked{
+		Sweep: s.ID, N: int32(n), Waiting: status.Waiting, Exhausted: status.Exhausted,
+	}}})
+	c.act(s, actions)
+}
+
+func (c *Core) tunerFailed(s *state.Sweep, err error) {
+	delete(c.tuners, s.ID)
+	if s.Done() || s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING {
+		return
+	}
+	c.note(s.ID, nil, "error", "the tuner failed: %v", err)
+	c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_STOPPING, fmt.Sprintf("the tuner failed: %v", err), "")
+}
+
+// act turns a tuner's actions into events. A sweep that is ending does nothing new.
+func (c *Core) act(s *state.Sweep, actions []tuner.Action) {
+	for _, a := range actions {
+		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.Done() {
+			return
+		}
+		if err := c.actOne(s, a); err != nil {
+			c.tunerFailed(s, err)
+			return
+		}
+	}
+}
+
+func (c *Core) actOne(s *state.Sweep, action tuner.Action) error {
+	switch a := action.(type) {
+	case tuner.Create:
+		return c.create(s, a)
+	case tuner.Train:
+		t, err := c.open(s, a.Trial, "train on")
+		if err != nil {
+			return err
+		}
+		if t.UntilStep != 0 && a.UntilStep <= t.UntilStep {
+			return fmt.Errorf("it wants trial %d to train until step %d, which is not beyond %d", a.Trial, a.UntilStep, t.UntilStep)
+		}
+		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialTargeted{TrialTargeted: &outbidv1.TrialTargeted{
+			Sweep: s.ID, Trial: t.Number, UntilStep: a.UntilStep, Reason: a.Reason,
+		}}})
+	case tuner.Pause:
+		t, err := c.open(s, a.Trial, "pause")
+		if err != nil {
+			return err
+		}
+		c.pause(s, t, a.Reason)
+	case tuner.End:
+		t, err := c.open(s, a.Trial, "end")
+		if err != nil {
+			return err
+		}
+		end := outbidv1.TrialState_TRIAL_STATE_STOPPED
+		if a.Completed {
+			end = outbidv1.TrialState_TRIAL_STATE_COMPLETED
+		}
+		c.endTrial(s, t, end, a.Reason, true)
+	case tuner.Clone:
+		return c.clone(s, a)
+	default:
+		return fmt.Errorf("it gave an unknown action %T", action)
+	}
+	return nil
+}
+
+// open finds a trial that an action names and that has not ended.
+func (c *Core) open(s *state.Sweep, n tuner.Trial, what string) (*state.Trial, error) {
+	t, err := s.Trial(int32(n))
+	if err != nil {
+		return nil, fmt.Errorf("it wants to %s trial %d, which does not exist", what, n)
+	}
+	if t.Done() {
+		return nil, fmt.Errorf("it wants to %s trial %d, which is %s", what, n, state.TrialWord(t.State))
+	}
+	return t, nil
+}
+
+func (c *Core) create(s *state.Sweep, a tuner.Create) error {
+	config, err := space.Canonical(a.Config)
+	if err != nil {
+		return fmt.Errorf("its configuration of trial %d: %w", len(s.Trials), err)
+	}
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialCreated{TrialCreated: &outbidv1.TrialCreated{
+		Sweep: s.ID, Trial: int32(len(s.Trials)), ConfigJson: config, UntilStep: a.UntilStep, Reason: a.Reason,
+		Bracket: int32(a.Bracket), Seed: a.Seed,
+	}}})
+	return nil
+}
+
+func (c *Core) clone(s *state.Sweep, a tuner.Clone) error {
+	t, err := c.open(s, a.Trial, "clone into")
+	if err != nil {
+		return err
+	}
+	if _, err := s.Trial(int32(a.Source)); err != nil {
+		return fmt.Errorf("it wants to clone trial %d, which does not exist", a.Source)
+	}
+	config, err := space.Canonical(a.Config)
+	if err != nil {
+		return fmt.Errorf("its configuration of trial %d: %w", a.Trial, err)
+	}
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialCloned{TrialCloned: &outbidv1.TrialCloned{
+		Sweep: s.ID, Trial: t.Number, Source: int32(a.Source), ConfigJson: config, UntilStep: a.UntilStep, Reason: a.Reason,
+	}}})
+	c.revoke(s, t, outbidv1.RevokeKind_REVOKE_KIND_STOP, a.Reason)
+	return nil
+}
+
+// pause takes a trial off its devices until its tuner wants it again.
+func (c *Core) pause(s *state.Sweep, t *state.Trial, reason string) {
+	if t.State == outbidv1.TrialState_TRIAL_STATE_PAUSED || t.Pausing {
+		return
+	}
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialPaused{TrialPaused: &outbidv1.TrialPaused{
+		Sweep: s.ID, Trial: t.Number, Reason: reason,
+	}}})
+	c.revoke(s, t, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, reason)
+}
+
+// endTrial is the last word on a trial; what it holds is freed.
+func (c *Core) endTrial(s *state.Sweep, t *state.Trial, end outbidv1.TrialState, reason string, byTuner bool) {
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialEnded{TrialEnded: &outbidv1.TrialEnded{
+		Sweep: s.ID, Trial: t.Number, State: end, Reason: reason, ByTuner: byTuner,
+	}}})
+	how := outbidv1.RevokeKind_REVOKE_KIND_STOP
+	if !byTuner && end != outbidv1.TrialState_TRIAL_STATE_FAILED {
+		how = outbidv1.RevokeKind_REVOKE_KIND_PAUSE // a limit or a person ended it: what it learnt is worth saving
+	}
+	c.revoke(s, t, how, reason)
+	c.drop(s, t)
+}
+
+// revoke asks the node to end a fork. A client's lease ends at once: there is no process of ours to wait for.
+func (c *Core) revoke(s *state.Sweep, t *state.Trial, how outbidv1.RevokeKind, reason string) {
+	l := t.Lease
+	if l == nil || l.Revoking == how || l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_STOP {
+		return
+	}
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{
+		Sweep: s.ID, Trial: t.Number, Epoch: l.Epoch, How: how, Reason: reason,
+	}}})
+	if l.Node == "" {
+		c.endLease(s, t, reason)
+	} else {
+		c.dirty(l.Node)
+	}
+}
+
+func (c *Core) endLease(s *state.Sweep, t *state.Trial, reason string) {
+	l := t.Lease
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseEnded{LeaseEnded: &outbidv1.LeaseEnded{
+		Sweep: s.ID, Trial: t.Number, Epoch: l.Epoch, Reason: reason, DeviceSeconds: l.DeviceSeconds(c.now),
+	}}})
+	c.dirty(l.Node)
+	c.drop(s, t)
+}
+
+// drop lets go of a trial's checkpoints that nothing needs.
+func (c *Core) drop(s *state.Sweep, t *state.Trial) {
+	for _, ck := range s.Droppable(t) {
+		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_CheckpointDropped{CheckpointDropped: &outbidv1.CheckpointDropped{
+			Sweep: s.ID, Trial: t.Number, Key: ck.GetKey(),
+		}}})
+		c.out.Delete = append(c.out.Delete, ck.GetKey())
+	}
+}
+
+// room says how many more trials of a sweep may be active at once, as its limits have it.
+func room(s *state.Sweep) int {
+	limit := int(s.Spec.GetLimits().GetConcurrency())
+	if limit == 0 {
+		return math.MaxInt
+	}
+	return limit - len(s.Running) - len(s.Queued)
+}

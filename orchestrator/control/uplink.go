@@ -1,0 +1,293 @@
+package control
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/state"
+)
+
+// Uplink is what a worker said.
+type Uplink struct{ Message *outbidv1.Uplink }
+
+// link is what the core knows of a node beyond the state: what would be wrong to remember over a restart.
+type link struct {
+	// seen is when the node was last heard of.
+	seen time.Time
+	// boot that was last heard of; unknown boots are asked for their info.
+	boot string
+	// taken is the version of each assignment that the node acts on, by epoch.
+	taken map[uint64]uint64
+	// missing says since when the node has not named a fork that it had taken in, by epoch.
+	missing map[uint64]time.Time
+	// generation of the orders sent last.
+	generation uint64
+	// dirty nodes get orders at the end of the step.
+	dirty bool
+	// hello: the node is to send its info.
+	hello bool
+}
+
+func (c *Core) link(node string) *link {
+	l, ok := c.nodes[node]
+	if !ok {
+		l = &link{seen: c.started, missing: map[uint64]time.Time{}}
+		c.nodes[node] = l
+	}
+	return l
+}
+
+// dirty marks a node as needing orders.
+func (c *Core) dirty(node string) {
+	if node != "" {
+		c.link(node).dirty = true
+	}
+}
+
+func (u Uplink) apply(c *Core) {
+	up := u.Message
+	l := c.link(up.GetNode())
+	l.seen, l.boot, l.dirty = c.now, up.GetBoot(), true
+	n := c.st.Nodes[up.GetNode()]
+	if n == nil || n.Info.GetBoot() != up.GetBoot() {
+		if up.GetInfo() == nil {
+			l.hello = true
+			return
+		}
+		c.join(up, n)
+		n = c.st.Nodes[up.GetNode()]
+	} else if n.State == outbidv1.NodeState_NODE_STATE_LOST && !up.GetLeaving() {
+		c.changeNode(up.GetNode(), outbidv1.NodeState_NODE_STATE_UP, "heard of again")
+	}
+	l.hello = false
+	l.taken = make(map[uint64]uint64, len(up.GetForks()))
+	for _, f := range up.GetForks() {
+		l.taken[f.GetFork().GetEpoch()] = f.GetVersion()
+	}
+	c.messages(n, up)
+	c.missing(n, up)
+	if up.GetLeaving() && n.State != outbidv1.NodeState_NODE_STATE_LEFT {
+		c.freeNode(n, "its worker stopped")
+		c.changeNode(up.GetNode(), outbidv1.NodeState_NODE_STATE_LEFT, "its worker stopped")
+	}
+}
+
+// join registers a node or a new boot of one: what an earlier boot ran is gone.
+func (c *Core) join(up *outbidv1.Uplink, old *state.Node) {
+	if old != nil {
+		c.freeNode(old, "its worker started anew")
+	}
+	info := proto.CloneOf(up.GetInfo())
+	info.Trusted = c.set.Prove != nil && c.set.Prove(up.GetNode(), up.GetBoot(), up.GetProof())
+	info.Name, info.Boot = up.GetNode(), up.GetBoot()
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_NodeJoined{NodeJoined: &outbidv1.NodeJoined{Node: info}}})
+}
+
+func (c *Core) changeNode(node string, to outbidv1.NodeState, reason string) {
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_NodeChanged{NodeChanged: &outbidv1.NodeChanged{
+		Node: node, State: to, Reason: reason,
+	}}})
+}
+
+// freeNode ends every lease on a node whose processes are gone.
+func (c *Core) freeNode(n *state.Node, why string) {
+	for _, l := range slices.Clone(n.Leases) {
+		s := c.st.Sweeps[l.Sweep]
+		c.forkFailed(s, s.Trials[l.Trial], outbidv1.FailureKind_FAILURE_KIND_NODE_LOST,
+			fmt.Sprintf("node %s: %s", n.Info.GetName(), why))
+	}
+}
+
+// checkNode declares a node lost that was silent for longer than its lease: its worker has ended its forks by then.
+func (c *Core) checkNode(n *state.Node) {
+	if !n.Up() {
+		return
+	}
+	silent := c.now.Sub(c.link(n.Info.GetName()).seen)
+	if silent <= c.set.Lease+leaseMargin {
+		return
+	}
+	c.freeNode(n, fmt.Sprintf("silent for %s", silent.Round(time.Second)))
+	c.changeNode(n.Info.GetName(), outbidv1.NodeState_NODE_STATE_LOST, fmt.Sprintf("silent for %s", silent.Round(time.Second)))
+}
+
+// leaseMargin allows for the time that orders take to arrive, and that a worker takes to end a process at its lease.
+const leaseMargin = 2 * time.Second
+
+// messages takes in what the ledger does not hold yet, in order. A gap means that something was lost on the way: the
+// node sends it all again.
+func (c *Core) messages(n *state.Node, up *outbidv1.Uplink) {
+	first := up.GetFirstSeq()
+	if len(up.GetMessages()) == 0 || first > n.SeenSeq+1 {
+		return
+	}
+	known := n.SeenSeq + 1 - first
+	if known >= uint64(len(up.GetMessages())) {
+		return
+	}
+	for _, m := range up.GetMessages()[known:] {
+		c.message(n, m)
+	}
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_UplinkSeen{UplinkSeen: &outbidv1.UplinkSeen{
+		Node: up.GetNode(), Boot: up.GetBoot(), Seq: first + uint64(len(up.GetMessages())) - 1,
+	}}})
+}
+
+// message takes in one message. What comes from a fork whose lease is over is too late and counts for nothing.
+func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
+	ref := m.GetFork()
+	s := c.st.Sweeps[ref.GetSweep()]
+	if note, ok := m.GetKind().(*outbidv1.UplinkMessage_Note); ok {
+		c.workerNote(n, s, ref, note.Note)
+		return
+	}
+	if s == nil {
+		return
+	}
+	t, err := s.Trial(ref.GetTrial())
+	if err != nil || t.Lease == nil || t.Lease.Epoch != ref.GetEpoch() || t.Lease.Node != n.Info.GetName() {
+		return
+	}
+	switch k := m.GetKind().(type) {
+	case *outbidv1.UplinkMessage_Began:
+		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForkStarted{ForkStarted: &outbidv1.ForkStarted{
+			Sweep: s.ID, Trial: t.Number, Epoch: ref.GetEpoch(), FromStep: k.Began.GetFromStep(),
+		}}})
+	case *outbidv1.UplinkMessage_Report:
+		c.report(s, t, k.Report)
+	case *outbidv1.UplinkMessage_Reached:
+		c.reached(s, t, k.Reached.GetStep())
+	case *outbidv1.UplinkMessage_Saved:
+		c.saved(s, t, k.Saved)
+	case *outbidv1.UplinkMessage_Ended:
+		c.ended(s, t, k.Ended)
+	}
+}
+
+func (c *Core) workerNote(n *state.Node, s *state.Sweep, ref *outbidv1.ForkRef, note *outbidv1.Note) {
+	if s == nil {
+		return
+	}
+	trial := ref.GetTrial()
+	c.note(s.ID, &trial, note.GetLevel(), "%s (node %s)", note.GetText(), n.Info.GetName())
+}
+
+func (c *Core) report(s *state.Sweep, t *state.Trial, r *outbidv1.Report) {
+	if r.GetSeq() <= t.LastReportSeq || t.Done() {
+		return
+	}
+	value, has := r.GetMetrics()[s.Spec.GetMetric()]
+	if has && math.IsNaN(value) && !t.NaNNoted {
+		c.note(s.ID, &t.Number, "warning", "reported NaN for %s at step %d: it counts as the worst value", s.Spec.GetMetric(), r.GetStep())
+	}
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
+		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Report: r,
+	}}})
+	if limits := s.Spec.GetLimits(); limits != nil && (limits.Target != nil || limits.GetSteps() > 0) {
+		c.touched[s.ID] = true
+	}
+}
+
+// reached: the fork did its steps and waits. One that reports an older target has its new one on the way to it.
+func (c *Core) reached(s *state.Sweep, t *state.Trial, step int64) {
+	if t.AtTarget || t.Done() || t.UntilStep == 0 || step < t.UntilStep || t.Pausing {
+		return
+	}
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{
+		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Step: step,
+	}}})
+	if t.Lease != nil {
+		c.dirty(t.Lease.Node)
+	}
+}
+
+func (c *Core) saved(s *state.Sweep, t *state.Trial, ck *outbidv1.Checkpoint) {
+	best := s.Ranked()
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_CheckpointSaved{CheckpointSaved: &outbidv1.CheckpointSaved{
+		Sweep: s.ID, Trial: t.Number, Checkpoint: ck,
+	}}})
+	c.drop(s, t)
+	now := s.Ranked()
+	for _, n := range best {
+		if !slices.Contains(now, n) {
+			c.drop(s, s.Trials[n])
+		}
+	}
+}
+
+// ended: the process is gone from the devices.
+func (c *Core) ended(s *state.Sweep, t *state.Trial, e *outbidv1.ForkEnded) {
+	switch e.GetOutcome() {
+	case outbidv1.ForkOutcome_FORK_OUTCOME_FAILED:
+		c.forkFailed(s, t, e.GetFailure(), e.GetDetail())
+	case outbidv1.ForkOutcome_FORK_OUTCOME_EXPIRED:
+		c.forkFailed(s, t, outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, "its node was cut off until the lease ran out")
+	case outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED:
+		c.finished(s, t, e.GetStep())
+	default:
+		c.endLease(s, t, "ended as it was told to")
+	}
+}
+
+// finished: the training code ended by itself, before its target or without one.
+func (c *Core) finished(s *state.Sweep, t *state.Trial, step int64) {
+	c.endLease(s, t, "its code ended")
+	if t.Done() {
+		return
+	}
+	reason := fmt.Sprintf("its code ended at step %d", max(step, t.Step))
+	if t.UntilStep > 0 {
+		reason = fmt.Sprintf("its code ended at step %d, before the %d it was to do", max(step, t.Step), t.UntilStep)
+	}
+	c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_COMPLETED, reason, false)
+}
+
+// missing ends leases whose fork the node took in once and has not named for a lease's time: it cannot be waited for.
+func (c *Core) missing(n *state.Node, up *outbidv1.Uplink) {
+	l := c.link(up.GetNode())
+	for _, lease := range slices.Clone(n.Leases) {
+		if _, has := l.taken[lease.Epoch]; has || !lease.Started {
+			delete(l.missing, lease.Epoch)
+			continue
+		}
+		since, noted := l.missing[lease.Epoch]
+		if !noted {
+			l.missing[lease.Epoch] = c.now
+			continue
+		}
+		if c.now.Sub(since) < c.set.Lease {
+			continue
+		}
+		delete(l.missing, lease.Epoch)
+		s := c.st.Sweeps[lease.Sweep]
+		c.forkFailed(s, s.Trials[lease.Trial], outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, "its worker does not know it any more")
+	}
+}
+
+// forkFailed ends a lease whose process failed, and the trial with it if it has failed too often.
+func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, kind outbidv1.FailureKind, detail string) {
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForkFailed{ForkFailed: &outbidv1.ForkFailed{
+		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Kind: kind, Detail: detail,
+	}}})
+	again := "starts again from the beginning"
+	if from := t.From(); from != nil {
+		again = fmt.Sprintf("goes on from step %d", from.GetStep())
+	}
+	c.endLease(s, t, detail)
+	switch {
+	case t.Done():
+	case kind == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST:
+		c.note(s.ID, &t.Number, "warning", "%s: it %s", detail, again)
+	case t.Restarts > s.Spec.GetMaxRestarts() || kind == outbidv1.FailureKind_FAILURE_KIND_START:
+		c.note(s.ID, &t.Number, "error", "failed for good: %s", detail)
+		c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_FAILED, detail, false)
+	default:
+		c.note(s.ID, &t.Number, "warning", "%s: it %s (restart %d of %d)", detail, again, t.Restarts, s.Spec.GetMaxRestarts())
+	}
+}

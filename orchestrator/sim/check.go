@@ -1,0 +1,58 @@
+package sim
+
+import (
+	"fmt"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/state"
+)
+
+// Check says which invariant of the state is broken: devices have one owner, gangs are whole, a trial that holds
+// devices is running or ending, a paused one holds none, and counts are what they count.
+func Check(st *state.State) error {
+	held := map[uint64]int{}
+	for _, name := range st.NodeNames {
+		for i, l := range st.Nodes[name].Holders {
+			if l == nil {
+				continue
+			}
+			held[l.Epoch]++
+			if l.Node != name {
+				return fmt.Errorf("device %d of %s is held by a lease on %s", i, name, l.Node)
+			}
+		}
+	}
+	for _, id := range st.SweepIDs {
+		if err := checkSweep(st.Sweeps[id], held); err != nil {
+			return fmt.Errorf("sweep %s: %w", id, err)
+		}
+	}
+	for epoch := range held {
+		return fmt.Errorf("devices are held by lease %d, which no trial has", epoch)
+	}
+	return nil
+}
+
+func checkSweep(s *state.Sweep, held map[uint64]int) error {
+	var counts [8]int32
+	running := 0
+	for _, t := range s.Trials {
+		counts[t.State]++
+		if t.Lease != nil {
+			running++
+			if held[t.Lease.Epoch] != len(t.Lease.Devices) {
+				return fmt.Errorf("trial %d: its gang of %d holds %d devices", t.Number, len(t.Lease.Devices), held[t.Lease.Epoch])
+			}
+			delete(held, t.Lease.Epoch)
+		}
+		isRunning := t.State == outbidv1.TrialState_TRIAL_STATE_RUNNING
+		if isRunning && t.Lease == nil || !isRunning && !t.Done() && t.Lease != nil {
+			return fmt.Errorf("trial %d is %s with lease %+v", t.Number, state.TrialWord(t.State), t.Lease)
+		}
+	}
+	if counts != s.Counts || running != len(s.Running) || int(counts[outbidv1.TrialState_TRIAL_STATE_QUEUED]) != len(s.Queued) {
+		return fmt.Errorf("counts are %v, running %d, queued %d; the trials say %v and %d", s.Counts, len(s.Running), len(s.Queued), counts, running)
+	}
+	return nil
+}

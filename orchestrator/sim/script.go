@@ -1,0 +1,295 @@
+package sim
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+)
+
+// Script runs a scheduling scenario: one command a line, comments after '#', times since the start. Trials do only
+// what the script says. The commands:
+//
+//	gpus N                          a node n1 with N devices of type gpu
+//	node NAME TYPE:N                a node
+//	submit NAME TUNER [key=value…]  a sweep; its trials are then NAME/0, NAME/1, …
+//	at DURATION                     let time pass until then
+//	report TRIAL step=N METRIC      a trial does steps up to N and reports; at its target it says so and waits
+//	fail TRIAL                      its process fails
+//	finish TRIAL                    its code ends by itself
+//	pause|resume|stop NAME          what a person would ask for
+//	crash orchestrator|NODE         and the next line finds the orchestrator restarted, or the node gone
+//	boot NODE                       the node comes back
+//	expect TRIAL STATE [on NODE]    queued, running, paused, completed, stopped, failed, cancelled
+//	expect NAME STATE               running, paused, stopping, done, stopped, failed
+//	expect free N                   devices that nobody holds
+//
+// Any command may follow "at DURATION" on the same line. An error names the line.
+func Script(w *World, r io.Reader) error {
+	p := &script{w: w, names: map[string]string{}}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if err := p.run(strings.Fields(text)); err != nil {
+			return fmt.Errorf("line %d: %s: %w", n, strings.TrimSpace(text), err)
+		}
+	}
+	return lines.Err()
+}
+
+type script struct {
+	w     *World
+	names map[string]string
+}
+
+var errScript = errors.New("not understood; see the doc of sim.Script")
+
+func (p *script) run(words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	if words[0] == "at" && len(words) >= 2 {
+		d, err := time.ParseDuration(words[1])
+		if err != nil {
+			return err
+		}
+		if err := p.w.RunUntil(epoch().Add(d)); err != nil {
+			return err
+		}
+		return p.run(words[2:])
+	}
+	if err := p.command(words); err != nil {
+		return err
+	}
+	// Let messages arrive before the next line.
+	return p.w.RunUntil(p.w.Now().Add(600 * time.Millisecond))
+}
+
+func (p *script) command(words []string) error {
+	switch {
+	case words[0] == "gpus" && len(words) == 2:
+		return p.node("n1", "gpu:"+words[1])
+	case words[0] == "node" && len(words) == 3:
+		return p.node(words[1], words[2])
+	case words[0] == "submit" && len(words) >= 3:
+		return p.submit(words[1], words[2], words[3:])
+	case words[0] == "report" && len(words) == 4:
+		return p.report(words[1], words[2], words[3])
+	case (words[0] == "fail" || words[0] == "finish") && len(words) == 2:
+		return p.end(words[0], words[1])
+	case slices.Contains([]string{"pause", "resume", "stop"}, words[0]) && len(words) == 2:
+		return p.ask(words[0], words[1])
+	case words[0] == "crash" && len(words) == 2:
+		return p.crash(words[1])
+	case words[0] == "boot" && len(words) == 2 && p.w.workers[words[1]] != nil:
+		p.w.workers[words[1]].start()
+		return nil
+	case words[0] == "expect" && len(words) >= 3:
+		return p.expect(words[1:])
+	default:
+		return errScript
+	}
+}
+
+func (p *script) node(name, devices string) error {
+	kind, count, ok := strings.Cut(devices, ":")
+	n, err := strconv.Atoi(count)
+	if !ok || err != nil {
+		return errScript
+	}
+	p.w.AddNode(name, kind, n, 1)
+	return nil
+}
+
+func (p *script) crash(who string) error {
+	if who == "orchestrator" {
+		p.w.crash()
+		return p.w.err
+	}
+	k := p.w.workers[who]
+	if k == nil {
+		return errScript
+	}
+	p.w.disown(k)
+	k.crash()
+	return nil
+}
+
+func (p *script) ask(what, name string) error {
+	var failed error
+	command := map[string]outbidv1.SweepCommand{
+		"pause":  outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE,
+		"resume": outbidv1.SweepCommand_SWEEP_COMMAND_RESUME,
+		"stop":   outbidv1.SweepCommand_SWEEP_COMMAND_STOP,
+	}[what]
+	p.w.Do(control.Command{Sweep: p.names[name], Command: command, Actor: "script", Done: func(err error) { failed = err }})
+	return failed
+}
+
+// trial finds a trial and, if it has one, its fork on a worker.
+func (p *script) trial(name string) (*state.Trial, *worker, *fork, error) {
+	sweep, number, _ := strings.Cut(name, "/")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return nil, nil, nil, errScript
+	}
+	s, err := p.w.State().Sweep(p.names[sweep])
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	t, err := s.Trial(int32(n))
+	if err != nil || t.Lease == nil {
+		return t, nil, nil, err
+	}
+	k := p.w.workers[t.Lease.Node]
+	return t, k, k.forks[t.Lease.Epoch], nil
+}
+
+func (p *script) report(name, step, metric string) error {
+	_, k, f, err := p.trial(name)
+	if err != nil || f == nil {
+		return fmt.Errorf("it does not run: %w", errors.Join(err))
+	}
+	n, err1 := strconv.ParseInt(strings.TrimPrefix(step, "step="), 10, 64)
+	_, value, _ := strings.Cut(metric, "=")
+	v, err2 := strconv.ParseFloat(value, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	f.step = n
+	k.report(f, v)
+	k.train(f)
+	k.send()
+	return nil
+}
+
+func (p *script) end(how, name string) error {
+	_, k, f, err := p.trial(name)
+	if err != nil || f == nil {
+		return fmt.Errorf("it does not run: %w", errors.Join(err))
+	}
+	e := &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, Step: f.step}
+	if how == "fail" {
+		e = &outbidv1.ForkEnded{
+			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, Failure: outbidv1.FailureKind_FAILURE_KIND_ERROR,
+			Detail: "the script says so", Step: f.step,
+		}
+	}
+	k.end(f, e)
+	k.send()
+	return nil
+}
+
+func (p *script) expect(words []string) error {
+	if words[0] == "free" {
+		free := 0
+		for _, n := range p.w.State().Nodes {
+			free += len(n.FreeDevices())
+		}
+		if strconv.Itoa(free) != words[1] {
+			return fmt.Errorf("%d are free", free)
+		}
+		return nil
+	}
+	if !strings.Contains(words[0], "/") {
+		s, err := p.w.State().Sweep(p.names[words[0]])
+		if err == nil && state.SweepWord(s.State) != words[1] {
+			err = fmt.Errorf("it is %s: %s", state.SweepWord(s.State), s.Reason)
+		}
+		return err
+	}
+	t, _, _, err := p.trial(words[0])
+	switch {
+	case err != nil:
+		return err
+	case state.TrialWord(t.State) != words[1]:
+		return fmt.Errorf("it is %s: %s", state.TrialWord(t.State), t.Reason)
+	case len(words) == 4 && words[2] == "on" && (t.Lease == nil || t.Lease.Node != words[3]):
+		return fmt.Errorf("its lease is %+v", t.Lease)
+	default:
+		return nil
+	}
+}
+
+// submit makes a sweep from a tuner's name and settings.
+func (p *script) submit(name, tunerName string, settings []string) error {
+	values := map[string]int64{}
+	mode := "min"
+	for _, s := range settings {
+		key, text, _ := strings.Cut(s, "=")
+		if key == "mode" {
+			mode = text
+			continue
+		}
+		v, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+		values[key] = v
+	}
+	spec := Sweep(name, mode, int32(values["trials"]), Tuner(tunerName, values))
+	spec.Limits.Concurrency = int32(values["concurrency"])
+	restarts := int32(3)
+	if v, ok := values["restarts"]; ok {
+		restarts = int32(v)
+	}
+	spec.MaxRestarts = &restarts
+	if n := int32(values["devices"]); n > 0 {
+		spec.Resources.Devices = &outbidv1.DeviceCount{Min: n, Max: n}
+	}
+	id, err := p.w.Submit(spec)
+	p.names[name] = id
+	return err
+}
+
+// Sweep is a sweep over two parameters that reports "loss".
+func Sweep(name, mode string, trials int32, t *outbidv1.Tuner) *outbidv1.SweepSpec {
+	restarts := int32(1000)
+	return &outbidv1.SweepSpec{
+		Name: name, Tenant: "default", Metric: "loss", Mode: mode, Tuner: t, MaxRestarts: &restarts,
+		Space: map[string]*outbidv1.Parameter{
+			"lr":    {Kind: &outbidv1.Parameter_Float{Float: &outbidv1.FloatRange{Low: 1e-4, High: 1, Log: true}}},
+			"width": {Kind: &outbidv1.Parameter_Int{Int: &outbidv1.IntRange{Low: 1, High: 512, Log: true}}},
+		},
+		Resources:   &outbidv1.Resources{Devices: &outbidv1.DeviceCount{Min: 1, Max: 1}},
+		Limits:      &outbidv1.Limits{Trials: trials},
+		Checkpoints: &outbidv1.Checkpoints{Best: 1},
+		Workload:    &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{Command: []string{"train", "{lr}"}}},
+	}
+}
+
+// Tuner makes a tuner from its name and settings such as max_steps and eta.
+func Tuner(name string, v map[string]int64) *outbidv1.Tuner {
+	t := &outbidv1.Tuner{Seed: uint64(v["seed"])}
+	steps, eta, least := v["max_steps"], int32(v["eta"]), v["min_steps"]
+	switch name {
+	case "asha", "asha-stop":
+		form := "promote"
+		if name == "asha-stop" {
+			form = "stop"
+		}
+		t.Kind = &outbidv1.Tuner_Asha{Asha: &outbidv1.Asha{MaxSteps: steps, Eta: eta, MinSteps: least, Form: form}}
+	case "halving":
+		t.Kind = &outbidv1.Tuner_SuccessiveHalving{SuccessiveHalving: &outbidv1.SuccessiveHalving{
+			MaxSteps: steps, Eta: eta, MinSteps: least, Trials: int32(v["trials"]),
+		}}
+	case "hyperband":
+		t.Kind = &outbidv1.Tuner_Hyperband{Hyperband: &outbidv1.Hyperband{MaxSteps: steps, Eta: eta, MinSteps: least}}
+	case "median":
+		t.Kind = &outbidv1.Tuner_Median{Median: &outbidv1.MedianStopping{MaxSteps: steps}}
+	case "pbt":
+		t.Kind = &outbidv1.Tuner_Pbt{Pbt: &outbidv1.Pbt{MaxSteps: steps, Interval: max(1, steps/4), Population: int32(v["trials"])}}
+	default:
+		t.Kind = &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: steps}}
+	}
+	return t
+}

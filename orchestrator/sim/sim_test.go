@@ -1,0 +1,165 @@
+package sim_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+)
+
+func newWorld(t *testing.T, cfg sim.Config, policyName string) *sim.World {
+	t.Helper()
+	cfg.Settings = control.Settings{
+		Lease: 15 * time.Second,
+		NewTuner: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
+			if snapshot != nil {
+				return tuner.Restore(s, snapshot)
+			}
+			return tuner.New(s)
+		},
+	}
+	cfg.Policy = func() policy.Policy {
+		p, err := registry.New(policyName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	w, err := sim.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.script")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".script"), func(t *testing.T) {
+			t.Parallel()
+			f, err := os.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if err := sim.Script(newWorld(t, sim.Config{SnapshotEvery: 3}, "drf"), f); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+		})
+	}
+}
+
+// A scenario is what a seed draws: sweeps on a cluster.
+type scenario struct {
+	nodes  map[string]int
+	sweeps []*outbidv1.SweepSpec
+}
+
+func scenarioOf(seed uint64) scenario {
+	s := scenario{nodes: map[string]int{"a": 1 + int(seed%4), "b": 1 + int(seed/4%3)}}
+	names := []string{"halving", "hyperband", "asha", "asha-stop", "median", "random", "pbt"}
+	for i := range 1 + int(seed/12%3) {
+		name := names[(seed+uint64(i)*3)%uint64(len(names))]
+		spec := sim.Sweep(fmt.Sprintf("s%d", i), "max", int32(9+seed%8), sim.Tuner(name, map[string]int64{
+			"max_steps": 9, "eta": 3, "seed": int64(seed), "trials": 9 + int64(seed%8),
+		}))
+		s.sweeps = append(s.sweeps, spec)
+	}
+	return s
+}
+
+func run(t *testing.T, seed uint64, faults sim.Faults) *sim.World {
+	t.Helper()
+	w := newWorld(t, sim.Config{Seed: seed, Faults: faults, StepTime: 2 * time.Second, SnapshotEvery: 7}, registry.Names()[seed%2])
+	sc := scenarioOf(seed)
+	for _, name := range slices.Sorted(maps.Keys(sc.nodes)) {
+		w.AddNode(name, "gpu", sc.nodes[name], 1)
+	}
+	for _, spec := range sc.sweeps {
+		for id := ""; id == ""; {
+			var err error
+			if id, err = w.Submit(spec); err != nil {
+				t.Fatalf("seed %d: submit: %v", seed, err)
+			}
+		}
+	}
+	if err := w.Run(48 * time.Hour); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	return w
+}
+
+// outcome is how far each trial of synchronous tuners was trained, and how it ended.
+func outcome(st *state.State) map[string][]string {
+	result := map[string][]string{}
+	for _, id := range st.SweepIDs {
+		s := st.Sweeps[id]
+		name := s.ID
+		if s.Spec.GetTuner().GetHyperband() == nil && s.Spec.GetTuner().GetSuccessiveHalving() == nil &&
+			s.Spec.GetTuner().GetRandom() == nil {
+			continue
+		}
+		for _, t := range s.Trials {
+			result[name] = append(result[name], fmt.Sprintf("%s %s step %d best %.6f", t.Config, state.TrialWord(t.State), t.MaxStep, t.Best))
+		}
+		slices.Sort(result[name]) // Hyperband's brackets start in the order in which devices fall free
+	}
+	return result
+}
+
+// Whatever goes wrong, every sweep ends, no promise is broken on the way (World checks them after each batch), and
+// synchronous tuners end with the very same trials trained equally far as when nothing goes wrong.
+func TestFaultsChangeNothing(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 20
+	}
+	faults := []sim.Faults{
+		{Lose: 0.1, Double: 0.1, Late: 3 * time.Second},
+		{CrashOrchestrator: 0.05},
+		{CrashWorker: 0.01},
+		{FailStep: 0.05},
+		{Lose: 0.05, Double: 0.05, Late: time.Second, FailStep: 0.02, CrashWorker: 0.003, CrashOrchestrator: 0.02},
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			calm := run(t, seed, sim.Faults{})
+			rough := run(t, seed, faults[seed%uint64(len(faults))])
+			if diff := cmp.Diff(outcome(calm.State()), outcome(rough.State())); diff != "" {
+				t.Fatalf("seed %d: faults changed the outcome:\n%s", seed, diff)
+			}
+		})
+	}
+}
+
+func TestTheSameSeedGivesTheSameRun(t *testing.T) {
+	t.Parallel()
+	faults := sim.Faults{Lose: 0.05, Double: 0.05, Late: time.Second, FailStep: 0.02, CrashWorker: 0.003, CrashOrchestrator: 0.02}
+	for seed := range uint64(8) {
+		a, b := run(t, seed, faults), run(t, seed, faults)
+		if a.Now() != b.Now() || string(a.State().Hash) != string(b.State().Hash) {
+			t.Fatalf("seed %d: two runs end at %s and %s", seed, a.Now(), b.Now())
+		}
+	}
+}
