@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -57,22 +59,30 @@ func Parse(data []byte) (*outbidv1.SweepSpec, error) {
 	}
 	r := reader{lines: map[string]int{}}
 	spec := &outbidv1.SweepSpec{}
-	tree, err := r.message("", root, spec.ProtoReflect().Descriptor())
-	if err != nil {
+	if err := decode(&r, root, spec); err != nil {
 		return nil, err
-	}
-	text, err := tree.MarshalJSON()
-	if err != nil {
-		return nil, fmt.Errorf("write the spec as JSON: %w", err)
-	}
-	if err := protojson.Unmarshal(text, spec); err != nil {
-		return nil, fmt.Errorf("read the spec: %w", err)
 	}
 	Default(spec)
 	if err := Check(spec); err != nil {
 		return nil, r.locate(err)
 	}
 	return spec, nil
+}
+
+// decode reads YAML into a message by way of the JSON that the schema defines.
+func decode(r *reader, root *yaml.Node, into proto.Message) error {
+	tree, err := r.message("", root, into.ProtoReflect().Descriptor())
+	if err != nil {
+		return err
+	}
+	text, err := tree.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("write the spec as JSON: %w", err)
+	}
+	if err := protojson.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("read the spec: %w", err)
+	}
+	return nil
 }
 
 // fromSpace turns an error of the search space into one of the spec.
