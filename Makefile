@@ -41,7 +41,7 @@ fmt: ## put code into its standard format
 	git ls-files '*.go' | grep -v '^proto/' | xargs $$(.ci/tool gofumpt) -w
 	python=$$(.ci/python); "$$python" -m ruff format $(PY_FILES); "$$python" -m ruff check --fix $(PY_FILES)
 
-gen: ## generate the code of proto/ and the references in docs/ anew
+gen: ## generate the code of proto/ anew
 	path=; for t in protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway; do \
 	  path=$$(dirname $$(.ci/tool $$t)):$$path; done; \
 	python=$$(.ci/python); PATH=$$path$$(dirname $$python):$$PATH PYTHON=$$python proto/gen.sh
@@ -57,8 +57,8 @@ fuzz: ## run each fuzzer for FUZZTIME (20s)
 	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
 	    go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file); done; done
 
-docs: build ## write the CLI's reference into docs/reference
-	bin/outbid docs docs/reference/cli
+docs: build ## write the references of the command line and the SDK into docs/reference
+	python=$$(.ci/python); "$$python" .ci/reference bin/outbid
 
 clean: ## remove what was built here; caches outside the checkout stay
 	rm -rf bin build .cache

@@ -1,0 +1,145 @@
+package orchestrator_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/outbid-dev/outbid/orchestrator/cli"
+)
+
+// shown is a line of a shell block in a Markdown file.
+type shown struct{ file, line string }
+
+// shownLines returns the lines of every sh block in the repository's Markdown, continued ones joined.
+func shownLines(t *testing.T) []shown {
+	t.Helper()
+	block := regexp.MustCompile("(?ms)^```(?:sh|bash|console)\\n(.*?)^```")
+	var lines []shown
+	for _, path := range tracked(t) {
+		if !strings.HasSuffix(path, ".md") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if os.IsNotExist(err) {
+			continue // Deleted and not yet committed.
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range block.FindAllStringSubmatch(string(text), -1) {
+			for line := range strings.SplitSeq(strings.ReplaceAll(m[1], "\\\n", " "), "\n") {
+				line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "$ "))
+				if line != "" && !strings.HasPrefix(line, "#") {
+					lines = append(lines, shown{path, line})
+				}
+			}
+		}
+	}
+	return lines
+}
+
+// commands splits a line into the simple commands in it, each as words; what follows a # is left out.
+func commands(line string) [][]string {
+	line, _, _ = strings.Cut(line, " #")
+	var found [][]string
+	for _, part := range regexp.MustCompile(`\|\||&&|[|;&()]`).Split(line, -1) {
+		if words := strings.Fields(part); len(words) > 0 {
+			found = append(found, words)
+		}
+	}
+	return found
+}
+
+// help is what `outbid WORDS --help` prints.
+func help(t *testing.T, words []string) string {
+	t.Helper()
+	var out bytes.Buffer
+	code := cli.Main(t.Context(), append(slices.Clone(words), "--help"), strings.NewReader(""), &out, &out,
+		func(string) string { return "" }, "test")
+	if code != 0 {
+		return ""
+	}
+	return out.String()
+}
+
+func TestShownCommandsExist(t *testing.T) {
+	t.Parallel()
+	word := regexp.MustCompile(`^[a-z][a-z-]*$`)
+	for _, s := range shownLines(t) {
+		for _, cmd := range commands(s.line) {
+			if name := filepath.Base(cmd[0]); name != "outbid" || strings.Contains(cmd[0], "=") {
+				continue
+			}
+			// The command, and the subcommand of those that have some.
+			var path []string
+			for _, w := range cmd[1:] {
+				if !word.MatchString(w) || len(path) == 2 || len(path) == 1 && !strings.Contains("token tls", path[0]) {
+					break
+				}
+				path = append(path, w)
+			}
+			text := help(t, path)
+			if text == "" || len(path) > 0 && !strings.Contains(text, "outbid "+strings.Join(path, " ")) {
+				t.Errorf("%s shows %q, but there is no command %q", s.file, s.line, strings.Join(path, " "))
+				continue
+			}
+			for _, w := range cmd[1:] {
+				flag, _, _ := strings.Cut(w, "=")
+				if strings.HasPrefix(flag, "--") && len(flag) > 2 && !strings.Contains(text, flag) {
+					t.Errorf("%s shows %q, but outbid %s has no flag %s", s.file, s.line, strings.Join(path, " "), flag)
+				}
+			}
+		}
+	}
+}
+
+func TestShownTargetsAndFilesExist(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := regexp.MustCompile(`^(examples|deploy|docs|orchestrator|proto|sdk-python)/[A-Za-z0-9_./-]+$`)
+	for _, s := range shownLines(t) {
+		for _, cmd := range commands(s.line) {
+			if cmd[0] == "make" && len(cmd) > 1 && !strings.Contains(string(makefile), "\n"+cmd[1]+":") {
+				t.Errorf("%s shows %q, but the Makefile has no such target", s.file, s.line)
+			}
+			for _, w := range cmd {
+				if !ours.MatchString(w) {
+					continue
+				}
+				if _, err := os.Stat(filepath.Join(root, w)); err != nil {
+					t.Errorf("%s shows %q, but there is no %s", s.file, s.line, w)
+				}
+			}
+		}
+	}
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	link := regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+	for _, path := range tracked(t) {
+		if !strings.HasSuffix(path, ".md") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			continue // Deleted and not yet committed.
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(path), m[1])); err != nil {
+				t.Errorf("%s links to %s, which does not exist", path, m[1])
+			}
+		}
+	}
+}
