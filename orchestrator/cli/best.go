@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func (a *app) bestCommand() *cobra.Command {
+	var out format
+	var n int
+	var checkpoint string
+	cmd := &cobra.Command{
+		Use:   "best SWEEP",
+		Short: "Show the best trials and fetch the best checkpoint",
+		Long: `Best lists the trials with the best values of the sweep's metric, best first, and writes the newest
+checkpoint of the best one to a file if --checkpoint is given.`,
+		Example: `  outbid best digits-1
+  outbid best digits -n 5
+  outbid best digits-1 --checkpoint best.safetensors
+  outbid best digits-1 -o json | jq '.[0].config'`,
+		Args:              exactly("SWEEP"),
+		ValidArgsFunction: a.completeSweeps(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if n < 1 {
+				return badInput("-n %d: want a number from 1", n)
+			}
+			r, err := sweepOnly(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			sweep, err := c.find(cmd.Context(), r.sweep)
+			if err != nil {
+				return err
+			}
+			return a.best(cmd.Context(), c, sweep, n, out, checkpoint)
+		},
+	}
+	outputFlag(cmd, &out)
+	cmd.Flags().IntVarP(&n, "number", "n", 1, "how many trials")
+	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "write the best trial's newest checkpoint to this `FILE`")
+	return cmd
+}
+
+func (a *app) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n int, out format, file string) error {
+	var trials []*outbidv1.Trial
+	for t, err := range c.trials(ctx, sweep.GetId(), "best", n) {
+		if err != nil {
+			return err
+		}
+		if t.Best == nil {
+			break // those without a metric come last
+		}
+		trials = append(trials, t)
+	}
+	if len(trials) == 0 {
+		return &exitError{code: exitFailed, msg: fmt.Sprintf("no trial of %s has reported %q yet: see 'outbid logs %s'",
+			sweep.GetId(), sweep.GetSpec().GetMetric(), sweep.GetId())}
+	}
+	if file != "" {
+		want := &outbidv1.GetCheckpointRequest{Sweep: sweep.GetId(), Trial: trials[0].GetNumber()}
+		if err := a.fetchCheckpoint(ctx, c, want, file); err != nil {
+			return err
+		}
+	}
+	if out == formatTable && n == 1 {
+		a.showTrial(sweep, trials[0])
+		return nil
+	}
+	l := trialLister(a, out, sweep)
+	for _, t := range trials {
+		if err := l.add(viewTrial(t)); err != nil {
+			return err
+		}
+	}
+	return l.close("")
+}
+
+// fetchCheckpoint writes a checkpoint to a file: whole, with the hash that the ledger holds, or not at all.
+func (a *app) fetchCheckpoint(ctx context.Context, c *connection, want *outbidv1.GetCheckpointRequest, file string,
+) error {
+	stream, err := c.GetCheckpoint(ctx, want)
+	if err != nil {
+		return err
+	}
+	var about *outbidv1.Checkpoint
+	hash := sha256.New()
+	err = writeWhole(file, func(w io.Writer) error {
+		for {
+			piece, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			if piece.GetCheckpoint() != nil {
+				about = piece.GetCheckpoint()
+			}
+			_, _ = hash.Write(piece.GetData())
+			if _, err := w.Write(piece.GetData()); err != nil {
+				return err
+			}
+		}
+		got := hex.EncodeToString(hash.Sum(nil))
+		if sum := about.GetSha256(); sum != "" && sum != got {
+			return fmt.Errorf("checkpoint %s arrived damaged: its SHA-256 is %s, not %s; try again", about.GetKey(), got, sum)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	a.notef("wrote %s: checkpoint of %s/%d at step %s, %s", file, want.GetSweep(), want.GetTrial(),
+		formatCount(about.GetStep()), formatBytes(about.GetBytes()))
+	return nil
+}
+
+// writeWhole writes a file under another name first, so that it is there whole or not at all.
+func writeWhole(file string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+	if err != nil {
+		return badInput("cannot write %s: %w", file, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if err = write(f); err != nil {
+		return err
+	}
+	if err = f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
+}

@@ -1,0 +1,201 @@
+// Package cli is the command line of Outbid: the commands people and scripts use to run sweeps, and the wiring that
+// puts server and worker together in one process or in several.
+//
+// Every command is built by a function and reads nothing but what Main was given, so that a test runs the whole
+// command line in its own process.
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Main runs the command line with args (without the program's name) and returns the exit code: 0 when done, 1 when
+// something failed, 2 for bad usage or input, 3 when a followed sweep was stopped, 4 when no server answers, 130 when
+// interrupted. getenv looks up an environment variable; version is what this build calls itself.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer,
+	getenv func(string) string, version string,
+) int {
+	a := &app{
+		stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv, version: version,
+		term: openTerminal(stdin, stdout, stderr, getenv),
+		now:  time.Now, interrupts: osInterrupts,
+	}
+	return a.run(ctx, args)
+}
+
+// app is what every command shares.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) string
+	version        string
+	term           terminal
+	now            func() time.Time
+	// interrupts starts to deliver Ctrl-C and SIGTERM until stop is called.
+	interrupts func() (signals <-chan os.Signal, stop func())
+
+	opts globalOptions
+	// started is set once a command's own code runs: an error before that is bad usage.
+	started bool
+}
+
+// run builds the commands, runs the one that args name, and turns its error into a line and an exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.rootCommand()
+	root.SetArgs(args)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if !a.started {
+		err = usageError(root, cmd, args, err)
+	}
+	code, line := explain(err)
+	if line != "" {
+		_, _ = io.WriteString(a.stderr, "outbid: "+line+"\n")
+	}
+	return code
+}
+
+// rootCommand is `outbid` with every command under it.
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "outbid",
+		Short: "Tune hyperparameters on shared GPUs",
+		Long: `Outbid tunes hyperparameters on shared, mixed GPU clusters.
+
+Start everything on this machine with "outbid up", then submit a sweep with "outbid run sweep.yaml".`,
+		Example: `  outbid up
+  outbid init && outbid run sweep.yaml
+  outbid ls`,
+		SilenceUsage:               true,
+		SilenceErrors:              true,
+		SuggestionsMinimumDistance: 2,
+		CompletionOptions:          cobra.CompletionOptions{HiddenDefaultCmd: true, DisableDefaultCmd: true},
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetHelpCommand(helpCommand(root))
+	a.globalFlags(root)
+	root.AddGroup(
+		&cobra.Group{ID: groupSweeps, Title: "Sweeps:"},
+		&cobra.Group{ID: groupResults, Title: "Results:"},
+		&cobra.Group{ID: groupServer, Title: "Servers and workers:"},
+		&cobra.Group{ID: groupOther, Title: "Other:"},
+	)
+	add := func(group string, cmds ...*cobra.Command) {
+		for _, c := range cmds {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add(groupSweeps, a.initCommand(), a.previewCommand(), a.runCommand(), a.submitCommand(), a.watchCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.stopCommand(), a.extendCommand())
+	add(groupResults, a.lsCommand(), a.showCommand(), a.bestCommand(), a.logsCommand(), a.exportCommand())
+	add(groupServer, a.serverCommands()...)
+	add(groupOther, a.versionCommand(), a.completionCommand())
+	a.markStarted(root)
+	return root
+}
+
+const (
+	groupSweeps  = "sweeps"
+	groupResults = "results"
+	groupServer  = "server"
+	groupOther   = "other"
+)
+
+// markStarted wraps every command so that a later error is known not to be bad usage, and so that Ctrl-C ends the
+// commands that have no plan of their own for it.
+func (a *app) markStarted(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		a.markStarted(c)
+	}
+	inner := cmd.RunE
+	if inner == nil {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a.started = true
+		if cmd.Annotations[ownInterrupts] != "" {
+			return inner(cmd, args)
+		}
+		ctx, stop := a.untilInterrupted(cmd.Context())
+		defer stop()
+		cmd.SetContext(ctx)
+		err := inner(cmd, args)
+		if err != nil && errors.Is(context.Cause(ctx), errInterrupted) {
+			return errInterrupted
+		}
+		return err
+	}
+}
+
+// ownInterrupts annotates the commands that handle Ctrl-C themselves.
+const ownInterrupts = "interrupts"
+
+// untilInterrupted returns a context that ends with the first Ctrl-C or SIGTERM; stop waits for its goroutine.
+func (a *app) untilInterrupted(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals, release := a.interrupts()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-signals:
+			cancel(errInterrupted)
+			// The next one kills the process, whatever this command is stuck in.
+			release()
+		case <-ctx.Done():
+			release()
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
+}
+
+// logger returns the logger that the global flags ask for.
+func (a *app) logger() (*slog.Logger, error) {
+	return newLogger(a.stderr, a.opts.logLevel, a.opts.logFormat, a.term)
+}
+
+// helpCommand is cobra's help with an example.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Show help for a command",
+		Long:    "Help shows what a command does, its flags and examples.",
+		Example: "  outbid help run",
+		GroupID: groupOther,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, c := range root.Commands() {
+				if len(args) == 0 && strings.HasPrefix(c.Name(), prefix) {
+					names = append(names, c.Name())
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			found, _, err := root.Find(args)
+			if err != nil {
+				return badInput("there is no command %q: run 'outbid help' for the list", strings.Join(args, " "))
+			}
+			found.InitDefaultHelpFlag()
+			return found.Help()
+		},
+	}
+}

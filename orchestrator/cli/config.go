@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// setting is one value of a configuration under its dotted path.
+type setting struct {
+	path string
+	// value is a json.Number, string, bool, nil, or a list.
+	value any
+}
+
+// flatten lists a configuration's values by dotted path, in order of paths.
+func flatten(config json.RawMessage) []setting {
+	dec := json.NewDecoder(bytes.NewReader(config))
+	dec.UseNumber()
+	var root map[string]any
+	if err := dec.Decode(&root); err != nil {
+		return nil
+	}
+	return flattenInto(nil, "", root)
+}
+
+func flattenInto(list []setting, prefix string, m map[string]any) []setting {
+	for _, key := range sortedKeys(m) {
+		if nested, ok := m[key].(map[string]any); ok && len(nested) > 0 {
+			list = flattenInto(list, prefix+key+".", nested)
+			continue
+		}
+		list = append(list, setting{prefix + key, m[key]})
+	}
+	return list
+}
+
+// text is the value for people: floats with four significant digits.
+func (s setting) text() string {
+	switch v := s.value.(type) {
+	case json.Number:
+		if !strings.ContainsAny(v.String(), ".eE") {
+			return v.String()
+		}
+		f, err := v.Float64()
+		if err != nil {
+			return v.String()
+		}
+		return strconv.FormatFloat(f, 'g', 4, 64)
+	case string:
+		return clean(v)
+	default:
+		data, err := encodeJSON(v, false)
+		if err != nil {
+			return "?"
+		}
+		return string(data)
+	}
+}
+
+// exact is the value as it is, for files.
+func (s setting) exact() string {
+	switch v := s.value.(type) {
+	case nil:
+		return ""
+	case json.Number:
+		return v.String()
+	case string:
+		return v
+	default:
+		data, err := encodeJSON(v, false)
+		if err != nil {
+			return ""
+		}
+		return string(data)
+	}
+}
+
+// configLine is a configuration on one line.
+func configLine(config json.RawMessage) string {
+	settings := flatten(config)
+	parts := make([]string, len(settings))
+	for i, s := range settings {
+		parts[i] = clean(s.path) + "=" + s.text()
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// connection is a client of a server.
+type connection struct {
+	outbidv1.OutbidServiceClient
+	target target
+	conn   *grpc.ClientConn
+}
+
+func (c *connection) close() { _ = c.conn.Close() }
+
+// connect finds the server and makes a client for it. Nothing is sent yet: the first call says whether it answers.
+func (a *app) connect() (*connection, error) {
+	t, err := a.findServer()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := dial(t, a.opts.ca)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{OutbidServiceClient: outbidv1.NewOutbidServiceClient(conn), target: t, conn: conn}, nil
+}
+
+// dial makes the gRPC connection for a server's URL.
+func dial(t target, caFile string) (*grpc.ClientConn, error) {
+	u, err := url.Parse(t.url)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, badInput("server URL %q (from %s): want http://HOST:PORT or https://HOST:PORT", t.url, t.from)
+	}
+	host := u.Host
+	if u.Port() == "" {
+		host = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	}
+	creds := insecure.NewCredentials()
+	if u.Scheme == "https" {
+		if creds, err = tlsCredentials(caFile); err != nil {
+			return nil, err
+		}
+	}
+	opts := []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(256 << 20)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		// A server behind a dead link is noticed by a follower within half a minute.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+			invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+		) error {
+			return t.explain(invoke(ctx, method, req, reply, cc, opts...))
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn,
+			method string, streamer grpc.Streamer, opts ...grpc.CallOption,
+		) (grpc.ClientStream, error) {
+			stream, err := streamer(ctx, desc, cc, method, opts...)
+			if err != nil {
+				return nil, t.explain(err)
+			}
+			return explainedStream{stream, t}, nil
+		}),
+	}
+	if t.token != "" {
+		opts = append(opts, grpc.WithPerRPCCredentials(bearer{t.token, u.Scheme == "https"}))
+	}
+	return grpc.NewClient("dns:///"+host, opts...)
+}
+
+// tlsCredentials trusts the system's authorities, or the one in caFile alone.
+func tlsCredentials(caFile string) (credentials.TransportCredentials, error) {
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile != "" {
+		pem, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, badInput("--ca: %w", err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, badInput("--ca %s holds no PEM certificate", caFile)
+		}
+	}
+	return credentials.NewTLS(conf), nil
+}
+
+// bearer sends the token with every call.
+type bearer struct {
+	token  string
+	secure bool
+}
+
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + b.token}, nil
+}
+
+// RequireTransportSecurity keeps a token for a TLS server from going out in the clear.
+func (b bearer) RequireTransportSecurity() bool { return b.secure }
+
+// explainedStream explains the errors of a stream as dial's interceptor does those of single calls.
+type explainedStream struct {
+	grpc.ClientStream
+	target target
+}
+
+func (s explainedStream) RecvMsg(m any) error { return s.target.explain(s.ClientStream.RecvMsg(m)) }
+
+// explain adds to an error what the user can do about it: a server that cannot be reached, or one that wants a token.
+func (t target) explain(err error) error {
+	s, ok := grpcStatus(err)
+	if !ok {
+		return err
+	}
+	switch {
+	case s.Code() == codes.Unavailable && lostConnection(s.Message()):
+		return &exitError{code: exitUnreachable, msg: t.unreachable(s.Message()), err: err}
+	case s.Code() == codes.Unauthenticated && t.token == "":
+		return &exitError{code: exitFailed, msg: fmt.Sprintf("%s (the server at %s wants a token: give --token-file FILE "+
+			"or set OUTBID_TOKEN)", s.Message(), t.url), err: err}
+	case s.Code() == codes.Unimplemented:
+		return &exitError{code: exitFailed, msg: fmt.Sprintf("the server at %s does not know this call: is it an older "+
+			"version? 'outbid doctor' compares them (%s)", t.url, s.Message()), err: err}
+	default:
+		return err
+	}
+}
+
+// unreachable says that no server answers and how to start one.
+func (t target) unreachable(detail string) string {
+	if strings.Contains(detail, "tls:") || strings.Contains(detail, "x509:") {
+		return fmt.Sprintf("cannot talk to the server at %s: %s (give its authority with --ca FILE)", t.url, lastPart(detail))
+	}
+	hint := "start one with 'outbid up', or name another with --server URL"
+	if t.from != "the default" {
+		hint = fmt.Sprintf("the address is from %s; start a server with 'outbid up', or name another with --server URL", t.from)
+	}
+	return fmt.Sprintf("no server answers at %s: %s", t.url, hint)
+}
+
+// lostConnection tells gRPC's own "I could not connect" from a server's "not now".
+func lostConnection(message string) bool {
+	for _, sign := range []string{
+		"connection error", "error reading", "transport is closing", "name resolver", "no such host",
+		"connection refused", "closing transport", "keepalive", "connection reset", "EOF", "server preface",
+	} {
+		if strings.Contains(message, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastPart shortens gRPC's nested messages to the cause.
+func lastPart(message string) string {
+	if i := strings.LastIndex(message, "desc = "); i >= 0 {
+		message = message[i+len("desc = "):]
+	}
+	return strings.Trim(message, `"`)
+}
+
+// unreachableError says whether an error means that no server answers.
+func unreachableError(err error) bool {
+	exit, ok := errors.AsType[*exitError](err)
+	return ok && exit.code == exitUnreachable || isCode(err, codes.Unavailable)
+}

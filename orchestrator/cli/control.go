@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func (a *app) pauseCommand() *cobra.Command {
+	cmd := a.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE, "pause",
+		outbidv1.SweepState_SWEEP_STATE_RUNNING)
+	cmd.Short = "Save a sweep's trials and free their devices"
+	cmd.Long = `Pause has every running trial save a checkpoint and leave its devices. 'outbid resume' goes on from there.
+Time paused counts towards the sweep's wall_time.`
+	cmd.Example = "  outbid pause digits-1"
+	return cmd
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	cmd := a.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_RESUME, "resume",
+		outbidv1.SweepState_SWEEP_STATE_PAUSED)
+	cmd.Short = "Let a paused sweep go on"
+	cmd.Long = "Resume lets a paused sweep go on from its trials' checkpoints."
+	cmd.Example = "  outbid resume digits-1"
+	return cmd
+}
+
+func (a *app) stopCommand() *cobra.Command {
+	cmd := a.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_STOP, "stop",
+		outbidv1.SweepState_SWEEP_STATE_RUNNING, outbidv1.SweepState_SWEEP_STATE_PAUSED)
+	cmd.Short = "End a sweep"
+	cmd.Long = `Stop ends every trial of a sweep. What was reported and the checkpoints that its file asks to keep stay, and
+'outbid extend' opens it again.`
+	cmd.Example = "  outbid stop digits-1"
+	return cmd
+}
+
+// controlCommand is a command that sends a SweepCommand; states are those of the sweeps that the shell offers.
+func (a *app) controlCommand(command outbidv1.SweepCommand, name string, states ...outbidv1.SweepState) *cobra.Command {
+	var out format
+	cmd := &cobra.Command{
+		Use:               name + " SWEEP",
+		Args:              exactly("SWEEP"),
+		ValidArgsFunction: a.completeSweeps(states...),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := sweepOnly(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			sweep, err := c.find(cmd.Context(), r.sweep)
+			if err != nil {
+				return err
+			}
+			got, err := c.ControlSweep(cmd.Context(), &outbidv1.ControlSweepRequest{Sweep: sweep.GetId(), Command: command})
+			if err != nil {
+				return err
+			}
+			return a.printSweepState(out, got.GetSweep())
+		},
+	}
+	outputFlag(cmd, &out)
+	return cmd
+}
+
+// printSweepState says how a sweep stands after a command.
+func (a *app) printSweepState(out format, s *outbidv1.Sweep) error {
+	if out != formatTable {
+		return a.printObject(out, viewSweep(s, a.now()))
+	}
+	a.printf("%s is %s\n", s.GetId(), withReason(sweepState(s.GetState()), s.GetReason()))
+	return nil
+}
+
+// extension holds the flags of extend.
+type extension struct {
+	trials, concurrency int32
+	maxSteps, steps     int64
+	space, wallTime     string
+	target              float64
+}
+
+func (a *app) extendCommand() *cobra.Command {
+	var out format
+	var e extension
+	cmd := &cobra.Command{
+		Use:   "extend SWEEP",
+		Short: "Give a sweep more trials, longer steps or a wider space",
+		Long: `Extend changes the limits of a sweep, which may have ended: it then goes on. Only what is given changes.
+
+The file of --space holds parameters as in the "space" of a sweep's file; each replaces the one of that name and must
+contain its old range.`,
+		Example: `  outbid extend digits-1 --trials 80
+  outbid extend digits-1 --max-steps 81
+  outbid extend digits-1 --space wider.yaml --wall-time 2h`,
+		Args:              exactly("SWEEP"),
+		ValidArgsFunction: a.completeSweeps(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := sweepOnly(args[0])
+			if err != nil {
+				return err
+			}
+			req, err := a.extendRequest(cmd, e)
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			sweep, err := c.find(cmd.Context(), r.sweep)
+			if err != nil {
+				return err
+			}
+			req.Sweep = sweep.GetId()
+			got, err := c.ExtendSweep(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			return a.printSweepState(out, got.GetSweep())
+		},
+	}
+	outputFlag(cmd, &out)
+	f := cmd.Flags()
+	f.Int32Var(&e.trials, "trials", 0, "new total of trials")
+	f.Int64Var(&e.maxSteps, "max-steps", 0, "new max_steps of the tuner")
+	f.StringVar(&e.space, "space", "", "`FILE` with the parameters whose range becomes wider")
+	f.Int32Var(&e.concurrency, "concurrency", 0, "new limit of trials that run or wait for a device at once")
+	f.Int64Var(&e.steps, "steps", 0, "new limit of steps over all trials")
+	f.StringVar(&e.wallTime, "wall-time", "", "new limit of time since submission, such as 90m")
+	f.Float64Var(&e.target, "target", 0, "new value of the metric at which the sweep ends")
+	_ = cmd.MarkFlagFilename("space", "yaml", "yml", "json")
+	return cmd
+}
+
+// extendRequest builds the request from the flags that were given.
+func (a *app) extendRequest(cmd *cobra.Command, e extension) (*outbidv1.ExtendSweepRequest, error) {
+	given := cmd.Flags().Changed
+	req := &outbidv1.ExtendSweepRequest{}
+	limits := &outbidv1.Limits{Concurrency: e.concurrency, Steps: e.steps, WallTime: e.wallTime}
+	if given("target") {
+		limits.Target = &e.target
+	}
+	some := false
+	for _, f := range []struct {
+		flag string
+		ok   bool
+	}{
+		{"trials", e.trials > 0},
+		{"max-steps", e.maxSteps > 0},
+		{"concurrency", e.concurrency > 0},
+		{"steps", e.steps > 0},
+		{"wall-time", e.wallTime != ""},
+		{"target", true},
+		{"space", e.space != ""},
+	} {
+		if !given(f.flag) {
+			continue
+		}
+		if !f.ok {
+			return nil, badInput("--%s %s: want more than 0", f.flag, cmd.Flags().Lookup(f.flag).Value)
+		}
+		some = true
+		switch f.flag {
+		case "trials":
+			req.Trials = &e.trials
+		case "max-steps":
+			req.MaxSteps = &e.maxSteps
+		case "space":
+		default:
+			req.Limits = limits
+		}
+	}
+	if !some {
+		return nil, badInput("nothing to extend: give --trials, --max-steps, --space or a limit (see 'outbid extend --help')")
+	}
+	if e.space == "" {
+		return req, nil
+	}
+	data, err := a.readFile(e.space)
+	if err != nil {
+		return nil, err
+	}
+	if req.Space, err = parseSpace(data); err != nil {
+		return nil, badInput("%s: %w", e.space, err)
+	}
+	return req, nil
+}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// checkView is one line of the doctor.
+type checkView struct {
+	Name   string `json:"name" doc:"what was checked"`
+	OK     bool   `json:"ok" doc:"whether it is well"`
+	Detail string `json:"detail" doc:"what was found"`
+	Fix    string `json:"fix" doc:"what to do about it; empty if it is well"`
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var out format
+	var python string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the server, NATS, the store, workers, versions and Python",
+		Long: `Doctor checks the server and what it needs (NATS, the store, workers), whether the versions fit together, and
+whether Python on this machine has Outbid's SDK. Each line is ok or FAIL, and says what to do about a failure.
+
+The exit code is 1 if any check fails.`,
+		Example: `  outbid doctor
+  outbid doctor --server https://tuner.example.org:7700 --ca ca.pem --token-file token`,
+		Args:              exactly(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			checks := append(a.checkServer(cmd.Context()), checkPython(cmd.Context(), python))
+			failed := false
+			l := newLister(a.stdout, out, []string{"CHECK", "", "FOUND"}, checkRow)
+			for _, c := range checks {
+				failed = failed || !c.OK
+				if err := l.add(c); err != nil {
+					return err
+				}
+				if out == formatTable && !c.OK && c.Fix != "" {
+					l.table.rows = append(l.table.rows, []string{"", "", "  fix: " + c.Fix})
+				}
+			}
+			if err := l.close(""); err != nil {
+				return err
+			}
+			if failed {
+				return silent(exitFailed)
+			}
+			return nil
+		},
+	}
+	outputFlag(cmd, &out)
+	cmd.Flags().StringVar(&python, "python", "python3", "Python interpreter to look at")
+	return cmd
+}
+
+func checkRow(c checkView) []string {
+	word := "ok"
+	if !c.OK {
+		word = "FAIL"
+	}
+	return []string{clean(c.Name), word, clean(c.Detail)}
+}
+
+// doctorTimeout bounds each question of the doctor.
+const doctorTimeout = 10 * time.Second
+
+// checkServer asks the server how it fares. Without one, that is the only line.
+func (a *app) checkServer(ctx context.Context) []checkView {
+	bad := func(err error, fix string) []checkView {
+		_, line := explain(err)
+		return []checkView{{Name: "server", Detail: line, Fix: fix}}
+	}
+	c, err := a.connect()
+	if err != nil {
+		return bad(err, "outbid doctor --server http://127.0.0.1:7700")
+	}
+	defer c.close()
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	info, err := c.GetServerInfo(ctx, &outbidv1.GetServerInfoRequest{})
+	if err != nil && unreachableError(err) {
+		return []checkView{{Name: "server", Detail: "no server answers at " + c.target.url, Fix: "outbid up"}}
+	}
+	if err != nil {
+		return bad(err, "outbid doctor --token-file FILE")
+	}
+	checks := []checkView{
+		{Name: "server", OK: true, Detail: fmt.Sprintf("%s, version %s, up for %s, ledger at %s", c.target.url,
+			info.GetVersion(), formatDuration(a.now().Sub(info.GetStarted().AsTime()).Seconds()),
+			formatCount(int64(info.GetLedgerSeq())))},
+		a.checkVersion("version", "the server", info.GetVersion()),
+	}
+	for _, check := range info.GetChecks() {
+		checks = append(checks, checkView{
+			Name: check.GetName(), OK: check.GetOk(), Detail: check.GetDetail(), Fix: check.GetFix(),
+		})
+	}
+	return append(checks, a.checkNodes(ctx, c)...)
+}
+
+// checkVersion compares a version with this binary's.
+func (a *app) checkVersion(name, whose, version string) checkView {
+	if version == a.version {
+		return checkView{Name: name, OK: true, Detail: fmt.Sprintf("%s is %s, as is this command", whose, version)}
+	}
+	return checkView{
+		Name: name, Detail: fmt.Sprintf("%s is %s, this command is %s", whose, version, a.version),
+		Fix: "install the same version of outbid on every machine, then start it again",
+	}
+}
+
+// checkNodes looks for workers, lost ones, and those of another version.
+func (a *app) checkNodes(ctx context.Context, c *connection) []checkView {
+	got, err := c.ListNodes(ctx, &outbidv1.ListNodesRequest{})
+	if err != nil {
+		_, line := explain(err)
+		return []checkView{{Name: "workers", Detail: line, Fix: "outbid nodes"}}
+	}
+	var up, devices int
+	var checks []checkView
+	for _, n := range got.GetNodes() {
+		name := clean(n.GetInfo().GetName())
+		switch n.GetState() {
+		case outbidv1.NodeState_NODE_STATE_UP, outbidv1.NodeState_NODE_STATE_DRAINING:
+			up++
+			devices += len(n.GetInfo().GetDevices())
+			if n.GetInfo().GetVersion() != a.version {
+				checks = append(checks, a.checkVersion("worker "+name, "worker "+name, n.GetInfo().GetVersion()))
+			}
+		case outbidv1.NodeState_NODE_STATE_LOST:
+			checks = append(checks, checkView{
+				Name: "worker " + name, Detail: withReason("lost", n.GetReason()),
+				Fix: "start it again on " + clean(n.GetInfo().GetHostname()) + ": outbid worker --nats URL --token-file FILE",
+			})
+		default:
+		}
+	}
+	if up == 0 {
+		return append([]checkView{{
+			Name: "workers", Detail: "none is up, so nothing can be trained",
+			Fix: "outbid worker --nats URL --token-file FILE",
+		}}, checks...)
+	}
+	first := checkView{Name: "workers", OK: true, Detail: fmt.Sprintf("%d up, %d devices", up, devices)}
+	return append([]checkView{first}, checks...)
+}
+
+// checkPython looks for the SDK in this machine's Python.
+func checkPython(ctx context.Context, python string) checkView {
+	check := checkView{Name: "python"}
+	path, err := exec.LookPath(python)
+	if err != nil {
+		check.Detail = python + " is not on the PATH (programs can be tuned without it)"
+		check.Fix = "install Python 3, or name one with --python PATH"
+		return check
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, path, "-c", "import sys, importlib.metadata as m\n"+
+		"import outbid\nprint(sys.version.split()[0], m.version('outbid'))").CombinedOutput()
+	found := strings.TrimSpace(string(text))
+	if err != nil {
+		lines := strings.Split(found, "\n")
+		check.Detail = path + ": " + lines[len(lines)-1]
+		check.Fix = path + " -m pip install outbid"
+		return check
+	}
+	version, sdk, _ := strings.Cut(found, " ")
+	check.OK, check.Detail = true, fmt.Sprintf("%s is Python %s with outbid %s", path, version, sdk)
+	return check
+}

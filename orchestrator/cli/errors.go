@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Exit codes, as Main documents them.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitStopped     = 3
+	exitUnreachable = 4
+	exitInterrupted = 130
+)
+
+// errInterrupted ends a command that the user interrupted.
+var errInterrupted = &exitError{code: exitInterrupted, msg: "interrupted"}
+
+// exitError is an error that knows its exit code. Its text is msg, or err's if that is empty; with neither nothing is
+// printed, because all was said already.
+type exitError struct {
+	code int
+	msg  string
+	err  error
+}
+
+// Error implements error.
+func (e *exitError) Error() string {
+	if e.msg == "" && e.err != nil {
+		return e.err.Error()
+	}
+	return e.msg
+}
+
+// Unwrap implements errors' interface.
+func (e *exitError) Unwrap() error { return e.err }
+
+// badInput is an error of exit code 2.
+func badInput(format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+// silent ends a command with a code and without another line.
+func silent(code int) error { return &exitError{code: code} }
+
+// explain turns an error into an exit code and one line.
+func explain(err error) (int, string) {
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit.code, oneLine(err.Error())
+	}
+	if errors.Is(err, context.Canceled) {
+		return exitInterrupted, "interrupted"
+	}
+	if s, ok := grpcStatus(err); ok {
+		return codeOf(s.Code()), oneLine(s.Message())
+	}
+	return exitFailed, oneLine(err.Error())
+}
+
+// grpcStatus finds the status in an error's chain; a nil error and one without a status give false.
+func grpcStatus(err error) (*status.Status, bool) {
+	carrier, ok := errors.AsType[interface {
+		error
+		GRPCStatus() *status.Status
+	}](err)
+	if !ok {
+		return nil, false
+	}
+	return carrier.GRPCStatus(), true
+}
+
+// codeOf maps a gRPC code to an exit code.
+func codeOf(c codes.Code) int {
+	switch c {
+	case codes.OK:
+		return exitOK
+	case codes.InvalidArgument, codes.NotFound, codes.OutOfRange:
+		return exitUsage
+	case codes.Unavailable:
+		return exitUnreachable
+	case codes.Canceled:
+		return exitInterrupted
+	default:
+		return exitFailed
+	}
+}
+
+// isCode says whether an error carries that gRPC code.
+func isCode(err error, c codes.Code) bool {
+	s, ok := grpcStatus(err)
+	return ok && s.Code() == c
+}
+
+// oneLine joins what may have come with line breaks.
+func oneLine(s string) string {
+	parts := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i, p := range parts {
+		parts[i] = strings.TrimSpace(p)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// usageError turns cobra's complaint into one line that says where the help is.
+func usageError(root, cmd *cobra.Command, args []string, err error) error {
+	if _, ok := errors.AsType[*exitError](err); ok {
+		return err
+	}
+	msg, _, _ := strings.Cut(err.Error(), "\n")
+	if cmd == nil || cmd == root {
+		msg += suggestion(root, args)
+		return badInput("%s (see 'outbid help')", msg)
+	}
+	return badInput("%s (see '%s --help')", msg, cmd.CommandPath())
+}
+
+// suggestion names the commands that were probably meant.
+func suggestion(root *cobra.Command, args []string) string {
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "-") {
+			continue
+		}
+		if near := root.SuggestionsFor(arg); len(near) > 0 {
+			return fmt.Sprintf("; did you mean %s?", strings.Join(near, " or "))
+		}
+		return ""
+	}
+	return ""
+}
+
+// exactly wants n arguments and says which are missing.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return fmt.Errorf("%s is missing", names[len(args)])
+		}
+		if len(args) > len(names) {
+			return fmt.Errorf("unexpected argument %q", args[len(names)])
+		}
+		return nil
+	}
+}

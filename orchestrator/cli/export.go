@@ -1,0 +1,281 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// exported says what `export` writes and where.
+type exported struct {
+	trials, reports, kind string
+}
+
+func (a *app) exportCommand() *cobra.Command {
+	var e exported
+	cmd := &cobra.Command{
+		Use:   "export SWEEP",
+		Short: "Write a sweep's trials and reports as CSV or Parquet",
+		Long: `Export writes two tables: one line for each trial, and one for each report. Parameters are columns named
+config.NAME, with dots between groups; metrics are columns named metric.NAME (of a trial: those of its newest report).
+Absent cells are empty; NaN stays NaN.
+
+Without --trials and --reports both are written, to SWEEP-trials and SWEEP-reports in this directory. A file named "-"
+is standard output. The format is that of the file's name unless --format says otherwise.`,
+		Example: `  outbid export digits-1
+  outbid export digits-1 --format parquet
+  outbid export digits-1 --trials trials.parquet --reports reports.parquet
+  outbid export digits-1 --trials - | head`,
+		Args:              exactly("SWEEP"),
+		ValidArgsFunction: a.completeSweeps(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := sweepOnly(args[0])
+			if err != nil {
+				return err
+			}
+			if e.kind != "" && e.kind != "csv" && e.kind != "parquet" {
+				return badInput("--format %q: want csv or parquet", e.kind)
+			}
+			if e.trials == "-" && e.reports == "-" {
+				return badInput("--trials and --reports cannot both be written to standard output")
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			sweep, err := c.find(cmd.Context(), r.sweep)
+			if err != nil {
+				return err
+			}
+			return a.export(cmd.Context(), c, sweep, e)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&e.trials, "trials", "", "write the trials to this `FILE`")
+	f.StringVar(&e.reports, "reports", "", "write the reports to this `FILE`")
+	f.StringVar(&e.kind, "format", "", "csv or parquet; by default that of the file's name, else csv")
+	complete(cmd, "format", "csv", "parquet")
+	return cmd
+}
+
+func (a *app) export(ctx context.Context, c *connection, sweep *outbidv1.Sweep, e exported) error {
+	if e.trials == "" && e.reports == "" {
+		end := ".csv"
+		if e.kind == "parquet" {
+			end = ".parquet"
+		}
+		e.trials, e.reports = sweep.GetId()+"-trials"+end, sweep.GetId()+"-reports"+end
+	}
+	for _, part := range []struct {
+		file, what string
+		write      func(ctx context.Context, c *connection, sweep *outbidv1.Sweep, w io.Writer, kind string) (int, error)
+	}{
+		{e.trials, "trials", a.exportTrials}, {e.reports, "reports", a.exportReports},
+	} {
+		if part.file == "" {
+			continue
+		}
+		kind := e.kind
+		if kind == "" {
+			kind = "csv"
+			if strings.EqualFold(filepath.Ext(part.file), ".parquet") {
+				kind = "parquet"
+			}
+		}
+		if part.file == "-" {
+			if _, err := part.write(ctx, c, sweep, a.stdout, kind); err != nil {
+				return err
+			}
+			continue
+		}
+		var rows int
+		err := writeWhole(part.file, func(w io.Writer) (err error) {
+			rows, err = part.write(ctx, c, sweep, w, kind)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		a.notef("wrote %s: %s %s", part.file, formatCount(int64(rows)), part.what)
+	}
+	return nil
+}
+
+// exportTrials reads the trials twice: once for the names of the metrics, which are columns, and once for the rows.
+// So nothing but names is held in memory.
+func (a *app) exportTrials(ctx context.Context, c *connection, sweep *outbidv1.Sweep, w io.Writer, kind string,
+) (int, error) {
+	names := map[string]bool{}
+	for t, err := range c.trials(ctx, sweep.GetId(), "number", 0) {
+		if err != nil {
+			return 0, err
+		}
+		for name := range t.GetLast().GetMetrics() {
+			names[name] = true
+		}
+	}
+	metrics := sortedKeys(names)
+	config := configColumns(sweep.GetSpec().GetSpace())
+	s, err := newSheet(w, kind, "trials", trialColumns(config, metrics))
+	if err != nil {
+		return 0, err
+	}
+	rows := 0
+	for t, err := range c.trials(ctx, sweep.GetId(), "number", 0) {
+		if err != nil {
+			return rows, err
+		}
+		row, err := trialRow(t, config, metrics)
+		if err != nil {
+			return rows, err
+		}
+		if err := s.write(row); err != nil {
+			return rows, err
+		}
+		rows++
+	}
+	return rows, s.close()
+}
+
+func trialColumns(config []configColumn, metrics []string) []column {
+	columns := []column{
+		{"sweep", kindText},
+		{"trial", kindInt},
+		{"state", kindText},
+		{"reason", kindText},
+		{"bracket", kindInt},
+		{"step", kindInt},
+		{"until_step", kindInt},
+		{"best", kindFloat},
+		{"best_step", kindInt},
+		{"device_seconds", kindFloat},
+		{"steps_per_second", kindFloat},
+		{"resumes", kindInt},
+		{"restarts", kindInt},
+		{"node", kindText},
+		{"created", kindTime},
+		{"ended", kindTime},
+	}
+	for _, c := range config {
+		columns = append(columns, c.column)
+	}
+	return appendMetrics(columns, metrics)
+}
+
+func appendMetrics(columns []column, metrics []string) []column {
+	for _, name := range metrics {
+		columns = append(columns, column{"metric." + name, kindFloat})
+	}
+	return columns
+}
+
+func trialRow(t *outbidv1.Trial, config []configColumn, metrics []string) ([]cell, error) {
+	var best, bestStep cell
+	if t.Best != nil {
+		best, bestStep = t.GetBest(), t.GetBestStep()
+	}
+	row := []cell{
+		t.GetSweep(), int64(t.GetNumber()), trialState(t.GetState()), t.GetReason(), int64(t.GetBracket()),
+		t.GetStep(), t.GetUntilStep(), best, bestStep,
+		t.GetDeviceSeconds(), t.GetStepsPerSecond(), int64(t.GetResumes()), int64(t.GetRestarts()),
+		t.GetNode(), timeCell(t.GetCreated()), timeCell(t.GetEnded()),
+	}
+	cells, err := configCells(configOf(t), config)
+	if err != nil {
+		return nil, err
+	}
+	return appendValues(append(row, cells...), t.GetLast().GetMetrics(), metrics), nil
+}
+
+func appendValues(row []cell, values map[string]float64, metrics []string) []cell {
+	for _, name := range metrics {
+		if v, ok := values[name]; ok {
+			row = append(row, v)
+		} else {
+			row = append(row, nil)
+		}
+	}
+	return row
+}
+
+func timeCell(ts *timestamppb.Timestamp) cell {
+	if ts == nil {
+		return nil
+	}
+	return ts.AsTime().Truncate(time.Microsecond)
+}
+
+// exportReports reads the reports twice, as exportTrials does. Reports only grow at the end, so the second reading
+// stops where the first one did: the file holds what there was when the export began.
+func (a *app) exportReports(ctx context.Context, c *connection, sweep *outbidv1.Sweep, w io.Writer, kind string,
+) (int, error) {
+	names, count := map[string]bool{}, 0
+	err := c.reports(ctx, sweep.GetId(), func(r *outbidv1.TrialReport) bool {
+		count++
+		for name := range r.GetReport().GetMetrics() {
+			names[name] = true
+		}
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	metrics := sortedKeys(names)
+	s, err := newSheet(w, kind, "reports", appendMetrics([]column{
+		{"sweep", kindText}, {"trial", kindInt}, {"step", kindInt}, {"time", kindTime}, {"train_seconds", kindFloat},
+	}, metrics))
+	if err != nil || count == 0 {
+		return 0, errors.Join(err, closeSheet(s))
+	}
+	rows := 0
+	var writeErr error
+	err = c.reports(ctx, sweep.GetId(), func(r *outbidv1.TrialReport) bool {
+		writeErr = s.write(appendValues([]cell{
+			sweep.GetId(), int64(r.GetTrial()), r.GetReport().GetStep(), timeCell(r.GetReport().GetTime()),
+			r.GetReport().GetTrainSeconds(),
+		}, r.GetReport().GetMetrics(), metrics))
+		rows++
+		return writeErr == nil && rows < count
+	})
+	return rows, errors.Join(err, writeErr, s.close())
+}
+
+func closeSheet(s sheet) error {
+	if s == nil {
+		return nil
+	}
+	return s.close()
+}
+
+// reports calls f for every report, oldest first, until f returns false.
+func (c *connection) reports(ctx context.Context, sweep string, f func(*outbidv1.TrialReport) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.ListReports(ctx, &outbidv1.ListReportsRequest{Sweep: sweep})
+	if err != nil {
+		return err
+	}
+	for {
+		piece, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, r := range piece.GetReports() {
+			if !f(r) {
+				return nil
+			}
+		}
+	}
+}

@@ -1,0 +1,413 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// noon is when every test happens.
+func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+
+func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(noon().Add(-d)) }
+
+// fakeService is a server that holds a few sweeps and remembers what it was asked.
+type fakeService struct {
+	outbidv1.UnimplementedOutbidServiceServer
+	list    []*outbidv1.Sweep // newest first
+	trials  map[string][]*outbidv1.Trial
+	reports map[string][]*outbidv1.TrialReport
+	nodes   []*outbidv1.Node
+	info    *outbidv1.GetServerInfoResponse
+	blob    []byte
+	page    int
+
+	mu       sync.Mutex
+	asked    []proto.Message
+	watchers func(*outbidv1.WatchSweepRequest, grpc.ServerStreamingServer[outbidv1.WatchSweepResponse]) error
+}
+
+func (f *fakeService) note(m proto.Message) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, proto.Clone(m))
+}
+
+func (f *fakeService) sweep(id string) (*outbidv1.Sweep, error) {
+	for _, s := range f.list {
+		if s.GetId() == id {
+			return s, nil
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "there is no sweep %q", id)
+}
+
+func (f *fakeService) SubmitSweep(_ context.Context, req *outbidv1.SubmitSweepRequest) (
+	*outbidv1.SubmitSweepResponse, error,
+) {
+	f.note(req)
+	if req.GetSpec().GetName() == "refused" {
+		return nil, status.Error(codes.InvalidArgument, "space.lr.float.low: 2 is above high, 1")
+	}
+	return &outbidv1.SubmitSweepResponse{Sweep: f.list[0]}, nil
+}
+
+func (f *fakeService) PreviewSweep(_ context.Context, req *outbidv1.PreviewSweepRequest) (
+	*outbidv1.PreviewSweepResponse, error,
+) {
+	f.note(req)
+	example, err := structpb.NewStruct(map[string]any{"lr": 0.0123456, "width": 64})
+	if err != nil {
+		return nil, err
+	}
+	return &outbidv1.PreviewSweepResponse{
+		Outlook: &outbidv1.Outlook{Trials: 12, Steps: 60, Rungs: []*outbidv1.Rung{
+			{Bracket: 2, UntilStep: 1, Trials: 9, Steps: 9}, {Bracket: 2, UntilStep: 3, Trials: 3, Steps: 6},
+		}},
+		DeviceHours: req.GetStepSeconds() * 60 / 3600,
+		Examples:    []*structpb.Struct{example},
+		Warnings:    []string{"no node has a device of type \"v100\""},
+	}, nil
+}
+
+func (f *fakeService) ListSweeps(_ context.Context, req *outbidv1.ListSweepsRequest) (
+	*outbidv1.ListSweepsResponse, error,
+) {
+	from, to, next := f.cut(req.GetPageToken(), len(f.list))
+	return &outbidv1.ListSweepsResponse{Sweeps: f.list[from:to], NextPageToken: next}, nil
+}
+
+// cut finds the page that a token stands for.
+func (f *fakeService) cut(token string, n int) (from, to int, next string) {
+	if token != "" {
+		_, _ = fmt.Sscan(token, &from)
+	}
+	to = min(n, from+max(f.page, 1))
+	if to < n {
+		next = fmt.Sprint(to)
+	}
+	return from, to, next
+}
+
+func (f *fakeService) GetSweep(_ context.Context, req *outbidv1.GetSweepRequest) (*outbidv1.GetSweepResponse, error) {
+	s, err := f.sweep(req.GetSweep())
+	return &outbidv1.GetSweepResponse{Sweep: s}, err
+}
+
+func (f *fakeService) ListTrials(_ context.Context, req *outbidv1.ListTrialsRequest) (
+	*outbidv1.ListTrialsResponse, error,
+) {
+	list := append([]*outbidv1.Trial(nil), f.trials[req.GetSweep()]...)
+	if req.GetOrder() == "best" { // the fixtures are best last
+		for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
+			list[i], list[j] = list[j], list[i]
+		}
+	}
+	from, to, next := f.cut(req.GetPageToken(), len(list))
+	return &outbidv1.ListTrialsResponse{Trials: list[from:to], NextPageToken: next}, nil
+}
+
+func (f *fakeService) GetTrial(_ context.Context, req *outbidv1.GetTrialRequest) (*outbidv1.GetTrialResponse, error) {
+	for _, t := range f.trials[req.GetSweep()] {
+		if t.GetNumber() == req.GetTrial() {
+			return &outbidv1.GetTrialResponse{Trial: t}, nil
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "there is no trial %s/%d", req.GetSweep(), req.GetTrial())
+}
+
+func (f *fakeService) ListReports(req *outbidv1.ListReportsRequest,
+	stream grpc.ServerStreamingServer[outbidv1.ListReportsResponse],
+) error {
+	for _, r := range f.reports[req.GetSweep()] {
+		if err := stream.Send(&outbidv1.ListReportsResponse{Reports: []*outbidv1.TrialReport{r}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fakeService) WatchSweep(req *outbidv1.WatchSweepRequest,
+	stream grpc.ServerStreamingServer[outbidv1.WatchSweepResponse],
+) error {
+	f.mu.Lock()
+	watch := f.watchers
+	f.mu.Unlock()
+	if watch != nil {
+		return watch(req, stream)
+	}
+	s, err := f.sweep(req.GetSweep())
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&outbidv1.WatchSweepResponse{Sweep: s, Trials: f.trials[s.GetId()]}); err != nil {
+		return err
+	}
+	end := proto.CloneOf(s)
+	end.State, end.Ended = outbidv1.SweepState_SWEEP_STATE_DONE, ago(0)
+	return stream.Send(&outbidv1.WatchSweepResponse{Sweep: end})
+}
+
+func (f *fakeService) ControlSweep(_ context.Context, req *outbidv1.ControlSweepRequest) (
+	*outbidv1.ControlSweepResponse, error,
+) {
+	f.note(req)
+	s, err := f.sweep(req.GetSweep())
+	if err != nil {
+		return nil, err
+	}
+	if sweepOver(s.GetState()) {
+		return nil, status.Errorf(codes.FailedPrecondition, "sweep %s is %s", s.GetId(), sweepState(s.GetState()))
+	}
+	after := proto.CloneOf(s)
+	after.State = outbidv1.SweepState_SWEEP_STATE_PAUSED
+	return &outbidv1.ControlSweepResponse{Sweep: after}, nil
+}
+
+func (f *fakeService) ExtendSweep(_ context.Context, req *outbidv1.ExtendSweepRequest) (
+	*outbidv1.ExtendSweepResponse, error,
+) {
+	f.note(req)
+	s, err := f.sweep(req.GetSweep())
+	return &outbidv1.ExtendSweepResponse{Sweep: s}, err
+}
+
+func (f *fakeService) StreamLogs(req *outbidv1.StreamLogsRequest,
+	stream grpc.ServerStreamingServer[outbidv1.StreamLogsResponse],
+) error {
+	f.note(req)
+	for i, line := range []string{"epoch 1", "epoch 2 <&>", "Traceback: boom"} {
+		err := stream.Send(&outbidv1.StreamLogsResponse{
+			Trial: int32(i), Node: "left", Stream: []string{"stdout", "stdout", "stderr"}[i], Time: ago(time.Minute), Line: line,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fakeService) ListNodes(context.Context, *outbidv1.ListNodesRequest) (*outbidv1.ListNodesResponse, error) {
+	return &outbidv1.ListNodesResponse{Nodes: f.nodes}, nil
+}
+
+func (f *fakeService) GetCheckpoint(req *outbidv1.GetCheckpointRequest,
+	stream grpc.ServerStreamingServer[outbidv1.GetCheckpointResponse],
+) error {
+	f.note(req)
+	sum := sha256.Sum256([]byte("the weights"))
+	first := &outbidv1.GetCheckpointResponse{Checkpoint: &outbidv1.Checkpoint{
+		Key: "checkpoints/digits-2/1/000000000009-4.safetensors", Step: 9, Bytes: int64(len(f.blob)),
+		Sha256: hex.EncodeToString(sum[:]),
+	}}
+	if err := stream.Send(first); err != nil {
+		return err
+	}
+	for _, b := range f.blob {
+		if err := stream.Send(&outbidv1.GetCheckpointResponse{Data: []byte{b}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fakeService) GetServerInfo(context.Context, *outbidv1.GetServerInfoRequest) (
+	*outbidv1.GetServerInfoResponse, error,
+) {
+	return f.info, nil
+}
+
+// newFake holds a sweep that runs, one that is done, and two nodes.
+func newFake() *fakeService {
+	space := map[string]*outbidv1.Parameter{
+		"lr":    {Kind: &outbidv1.Parameter_Float{Float: &outbidv1.FloatRange{Low: 1e-4, High: 1, Log: true}}},
+		"width": {Kind: &outbidv1.Parameter_Int{Int: &outbidv1.IntRange{Low: 16, High: 256}}},
+		"opt": {Kind: &outbidv1.Parameter_Group{Group: &outbidv1.Group{Space: map[string]*outbidv1.Parameter{
+			"name": {Kind: &outbidv1.Parameter_Choice{Choice: &outbidv1.Choice{Values: []*structpb.Value{
+				structpb.NewStringValue("adam"), structpb.NewStringValue("sgd"),
+			}}}},
+			"momentum": {Kind: &outbidv1.Parameter_Float{Float: &outbidv1.FloatRange{High: 1}}},
+		}}}},
+	}
+	spec := &outbidv1.SweepSpec{
+		Name: "digits", Space: space, Metric: "accuracy", Mode: "max", Labels: map[string]string{"team": "vision"},
+		Tuner: &outbidv1.Tuner{Kind: &outbidv1.Tuner_Hyperband{Hyperband: &outbidv1.Hyperband{MaxSteps: 9}}, Seed: 7},
+	}
+	trials := []*outbidv1.Trial{
+		{
+			Sweep: "digits-2", Number: 0, State: outbidv1.TrialState_TRIAL_STATE_FAILED, Reason: "failed 4 times: exit code 1",
+			ConfigJson: `{"lr":1.0,"opt":{"momentum":0.5,"name":"sgd"},"width":16}`, Restarts: 3,
+			Created: ago(2 * time.Minute), Ended: ago(time.Minute),
+		},
+		{
+			Sweep: "digits-2", Number: 1, State: outbidv1.TrialState_TRIAL_STATE_RUNNING, Step: 5, UntilStep: 9,
+			ConfigJson: `{"lr":0.0123456789,"opt":{"name":"adam"},"width":64}`, Best: new(0.9611), BestStep: 4,
+			Created: ago(2 * time.Minute), Node: "left", Devices: []int32{0}, DeviceSeconds: 61.5, Bracket: 2, Resumes: 1,
+			StepsPerSecond: 3.14159,
+			Last: &outbidv1.Report{
+				Step: 5, Metrics: map[string]float64{"accuracy": 0.9511, "loss": math.NaN()}, Time: ago(time.Second),
+				TrainSeconds: 60,
+			},
+			Checkpoints: []*outbidv1.Checkpoint{{
+				Key: "checkpoints/digits-2/1/000000000003-2.safetensors", Step: 3, Bytes: 123456, Sha256: "ab", Time: ago(time.Minute),
+				Metric: new(0.94),
+			}},
+		},
+	}
+	running := &outbidv1.Sweep{
+		Id: "digits-2", Spec: spec, State: outbidv1.SweepState_SWEEP_STATE_RUNNING, Submitted: ago(125 * time.Second),
+		Counts: &outbidv1.TrialCounts{Running: 1, Failed: 1, Total: 2}, Best: trials[1], Steps: 1234, DeviceSeconds: 61.5,
+		Outlook: &outbidv1.Outlook{Trials: 12, Steps: 2468}, Actor: "ada",
+		Notes: []*outbidv1.SweepNote{
+			{Time: ago(time.Minute), Level: "warning", Text: "exit code 1, \x1b[31mrestarted", Trial: new(int32(0))},
+		},
+	}
+	done := proto.CloneOf(running)
+	done.Id, done.State, done.Reason, done.Ended = "digits-1", outbidv1.SweepState_SWEEP_STATE_DONE, "target reached",
+		ago(time.Hour)
+	done.Submitted, done.Notes = ago(3*time.Hour), nil
+	return &fakeService{
+		list: []*outbidv1.Sweep{running, done}, trials: map[string][]*outbidv1.Trial{"digits-2": trials},
+		reports: map[string][]*outbidv1.TrialReport{"digits-2": {
+			{Trial: 1, Report: &outbidv1.Report{Step: 1, Metrics: map[string]float64{"loss": 2.5}, Time: ago(time.Minute)}},
+			{Trial: 1, Report: &outbidv1.Report{Step: 5, Metrics: map[string]float64{
+				"accuracy": 0.9511, "loss": math.NaN(),
+			}, Time: ago(time.Second), TrainSeconds: 60}},
+		}},
+		nodes: []*outbidv1.Node{
+			{
+				Info: &outbidv1.NodeInfo{
+					Name: "left", Hostname: "h1", Version: "test", Cpus: 8, MemoryBytes: 64 << 30,
+					Devices: []*outbidv1.Device{
+						{Index: 0, Type: "v100", Name: "Tesla V100", MemoryBytes: 16 << 30},
+						{Index: 1, Type: "v100", Name: "Tesla V100", MemoryBytes: 16 << 30},
+					},
+					Links: []*outbidv1.DeviceLink{{A: 0, B: 1, Kind: "nvlink", Lanes: 6}}, Trusted: true,
+				},
+				State: outbidv1.NodeState_NODE_STATE_UP, LastSeen: ago(time.Second),
+				Uses: []*outbidv1.DeviceUse{{Device: 0, Fork: &outbidv1.ForkRef{Sweep: "digits-2", Trial: 1, Epoch: 4}}},
+			},
+			{
+				Info:  &outbidv1.NodeInfo{Name: "right", Hostname: "h2", Version: "old"},
+				State: outbidv1.NodeState_NODE_STATE_LOST, Reason: "silent for 15 s", LastSeen: ago(time.Minute),
+			},
+		},
+		info: &outbidv1.GetServerInfoResponse{
+			Version: "test", LedgerSeq: 4321, Started: ago(time.Hour), Leader: true,
+			Checks: []*outbidv1.Check{
+				{Name: "nats", Ok: true, Detail: "nats://127.0.0.1:4222, 0.3 ms"},
+				{Name: "store", Ok: false, Detail: "s3://b/p: connection refused", Fix: "start MinIO"},
+			},
+		},
+		blob: []byte("the weights"), page: 1,
+	}
+}
+
+// serveFake runs a service on loopback and returns its URL and a function that ends it.
+func serveFake(t *testing.T, f *fakeService, addr string) (url string, stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	outbidv1.RegisterOutbidServiceServer(s, f)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l)
+	}()
+	stop = sync.OnceFunc(func() {
+		s.Stop()
+		<-done
+	})
+	t.Cleanup(stop)
+	return "http://" + l.Addr().String(), stop
+}
+
+// testApp is an app that writes into buffers; its interrupts come from the channel.
+type testApp struct {
+	*app
+	out, err *lockedBuffer
+	signals  chan os.Signal
+}
+
+// lockedBuffer lets a test read what a command writes meanwhile, and wait for it.
+type lockedBuffer struct {
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	wrote chan struct{}
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case b.wrote <- struct{}{}:
+	default:
+	}
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// waitFor blocks until the buffer holds text.
+func (b *lockedBuffer) waitFor(t *testing.T, text string) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !strings.Contains(b.String(), text) {
+		select {
+		case <-b.wrote:
+		case <-deadline:
+			t.Fatalf("nobody wrote %q, only:\n%s", text, b.String())
+		}
+	}
+}
+
+func newTestApp(stdin io.Reader, env map[string]string) *testApp {
+	t := &testApp{
+		out: &lockedBuffer{wrote: make(chan struct{}, 1)}, err: &lockedBuffer{wrote: make(chan struct{}, 1)},
+		signals: make(chan os.Signal, 2),
+	}
+	t.app = &app{
+		stdin: stdin, stdout: t.out, stderr: t.err, version: "test", now: noon,
+		getenv:     func(name string) string { return env[name] },
+		term:       terminal{size: func() (int, int) { return 80, 24 }},
+		interrupts: func() (<-chan os.Signal, func()) { return t.signals, func() {} },
+	}
+	return t
+}
+
+// writeFile puts a file into a fresh directory.
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// globalOptions are the flags of every command.
+type globalOptions struct {
+	server, token, tokenFile, ca string
+	logLevel, logFormat          string
+}
+
+// defaultServer is where `outbid up` listens unless told otherwise.
+const defaultServer = "http://127.0.0.1:7700"
+
+// defaultData is where `outbid up` and `outbid serve` keep their data unless told otherwise.
+const defaultData = ".outbid"
+
+func (a *app) globalFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&a.opts.server, "server", "", "`URL` of the server (environment: OUTBID_URL; default: the server running "+
+		"from ./.outbid or ~/.outbid, else "+defaultServer+")")
+	f.StringVar(&a.opts.token, "token", "", "`TOKEN` for the server (environment: OUTBID_TOKEN)")
+	f.StringVar(&a.opts.tokenFile, "token-file", "", "`FILE` that holds the token")
+	f.StringVar(&a.opts.ca, "ca", "", "PEM `FILE` of the authority that signed the server's certificate")
+	f.StringVar(&a.opts.logLevel, "log-level", "info", "least `LEVEL` that is logged: debug, info, warn or error")
+	f.StringVar(&a.opts.logFormat, "log-format", "auto", "`FORMAT` of the log: auto, text or json")
+	_ = root.MarkPersistentFlagFilename("token-file")
+	_ = root.MarkPersistentFlagFilename("ca")
+	complete(root, "log-level", "debug", "info", "warn", "error")
+	complete(root, "log-format", "auto", "text", "json")
+}
+
+// complete makes the shell offer fixed values for a flag.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	// It fails only for a flag that does not exist, which the tests would show.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// serverFile is what a running server leaves in its data directory, so that other commands find it.
+type serverFile struct {
+	API       string `json:"api"`
+	NATS      string `json:"nats"`
+	PID       int    `json:"pid"`
+	TokenFile string `json:"token_file"`
+	Version   string `json:"version"`
+}
+
+// serverFilePath is where the server of a data directory leaves its file.
+func serverFilePath(data string) string { return filepath.Join(data, "server.json") }
+
+// readServerFile reads the file of a server that runs; ok is false if there is none.
+func readServerFile(path string) (f serverFile, ok bool, err error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, false, nil
+	}
+	if err != nil {
+		return f, false, err
+	}
+	if err := json.Unmarshal(data, &f); err != nil {
+		return f, false, fmt.Errorf("%s is damaged: %w", path, err)
+	}
+	return f, processAlive(f.PID), nil
+}
+
+// processAlive says whether a process of that id exists. Signal 0 only asks.
+func processAlive(pid int) bool {
+	if pid <= 0 {
+		return false
+	}
+	err := syscall.Kill(pid, 0)
+	return err == nil || errors.Is(err, syscall.EPERM)
+}
+
+// target is the server that commands talk to, and how that was decided.
+type target struct {
+	url, from string
+	token     string
+}
+
+// findServer decides which server is meant: the flag, the environment, one that runs from ./.outbid or ~/.outbid, or
+// the default address.
+func (a *app) findServer() (target, error) {
+	token, err := a.findToken()
+	if err != nil {
+		return target{}, err
+	}
+	if a.opts.server != "" {
+		return target{url: a.opts.server, from: "--server", token: token}, nil
+	}
+	if url := a.getenv("OUTBID_URL"); url != "" {
+		return target{url: url, from: "OUTBID_URL", token: token}, nil
+	}
+	dirs := []string{defaultData}
+	if home := a.getenv("HOME"); home != "" {
+		dirs = append(dirs, filepath.Join(home, defaultData))
+	}
+	for _, dir := range dirs {
+		path := serverFilePath(dir)
+		f, ok, err := readServerFile(path)
+		if err == nil && ok && f.API != "" {
+			return target{url: f.API, from: path, token: token}, nil
+		}
+	}
+	return target{url: defaultServer, from: "the default", token: token}, nil
+}
+
+// findToken takes the token from the flags or the environment; "" if there is none.
+func (a *app) findToken() (string, error) {
+	if a.opts.token != "" {
+		return a.opts.token, nil
+	}
+	if a.opts.tokenFile != "" {
+		data, err := os.ReadFile(a.opts.tokenFile)
+		if err != nil {
+			return "", badInput("--token-file: %w", err)
+		}
+		token := strings.TrimSpace(string(data))
+		if token == "" {
+			return "", badInput("--token-file %s is empty", a.opts.tokenFile)
+		}
+		return token, nil
+	}
+	return a.getenv("OUTBID_TOKEN"), nil
+}

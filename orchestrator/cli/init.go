@@ -1,0 +1,55 @@
+package cli
+
+import (
+	_ "embed"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// exampleSweep is what `outbid init` writes. It runs as it is, wherever there is a shell.
+//
+//go:embed example.yaml
+var exampleSweep []byte
+
+func (a *app) initCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "init [FILE.yaml]",
+		Short: "Write an example sweep to start from",
+		Long: `Init writes an example of a sweep's file, sweep.yaml unless named otherwise. It runs as it is: it tunes a small
+shell script. Every field is explained in it.`,
+		Example: `  outbid init
+  outbid init my.yaml && outbid run my.yaml`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeYAML,
+		RunE: func(_ *cobra.Command, args []string) error {
+			file := "sweep.yaml"
+			if len(args) == 1 {
+				file = args[0]
+			}
+			flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+			if force {
+				flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+			}
+			f, err := os.OpenFile(file, flags, 0o644)
+			if errors.Is(err, fs.ErrExist) {
+				return badInput("%s is already there: name another file, or give --force", file)
+			}
+			if err != nil {
+				return badInput("%w", err)
+			}
+			_, err = f.Write(exampleSweep)
+			if err := errors.Join(err, f.Close()); err != nil {
+				return err
+			}
+			a.printf("wrote %s\nlook at what it would do with 'outbid preview %s', run it with 'outbid run %s'\n", file, file,
+				file)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	return cmd
+}

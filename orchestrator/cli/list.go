@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	var out format
+	var tenant, state, order string
+	var limit int
+	cmd := &cobra.Command{
+		Use:     "ls [SWEEP]",
+		Aliases: []string{"list"},
+		Short:   "List sweeps, or the trials of one",
+		Long: `Ls lists sweeps, newest first; with a sweep it lists that sweep's trials.
+
+SWEEP is an id such as digits-1, or a name such as digits, which means its newest sweep.`,
+		Example: `  outbid ls
+  outbid ls --state running
+  outbid ls digits-1 --order best --limit 10
+  outbid ls digits-1 -o json | jq '.[].metric'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("unexpected argument %q", args[1])
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeSweeps(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 0 {
+				return badInput("--limit %d: want a number from 1, or 0 for all", limit)
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			if len(args) == 1 {
+				return a.listTrials(cmd, c, args[0], out, trialFilter{state: state, order: order, limit: limit})
+			}
+			return a.listSweeps(cmd, c, out, tenant, state, limit)
+		},
+	}
+	outputFlag(cmd, &out)
+	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant's sweeps")
+	cmd.Flags().StringVar(&state, "state", "", "only those in this state, such as running")
+	cmd.Flags().StringVar(&order, "order", "number", "order of trials: number, or best (by the metric)")
+	cmd.Flags().IntVar(&limit, "limit", 0, "at most this many; 0 for all")
+	complete(cmd, "order", "number", "best")
+	complete(cmd, "state", "queued", "running", "paused", "stopping", "done", "completed", "stopped", "failed", "cancelled")
+	return cmd
+}
+
+func (a *app) listSweeps(cmd *cobra.Command, c *connection, out format, tenant, state string, limit int) error {
+	if err := checkState(state, outbidv1.SweepState_name, "SWEEP_STATE_"); err != nil {
+		return err
+	}
+	l := newLister(a.stdout, out, []string{"SWEEP", "STATE", "TRIALS", "RUNNING", "STEPS", "METRIC", "BEST", "ELAPSED"},
+		func(v sweepView) []string {
+			best := "-"
+			if v.Best != nil {
+				best = formatMetric(float64(v.Best.Metric))
+			}
+			trials := formatCount(int64(v.Counts.Total))
+			if v.PlannedTrials != nil {
+				trials += "/" + formatCount(int64(*v.PlannedTrials))
+			}
+			return []string{
+				v.ID, v.State, trials, formatCount(int64(v.Counts.Running)), formatCount(v.Steps),
+				v.Mode + " " + clean(v.Metric), best, formatDuration(float64(v.Seconds)),
+			}
+		})
+	for s, err := range c.sweeps(cmd.Context(), tenant) {
+		if err != nil {
+			return err
+		}
+		if state != "" && sweepState(s.GetState()) != state {
+			continue
+		}
+		if err := l.add(viewSweep(s, a.now())); err != nil {
+			return err
+		}
+		if l.count == limit {
+			break
+		}
+	}
+	return l.close("no sweeps; start one with 'outbid run FILE.yaml' ('outbid init' writes an example)")
+}
+
+// trialFilter says which trials are listed, and how.
+type trialFilter struct {
+	state, order string
+	limit        int
+}
+
+func (a *app) listTrials(cmd *cobra.Command, c *connection, name string, out format, want trialFilter) error {
+	r, err := sweepOnly(name)
+	if err != nil {
+		return err
+	}
+	if want.order != "number" && want.order != "best" {
+		return badInput("--order %q: want number or best", want.order)
+	}
+	if err := checkState(want.state, outbidv1.TrialState_name, "TRIAL_STATE_"); err != nil {
+		return err
+	}
+	sweep, err := c.find(cmd.Context(), r.sweep)
+	if err != nil {
+		return err
+	}
+	l := trialLister(a, out, sweep)
+	limit := want.limit
+	if want.state != "" {
+		limit = 0 // counted below, after the filter
+	}
+	for t, err := range c.trials(cmd.Context(), sweep.GetId(), want.order, limit) {
+		if err != nil {
+			return err
+		}
+		if want.state != "" && trialState(t.GetState()) != want.state {
+			continue
+		}
+		if err := l.add(viewTrial(t)); err != nil {
+			return err
+		}
+		if l.count == want.limit {
+			break
+		}
+	}
+	return l.close("no trials")
+}
+
+// trialLister prints trials.
+func trialLister(a *app, out format, sweep *outbidv1.Sweep) *lister[trialView] {
+	metric := strings.ToUpper(clean(sweep.GetSpec().GetMetric()))
+	return newLister(a.stdout, out, []string{"TRIAL", "STATE", "STEP", metric, "AT STEP", "WHERE", "CONFIG"},
+		func(v trialView) []string {
+			step, best, at := formatCount(v.Step), "-", "-"
+			if v.UntilStep > 0 {
+				step += "/" + formatCount(v.UntilStep)
+			}
+			if v.Metric != nil {
+				best, at = formatMetric(float64(*v.Metric)), formatCount(v.MetricStep)
+			}
+			where := "-"
+			if v.Node != "" {
+				where = place(&outbidv1.Trial{Node: v.Node, Devices: v.Devices})
+			}
+			return []string{fmt.Sprint(v.Trial), v.State, step, best, at, where, configLine(v.Config)}
+		})
+}
+
+// checkState refuses a state that does not exist; "" is any.
+func checkState(state string, names map[int32]string, prefix string) error {
+	if state == "" {
+		return nil
+	}
+	var known []string
+	for i := int32(1); ; i++ {
+		name, ok := names[i]
+		if !ok {
+			break
+		}
+		name = lowerEnum(name, prefix)
+		if name == state {
+			return nil
+		}
+		known = append(known, name)
+	}
+	return badInput("--state %q: want one of %s", state, strings.Join(known, ", "))
+}
+
+func (a *app) nodesCommand() *cobra.Command {
+	var out format
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "nodes",
+		Short: "List nodes, their devices and who holds them",
+		Long: `Nodes lists the machines with a worker, what devices they have, and which trial holds each device.
+Nodes that said goodbye are left out unless --all is given.`,
+		Example: `  outbid nodes
+  outbid nodes -o json | jq -r '.[] | select(.state == "lost").name'`,
+		Args:              exactly(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			got, err := c.ListNodes(cmd.Context(), &outbidv1.ListNodesRequest{})
+			if err != nil {
+				return err
+			}
+			l := newLister(a.stdout, out, []string{"NODE", "STATE", "DEVICES", "FREE", "CPUS", "MEMORY", "VERSION", "RUNS"},
+				func(v nodeView) []string {
+					types, free, runs := deviceSummary(v.Devices)
+					return []string{
+						clean(v.Name), v.State, types, fmt.Sprint(free), formatMetric(float64(v.CPUs)), formatBytes(v.MemoryBytes),
+						clean(v.Version), runs,
+					}
+				})
+			for _, n := range got.GetNodes() {
+				if !all && n.GetState() == outbidv1.NodeState_NODE_STATE_LEFT {
+					continue
+				}
+				if err := l.add(viewNode(n)); err != nil {
+					return err
+				}
+			}
+			return l.close("no nodes; start one with 'outbid worker --nats URL --token-file FILE', or 'outbid up' for all in one")
+		},
+	}
+	outputFlag(cmd, &out)
+	cmd.Flags().BoolVar(&all, "all", false, "also nodes that said goodbye")
+	return cmd
+}
+
+// deviceSummary counts devices by type, those that are free, and names who holds the others.
+func deviceSummary(devices []deviceView) (types string, free int, runs string) {
+	counts := map[string]int{}
+	holders := map[string]bool{}
+	for _, d := range devices {
+		counts[d.Type]++
+		if d.Trial == nil {
+			free++
+		} else {
+			holders[*d.Trial] = true
+		}
+	}
+	var parts []string
+	for _, t := range sortedKeys(counts) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[t], clean(t)))
+	}
+	list := sortedKeys(holders)
+	if len(list) > 4 {
+		list = append(list[:4], fmt.Sprintf("and %d more", len(list)-4))
+	}
+	return strings.Join(parts, " + "), free, strings.Join(list, " ")
+}

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// logView is a line of a log.
+type logView struct {
+	Trial  int32      `json:"trial" doc:"number of the trial"`
+	Node   string     `json:"node" doc:"where it ran"`
+	Stream string     `json:"stream" doc:"stdout or stderr"`
+	Time   *time.Time `json:"time" doc:"time in UTC"`
+	Line   string     `json:"line" doc:"the line without its end"`
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var out format
+	var follow, times bool
+	var tail int
+	cmd := &cobra.Command{
+		Use:   "logs SWEEP|SWEEP/TRIAL",
+		Short: "Print what trials printed",
+		Long: `Logs prints what the training processes of a sweep, or of one trial, wrote to stdout and stderr. Lines of a
+whole sweep are led by the trial's number. With -f it waits for more until the sweep, or the trial, ends.`,
+		Example: `  outbid logs digits-1/17
+  outbid logs -f digits-1
+  outbid logs digits/best --tail 20
+  outbid logs digits-1 -o jsonl | jq -r 'select(.stream == "stderr").line'`,
+		Args:              exactly("SWEEP or SWEEP/TRIAL"),
+		ValidArgsFunction: a.completeTrials,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if tail < 0 {
+				return badInput("--tail %d: want a number from 1, or 0 for all", tail)
+			}
+			r, err := parseRef(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			req := &outbidv1.StreamLogsRequest{Follow: follow, Tail: int32(min(tail, 1<<30))}
+			if err := c.fillLogs(cmd, r, req); err != nil {
+				return err
+			}
+			stream, err := c.StreamLogs(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			return a.printLogs(stream.Recv, out, req.Trial == nil, times, follow)
+		},
+	}
+	outputFlag(cmd, &out)
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for more until the end")
+	cmd.Flags().BoolVarP(&times, "times", "t", false, "lead each line with its time")
+	cmd.Flags().IntVar(&tail, "tail", 0, "only the last lines; 0 for all")
+	return cmd
+}
+
+// fillLogs names the sweep and trial that a ref means.
+func (c *connection) fillLogs(cmd *cobra.Command, r ref, req *outbidv1.StreamLogsRequest) error {
+	if r.best || r.trial != nil {
+		t, sweep, err := c.trial(cmd.Context(), r)
+		if err != nil {
+			return err
+		}
+		req.Sweep, req.Trial = sweep.GetId(), new(t.GetNumber())
+		return nil
+	}
+	sweep, err := c.find(cmd.Context(), r.sweep)
+	if err != nil {
+		return err
+	}
+	req.Sweep = sweep.GetId()
+	return nil
+}
+
+// printLogs prints lines until the stream ends. While following, each line goes out at once.
+func (a *app) printLogs(next func() (*outbidv1.StreamLogsResponse, error), out format, whole, times, follow bool) error {
+	w := bufio.NewWriterSize(a.stdout, 64<<10)
+	l := newLister[logView](w, out, nil, nil)
+	for {
+		line, err := next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			_ = w.Flush()
+			return err
+		}
+		if out != formatTable {
+			v := logView{
+				Trial: line.GetTrial(), Node: line.GetNode(), Stream: line.GetStream(), Time: viewTime(line.GetTime()),
+				Line: line.GetLine(),
+			}
+			if err := l.add(v); err != nil {
+				return err
+			}
+			if follow {
+				_ = l.w.Flush()
+			}
+		} else {
+			a.writeLogLine(w, line, whole, times)
+		}
+		if follow {
+			if err := w.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if out != formatTable {
+		if err := l.close(""); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+func (a *app) writeLogLine(w io.Writer, line *outbidv1.StreamLogsResponse, whole, times bool) {
+	lead := ""
+	if times {
+		lead = line.GetTime().AsTime().In(a.now().Location()).Format("15:04:05.000") + " "
+	}
+	if whole {
+		lead += fmt.Sprintf("%4d | ", line.GetTrial())
+	}
+	_, _ = fmt.Fprintf(w, "%s%s\n", lead, line.GetLine())
+}

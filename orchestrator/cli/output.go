@@ -1,0 +1,275 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// format is how a listing is printed.
+type format string
+
+const (
+	formatTable format = "table"
+	formatJSON  format = "json"
+	formatLines format = "jsonl"
+)
+
+// outputFlag gives a command -o.
+func outputFlag(cmd *cobra.Command, f *format) {
+	*f = formatTable
+	cmd.Flags().VarP(f, "output", "o", "table, json, or jsonl (one object a line)")
+	complete(cmd, "output", string(formatTable), string(formatJSON), string(formatLines))
+}
+
+// String, Set and Type implement pflag.Value.
+func (f *format) String() string { return string(*f) }
+
+// Set takes the flag's value.
+func (f *format) Set(s string) error {
+	switch format(s) {
+	case formatTable, formatJSON, formatLines:
+		*f = format(s)
+		return nil
+	}
+	return fmt.Errorf("want table, json or jsonl")
+}
+
+// Type names the flag's values in help.
+func (f *format) Type() string { return "FORMAT" }
+
+// lister prints a list as it comes in: JSON as one array, JSON lines one by one, a table at the end.
+type lister[T any] struct {
+	w      *bufio.Writer
+	format format
+	count  int
+	table  table
+	row    func(T) []string
+}
+
+// newLister prints to w; header and row make the table.
+func newLister[T any](w io.Writer, f format, header []string, row func(T) []string) *lister[T] {
+	return &lister[T]{w: bufio.NewWriter(w), format: f, table: table{header: header}, row: row}
+}
+
+// add takes in one item.
+func (l *lister[T]) add(item T) error {
+	l.count++
+	if l.format == formatTable {
+		l.table.rows = append(l.table.rows, l.row(item))
+		return nil
+	}
+	data, err := encodeJSON(item, false)
+	if err != nil {
+		return err
+	}
+	if l.format == formatJSON {
+		lead := ",\n "
+		if l.count == 1 {
+			lead = "[\n "
+		}
+		_, _ = l.w.WriteString(lead)
+		_, err = l.w.Write(data)
+		return err
+	}
+	_, _ = l.w.Write(data)
+	return l.w.WriteByte('\n')
+}
+
+// close ends the list; empty is what a table without rows says.
+func (l *lister[T]) close(empty string) error {
+	switch {
+	case l.format == formatTable && l.count == 0:
+		_, _ = l.w.WriteString(empty + "\n")
+	case l.format == formatTable:
+		l.table.write(l.w)
+	case l.format == formatJSON && l.count == 0:
+		_, _ = l.w.WriteString("[]\n")
+	case l.format == formatJSON:
+		_, _ = l.w.WriteString("\n]\n")
+	}
+	return l.w.Flush()
+}
+
+// printObject prints one object as JSON.
+func (a *app) printObject(f format, v any) error {
+	data, err := encodeJSON(v, f == formatJSON)
+	if err != nil {
+		return err
+	}
+	_, err = a.stdout.Write(append(data, '\n'))
+	return err
+}
+
+// encodeJSON is encoding/json without its escapes for HTML.
+func encodeJSON(v any, indent bool) ([]byte, error) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if indent {
+		enc.SetIndent("", "  ")
+	}
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
+}
+
+// number is a float64 in JSON: a number, or one of the strings "NaN", "Infinity" and "-Infinity", as in the API.
+type number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n number) MarshalJSON() ([]byte, error) {
+	f := float64(n)
+	switch {
+	case math.IsNaN(f):
+		return []byte(`"NaN"`), nil
+	case math.IsInf(f, 1):
+		return []byte(`"Infinity"`), nil
+	case math.IsInf(f, -1):
+		return []byte(`"-Infinity"`), nil
+	}
+	return json.Marshal(f)
+}
+
+// table aligns columns: under a header numbers go to the right, everything else to the left. Cells are plain text.
+type table struct {
+	header []string
+	rows   [][]string
+	indent string
+}
+
+// write prints the table with two spaces between columns.
+func (t *table) write(w io.Writer) {
+	lines := t.rows
+	if t.header != nil {
+		lines = append([][]string{t.header}, lines...)
+	}
+	widths, right := t.layout(lines)
+	for _, cells := range lines {
+		var b strings.Builder
+		b.WriteString(t.indent)
+		for i, cell := range cells {
+			pad := strings.Repeat(" ", widths[i]-textWidth(cell))
+			last := i == len(cells)-1
+			switch {
+			case right[i]:
+				b.WriteString(pad + cell)
+			case last:
+				b.WriteString(cell)
+			default:
+				b.WriteString(cell + pad)
+			}
+			if !last {
+				b.WriteString("  ")
+			}
+		}
+		_, _ = io.WriteString(w, strings.TrimRight(b.String(), " ")+"\n")
+	}
+}
+
+// layout finds each column's width and whether it holds only numbers.
+func (t *table) layout(lines [][]string) (widths []int, right []bool) {
+	for _, cells := range lines {
+		for i, cell := range cells {
+			if i == len(widths) {
+				widths, right = append(widths, 0), append(right, true)
+			}
+			widths[i] = max(widths[i], textWidth(cell))
+		}
+	}
+	for _, cells := range t.rows {
+		for i, cell := range cells {
+			if cell != "" && cell != "-" && !strings.ContainsAny(cell[:1], "0123456789+-.") && cell != "NaN" {
+				right[i] = false
+			}
+			if strings.ContainsAny(cell, "/ ") {
+				right[i] = false
+			}
+		}
+	}
+	if t.header == nil || len(t.rows) == 0 {
+		clear(right)
+	}
+	return widths, right
+}
+
+// textWidth counts characters; Outbid's own output holds no wide ones.
+func textWidth(s string) int { return len([]rune(s)) }
+
+// formatMetric prints a metric with six significant digits.
+func formatMetric(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+
+// formatCount prints a whole number with thousands apart.
+func formatCount(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// formatDuration prints seconds as people say them: 4.2s, 3m05s, 2h07m, 3d4h.
+func formatDuration(seconds float64) string {
+	switch d := time.Duration(seconds * float64(time.Second)); {
+	case seconds < 0 || math.IsNaN(seconds):
+		return "-"
+	case seconds < 60:
+		return strconv.FormatFloat(seconds, 'f', 1, 64) + "s"
+	case seconds < 3600:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case seconds < 48*3600:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%dd%02dh", int(seconds/86400), int(seconds/3600)%24)
+	}
+}
+
+// formatBytes prints a size in binary units.
+func formatBytes(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	v, i := float64(n), 0
+	for v >= 1024 && i < len(units)-1 {
+		v, i = v/1024, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", v, units[i])
+}
+
+// clean removes control characters, so that what a user's program wrote cannot move the cursor.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0):
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// shorten cuts a text to width characters.
+func shorten(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width {
+		return s
+	}
+	if width < 2 {
+		return string(r[:max(width, 0)])
+	}
+	return string(r[:width-1]) + "…"
+}

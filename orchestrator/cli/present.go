@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// plainPresenter prints a line when something is worth one: a note, a new best, and a count now and then.
+type plainPresenter struct {
+	w       io.Writer
+	now     func() time.Time
+	notes   noteLog
+	best    *float64
+	counted time.Time
+	line    string
+	lost    bool
+}
+
+// plainEvery is how often a count is printed while nothing else happens.
+const plainEvery = 10 * time.Second
+
+func (pp *plainPresenter) update(p *progress, _ *outbidv1.WatchSweepResponse) error {
+	if lost := !p.lost.IsZero(); lost != pp.lost {
+		pp.lost = lost
+		if lost {
+			pp.print(p, "the server does not answer; trying again, the sweep is safe in its ledger")
+		} else {
+			pp.print(p, "the server is back")
+		}
+	}
+	for _, n := range pp.notes.fresh(p.sweep.GetNotes()) {
+		pp.print(p, noteLine(n))
+	}
+	if best := p.sweep.GetBest(); best != nil && best.Best != nil && (pp.best == nil || *pp.best != best.GetBest()) {
+		pp.best = new(best.GetBest())
+		pp.print(p, fmt.Sprintf("best %s %s: trial %d at step %s, %s", p.sweep.GetSpec().GetMetric(),
+			formatMetric(best.GetBest()), best.GetNumber(), formatCount(best.GetBestStep()), configLine(configOf(best))))
+	}
+	if now := pp.now(); now.Sub(pp.counted) >= plainEvery || p.over() {
+		line := countLine(p)
+		if line != pp.line {
+			pp.print(p, line)
+		}
+		pp.counted, pp.line = now, line
+	}
+	return nil
+}
+
+func (pp *plainPresenter) print(p *progress, line string) {
+	_, _ = fmt.Fprintf(pp.w, "%s %s: %s\n", pp.now().Format(time.TimeOnly), p.sweep.GetId(), line)
+}
+
+func (pp *plainPresenter) hide() {}
+
+func (pp *plainPresenter) result(p *progress) error {
+	_, err := io.WriteString(pp.w, strings.Join(resultLines(p, pp.now()), "\n")+"\n")
+	return err
+}
+
+// countLine says how far a sweep is.
+func countLine(p *progress) string {
+	c, o := p.sweep.GetCounts(), p.sweep.GetOutlook()
+	of := ""
+	if o.GetTrials() > 0 {
+		of = " of " + formatCount(int64(o.GetTrials()))
+	}
+	line := fmt.Sprintf("%s; %d%s trials ended, %d running, %d queued, %d paused, %s steps", sweepState(p.sweep.GetState()),
+		finished(c), of, c.GetRunning(), c.GetQueued(), c.GetPaused(), formatCount(p.sweep.GetSteps()))
+	if o.GetSteps() > 0 {
+		line += " of " + formatCount(o.GetSteps())
+	}
+	if c.GetFailed() > 0 {
+		line += fmt.Sprintf(", %d failed", c.GetFailed())
+	}
+	if w := p.sweep.GetWaiting(); w != "" && c.GetRunning() == 0 {
+		line += "; waiting: " + clean(w)
+	}
+	return line
+}
+
+// noteLine is a note for people.
+func noteLine(n *outbidv1.SweepNote) string {
+	text := clean(n.GetText())
+	if n.Trial != nil {
+		text = fmt.Sprintf("trial %d: %s", n.GetTrial(), text)
+	}
+	if n.GetLevel() != "" && n.GetLevel() != "info" {
+		text = n.GetLevel() + ": " + text
+	}
+	return text
+}
+
+// resultLines say how a sweep ended and what to do next.
+func resultLines(p *progress, now time.Time) []string {
+	s := p.sweep
+	head := fmt.Sprintf("%s %s: %s trials, %s steps in %s", s.GetId(), sweepState(s.GetState()),
+		formatCount(int64(s.GetCounts().GetTotal())), formatCount(s.GetSteps()), formatDuration(elapsedSeconds(s, now)))
+	if s.GetReason() != "" {
+		head += " (" + clean(s.GetReason()) + ")"
+	}
+	lines := []string{head}
+	best := s.GetBest()
+	if best == nil || best.Best == nil {
+		return append(lines, fmt.Sprintf("no trial reported %s; see 'outbid logs %s'", s.GetSpec().GetMetric(), s.GetId()))
+	}
+	lines = append(lines, fmt.Sprintf("best %s %s: trial %d at step %s", s.GetSpec().GetMetric(),
+		formatMetric(best.GetBest()), best.GetNumber(), formatCount(best.GetBestStep())))
+	settings := flatten(configOf(best))
+	width := 0
+	for _, v := range settings {
+		width = max(width, textWidth(v.path))
+	}
+	for _, v := range settings {
+		lines = append(lines, fmt.Sprintf("  %-*s  %s", width, clean(v.path), clean(v.exact())))
+	}
+	return append(lines, fmt.Sprintf("its checkpoint: outbid best %s --checkpoint FILE", s.GetId()))
+}
+
+// jsonPresenter prints each update, and the result, as a line of JSON.
+type jsonPresenter struct {
+	w   io.Writer
+	now func() time.Time
+}
+
+// updateView is one line of `run -o json` and `watch -o json`; the last one has the type "result".
+type updateView struct {
+	Type     string      `json:"type" doc:"update, or result for the last line"`
+	Time     time.Time   `json:"time" doc:"time in UTC"`
+	Sweep    sweepView   `json:"sweep" doc:"the sweep as it stands"`
+	Trials   []trialView `json:"trials" doc:"trials that changed; every trial in the first line"`
+	ExitCode *int        `json:"exit_code,omitempty" doc:"result only: the exit code of the command"`
+}
+
+func (jp *jsonPresenter) update(p *progress, u *outbidv1.WatchSweepResponse) error {
+	if u == nil {
+		return nil
+	}
+	v := updateView{Type: "update", Time: jp.now().UTC(), Sweep: viewSweep(p.sweep, jp.now()), Trials: []trialView{}}
+	for _, t := range u.GetTrials() {
+		v.Trials = append(v.Trials, viewTrial(t))
+	}
+	return jp.print(v)
+}
+
+func (jp *jsonPresenter) hide() {}
+
+func (jp *jsonPresenter) result(p *progress) error {
+	return jp.print(updateView{
+		Type: "result", Time: jp.now().UTC(), Sweep: viewSweep(p.sweep, jp.now()), Trials: []trialView{},
+		ExitCode: new(endCode(p.sweep.GetState())),
+	})
+}
+
+func (jp *jsonPresenter) print(v updateView) error {
+	data, err := encodeJSON(v, false)
+	if err != nil {
+		return err
+	}
+	_, err = jp.w.Write(append(data, '\n'))
+	return err
+}

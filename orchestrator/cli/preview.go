@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// previewView is what `preview -o json` prints.
+type previewView struct {
+	Trials      *int32            `json:"trials" doc:"trials in all; null if unbounded"`
+	Steps       *int64            `json:"steps" doc:"steps in all; null if unbounded"`
+	DeviceHours *number           `json:"device_hours" doc:"device-hours at --step-seconds; null without it"`
+	Rungs       []rungView        `json:"rungs" doc:"rungs: bracket, until_step, trials, steps"`
+	Examples    []json.RawMessage `json:"examples" doc:"configurations as they would be drawn"`
+	Warnings    []string          `json:"warnings" doc:"what to know before it runs"`
+	Local       bool              `json:"local" doc:"whether it was worked out here, because no server answered"`
+}
+
+type rungView struct {
+	Bracket   int32 `json:"bracket"`
+	UntilStep int64 `json:"until_step"`
+	Trials    int32 `json:"trials"`
+	Steps     int64 `json:"steps"`
+}
+
+func (a *app) previewCommand() *cobra.Command {
+	var out format
+	var stepSeconds float64
+	cmd := &cobra.Command{
+		Use:   "preview FILE.yaml",
+		Short: "Show what a sweep would do, without starting it",
+		Long: `Preview checks a sweep's file and shows its rungs, how many trials and steps it will take in all, and examples
+of its configurations. With --step-seconds it also says how many device-hours that is.
+
+The server is asked, because it knows the nodes. If none answers, the same tuner's code runs here.`,
+		Example: `  outbid preview sweep.yaml
+  outbid preview sweep.yaml --step-seconds 2.5
+  outbid preview sweep.yaml -o json | jq .steps`,
+		Args:              exactly("FILE.yaml"),
+		ValidArgsFunction: completeYAML,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if stepSeconds < 0 {
+				return badInput("--step-seconds %g: want more than 0", stepSeconds)
+			}
+			spec, err := a.readSpec(args[0])
+			if err != nil {
+				return err
+			}
+			got, local, err := a.preview(cmd.Context(), spec, stepSeconds)
+			if err != nil {
+				return err
+			}
+			v := viewPreview(got, local, stepSeconds)
+			if out != formatTable {
+				return a.printObject(out, v)
+			}
+			a.printPreview(spec, v, stepSeconds)
+			return nil
+		},
+	}
+	outputFlag(cmd, &out)
+	cmd.Flags().Float64Var(&stepSeconds, "step-seconds", 0, "`SECONDS` that one step takes on one device")
+	return cmd
+}
+
+// preview asks the server, or works it out here if none answers.
+func (a *app) preview(ctx context.Context, spec *outbidv1.SweepSpec, stepSeconds float64) (
+	got *outbidv1.PreviewSweepResponse, local bool, err error,
+) {
+	c, err := a.connect()
+	if err != nil {
+		return nil, false, err
+	}
+	defer c.close()
+	got, err = c.PreviewSweep(ctx, &outbidv1.PreviewSweepRequest{Spec: spec, StepSeconds: stepSeconds})
+	if !unreachableError(err) || c.target.from == "--server" {
+		return got, false, err
+	}
+	got, err = previewHere(spec, stepSeconds)
+	return got, true, err
+}
+
+func viewPreview(p *outbidv1.PreviewSweepResponse, local bool, stepSeconds float64) previewView {
+	v := previewView{Rungs: []rungView{}, Examples: []json.RawMessage{}, Warnings: p.GetWarnings(), Local: local}
+	if v.Warnings == nil {
+		v.Warnings = []string{}
+	}
+	if n := p.GetOutlook().GetTrials(); n > 0 {
+		v.Trials = new(n)
+	}
+	if n := p.GetOutlook().GetSteps(); n > 0 {
+		v.Steps = new(n)
+	}
+	if stepSeconds > 0 {
+		v.DeviceHours = new(number(p.GetDeviceHours()))
+	}
+	for _, r := range p.GetOutlook().GetRungs() {
+		v.Rungs = append(v.Rungs, rungView{r.GetBracket(), r.GetUntilStep(), r.GetTrials(), r.GetSteps()})
+	}
+	for _, e := range p.GetExamples() {
+		v.Examples = append(v.Examples, exampleJSON(e))
+	}
+	return v
+}
+
+// exampleJSON is a configuration that came as a Struct.
+func exampleJSON(s *structpb.Struct) json.RawMessage {
+	return configOf(&outbidv1.Trial{Config: s})
+}
+
+func (a *app) printPreview(spec *outbidv1.SweepSpec, v previewView, stepSeconds float64) {
+	trials, steps := "unbounded", "unbounded"
+	if v.Trials != nil {
+		trials = formatCount(int64(*v.Trials))
+	}
+	if v.Steps != nil {
+		steps = formatCount(*v.Steps)
+	}
+	t := table{rows: [][]string{
+		{"sweep", clean(spec.GetName())}, {"tuner", tunerName(spec.GetTuner())}, {"trials", trials}, {"steps", steps},
+	}}
+	if v.DeviceHours != nil {
+		t.rows = append(t.rows, []string{"device time", fmt.Sprintf("%.3g hours at %g s a step", float64(*v.DeviceHours),
+			stepSeconds)})
+	}
+	t.write(a.stdout)
+	if len(v.Rungs) > 0 {
+		a.printf("\n")
+		rungs := table{header: []string{"BRACKET", "UNTIL STEP", "TRIALS", "STEPS"}}
+		for _, r := range v.Rungs {
+			rungs.rows = append(rungs.rows, []string{
+				strconv.Itoa(int(r.Bracket)), formatCount(r.UntilStep), formatCount(int64(r.Trials)), formatCount(r.Steps),
+			})
+		}
+		rungs.write(a.stdout)
+	}
+	for i, e := range v.Examples {
+		if i == 0 {
+			a.printf("\nconfigurations such as\n")
+		}
+		a.printf("  %s\n", configLine(e))
+	}
+	for i, w := range v.Warnings {
+		if i == 0 {
+			a.printf("\n")
+		}
+		a.printf("warning: %s\n", clean(w))
+	}
+	if v.Local {
+		a.notef("no server answers, so this was worked out here; which devices there are is not known")
+	}
+}

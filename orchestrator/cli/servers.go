@@ -1,0 +1,24 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// serverCommands are the commands that run or look after servers and workers.
+func (a *app) serverCommands() []*cobra.Command {
+	return []*cobra.Command{a.nodesCommand(), a.doctorCommand(), a.tokenCommand(), a.tlsCommand()}
+}
+
+// groupCommand is a command that only holds others.
+func groupCommand(cmd *cobra.Command, inner ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(inner...)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return badInput("unknown command %q (see '%s --help')", strings.Join(args, " "), cmd.CommandPath())
+		}
+		return cmd.Help()
+	}
+	return cmd
+}

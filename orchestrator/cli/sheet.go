@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// columnKind is what a column of an exported file holds.
+type columnKind int
+
+const (
+	kindText columnKind = iota
+	kindInt
+	kindFloat
+	kindBool
+	kindTime
+)
+
+// column is a column of an exported file. Any cell may be absent.
+type column struct {
+	name string
+	kind columnKind
+}
+
+// A cell is nil for absent, or the Go value of its column's kind: string, int64, float64, bool or time.Time.
+type cell any
+
+// A sheet takes in rows one by one and holds no more than a row group of them.
+type sheet interface {
+	write(row []cell) error
+	// close ends the file; the writer below stays open.
+	close() error
+}
+
+// newSheet writes CSV or Parquet to w.
+func newSheet(w io.Writer, kind, name string, columns []column) (sheet, error) {
+	if kind == "parquet" {
+		return newParquetSheet(w, name, columns)
+	}
+	s := &csvSheet{w: csv.NewWriter(w), columns: columns, line: make([]string, len(columns))}
+	for i, c := range columns {
+		s.line[i] = c.name
+	}
+	return s, s.w.Write(s.line)
+}
+
+// csvSheet writes CSV: absent cells are empty; NaN, inf and -inf are written as such.
+type csvSheet struct {
+	w       *csv.Writer
+	columns []column
+	line    []string
+}
+
+func (s *csvSheet) write(row []cell) error {
+	for i, c := range row {
+		s.line[i] = csvText(c)
+	}
+	return s.w.Write(s.line)
+}
+
+func csvText(c cell) string {
+	switch v := c.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case bool:
+		return strconv.FormatBool(v)
+	case time.Time:
+		return v.UTC().Format(time.RFC3339Nano)
+	case float64:
+		switch {
+		case math.IsNaN(v):
+			return "NaN"
+		case math.IsInf(v, 1):
+			return "inf"
+		case math.IsInf(v, -1):
+			return "-inf"
+		}
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+func (s *csvSheet) close() error {
+	s.w.Flush()
+	return s.w.Error()
+}
+
+// parquetSheet writes Parquet: every column is optional, times are in microseconds of UTC, NaN is kept.
+type parquetSheet struct {
+	w       *parquet.Writer
+	columns []column
+	row     parquet.Row
+}
+
+// rowGroup is how many rows are held in memory before they are written.
+const rowGroup = 50_000
+
+func newParquetSheet(w io.Writer, name string, columns []column) (sheet, error) {
+	group := parquet.Group{}
+	order := map[string]int{}
+	for i, c := range columns {
+		if _, twice := order[c.name]; twice {
+			return nil, fmt.Errorf("two columns are named %q", c.name)
+		}
+		order[c.name] = i
+		group[c.name] = parquet.Optional(parquetNode(c.kind))
+	}
+	node := orderedGroup{Group: group, fields: make([]parquet.Field, len(columns))}
+	for _, f := range group.Fields() {
+		node.fields[order[f.Name()]] = f
+	}
+	config, err := parquet.NewWriterConfig(parquet.NewSchema(name, node), parquet.MaxRowsPerRowGroup(rowGroup),
+		parquet.Compression(&parquet.Snappy))
+	if err != nil {
+		return nil, err
+	}
+	return &parquetSheet{w: parquet.NewWriter(w, config), columns: columns, row: make(parquet.Row, len(columns))}, nil
+}
+
+// orderedGroup is a group whose columns keep the order in which they were named; parquet.Group sorts them.
+type orderedGroup struct {
+	parquet.Group
+	fields []parquet.Field
+}
+
+// Fields implements parquet.Node.
+func (g orderedGroup) Fields() []parquet.Field { return g.fields }
+
+func parquetNode(k columnKind) parquet.Node {
+	switch k {
+	case kindInt:
+		return parquet.Int(64)
+	case kindFloat:
+		return parquet.Leaf(parquet.DoubleType)
+	case kindBool:
+		return parquet.Leaf(parquet.BooleanType)
+	case kindTime:
+		return parquet.Timestamp(parquet.Microsecond)
+	default:
+		return parquet.String()
+	}
+}
+
+func (s *parquetSheet) write(row []cell) error {
+	for i, c := range row {
+		var v parquet.Value
+		level := 1
+		switch c := c.(type) {
+		case nil:
+			v, level = parquet.NullValue(), 0
+		case string:
+			v = parquet.ByteArrayValue([]byte(c))
+		case int64:
+			v = parquet.Int64Value(c)
+		case float64:
+			v = parquet.DoubleValue(c)
+		case bool:
+			v = parquet.BooleanValue(c)
+		case time.Time:
+			v = parquet.Int64Value(c.UnixMicro())
+		default:
+			return fmt.Errorf("column %s: cannot write a %T", s.columns[i].name, c)
+		}
+		s.row[i] = v.Level(0, level, i)
+	}
+	_, err := s.w.WriteRows([]parquet.Row{s.row})
+	return err
+}
+
+func (s *parquetSheet) close() error { return s.w.Close() }

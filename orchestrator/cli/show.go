@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// showTrials is how many trials the table of show lists.
+const showTrials = 10
+
+func (a *app) showCommand() *cobra.Command {
+	var out format
+	var checkpoint string
+	var step int64
+	cmd := &cobra.Command{
+		Use:   "show SWEEP|SWEEP/TRIAL",
+		Short: "Show a sweep or a trial",
+		Long: `Show tells all about a sweep, with its best trials, or about one trial with its checkpoints.
+
+A trial is named SWEEP/NUMBER, or SWEEP/best for the best one. With --checkpoint the trial's checkpoint is written to a
+file as well: the newest, or that of --step.`,
+		Example: `  outbid show digits-1
+  outbid show digits-1/17
+  outbid show digits/best --checkpoint best.safetensors
+  outbid show digits-1/17 -o json | jq .config`,
+		Args:              exactly("SWEEP or SWEEP/TRIAL"),
+		ValidArgsFunction: a.completeTrials,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := parseRef(args[0])
+			if err != nil {
+				return err
+			}
+			whole := r.trial == nil && !r.best
+			if whole && (checkpoint != "" || cmd.Flags().Changed("step")) {
+				return badInput("--checkpoint and --step want a trial, such as %s/best", r.sweep)
+			}
+			if cmd.Flags().Changed("step") && checkpoint == "" {
+				return badInput("--step chooses a checkpoint: give --checkpoint FILE too")
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			if whole {
+				return a.showSweep(cmd, c, r, out)
+			}
+			trial, sweep, err := c.trial(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			if checkpoint != "" {
+				want := &outbidv1.GetCheckpointRequest{Sweep: sweep.GetId(), Trial: trial.GetNumber()}
+				if cmd.Flags().Changed("step") {
+					want.Step = &step
+				}
+				if err := a.fetchCheckpoint(cmd.Context(), c, want, checkpoint); err != nil {
+					return err
+				}
+			}
+			if out != formatTable {
+				return a.printObject(out, viewTrial(trial))
+			}
+			a.showTrial(sweep, trial)
+			return nil
+		},
+	}
+	outputFlag(cmd, &out)
+	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "write the trial's checkpoint to this `FILE`")
+	cmd.Flags().Int64Var(&step, "step", 0, "step of that checkpoint; the newest if not given")
+	return cmd
+}
+
+func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) error {
+	s, err := c.find(cmd.Context(), r.sweep)
+	if err != nil {
+		return err
+	}
+	v := viewSweep(s, a.now())
+	if out != formatTable {
+		return a.printObject(out, v)
+	}
+	t := table{}
+	add := func(name, value string) {
+		if value != "" {
+			t.rows = append(t.rows, []string{name, value})
+		}
+	}
+	add("sweep", v.ID)
+	add("state", withReason(v.State, v.Reason))
+	add("waiting", clean(v.Waiting))
+	add("tuner", fmt.Sprintf("%s, seed %d", v.Tuner, s.GetSpec().GetTuner().GetSeed()))
+	add("metric", v.Mode+" "+clean(v.Metric))
+	add("submitted", a.when(v.Submitted)+by(v.Actor))
+	add("ended", a.when(v.Ended))
+	add("elapsed", formatDuration(float64(v.Seconds)))
+	add("trials", trialsLine(s))
+	add("steps", planned(v.Steps, v.PlannedSteps))
+	add("device time", formatDuration(float64(v.DeviceSeconds)))
+	add("best", bestLine(s))
+	for _, k := range sortedKeys(v.Labels) {
+		add("label", clean(k+"="+v.Labels[k]))
+	}
+	t.write(a.stdout)
+	a.showNotes(s)
+	a.printf("\n")
+	l := trialLister(a, formatTable, s)
+	for t, err := range c.trials(cmd.Context(), s.GetId(), "best", showTrials) {
+		if err != nil {
+			return err
+		}
+		if err := l.add(viewTrial(t)); err != nil {
+			return err
+		}
+	}
+	if err := l.close("no trials yet"); err != nil {
+		return err
+	}
+	if rest := int(s.GetCounts().GetTotal()) - showTrials; rest > 0 {
+		a.printf("and %d more: outbid ls %s\n", rest, s.GetId())
+	}
+	return nil
+}
+
+// showNotes prints a sweep's notes.
+func (a *app) showNotes(s *outbidv1.Sweep) {
+	for i, n := range s.GetNotes() {
+		if i == 0 {
+			a.printf("\nnotes\n")
+		}
+		a.printf("  %s  %s\n", a.when(viewTime(n.GetTime())), noteLine(n))
+	}
+}
+
+func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
+	v := viewTrial(tr)
+	t := table{}
+	add := func(name, value string) {
+		if value != "" {
+			t.rows = append(t.rows, []string{name, value})
+		}
+	}
+	add("trial", v.ID)
+	add("state", withReason(v.State, v.Reason))
+	if v.UntilStep > 0 {
+		add("step", planned(v.Step, &v.UntilStep))
+	} else {
+		add("step", formatCount(v.Step))
+	}
+	if v.Metric != nil {
+		add("best "+clean(s.GetSpec().GetMetric()), fmt.Sprintf("%s at step %s", formatMetric(float64(*v.Metric)),
+			formatCount(v.MetricStep)))
+	}
+	if v.Last != nil {
+		var parts []string
+		for _, name := range sortedKeys(v.Last.Metrics) {
+			parts = append(parts, clean(name)+"="+formatMetric(float64(v.Last.Metrics[name])))
+		}
+		add("last report", fmt.Sprintf("step %s: %s", formatCount(v.Last.Step), strings.Join(parts, " ")))
+	}
+	add("where", place(tr))
+	if v.StepsPerSecond > 0 {
+		add("speed", formatMetric(float64(v.StepsPerSecond))+" steps/s")
+	}
+	add("created", a.when(v.Created))
+	add("ended", a.when(v.Ended))
+	add("device time", formatDuration(float64(v.DeviceSeconds)))
+	add("bracket", fmt.Sprint(v.Bracket))
+	add("resumes", fmt.Sprintf("%d, restarts %d", v.Resumes, v.Restarts))
+	t.write(a.stdout)
+	a.printf("\nconfiguration\n")
+	config := table{indent: "  "}
+	for _, c := range flatten(v.Config) {
+		config.rows = append(config.rows, []string{clean(c.path), clean(c.exact())})
+	}
+	config.write(a.stdout)
+	if len(v.Checkpoints) == 0 {
+		return
+	}
+	a.printf("\ncheckpoints\n")
+	cps := table{indent: "  ", header: []string{"STEP", "SIZE", "METRIC", "KEY"}}
+	for _, c := range v.Checkpoints {
+		metric := "-"
+		if c.Metric != nil {
+			metric = formatMetric(float64(*c.Metric))
+		}
+		cps.rows = append(cps.rows, []string{formatCount(c.Step), formatBytes(c.Bytes), metric, c.Key})
+	}
+	cps.write(a.stdout)
+}
+
+func withReason(state, reason string) string {
+	if reason == "" {
+		return state
+	}
+	return state + ": " + clean(reason)
+}
+
+// when prints a time in this machine's zone.
+func (a *app) when(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.In(a.now().Location()).Format(time.DateTime)
+}
+
+func by(actor string) string {
+	if actor == "" {
+		return ""
+	}
+	return " by " + clean(actor)
+}
+
+func planned(done int64, all *int64) string {
+	if all == nil {
+		return formatCount(done)
+	}
+	return formatCount(done) + " of " + formatCount(*all)
+}

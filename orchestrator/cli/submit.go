@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func (a *app) submitCommand() *cobra.Command {
+	var out format
+	cmd := &cobra.Command{
+		Use:   "submit FILE.yaml",
+		Short: "Start a sweep and return",
+		Long: `Submit checks a sweep's file, starts the sweep on the server, prints its id, and returns.
+
+A file named "-" is read from standard input.`,
+		Example: `  outbid submit sweep.yaml
+  id=$(outbid submit sweep.yaml) && outbid watch $id`,
+		Args:              exactly("FILE.yaml"),
+		ValidArgsFunction: completeYAML,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, sweep, err := a.submit(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			if out != formatTable {
+				return a.printObject(out, viewSweep(sweep, a.now()))
+			}
+			a.printf("%s\n", sweep.GetId())
+			a.notef("follow it with 'outbid watch %s', stop it with 'outbid stop %s'", sweep.GetId(), sweep.GetId())
+			return nil
+		},
+	}
+	outputFlag(cmd, &out)
+	return cmd
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var out format
+	cmd := &cobra.Command{
+		Use:   "run FILE.yaml",
+		Short: "Start a sweep and follow it to its end",
+		Long: `Run submits a sweep and follows it: a live display on a terminal, plain lines elsewhere, and with
+-o json a line of JSON for every update and one for the result.
+
+The sweep lives on the server, not in this command. Ctrl-C asks whether to leave it running or to stop it; without a
+terminal it is left running. A server that is restarted in between is waited for.
+
+The exit code is 0 when the sweep is done, 1 when it failed, 3 when it was stopped, 130 when it was left running.`,
+		Example: `  outbid run sweep.yaml
+  outbid run sweep.yaml -o json | jq -r 'select(.type == "result").sweep.best.config'`,
+		Args:              exactly("FILE.yaml"),
+		ValidArgsFunction: completeYAML,
+		Annotations:       map[string]string{ownInterrupts: "asks"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			signals, release := a.interrupts()
+			defer release()
+			c, sweep, err := a.submit(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			f := &following{
+				app: a, conn: c, id: sweep.GetId(), show: a.presenter(out), signals: signals,
+				ask: a.term.in && a.term.out && out == formatTable, leaving: true,
+			}
+			return f.follow(cmd.Context())
+		},
+	}
+	outputFlag(cmd, &out)
+	return cmd
+}
+
+func (a *app) watchCommand() *cobra.Command {
+	var out format
+	cmd := &cobra.Command{
+		Use:   "watch SWEEP",
+		Short: "Follow a sweep to its end",
+		Long: `Watch follows a sweep as 'outbid run' does. Ctrl-C ends the watching, never the sweep.
+
+SWEEP is an id such as digits-1, or a name such as digits, which means its newest sweep. The exit code is 0 when the
+sweep is done, 1 when it failed, 3 when it was stopped.`,
+		Example: `  outbid watch digits-1
+  outbid watch digits -o json`,
+		Args:              exactly("SWEEP"),
+		ValidArgsFunction: a.completeSweeps(),
+		Annotations:       map[string]string{ownInterrupts: "ends"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			signals, release := a.interrupts()
+			defer release()
+			r, err := sweepOnly(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			sweep, err := c.find(cmd.Context(), r.sweep)
+			if err != nil {
+				return err
+			}
+			f := &following{app: a, conn: c, id: sweep.GetId(), show: a.presenter(out), signals: signals}
+			return f.follow(cmd.Context())
+		},
+	}
+	outputFlag(cmd, &out)
+	return cmd
+}
+
+// presenter chooses how progress is shown.
+func (a *app) presenter(out format) presenter {
+	switch {
+	case out != formatTable:
+		return &jsonPresenter{w: a.stdout, now: a.now}
+	case a.term.out:
+		return &livePresenter{w: a.stdout, term: a.term, now: a.now}
+	default:
+		return &plainPresenter{w: a.stdout, now: a.now}
+	}
+}
+
+// submit reads a sweep's file and starts it. The connection is the caller's to close.
+func (a *app) submit(ctx context.Context, file string) (*connection, *outbidv1.Sweep, error) {
+	parsed, err := a.readSpec(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := a.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	// The key lets a call that was cut off be repeated without starting a second sweep.
+	req := &outbidv1.SubmitSweepRequest{Spec: parsed, IdempotencyKey: rand.Text()}
+	got, err := c.SubmitSweep(ctx, req)
+	if unreachableError(err) && ctx.Err() == nil {
+		select {
+		case <-time.After(firstRetry):
+		case <-ctx.Done():
+		}
+		got, err = c.SubmitSweep(ctx, req)
+	}
+	if err != nil {
+		c.close()
+		return nil, nil, err
+	}
+	return c, got.GetSweep(), nil
+}
+
+// readSpec reads a sweep's file; "-" is standard input.
+func (a *app) readSpec(file string) (*outbidv1.SweepSpec, error) {
+	data, err := a.readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := spec.Parse(data)
+	if err != nil {
+		return nil, badInput("%s: %w", file, err)
+	}
+	var written struct {
+		Tenant *string `json:"tenant"`
+	}
+	if err := yaml.Unmarshal(data, &written); err == nil && written.Tenant == nil {
+		// Whose sweep it is follows from the token then, which only the server knows.
+		parsed.Tenant = ""
+	}
+	return parsed, nil
+}
+
+// readFile reads a file that the user named; "-" is standard input.
+func (a *app) readFile(file string) ([]byte, error) {
+	var data []byte
+	var err error
+	if file == "-" {
+		data, err = io.ReadAll(a.stdin)
+	} else {
+		data, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, badInput("cannot read %w", trimOp(err))
+	}
+	return data, nil
+}
+
+// trimOp drops the system call's name from an error about a file: people know what they asked for.
+func trimOp(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("%s: %w", path.Path, path.Err)
+	}
+	return err
+}
+
+// completeYAML offers sweep files.
+func completeYAML(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// versionView is what `version -o json` prints.
+type versionView struct {
+	Version  string `json:"version" doc:"version of this binary"`
+	Revision string `json:"revision" doc:"commit it was built from; empty if unknown"`
+	Go       string `json:"go" doc:"version of Go that built it"`
+	Platform string `json:"platform" doc:"operating system and architecture"`
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	var out format
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print this binary's version",
+		Long:  "Version prints what this binary is. 'outbid doctor' compares it with the server's and the workers'.",
+		Example: `  outbid version
+  outbid version -o json`,
+		Args:              exactly(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			v := a.versionInfo()
+			if out != formatTable {
+				return a.printObject(out, v)
+			}
+			a.printf("outbid %s %s %s\n", v.Version, v.Go, v.Platform)
+			return nil
+		},
+	}
+	outputFlag(cmd, &out)
+	return cmd
+}
+
+// versionInfo says what this binary is.
+func (a *app) versionInfo() versionView {
+	v := versionView{Version: a.version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v.Revision = s.Value
+			}
+		}
+	}
+	return v
+}
+
+func (a *app) completionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Print a script that completes commands and names in the shell",
+		Long: `Completion prints a script for bash, zsh, fish or powershell. With it the shell completes commands, flags, and
+the names of the server's sweeps and trials.`,
+		Example: `  source <(outbid completion bash)
+  outbid completion zsh > "${fpath[1]}/_outbid"
+  outbid completion fish > ~/.config/fish/completions/outbid.fish`,
+		Args:      exactly("SHELL"),
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(a.stdout, true)
+			case "zsh":
+				return root.GenZshCompletion(a.stdout)
+			case "fish":
+				return root.GenFishCompletion(a.stdout, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(a.stdout)
+			default:
+				return badInput("shell %q: want bash, zsh, fish or powershell", args[0])
+			}
+		},
+	}
+	return cmd
+}

@@ -1,0 +1,324 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// The structs below are what -o json prints. They are stable: fields are only added. The doc tags become the
+// reference in docs/cli.md.
+
+// sweepView is a sweep.
+type sweepView struct {
+	ID            string            `json:"id" doc:"id of the sweep, such as digits-1"`
+	Name          string            `json:"name" doc:"name from the sweep's file"`
+	Tenant        string            `json:"tenant" doc:"who owns it"`
+	Actor         string            `json:"actor" doc:"who submitted it"`
+	State         string            `json:"state" doc:"running, paused, stopping, done, stopped or failed"`
+	Reason        string            `json:"reason" doc:"why it is in that state"`
+	Waiting       string            `json:"waiting" doc:"why trials wait for devices, if any do"`
+	Metric        string            `json:"metric" doc:"metric that is optimised"`
+	Mode          string            `json:"mode" doc:"max or min"`
+	Tuner         string            `json:"tuner" doc:"random, grid, sobol, successive_halving, hyperband, asha, median, pbt or plugin"`
+	Submitted     *time.Time        `json:"submitted" doc:"time in UTC"`
+	Ended         *time.Time        `json:"ended" doc:"time in UTC; null while it goes on"`
+	Seconds       number            `json:"elapsed_seconds" doc:"from submission to the end, or until now"`
+	Counts        countsView        `json:"counts" doc:"trials by state: queued, running, paused, completed, stopped, failed, cancelled, total"`
+	PlannedTrials *int32            `json:"planned_trials" doc:"trials in all, as far as the tuner knows; null if unbounded"`
+	PlannedSteps  *int64            `json:"planned_steps" doc:"steps in all; null if unbounded"`
+	Steps         int64             `json:"steps" doc:"steps trained so far by all trials, repeated ones counted once"`
+	DeviceSeconds number            `json:"device_seconds" doc:"device-seconds used"`
+	Best          *bestView         `json:"best" doc:"the best trial so far: trial, metric, step, config; null before the first report"`
+	Notes         []noteView        `json:"notes" doc:"newest notes, oldest first: time, level, text, trial"`
+	Labels        map[string]string `json:"labels" doc:"labels from the sweep's file"`
+}
+
+type countsView struct {
+	Queued    int32 `json:"queued"`
+	Running   int32 `json:"running"`
+	Paused    int32 `json:"paused"`
+	Completed int32 `json:"completed"`
+	Stopped   int32 `json:"stopped"`
+	Failed    int32 `json:"failed"`
+	Cancelled int32 `json:"cancelled"`
+	Total     int32 `json:"total"`
+}
+
+type bestView struct {
+	Trial  int32           `json:"trial"`
+	Metric number          `json:"metric"`
+	Step   int64           `json:"step"`
+	Config json.RawMessage `json:"config"`
+}
+
+type noteView struct {
+	Time  *time.Time `json:"time"`
+	Level string     `json:"level"`
+	Text  string     `json:"text"`
+	Trial *int32     `json:"trial"`
+}
+
+// trialView is a trial.
+type trialView struct {
+	ID             string           `json:"id" doc:"SWEEP/TRIAL, such as digits-1/17"`
+	Sweep          string           `json:"sweep" doc:"id of its sweep"`
+	Trial          int32            `json:"trial" doc:"number within the sweep, from 0"`
+	State          string           `json:"state" doc:"queued, running, paused, completed, stopped, failed or cancelled"`
+	Reason         string           `json:"reason" doc:"why it is in that state"`
+	Config         json.RawMessage  `json:"config" doc:"configuration; integers and floats are kept apart"`
+	Step           int64            `json:"step" doc:"steps done"`
+	UntilStep      int64            `json:"until_step" doc:"step it is trained until; 0 until its code ends"`
+	Metric         *number          `json:"metric" doc:"best value of the sweep's metric; null before the first report"`
+	MetricStep     int64            `json:"metric_step" doc:"step of that value"`
+	Last           *reportView      `json:"last" doc:"newest report: step, metrics, time, train_seconds; null before the first"`
+	StepsPerSecond number           `json:"steps_per_second" doc:"speed of its newest process; 0 if unknown"`
+	Bracket        int32            `json:"bracket" doc:"bracket of Hyperband or ASHA"`
+	Restarts       int32            `json:"restarts" doc:"how often its process was started again after a failure"`
+	Resumes        int32            `json:"resumes" doc:"how often it was paused and went on"`
+	Node           string           `json:"node" doc:"where it runs; empty if it does not"`
+	Devices        []int32          `json:"devices" doc:"indexes of its devices on that node"`
+	DeviceSeconds  number           `json:"device_seconds" doc:"device-seconds used"`
+	Created        *time.Time       `json:"created" doc:"time in UTC"`
+	Ended          *time.Time       `json:"ended" doc:"time in UTC; null while it goes on"`
+	Checkpoints    []checkpointView `json:"checkpoints" doc:"checkpoints that are kept: key, step, bytes, sha256, time, metric"`
+}
+
+type reportView struct {
+	Step         int64             `json:"step"`
+	Metrics      map[string]number `json:"metrics"`
+	Time         *time.Time        `json:"time"`
+	TrainSeconds number            `json:"train_seconds"`
+}
+
+type checkpointView struct {
+	Key    string     `json:"key"`
+	Step   int64      `json:"step"`
+	Bytes  int64      `json:"bytes"`
+	SHA256 string     `json:"sha256"`
+	Time   *time.Time `json:"time"`
+	Metric *number    `json:"metric"`
+}
+
+// nodeView is a node.
+type nodeView struct {
+	Name        string            `json:"name" doc:"name of the node"`
+	State       string            `json:"state" doc:"up, draining, lost or left"`
+	Reason      string            `json:"reason" doc:"why it is in that state"`
+	Hostname    string            `json:"hostname" doc:"name of the machine"`
+	Version     string            `json:"version" doc:"version of its worker"`
+	Trusted     bool              `json:"trusted" doc:"whether it proved that it holds the cluster's key"`
+	LastSeen    *time.Time        `json:"last_seen" doc:"time in UTC"`
+	CPUs        number            `json:"cpus" doc:"CPU cores"`
+	MemoryBytes int64             `json:"memory_bytes" doc:"memory"`
+	Labels      map[string]string `json:"labels" doc:"labels of the worker"`
+	Devices     []deviceView      `json:"devices" doc:"devices: index, type, name, memory_bytes, uuid, pci, numa, speed, trial (who holds it, or null)"`
+	Links       []linkView        `json:"links" doc:"fast links between devices: a, b, kind, lanes"`
+}
+
+type deviceView struct {
+	Index       int32   `json:"index"`
+	Type        string  `json:"type"`
+	Name        string  `json:"name"`
+	MemoryBytes int64   `json:"memory_bytes"`
+	UUID        string  `json:"uuid"`
+	PCI         string  `json:"pci"`
+	NUMA        int32   `json:"numa"`
+	Speed       number  `json:"speed"`
+	Trial       *string `json:"trial"`
+}
+
+type linkView struct {
+	A     int32  `json:"a"`
+	B     int32  `json:"b"`
+	Kind  string `json:"kind"`
+	Lanes int32  `json:"lanes"`
+}
+
+func viewSweep(s *outbidv1.Sweep, now time.Time) sweepView {
+	v := sweepView{
+		ID: s.GetId(), Name: s.GetSpec().GetName(), Tenant: s.GetSpec().GetTenant(), Actor: s.GetActor(),
+		State: sweepState(s.GetState()), Reason: s.GetReason(), Waiting: s.GetWaiting(),
+		Metric: s.GetSpec().GetMetric(), Mode: s.GetSpec().GetMode(), Tuner: tunerName(s.GetSpec().GetTuner()),
+		Submitted: viewTime(s.GetSubmitted()), Ended: viewTime(s.GetEnded()),
+		Seconds: number(elapsedSeconds(s, now)), Counts: viewCounts(s.GetCounts()),
+		Steps: s.GetSteps(), DeviceSeconds: number(s.GetDeviceSeconds()), Best: viewBest(s.GetBest()),
+		Notes: []noteView{}, Labels: s.GetSpec().GetLabels(),
+	}
+	if v.Tenant == "" {
+		v.Tenant = "default"
+	}
+	if v.Labels == nil {
+		v.Labels = map[string]string{}
+	}
+	if o := s.GetOutlook(); o.GetTrials() > 0 {
+		v.PlannedTrials = new(o.GetTrials())
+	}
+	if o := s.GetOutlook(); o.GetSteps() > 0 {
+		v.PlannedSteps = new(o.GetSteps())
+	}
+	for _, n := range s.GetNotes() {
+		v.Notes = append(v.Notes, viewNote(n))
+	}
+	return v
+}
+
+func viewNote(n *outbidv1.SweepNote) noteView {
+	v := noteView{Time: viewTime(n.GetTime()), Level: n.GetLevel(), Text: n.GetText()}
+	if n.Trial != nil {
+		v.Trial = new(n.GetTrial())
+	}
+	return v
+}
+
+func viewCounts(c *outbidv1.TrialCounts) countsView {
+	return countsView{
+		Queued: c.GetQueued(), Running: c.GetRunning(), Paused: c.GetPaused(), Completed: c.GetCompleted(),
+		Stopped: c.GetStopped(), Failed: c.GetFailed(), Cancelled: c.GetCancelled(), Total: c.GetTotal(),
+	}
+}
+
+func viewBest(t *outbidv1.Trial) *bestView {
+	if t == nil || t.Best == nil {
+		return nil
+	}
+	return &bestView{Trial: t.GetNumber(), Metric: number(t.GetBest()), Step: t.GetBestStep(), Config: configOf(t)}
+}
+
+func viewTrial(t *outbidv1.Trial) trialView {
+	v := trialView{
+		ID: trialID(t), Sweep: t.GetSweep(), Trial: t.GetNumber(), State: trialState(t.GetState()), Reason: t.GetReason(),
+		Config: configOf(t), Step: t.GetStep(), UntilStep: t.GetUntilStep(), MetricStep: t.GetBestStep(),
+		StepsPerSecond: number(t.GetStepsPerSecond()), Bracket: t.GetBracket(), Restarts: t.GetRestarts(),
+		Resumes: t.GetResumes(), Node: t.GetNode(), Devices: t.GetDevices(), DeviceSeconds: number(t.GetDeviceSeconds()),
+		Created: viewTime(t.GetCreated()), Ended: viewTime(t.GetEnded()), Checkpoints: []checkpointView{},
+	}
+	if v.Devices == nil {
+		v.Devices = []int32{}
+	}
+	if t.Best != nil {
+		v.Metric = new(number(t.GetBest()))
+	}
+	if r := t.GetLast(); r != nil {
+		v.Last = &reportView{
+			Step: r.GetStep(), Metrics: viewMetrics(r.GetMetrics()), Time: viewTime(r.GetTime()),
+			TrainSeconds: number(r.GetTrainSeconds()),
+		}
+	}
+	for _, c := range t.GetCheckpoints() {
+		v.Checkpoints = append(v.Checkpoints, viewCheckpoint(c))
+	}
+	return v
+}
+
+func viewMetrics(m map[string]float64) map[string]number {
+	v := make(map[string]number, len(m))
+	for name, value := range m {
+		v[name] = number(value)
+	}
+	return v
+}
+
+func viewCheckpoint(c *outbidv1.Checkpoint) checkpointView {
+	v := checkpointView{
+		Key: c.GetKey(), Step: c.GetStep(), Bytes: c.GetBytes(), SHA256: c.GetSha256(), Time: viewTime(c.GetTime()),
+	}
+	if c.Metric != nil {
+		v.Metric = new(number(c.GetMetric()))
+	}
+	return v
+}
+
+func viewNode(n *outbidv1.Node) nodeView {
+	info := n.GetInfo()
+	v := nodeView{
+		Name: info.GetName(), State: lowerEnum(n.GetState().String(), "NODE_STATE_"), Reason: n.GetReason(),
+		Hostname: info.GetHostname(), Version: info.GetVersion(), Trusted: info.GetTrusted(),
+		LastSeen: viewTime(n.GetLastSeen()), CPUs: number(info.GetCpus()), MemoryBytes: info.GetMemoryBytes(),
+		Labels: info.GetLabels(), Devices: []deviceView{}, Links: []linkView{},
+	}
+	if v.Labels == nil {
+		v.Labels = map[string]string{}
+	}
+	holders := map[int32]*outbidv1.ForkRef{}
+	for _, u := range n.GetUses() {
+		holders[u.GetDevice()] = u.GetFork()
+	}
+	for _, d := range info.GetDevices() {
+		dv := deviceView{
+			Index: d.GetIndex(), Type: d.GetType(), Name: d.GetName(), MemoryBytes: d.GetMemoryBytes(), UUID: d.GetUuid(),
+			PCI: d.GetPci(), NUMA: d.GetNuma(), Speed: number(d.GetSpeed()),
+		}
+		if f := holders[d.GetIndex()]; f != nil {
+			dv.Trial = new(fmt.Sprintf("%s/%d", f.GetSweep(), f.GetTrial()))
+		}
+		v.Devices = append(v.Devices, dv)
+	}
+	for _, l := range info.GetLinks() {
+		v.Links = append(v.Links, linkView{A: l.GetA(), B: l.GetB(), Kind: l.GetKind(), Lanes: l.GetLanes()})
+	}
+	return v
+}
+
+// configOf is a trial's configuration as JSON; the canonical text keeps integers and floats apart.
+func configOf(t *outbidv1.Trial) json.RawMessage {
+	if text := t.GetConfigJson(); json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	data, err := json.Marshal(t.GetConfig().AsMap())
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return data
+}
+
+func trialID(t *outbidv1.Trial) string { return fmt.Sprintf("%s/%d", t.GetSweep(), t.GetNumber()) }
+
+func viewTime(ts *timestamppb.Timestamp) *time.Time {
+	if ts == nil {
+		return nil
+	}
+	return new(ts.AsTime())
+}
+
+// elapsedSeconds is from submission to the end, or until now.
+func elapsedSeconds(s *outbidv1.Sweep, now time.Time) float64 {
+	if s.GetSubmitted() == nil {
+		return 0
+	}
+	end := now
+	if s.GetEnded() != nil {
+		end = s.GetEnded().AsTime()
+	}
+	return max(0, end.Sub(s.GetSubmitted().AsTime()).Seconds())
+}
+
+func sweepState(s outbidv1.SweepState) string { return lowerEnum(s.String(), "SWEEP_STATE_") }
+
+func trialState(s outbidv1.TrialState) string { return lowerEnum(s.String(), "TRIAL_STATE_") }
+
+// lowerEnum is an enum value's name as people write it.
+func lowerEnum(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }
+
+// tunerName is the tuner's name as it is written in a sweep's file.
+func tunerName(t *outbidv1.Tuner) string {
+	m := t.ProtoReflect()
+	if !m.IsValid() {
+		return ""
+	}
+	field := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))
+	if field == nil {
+		return ""
+	}
+	return string(field.Name())
+}
+
+// sortedKeys are a map's keys in order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
