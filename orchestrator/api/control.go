@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"math"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -32,8 +33,8 @@ type Control interface {
 	Trial(sweep string, n int32) (*outbidv1.Trial, error)
 	// Nodes returns every node, by name.
 	Nodes() []*outbidv1.Node
-	// Changes returns the sweep's trials changed after version since (0: all), the new version, and a channel closed
-	// at the next change of the sweep or of one of its trials.
+	// Changes returns the sweep's trials changed after version since (0: all; JustVersion: none), the new version, and
+	// a channel closed at the next change of the sweep or of one of its trials.
 	Changes(sweep string, since uint64) (trials []*outbidv1.Trial, version uint64, next <-chan struct{}, err error)
 	// Reports calls f for every report of the sweep, or of one trial, oldest first.
 	Reports(ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error) error
@@ -42,6 +43,9 @@ type Control interface {
 	// Info says what the server is and how it fares.
 	Info() *outbidv1.GetServerInfoResponse
 }
+
+// JustVersion asks Control.Changes for no trials, however many there are.
+const JustVersion = math.MaxUint64
 
 // Logs reads what trials printed; bus.Logs does.
 type Logs interface {

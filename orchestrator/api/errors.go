@@ -39,8 +39,8 @@ func publicError(err error, id string) (ours bool, shown error) {
 		return false, specError(wrong)
 	}
 	switch {
-	case errors.Is(err, state.ErrNotFound), errors.Is(err, objects.ErrNotFound):
-		return false, status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, state.ErrNotFound):
+		return false, status.Error(codes.NotFound, without(err, state.ErrNotFound))
 	case errors.Is(err, state.ErrInvalid):
 		return false, status.Error(codes.InvalidArgument, without(err, state.ErrInvalid))
 	case errors.Is(err, state.ErrConflict):
@@ -65,9 +65,10 @@ func specError(e *spec.Error) error {
 	return fieldError(e.Field, "%s", e.Problem)
 }
 
-// without is the error's text without the sentinel at its end, which says nothing that the status code does not.
+// without is the error's text without the sentinel before or after it, which says nothing that the code does not.
 func without(err, sentinel error) string {
-	return strings.TrimSuffix(err.Error(), ": "+sentinel.Error())
+	text := strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
+	return strings.TrimSuffix(text, ": "+sentinel.Error())
 }
 
 // jsonError is the one shape of an error in JSON.

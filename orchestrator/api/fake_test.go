@@ -94,7 +94,7 @@ func (c *fakeControl) end(id string) {
 func (c *fakeControl) find(id string) (*fakeSweep, error) {
 	s := c.sweeps[id]
 	if s == nil {
-		return nil, fmt.Errorf("sweep %q: %w", id, state.ErrNotFound)
+		return nil, fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, id)
 	}
 	return s, nil
 }
@@ -210,7 +210,7 @@ func (c *fakeControl) Trial(id string, n int32) (*outbidv1.Trial, error) {
 		return nil, err
 	}
 	if int(n) >= len(s.trials) {
-		return nil, fmt.Errorf("trial %s/%d: %w", id, n, state.ErrNotFound)
+		return nil, fmt.Errorf("%w: there is no trial \"%s/%d\"", state.ErrNotFound, id, n)
 	}
 	return s.trials[n], nil
 }
@@ -226,7 +226,7 @@ func (c *fakeControl) Changes(id string, since uint64) ([]*outbidv1.Trial, uint6
 	}
 	var changed []*outbidv1.Trial
 	for i, t := range s.trials {
-		if s.changed[i] > since {
+		if s.changed[i] > since && since != JustVersion {
 			changed = append(changed, t)
 		}
 	}

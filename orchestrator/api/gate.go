@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -183,7 +184,7 @@ func (g *gate) scope(ctx context.Context, req any) error {
 		return err
 	}
 	if !who.owns(tenantOf(sweep.GetSpec())) {
-		return status.Errorf(codes.NotFound, "sweep %q: not found", named.GetSweep())
+		return fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, named.GetSweep())
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func (s *service) followLogs(
 // awaitEnd returns errEnded once the sweep, or the trial, has ended and its last lines have had time to come.
 func (s *service) awaitEnd(ctx context.Context, sweep string, trial *int32) error {
 	for {
-		_, _, next, err := s.control.Changes(sweep, ^uint64(0))
+		_, _, next, err := s.control.Changes(sweep, JustVersion)
 		if err != nil {
 			return err
 		}

@@ -176,8 +176,8 @@ func TestBadRequests(t *testing.T) {
 	}{
 		"no such path":       {"GET", "/v1/nothing", "", 404, "NOT_FOUND", "", "there is no path /v1/nothing"},
 		"wrong method":       {"DELETE", "/v1/sweeps", "", 405, "UNIMPLEMENTED", "", "DELETE is not for /v1/sweeps"},
-		"no such sweep":      {"GET", "/v1/sweeps/nope-1", "", 404, "NOT_FOUND", "", `sweep "nope-1": not found`},
-		"no such trial":      {"GET", "/v1/sweeps/digits-1/trials/9", "", 404, "NOT_FOUND", "", "trial digits-1/9"},
+		"no such sweep":      {"GET", "/v1/sweeps/nope-1", "", 404, "NOT_FOUND", "", `there is no sweep "nope-1"`},
+		"no such trial":      {"GET", "/v1/sweeps/digits-1/trials/9", "", 404, "NOT_FOUND", "", `there is no trial "digits-1/9"`},
 		"trial no number":    {"GET", "/v1/sweeps/digits-1/trials/x", "", 400, "INVALID_ARGUMENT", "", "trial"},
 		"trial below 0":      {"GET", "/v1/sweeps/digits-1/trials/-1", "", 400, "INVALID_ARGUMENT", "trial", "-1 is below 0"},
 		"no checkpoint":      {"GET", "/v1/sweeps/digits-1/trials/1/checkpoint", "", 404, "NOT_FOUND", "", "no checkpoint"},

@@ -137,7 +137,7 @@ func TestErrorsOfControl(t *testing.T) {
 			jsonError{Code: "FAILED_PRECONDITION", Message: "digits-1 is running"},
 		},
 		"invalid": {
-			fmt.Errorf("trials: 3 is too few: %w", state.ErrInvalid), codes.InvalidArgument,
+			fmt.Errorf("%w: trials: 3 is too few", state.ErrInvalid), codes.InvalidArgument,
 			jsonError{Code: "INVALID_ARGUMENT", Message: "trials: 3 is too few"},
 		},
 		"spec": {

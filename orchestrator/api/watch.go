@@ -48,6 +48,7 @@ func (s *service) WatchSweep(
 type watch struct {
 	control Control
 	id      string
+	begun   bool
 	version uint64
 	reports *reportTail
 	send    func(*outbidv1.WatchSweepResponse) error
@@ -55,10 +56,17 @@ type watch struct {
 
 // update sends what changed since the one before. It reports whether the sweep has ended and all of it was sent.
 func (w *watch) update(ctx context.Context) (ended bool, next <-chan struct{}, err error) {
-	trials, version, next, err := w.control.Changes(w.id, w.version)
+	var rest, trials []*outbidv1.Trial
+	if !w.begun {
+		if rest, err = w.begin(ctx); err != nil {
+			return false, nil, err
+		}
+	}
+	trials, w.version, next, err = w.control.Changes(w.id, w.version)
 	if err != nil {
 		return false, nil, err
 	}
+	trials = mergeTrials(rest, trials)
 	sweep, err := w.control.Sweep(w.id)
 	if err != nil {
 		return false, nil, err
@@ -66,12 +74,11 @@ func (w *watch) update(ctx context.Context) (ended bool, next <-chan struct{}, e
 	if ended = sweepEnded(sweep.GetState()); ended {
 		// The sweep is newer than the trials; what changed between is not announced by next any more.
 		var late []*outbidv1.Trial
-		if late, version, next, err = w.control.Changes(w.id, version); err != nil {
+		if late, w.version, next, err = w.control.Changes(w.id, w.version); err != nil {
 			return false, nil, err
 		}
 		trials = mergeTrials(trials, late)
 	}
-	w.version = version
 	var reports []*outbidv1.TrialReport
 	if w.reports != nil {
 		if reports, err = w.reports.next(ctx); err != nil {
@@ -79,6 +86,33 @@ func (w *watch) update(ctx context.Context) (ended bool, next <-chan struct{}, e
 		}
 	}
 	return ended, next, w.sendChunks(sweep, trials, reports)
+}
+
+// begin sends the trials there are, page by page, and returns the last page: Changes would make Control show all of a
+// large sweep at once. What changes meanwhile comes with the update that follows.
+func (w *watch) begin(ctx context.Context) ([]*outbidv1.Trial, error) {
+	var err error
+	if _, w.version, _, err = w.control.Changes(w.id, JustVersion); err != nil {
+		return nil, err
+	}
+	w.begun = true
+	for from := int32(0); ; {
+		page, err := w.control.Trials(w.id, from, defaultPage)
+		if err != nil || len(page) < defaultPage {
+			return page, err
+		}
+		from = page[len(page)-1].GetNumber() + 1
+		sweep, err := w.control.Sweep(w.id)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.sendChunks(sweep, page, nil); err != nil {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // mergeTrials puts newer versions of trials after the others.
