@@ -1,4 +1,4 @@
-package annealing
+package examples
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ func build(t *testing.T) string {
 		t.Skip("no C compiler")
 	}
 	path := filepath.Join(t.TempDir(), "anneal")
-	if out, err := exec.Command(cc, "-O2", "-Wall", "-Wextra", "-Werror", "-o", path, "anneal.c", "-lm").CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, "-O2", "-Wall", "-Wextra", "-Werror", "-o", path, "annealing/anneal.c", "-lm").CombinedOutput(); err != nil {
 		t.Fatalf("compile: %v\n%s", err, out)
 	}
 	return path
