@@ -199,7 +199,9 @@ type HandleResponse struct {
 	// Nothing to run until some trial reports.
 	Waiting bool `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// Never another trial unless extended.
-	Exhausted     bool `protobuf:"varint,3,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
+	Exhausted bool `protobuf:"varint,3,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
+	// Set if it changed.
+	Outlook       *Outlook `protobuf:"bytes,4,opt,name=outlook,proto3" json:"outlook,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -253,6 +255,13 @@ func (x *HandleResponse) GetExhausted() bool {
 		return x.Exhausted
 	}
 	return false
+}
+
+func (x *HandleResponse) GetOutlook() *Outlook {
+	if x != nil {
+		return x.Outlook
+	}
+	return nil
 }
 
 // SnapshotRequest is the request of Snapshot.
@@ -545,10 +554,13 @@ func (x *TunerReport) GetMetrics() map[string]float64 {
 
 // TunerExit ends a trial that the tuner did not end.
 type TunerExit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Trial         int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
-	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
-	State         TrialState             `protobuf:"varint,3,opt,name=state,proto3,enum=outbid.v1.TrialState" json:"state,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Trial int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
+	Step  int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	// FAILED if it failed for good; otherwise it ended by itself.
+	State TrialState `protobuf:"varint,3,opt,name=state,proto3,enum=outbid.v1.TrialState" json:"state,omitempty"`
+	// The sweep's metric in its newest report; NaN if there is none.
+	Metric        float64 `protobuf:"fixed64,4,opt,name=metric,proto3" json:"metric,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -602,6 +614,13 @@ func (x *TunerExit) GetState() TrialState {
 		return x.State
 	}
 	return TrialState_TRIAL_STATE_UNSPECIFIED
+}
+
+func (x *TunerExit) GetMetric() float64 {
+	if x != nil {
+		return x.Metric
+	}
+	return 0
 }
 
 // TunerAction is something a tuner wants.
@@ -1049,11 +1068,12 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12,\n" +
 	"\aoutlook\x18\x03 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\">\n" +
 	"\rHandleRequest\x12-\n" +
-	"\x06events\x18\x01 \x03(\v2\x15.outbid.v1.TunerEventR\x06events\"z\n" +
+	"\x06events\x18\x01 \x03(\v2\x15.outbid.v1.TunerEventR\x06events\"\xa8\x01\n" +
 	"\x0eHandleResponse\x120\n" +
 	"\aactions\x18\x01 \x03(\v2\x16.outbid.v1.TunerActionR\aactions\x12\x18\n" +
 	"\awaiting\x18\x02 \x01(\bR\awaiting\x12\x1c\n" +
-	"\texhausted\x18\x03 \x01(\bR\texhausted\"\x11\n" +
+	"\texhausted\x18\x03 \x01(\bR\texhausted\x12,\n" +
+	"\aoutlook\x18\x04 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\"\x11\n" +
 	"\x0fSnapshotRequest\".\n" +
 	"\x10SnapshotResponse\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\fR\bsnapshot\"\xf6\x01\n" +
@@ -1072,11 +1092,12 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\ametrics\x18\x04 \x03(\v2#.outbid.v1.TunerReport.MetricsEntryR\ametrics\x1a:\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"b\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"z\n" +
 	"\tTunerExit\x12\x14\n" +
 	"\x05trial\x18\x01 \x01(\x05R\x05trial\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12+\n" +
-	"\x05state\x18\x03 \x01(\x0e2\x15.outbid.v1.TrialStateR\x05state\"\x95\x02\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x15.outbid.v1.TrialStateR\x05state\x12\x16\n" +
+	"\x06metric\x18\x04 \x01(\x01R\x06metric\"\x95\x02\n" +
 	"\vTunerAction\x120\n" +
 	"\x06create\x18\x01 \x01(\v2\x16.outbid.v1.TunerCreateH\x00R\x06create\x12-\n" +
 	"\x05train\x18\x02 \x01(\v2\x15.outbid.v1.TunerTrainH\x00R\x05train\x12-\n" +
@@ -1156,29 +1177,30 @@ var file_outbid_v1_plugin_proto_depIdxs = []int32{
 	17, // 1: outbid.v1.ConfigureResponse.outlook:type_name -> outbid.v1.Outlook
 	6,  // 2: outbid.v1.HandleRequest.events:type_name -> outbid.v1.TunerEvent
 	9,  // 3: outbid.v1.HandleResponse.actions:type_name -> outbid.v1.TunerAction
-	7,  // 4: outbid.v1.TunerEvent.reported:type_name -> outbid.v1.TunerReport
-	7,  // 5: outbid.v1.TunerEvent.reached:type_name -> outbid.v1.TunerReport
-	8,  // 6: outbid.v1.TunerEvent.exited:type_name -> outbid.v1.TunerExit
-	16, // 7: outbid.v1.TunerEvent.extended:type_name -> outbid.v1.SweepSpec
-	15, // 8: outbid.v1.TunerReport.metrics:type_name -> outbid.v1.TunerReport.MetricsEntry
-	18, // 9: outbid.v1.TunerExit.state:type_name -> outbid.v1.TrialState
-	10, // 10: outbid.v1.TunerAction.create:type_name -> outbid.v1.TunerCreate
-	11, // 11: outbid.v1.TunerAction.train:type_name -> outbid.v1.TunerTrain
-	12, // 12: outbid.v1.TunerAction.pause:type_name -> outbid.v1.TunerPause
-	13, // 13: outbid.v1.TunerAction.end:type_name -> outbid.v1.TunerEnd
-	14, // 14: outbid.v1.TunerAction.clone:type_name -> outbid.v1.TunerClone
-	18, // 15: outbid.v1.TunerEnd.state:type_name -> outbid.v1.TrialState
-	0,  // 16: outbid.v1.TunerService.Configure:input_type -> outbid.v1.ConfigureRequest
-	2,  // 17: outbid.v1.TunerService.Handle:input_type -> outbid.v1.HandleRequest
-	4,  // 18: outbid.v1.TunerService.Snapshot:input_type -> outbid.v1.SnapshotRequest
-	1,  // 19: outbid.v1.TunerService.Configure:output_type -> outbid.v1.ConfigureResponse
-	3,  // 20: outbid.v1.TunerService.Handle:output_type -> outbid.v1.HandleResponse
-	5,  // 21: outbid.v1.TunerService.Snapshot:output_type -> outbid.v1.SnapshotResponse
-	19, // [19:22] is the sub-list for method output_type
-	16, // [16:19] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	17, // 4: outbid.v1.HandleResponse.outlook:type_name -> outbid.v1.Outlook
+	7,  // 5: outbid.v1.TunerEvent.reported:type_name -> outbid.v1.TunerReport
+	7,  // 6: outbid.v1.TunerEvent.reached:type_name -> outbid.v1.TunerReport
+	8,  // 7: outbid.v1.TunerEvent.exited:type_name -> outbid.v1.TunerExit
+	16, // 8: outbid.v1.TunerEvent.extended:type_name -> outbid.v1.SweepSpec
+	15, // 9: outbid.v1.TunerReport.metrics:type_name -> outbid.v1.TunerReport.MetricsEntry
+	18, // 10: outbid.v1.TunerExit.state:type_name -> outbid.v1.TrialState
+	10, // 11: outbid.v1.TunerAction.create:type_name -> outbid.v1.TunerCreate
+	11, // 12: outbid.v1.TunerAction.train:type_name -> outbid.v1.TunerTrain
+	12, // 13: outbid.v1.TunerAction.pause:type_name -> outbid.v1.TunerPause
+	13, // 14: outbid.v1.TunerAction.end:type_name -> outbid.v1.TunerEnd
+	14, // 15: outbid.v1.TunerAction.clone:type_name -> outbid.v1.TunerClone
+	18, // 16: outbid.v1.TunerEnd.state:type_name -> outbid.v1.TrialState
+	0,  // 17: outbid.v1.TunerService.Configure:input_type -> outbid.v1.ConfigureRequest
+	2,  // 18: outbid.v1.TunerService.Handle:input_type -> outbid.v1.HandleRequest
+	4,  // 19: outbid.v1.TunerService.Snapshot:input_type -> outbid.v1.SnapshotRequest
+	1,  // 20: outbid.v1.TunerService.Configure:output_type -> outbid.v1.ConfigureResponse
+	3,  // 21: outbid.v1.TunerService.Handle:output_type -> outbid.v1.HandleResponse
+	5,  // 22: outbid.v1.TunerService.Snapshot:output_type -> outbid.v1.SnapshotResponse
+	20, // [20:23] is the sub-list for method output_type
+	17, // [17:20] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_plugin_proto_init() }

@@ -27,7 +27,7 @@ from outbid.v1 import service_pb2 as outbid_dot_v1_dot_service__pb2
 from outbid.v1 import sweep_pb2 as outbid_dot_v1_dot_sweep__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16outbid/v1/plugin.proto\x12\toutbid.v1\x1a\x15outbid/v1/event.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"Z\n\x10\x43onfigureRequest\x12\x10\n\x08protocol\x18\x01 \x01(\x05\x12\"\n\x04spec\x18\x02 \x01(\x0b\x32\x14.outbid.v1.SweepSpec\x12\x10\n\x08snapshot\x18\x03 \x01(\x0c\"W\n\x11\x43onfigureResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12#\n\x07outlook\x18\x03 \x01(\x0b\x32\x12.outbid.v1.Outlook\"6\n\rHandleRequest\x12%\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x15.outbid.v1.TunerEvent\"]\n\x0eHandleResponse\x12\'\n\x07\x61\x63tions\x18\x01 \x03(\x0b\x32\x16.outbid.v1.TunerAction\x12\x0f\n\x07waiting\x18\x02 \x01(\x08\x12\x11\n\texhausted\x18\x03 \x01(\x08\"\x11\n\x0fSnapshotRequest\"$\n\x10SnapshotResponse\x12\x10\n\x08snapshot\x18\x01 \x01(\x0c\"\xcc\x01\n\nTunerEvent\x12\r\n\x03\x61sk\x18\x01 \x01(\x05H\x00\x12*\n\x08reported\x18\x02 \x01(\x0b\x32\x16.outbid.v1.TunerReportH\x00\x12)\n\x07reached\x18\x03 \x01(\x0b\x32\x16.outbid.v1.TunerReportH\x00\x12&\n\x06\x65xited\x18\x04 \x01(\x0b\x32\x14.outbid.v1.TunerExitH\x00\x12(\n\x08\x65xtended\x18\x05 \x01(\x0b\x32\x14.outbid.v1.SweepSpecH\x00\x42\x06\n\x04kind\"\xa0\x01\n\x0bTunerReport\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x0e\n\x06metric\x18\x03 \x01(\x01\x12\x34\n\x07metrics\x18\x04 \x03(\x0b\x32#.outbid.v1.TunerReport.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"N\n\tTunerExit\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.outbid.v1.TrialState\"\xeb\x01\n\x0bTunerAction\x12(\n\x06\x63reate\x18\x01 \x01(\x0b\x32\x16.outbid.v1.TunerCreateH\x00\x12&\n\x05train\x18\x02 \x01(\x0b\x32\x15.outbid.v1.TunerTrainH\x00\x12&\n\x05pause\x18\x03 \x01(\x0b\x32\x15.outbid.v1.TunerPauseH\x00\x12\"\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x13.outbid.v1.TunerEndH\x00\x12&\n\x05\x63lone\x18\x05 \x01(\x0b\x32\x15.outbid.v1.TunerCloneH\x00\x12\x0e\n\x06reason\x18\n \x01(\tB\x06\n\x04kind\"U\n\x0bTunerCreate\x12\x13\n\x0b\x63onfig_json\x18\x01 \x01(\t\x12\x12\n\nuntil_step\x18\x02 \x01(\x03\x12\x0f\n\x07\x62racket\x18\x03 \x01(\x05\x12\x0c\n\x04seed\x18\x04 \x01(\x04\"/\n\nTunerTrain\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x12\n\nuntil_step\x18\x02 \x01(\x03\"\x1b\n\nTunerPause\x12\r\n\x05trial\x18\x01 \x01(\x05\"?\n\x08TunerEnd\x12\r\n\x05trial\x18\x01 \x01(\x05\x12$\n\x05state\x18\x02 \x01(\x0e\x32\x15.outbid.v1.TrialState\"T\n\nTunerClone\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0e\n\x06source\x18\x02 \x01(\x05\x12\x13\n\x0b\x63onfig_json\x18\x03 \x01(\t\x12\x12\n\nuntil_step\x18\x04 \x01(\x03\x32\xda\x01\n\x0cTunerService\x12\x46\n\tConfigure\x12\x1b.outbid.v1.ConfigureRequest\x1a\x1c.outbid.v1.ConfigureResponse\x12=\n\x06Handle\x12\x18.outbid.v1.HandleRequest\x1a\x19.outbid.v1.HandleResponse\x12\x43\n\x08Snapshot\x12\x1a.outbid.v1.SnapshotRequest\x1a\x1b.outbid.v1.SnapshotResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16outbid/v1/plugin.proto\x12\toutbid.v1\x1a\x15outbid/v1/event.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"Z\n\x10\x43onfigureRequest\x12\x10\n\x08protocol\x18\x01 \x01(\x05\x12\"\n\x04spec\x18\x02 \x01(\x0b\x32\x14.outbid.v1.SweepSpec\x12\x10\n\x08snapshot\x18\x03 \x01(\x0c\"W\n\x11\x43onfigureResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12#\n\x07outlook\x18\x03 \x01(\x0b\x32\x12.outbid.v1.Outlook\"6\n\rHandleRequest\x12%\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x15.outbid.v1.TunerEvent\"\x82\x01\n\x0eHandleResponse\x12\'\n\x07\x61\x63tions\x18\x01 \x03(\x0b\x32\x16.outbid.v1.TunerAction\x12\x0f\n\x07waiting\x18\x02 \x01(\x08\x12\x11\n\texhausted\x18\x03 \x01(\x08\x12#\n\x07outlook\x18\x04 \x01(\x0b\x32\x12.outbid.v1.Outlook\"\x11\n\x0fSnapshotRequest\"$\n\x10SnapshotResponse\x12\x10\n\x08snapshot\x18\x01 \x01(\x0c\"\xcc\x01\n\nTunerEvent\x12\r\n\x03\x61sk\x18\x01 \x01(\x05H\x00\x12*\n\x08reported\x18\x02 \x01(\x0b\x32\x16.outbid.v1.TunerReportH\x00\x12)\n\x07reached\x18\x03 \x01(\x0b\x32\x16.outbid.v1.TunerReportH\x00\x12&\n\x06\x65xited\x18\x04 \x01(\x0b\x32\x14.outbid.v1.TunerExitH\x00\x12(\n\x08\x65xtended\x18\x05 \x01(\x0b\x32\x14.outbid.v1.SweepSpecH\x00\x42\x06\n\x04kind\"\xa0\x01\n\x0bTunerReport\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x0e\n\x06metric\x18\x03 \x01(\x01\x12\x34\n\x07metrics\x18\x04 \x03(\x0b\x32#.outbid.v1.TunerReport.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"^\n\tTunerExit\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.outbid.v1.TrialState\x12\x0e\n\x06metric\x18\x04 \x01(\x01\"\xeb\x01\n\x0bTunerAction\x12(\n\x06\x63reate\x18\x01 \x01(\x0b\x32\x16.outbid.v1.TunerCreateH\x00\x12&\n\x05train\x18\x02 \x01(\x0b\x32\x15.outbid.v1.TunerTrainH\x00\x12&\n\x05pause\x18\x03 \x01(\x0b\x32\x15.outbid.v1.TunerPauseH\x00\x12\"\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x13.outbid.v1.TunerEndH\x00\x12&\n\x05\x63lone\x18\x05 \x01(\x0b\x32\x15.outbid.v1.TunerCloneH\x00\x12\x0e\n\x06reason\x18\n \x01(\tB\x06\n\x04kind\"U\n\x0bTunerCreate\x12\x13\n\x0b\x63onfig_json\x18\x01 \x01(\t\x12\x12\n\nuntil_step\x18\x02 \x01(\x03\x12\x0f\n\x07\x62racket\x18\x03 \x01(\x05\x12\x0c\n\x04seed\x18\x04 \x01(\x04\"/\n\nTunerTrain\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x12\n\nuntil_step\x18\x02 \x01(\x03\"\x1b\n\nTunerPause\x12\r\n\x05trial\x18\x01 \x01(\x05\"?\n\x08TunerEnd\x12\r\n\x05trial\x18\x01 \x01(\x05\x12$\n\x05state\x18\x02 \x01(\x0e\x32\x15.outbid.v1.TrialState\"T\n\nTunerClone\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0e\n\x06source\x18\x02 \x01(\x05\x12\x13\n\x0b\x63onfig_json\x18\x03 \x01(\t\x12\x12\n\nuntil_step\x18\x04 \x01(\x03\x32\xda\x01\n\x0cTunerService\x12\x46\n\tConfigure\x12\x1b.outbid.v1.ConfigureRequest\x1a\x1c.outbid.v1.ConfigureResponse\x12=\n\x06Handle\x12\x18.outbid.v1.HandleRequest\x1a\x19.outbid.v1.HandleResponse\x12\x43\n\x08Snapshot\x12\x1a.outbid.v1.SnapshotRequest\x1a\x1b.outbid.v1.SnapshotResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,32 +43,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONFIGURERESPONSE']._serialized_end=287
   _globals['_HANDLEREQUEST']._serialized_start=289
   _globals['_HANDLEREQUEST']._serialized_end=343
-  _globals['_HANDLERESPONSE']._serialized_start=345
-  _globals['_HANDLERESPONSE']._serialized_end=438
-  _globals['_SNAPSHOTREQUEST']._serialized_start=440
-  _globals['_SNAPSHOTREQUEST']._serialized_end=457
-  _globals['_SNAPSHOTRESPONSE']._serialized_start=459
-  _globals['_SNAPSHOTRESPONSE']._serialized_end=495
-  _globals['_TUNEREVENT']._serialized_start=498
-  _globals['_TUNEREVENT']._serialized_end=702
-  _globals['_TUNERREPORT']._serialized_start=705
-  _globals['_TUNERREPORT']._serialized_end=865
-  _globals['_TUNERREPORT_METRICSENTRY']._serialized_start=819
-  _globals['_TUNERREPORT_METRICSENTRY']._serialized_end=865
-  _globals['_TUNEREXIT']._serialized_start=867
-  _globals['_TUNEREXIT']._serialized_end=945
-  _globals['_TUNERACTION']._serialized_start=948
-  _globals['_TUNERACTION']._serialized_end=1183
-  _globals['_TUNERCREATE']._serialized_start=1185
-  _globals['_TUNERCREATE']._serialized_end=1270
-  _globals['_TUNERTRAIN']._serialized_start=1272
-  _globals['_TUNERTRAIN']._serialized_end=1319
-  _globals['_TUNERPAUSE']._serialized_start=1321
-  _globals['_TUNERPAUSE']._serialized_end=1348
-  _globals['_TUNEREND']._serialized_start=1350
-  _globals['_TUNEREND']._serialized_end=1413
-  _globals['_TUNERCLONE']._serialized_start=1415
-  _globals['_TUNERCLONE']._serialized_end=1499
-  _globals['_TUNERSERVICE']._serialized_start=1502
-  _globals['_TUNERSERVICE']._serialized_end=1720
+  _globals['_HANDLERESPONSE']._serialized_start=346
+  _globals['_HANDLERESPONSE']._serialized_end=476
+  _globals['_SNAPSHOTREQUEST']._serialized_start=478
+  _globals['_SNAPSHOTREQUEST']._serialized_end=495
+  _globals['_SNAPSHOTRESPONSE']._serialized_start=497
+  _globals['_SNAPSHOTRESPONSE']._serialized_end=533
+  _globals['_TUNEREVENT']._serialized_start=536
+  _globals['_TUNEREVENT']._serialized_end=740
+  _globals['_TUNERREPORT']._serialized_start=743
+  _globals['_TUNERREPORT']._serialized_end=903
+  _globals['_TUNERREPORT_METRICSENTRY']._serialized_start=857
+  _globals['_TUNERREPORT_METRICSENTRY']._serialized_end=903
+  _globals['_TUNEREXIT']._serialized_start=905
+  _globals['_TUNEREXIT']._serialized_end=999
+  _globals['_TUNERACTION']._serialized_start=1002
+  _globals['_TUNERACTION']._serialized_end=1237
+  _globals['_TUNERCREATE']._serialized_start=1239
+  _globals['_TUNERCREATE']._serialized_end=1324
+  _globals['_TUNERTRAIN']._serialized_start=1326
+  _globals['_TUNERTRAIN']._serialized_end=1373
+  _globals['_TUNERPAUSE']._serialized_start=1375
+  _globals['_TUNERPAUSE']._serialized_end=1402
+  _globals['_TUNEREND']._serialized_start=1404
+  _globals['_TUNEREND']._serialized_end=1467
+  _globals['_TUNERCLONE']._serialized_start=1469
+  _globals['_TUNERCLONE']._serialized_end=1553
+  _globals['_TUNERSERVICE']._serialized_start=1556
+  _globals['_TUNERSERVICE']._serialized_end=1774
 # @@protoc_insertion_point(module_scope)

@@ -100,20 +100,27 @@ class HandleResponse(google.protobuf.message.Message):
     ACTIONS_FIELD_NUMBER: builtins.int
     WAITING_FIELD_NUMBER: builtins.int
     EXHAUSTED_FIELD_NUMBER: builtins.int
+    OUTLOOK_FIELD_NUMBER: builtins.int
     waiting: builtins.bool
     """Nothing to run until some trial reports."""
     exhausted: builtins.bool
     """Never another trial unless extended."""
     @property
     def actions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TunerAction]: ...
+    @property
+    def outlook(self) -> outbid.v1.service_pb2.Outlook:
+        """Set if it changed."""
+
     def __init__(
         self,
         *,
         actions: collections.abc.Iterable[Global___TunerAction] | None = ...,
         waiting: builtins.bool = ...,
         exhausted: builtins.bool = ...,
+        outlook: outbid.v1.service_pb2.Outlook | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["actions", b"actions", "exhausted", b"exhausted", "waiting", b"waiting"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["outlook", b"outlook"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actions", b"actions", "exhausted", b"exhausted", "outlook", b"outlook", "waiting", b"waiting"]) -> None: ...
 
 Global___HandleResponse: typing_extensions.TypeAlias = HandleResponse
 
@@ -243,17 +250,22 @@ class TunerExit(google.protobuf.message.Message):
     TRIAL_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
+    METRIC_FIELD_NUMBER: builtins.int
     trial: builtins.int
     step: builtins.int
     state: outbid.v1.event_pb2.TrialState.ValueType
+    """FAILED if it failed for good; otherwise it ended by itself."""
+    metric: builtins.float
+    """The sweep's metric in its newest report; NaN if there is none."""
     def __init__(
         self,
         *,
         trial: builtins.int = ...,
         step: builtins.int = ...,
         state: outbid.v1.event_pb2.TrialState.ValueType = ...,
+        metric: builtins.float = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["state", b"state", "step", b"step", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["metric", b"metric", "state", b"state", "step", b"step", "trial", b"trial"]) -> None: ...
 
 Global___TunerExit: typing_extensions.TypeAlias = TunerExit
 
