@@ -1,0 +1,157 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// record is one line of a report file.
+type record struct {
+	step       int64 // -1 if the line names none
+	metrics    map[string]float64
+	checkpoint string
+}
+
+// parseLine reads one line: a JSON object whose numbers are metrics, with NaN, Infinity and -Infinity as Python prints
+// them. "step" and "checkpoint" have a meaning of their own; other strings, and whatever else is no number, are not
+// looked at.
+func parseLine(line []byte) (record, error) {
+	dec := json.NewDecoder(bytes.NewReader(quoteSpecials(line)))
+	dec.UseNumber()
+	var object map[string]any
+	if err := dec.Decode(&object); err != nil {
+		return record{}, explain(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return record{}, errors.New("more than one JSON value; want one object per line")
+	}
+	if object == nil {
+		return record{}, errors.New(`null; want an object such as {"step": 1, "loss": 0.5}`)
+	}
+	r := record{step: -1, metrics: make(map[string]float64, len(object))}
+	for key, value := range object {
+		if err := r.set(key, value); err != nil {
+			return record{}, err
+		}
+	}
+	if len(r.metrics) == 0 && r.checkpoint == "" {
+		return record{}, errors.New(`no metric; want one or more numbers, such as {"step": 1, "loss": 0.5}`)
+	}
+	return r, nil
+}
+
+func (r *record) set(key string, value any) error {
+	switch key {
+	case "step":
+		step, err := stepOf(value)
+		r.step = step
+		return err
+	case "checkpoint":
+		path, ok := value.(string)
+		if !ok || path == "" {
+			return fmt.Errorf("checkpoint is %v; want the path of a file or directory", value)
+		}
+		r.checkpoint = path
+		return nil
+	}
+	switch v := value.(type) {
+	case json.Number:
+		f, err := strconv.ParseFloat(v.String(), 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // out of range: an infinity
+			return fmt.Errorf("metric %q is %s, which is no number", key, v)
+		}
+		r.metrics[key] = f
+	case string:
+		if f, ok := special(v); ok {
+			r.metrics[key] = f
+		}
+	}
+	return nil
+}
+
+func stepOf(value any) (int64, error) {
+	number, ok := value.(json.Number)
+	if ok {
+		if n, err := strconv.ParseInt(number.String(), 10, 64); err == nil && n >= 0 {
+			return n, nil
+		}
+		// 3.0 and 1e3 are whole too.
+		f, err := strconv.ParseFloat(number.String(), 64)
+		if err == nil && f >= 0 && f < 1<<53 && f == math.Trunc(f) {
+			return int64(f), nil
+		}
+	}
+	text := fmt.Sprint(value)
+	return 0, fmt.Errorf("step is %s; want a whole number from 0", strings.TrimPrefix(text, mark))
+}
+
+func explain(err error) error {
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		return fmt.Errorf(`%s; want an object such as {"step": 1, "loss": 0.5}`, kind.Value)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("not JSON: it ends too early")
+	}
+	return fmt.Errorf("not JSON: %w", err)
+}
+
+// mark begins the strings that stand for NaN and the infinities, which JSON has no words for.
+const mark = "\x00"
+
+func special(text string) (float64, bool) {
+	switch text {
+	case mark + "NaN":
+		return math.NaN(), true
+	case mark + "Infinity":
+		return math.Inf(1), true
+	case mark + "-Infinity":
+		return math.Inf(-1), true
+	}
+	return 0, false
+}
+
+// quoteSpecials puts NaN, Infinity and -Infinity into strings, outside of strings.
+func quoteSpecials(line []byte) []byte {
+	if !bytes.Contains(line, []byte("NaN")) && !bytes.Contains(line, []byte("Infinity")) {
+		return line
+	}
+	out := make([]byte, 0, len(line)+32)
+	quoted := false
+	for i := 0; i < len(line); {
+		c := line[i]
+		if quoted && c == '\\' && i+1 < len(line) {
+			out = append(out, c, line[i+1])
+			i += 2
+			continue
+		}
+		if c == '"' {
+			quoted = !quoted
+		}
+		if !quoted {
+			if word := specialAt(line[i:]); word != "" {
+				out = append(out, `"\u0000`+word+`"`...)
+				i += len(word)
+				continue
+			}
+		}
+		out = append(out, c)
+		i++
+	}
+	return out
+}
+
+func specialAt(rest []byte) string {
+	for _, word := range []string{"NaN", "-Infinity", "Infinity"} {
+		if bytes.HasPrefix(rest, []byte(word)) {
+			return word
+		}
+	}
+	return ""
+}

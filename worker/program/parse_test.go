@@ -1,0 +1,144 @@
+package program
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestParseLine(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]record{
+		`{"step": 3, "loss": 0.5, "acc": 1}`:            {step: 3, metrics: map[string]float64{"loss": 0.5, "acc": 1}},
+		`{"loss": -1e-3}`:                               {step: -1, metrics: map[string]float64{"loss": -1e-3}},
+		`{"loss": NaN, "a": Infinity, "b":-Infinity}`:   {step: -1, metrics: map[string]float64{"loss": math.NaN(), "a": math.Inf(1), "b": math.Inf(-1)}},
+		`{"loss": 1e999}`:                               {step: -1, metrics: map[string]float64{"loss": math.Inf(1)}},
+		`{"step": 3.0, "loss": 1, "checkpoint": "c/d"}`: {step: 3, metrics: map[string]float64{"loss": 1}, checkpoint: "c/d"},
+		`{"checkpoint": "c"}`:                           {step: -1, metrics: map[string]float64{}, checkpoint: "c"},
+		`{"loss": 1, "note": "NaN \" Infinity", "ok": true, "n": null, "l": [NaN]}`: {step: -1, metrics: map[string]float64{"loss": 1}},
+		`{"NaN": NaN}`: {step: -1, metrics: map[string]float64{"NaN": math.NaN()}},
+	} {
+		got, err := parseLine([]byte(line))
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(record{}), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s: %s", line, diff)
+		}
+	}
+}
+
+func TestParseLineErrors(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`loss 0.5`:                   "not JSON: invalid character 'l'",
+		`{"loss": 0.5`:               "not JSON: it ends too early",
+		`[1]`:                        "array; want an object such as",
+		`3`:                          "number; want an object",
+		`null`:                       "null; want an object",
+		`NaN`:                        "string; want an object",
+		`{}`:                         "no metric; want one or more numbers",
+		`{"step": 1, "loss": "0.5"}`: "no metric",
+		`{"step": -1, "loss": 1}`:    "step is -1; want a whole number from 0",
+		`{"step": 1.5, "loss": 1}`:   "step is 1.5",
+		`{"step": "1", "loss": 1}`:   "step is 1; want",
+		`{"step": NaN, "loss": 1}`:   "step is NaN; want",
+		`{"checkpoint": 1}`:          "checkpoint is 1; want the path",
+		`{"checkpoint": ""}`:         "checkpoint is ; want the path",
+		`{"loss": 1} {"loss": 2}`:    "more than one JSON value",
+		`{"loss": 1}}`:               "more than one JSON value",
+		`{"step": 1e300, "loss": 1}`: "step is 1e300",
+	} {
+		_, err := parseLine([]byte(line))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+}
+
+func FuzzParseLine(f *testing.F) {
+	for _, line := range []string{
+		`{"step": 3, "loss": 0.5}`, `{"loss": NaN}`, `{"a":-Infinity,"checkpoint":"x"}`, `{"s":"\"NaN"}`, `[NaN`, "{\"\\u0000NaN\":1}",
+	} {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := parseLine(line)
+		if err != nil {
+			return
+		}
+		if r.step < -1 || len(r.metrics) == 0 && r.checkpoint == "" {
+			t.Errorf("%q gave %+v", line, r)
+		}
+	})
+}
+
+// However the lines arrive, they are the same lines.
+func FuzzReportFile(f *testing.F) {
+	f.Add([]byte("{\"loss\": 1}\n\n{\"loss\": 2}\nbad\n{\"loss\": 3}"), 3)
+	f.Add([]byte(strings.Repeat("x", maxLine+5)+"\n{\"loss\": 1}\n"), 1000)
+	f.Fuzz(func(t *testing.T, text []byte, size int) {
+		if size < 1 {
+			size = 1
+		}
+		read := func(chunk int) (seen []string) {
+			r := &reportFile{
+				handler: func(rec record) { seen = append(seen, "record") },
+				bad:     func(line int, err error) { seen = append(seen, err.Error()) },
+			}
+			for rest := text; len(rest) > 0; {
+				n := min(chunk, len(rest))
+				r.take(rest[:n])
+				rest = rest[n:]
+			}
+			return seen
+		}
+		if diff := cmp.Diff(read(len(text)+1), read(size)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestPackDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	from := filepath.Join(dir, "model")
+	if err := os.MkdirAll(filepath.Join(from, "a", "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"weights": "w", "a/b/optimizer": "o"} {
+		if err := os.WriteFile(filepath.Join(from, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	packed := filepath.Join(dir, "packed")
+	if err := pack(from, packed); err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(dir, "again")
+	got, err := unpack(packed, to)
+	if err != nil || got != to {
+		t.Fatal(got, err)
+	}
+	for name, text := range map[string]string{"weights": "w", "a/b/optimizer": "o"} {
+		if data, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(data) != text {
+			t.Errorf("%s: %q, %v", name, data, err)
+		}
+	}
+	// A file, also one that is an archive itself, comes back as it is.
+	again := filepath.Join(dir, "file")
+	if err := pack(filepath.Join(from, "weights"), again); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := unpack(again, filepath.Join(dir, "none")); err != nil || got != again {
+		t.Error(got, err)
+	}
+	if err := pack(filepath.Join(dir, "missing"), filepath.Join(dir, "x")); err == nil {
+		t.Error("a missing checkpoint was packed")
+	}
+}

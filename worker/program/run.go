@@ -1,0 +1,165 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/process"
+)
+
+// run starts the program as often as the trial goes on.
+func (r *Run) run(a *attempt) {
+	for {
+		ended := r.attend(a)
+		if ended == nil {
+			var err error
+			if a, err = r.launch(); err == nil {
+				continue
+			}
+			ended = failed(outbidv1.FailureKind_FAILURE_KIND_START, err.Error())
+		}
+		ended.Step = r.step
+		r.trial.Ended(ended)
+		return
+	}
+}
+
+func failed(kind outbidv1.FailureKind, detail string) *outbidv1.ForkEnded {
+	return &outbidv1.ForkEnded{
+		Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, Failure: kind, Detail: detail,
+	}
+}
+
+func ended(outcome outbidv1.ForkOutcome) *outbidv1.ForkEnded {
+	return &outbidv1.ForkEnded{Outcome: outcome}
+}
+
+// attend follows one start of the program to its end and decides what comes next: nil to start it again.
+func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
+	tick := time.NewTicker(r.spec.Poll)
+	defer tick.Stop()
+	for running := true; running; {
+		select {
+		case <-tick.C:
+		case <-a.process.Done():
+			running = false
+		}
+		if err := a.reports.read(!running); err != nil {
+			a.process.Kill()
+			<-a.process.Done()
+			return failed(outbidv1.FailureKind_FAILURE_KIND_ERROR, errors.Join(err, a.reports.close()).Error())
+		}
+		r.flush()
+		r.overrun(a)
+	}
+	r.mu.Lock()
+	r.current = nil
+	verdict, killed := r.verdict, r.killed
+	r.mu.Unlock()
+	r.trained += time.Since(r.began)
+	if err := a.reports.close(); err != nil {
+		r.spec.Logger.Warn("close the report file", "error", err)
+	}
+	outcome := a.process.Outcome()
+	ordered := verdict != outbidv1.Verdict_VERDICT_TRAIN
+	if killed || !outcome.OK() && !a.overran && !ordered {
+		return r.failure(outcome)
+	}
+	if outcome.Signal == 0 && verdict != outbidv1.Verdict_VERDICT_STOP {
+		r.saveFinal(a.out)
+	}
+	if ordered {
+		return ended(outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED)
+	}
+	if a.until > 0 && r.step >= a.until {
+		return r.reached()
+	}
+	return ended(outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED)
+}
+
+// overrun asks a program to stop that goes on beyond its target.
+func (r *Run) overrun(a *attempt) {
+	r.mu.Lock()
+	until := r.until // the newest: if it has moved on, the program may go on
+	r.mu.Unlock()
+	if a.overran || until <= 0 || r.step <= until {
+		return
+	}
+	a.overran, a.until = true, until
+	a.process.Stop(r.spec.Grace)
+}
+
+// reached says that the target is reached and waits for the answer; nil to train on.
+func (r *Run) reached() *outbidv1.ForkEnded {
+	told := false
+	for {
+		r.mu.Lock()
+		verdict, until, killed := r.verdict, r.until, r.killed
+		r.mu.Unlock()
+		switch {
+		case killed:
+			return failed(outbidv1.FailureKind_FAILURE_KIND_SIGNAL, "killed")
+		case verdict != outbidv1.Verdict_VERDICT_TRAIN:
+			return ended(outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED)
+		case until == 0 || until > r.step:
+			return nil
+		}
+		if !told {
+			told = true
+			r.trial.Reached(r.step)
+		}
+		<-r.wake
+	}
+}
+
+func (r *Run) failure(outcome process.Outcome) *outbidv1.ForkEnded {
+	r.tailMu.Lock()
+	cause := r.tail.Cause()
+	r.tailMu.Unlock()
+	if outcome.Signal != 0 {
+		return failed(outbidv1.FailureKind_FAILURE_KIND_SIGNAL, outcome.String())
+	}
+	detail := outcome.String()
+	if cause != "" {
+		detail += ": " + cause
+	}
+	return failed(outbidv1.FailureKind_FAILURE_KIND_ERROR, detail)
+}
+
+// saveFinal offers what the program left in OUTBID_CHECKPOINT_OUT, if anything.
+func (r *Run) saveFinal(path string) {
+	if r.savedPath == path && r.inStep == r.step {
+		return // named in the last report
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	r.save(path)
+}
+
+// save offers a copy of a checkpoint and keeps another name of it to start again from.
+func (r *Run) save(path string) {
+	r.saves++
+	base := filepath.Join(r.spec.Scratch, fmt.Sprintf("%012d-%d", r.step, r.saves))
+	kept, offered := base+".in", base+".ckpt"
+	err := pack(path, kept)
+	if err == nil {
+		err = os.Link(kept, offered) // neither is ever written to again
+	}
+	if err != nil {
+		r.trial.Note("the checkpoint of step " + strconv.FormatInt(r.step, 10) + " was not saved: " + err.Error())
+		return
+	}
+	if r.in != "" && r.in != r.spec.Checkpoint {
+		if err := os.Remove(r.in); err != nil {
+			r.spec.Logger.Warn("remove an old checkpoint", "error", err)
+		}
+	}
+	r.in, r.inStep, r.savedPath = kept, r.step, path
+	r.trial.Saved(&outbidv1.ProcessSaved{Fork: r.spec.Fork, Path: offered, Step: r.step, Metric: r.metric})
+}

@@ -1,0 +1,93 @@
+package program
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+const (
+	// maxLine bounds a line of the report file, in bytes.
+	maxLine = 64 << 10
+	// maxPending bounds how many reports are handed on at once.
+	maxPending = 1000
+)
+
+// reportFile reads lines from a file that grows.
+type reportFile struct {
+	file    *os.File
+	buf     []byte
+	rest    []byte // the beginning of a line whose end is not there yet
+	skip    bool   // the line is too long: its rest is skipped
+	line    int
+	handler func(record)
+	bad     func(line int, err error)
+}
+
+func openReports(path string, handler func(record), bad func(int, error)) (*reportFile, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("make the report file: %w", err)
+	}
+	return &reportFile{file: f, buf: make([]byte, 32<<10), handler: handler, bad: bad}, nil
+}
+
+// read handles the lines that are there; at the end of the program also a last one without a line end.
+func (f *reportFile) read(last bool) error {
+	for {
+		n, err := f.file.Read(f.buf)
+		f.take(f.buf[:n])
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("read the report file: %w", err)
+		}
+	}
+	if last && len(bytes.TrimSpace(f.rest)) > 0 {
+		f.take([]byte{'\n'})
+	}
+	return nil
+}
+
+func (f *reportFile) take(data []byte) {
+	for len(data) > 0 {
+		end := bytes.IndexByte(data, '\n')
+		part := data
+		if end >= 0 {
+			part = data[:end]
+		}
+		if !f.skip {
+			f.rest = append(f.rest, part...)
+		}
+		if len(f.rest) > maxLine && !f.skip {
+			f.bad(f.line+1, fmt.Errorf("longer than %d bytes", maxLine))
+			f.rest, f.skip = f.rest[:0], true
+		}
+		if end < 0 {
+			return
+		}
+		data = data[end+1:]
+		f.line++
+		if !f.skip {
+			f.parse(bytes.TrimSpace(f.rest))
+		}
+		f.rest, f.skip = f.rest[:0], false
+	}
+}
+
+func (f *reportFile) parse(line []byte) {
+	if len(line) == 0 {
+		return
+	}
+	r, err := parseLine(line)
+	if err != nil {
+		f.bad(f.line, err)
+		return
+	}
+	f.handler(r)
+}
+
+func (f *reportFile) close() error { return f.file.Close() }
