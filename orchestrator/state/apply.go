@@ -31,8 +31,8 @@ func (st *State) Apply(at time.Time, event *outbidv1.Event) error {
 	}
 }
 
-// sweepOf names the sweep that an event is about; "" for none.
-func sweepOf(event *outbidv1.Event) string {
+// SweepOf names the sweep that an event is about; "" for none.
+func SweepOf(event *outbidv1.Event) string {
 	type named interface{ GetSweep() string }
 	switch e := event.GetKind().(type) {
 	case *outbidv1.Event_SweepChanged:
@@ -94,7 +94,7 @@ func trialEvent(event *outbidv1.Event) TrialRef {
 }
 
 func (st *State) applyToSweep(at time.Time, event *outbidv1.Event) error {
-	id := sweepOf(event)
+	id := SweepOf(event)
 	s, ok := st.Sweeps[id]
 	if !ok {
 		return broken("%T names sweep %q, which does not exist", event.GetKind(), id)

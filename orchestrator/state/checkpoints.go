@@ -24,11 +24,15 @@ func (s *Sweep) checkpointSaved(t *Trial, c *outbidv1.Checkpoint) error {
 	t.Checkpoints = slices.DeleteFunc(t.Checkpoints, func(o *outbidv1.Checkpoint) bool { return o.GetKey() == c.GetKey() })
 	t.Checkpoints = append(t.Checkpoints, c)
 	s.setStart(t, nil)
-	s.rank(t.Number, c)
+	s.ranking = slices.DeleteFunc(s.ranking, func(r ranked) bool { return r.key == c.GetKey() })
+	for _, o := range t.Checkpoints {
+		s.rank(t.Number, o)
+	}
 	return nil
 }
 
-// rank enters a checkpoint among the best; of two as good, the earlier stays.
+// rank enters a checkpoint among the best. Of two as good, the one of the earlier trial comes first, so that a restored
+// ranking does not depend on which was saved first.
 func (s *Sweep) rank(trial int32, c *outbidv1.Checkpoint) {
 	keep := int(s.Spec.GetCheckpoints().GetBest())
 	if keep == 0 || c.Metric == nil || math.IsNaN(c.GetMetric()) {
@@ -41,7 +45,9 @@ func (s *Sweep) rank(trial int32, c *outbidv1.Checkpoint) {
 		}
 		s.ranking = slices.Delete(s.ranking, i, i+1)
 	}
-	at := slices.IndexFunc(s.ranking, func(r ranked) bool { return better(entry.metric, r.metric, s.Maximise()) })
+	at := slices.IndexFunc(s.ranking, func(r ranked) bool {
+		return better(entry.metric, r.metric, s.Maximise()) || entry.metric == r.metric && entry.trial < r.trial
+	})
 	if at < 0 {
 		at = len(s.ranking)
 	}
@@ -92,15 +98,6 @@ func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 	return drop
 }
 
-// Ranked lists the trials that have a checkpoint among the best of the sweep.
-func (s *Sweep) Ranked() []int32 {
-	trials := make([]int32, len(s.ranking))
-	for i, r := range s.ranking {
-		trials[i] = r.trial
-	}
-	return trials
-}
-
 // BestCheckpoint is the trial's checkpoint with the best metric, the newest if none has one, nil if there is none.
 func (s *Sweep) BestCheckpoint(t *Trial) *outbidv1.Checkpoint {
 	best := t.Newest()
@@ -110,4 +107,13 @@ func (s *Sweep) BestCheckpoint(t *Trial) *outbidv1.Checkpoint {
 		}
 	}
 	return best
+}
+
+// Ranked lists the trials whose checkpoints are among the best of the sweep, best first.
+func (s *Sweep) Ranked() []int32 {
+	trials := make([]int32, len(s.ranking))
+	for i, r := range s.ranking {
+		trials[i] = r.trial
+	}
+	return trials
 }

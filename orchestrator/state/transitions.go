@@ -45,7 +45,7 @@ func sweepTransitions() []transition[sweepState] {
 		{"pause", []sweepState{sweepRunning}, []sweepState{sweepPaused}},
 		{"resume", []sweepState{sweepPaused}, []sweepState{sweepRunning}},
 		{"stop or limit", []sweepState{sweepRunning, sweepPaused}, []sweepState{sweepStopping}},
-		{"tuner done", []sweepState{sweepRunning}, []sweepState{sweepDone}},
+		{"tuner done", []sweepState{sweepRunning}, []sweepState{sweepDone, sweepFailed}},
 		{"trials ended", []sweepState{sweepStopping}, []sweepState{sweepDone, sweepStopped, sweepFailed}},
 		{"tuner failed", []sweepState{sweepRunning, sweepPaused}, []sweepState{sweepStopping}},
 		{"extend", []sweepState{sweepRunning, sweepPaused, sweepDone, sweepStopped}, []sweepState{sweepRunning, sweepPaused}},

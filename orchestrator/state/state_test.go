@@ -1,0 +1,318 @@
+package state_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/state"
+)
+
+func at() time.Time { return time.Unix(1_700_000_000, 0).UTC() }
+
+func spec(best int32) *outbidv1.SweepSpec {
+	return &outbidv1.SweepSpec{
+		Name: "s", Metric: "loss", Mode: "min", Checkpoints: &outbidv1.Checkpoints{Best: best},
+		Workload: &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{Command: []string{"train"}}},
+	}
+}
+
+func apply(t *testing.T, st *state.State, events ...*outbidv1.Event) {
+	t.Helper()
+	for _, e := range events {
+		if err := st.Apply(at(), e); err != nil {
+			t.Fatalf("%v: %v", e, err)
+		}
+	}
+}
+
+func submitted(sp *outbidv1.SweepSpec) *outbidv1.Event {
+	return &outbidv1.Event{Kind: &outbidv1.Event_SweepSubmitted{SweepSubmitted: &outbidv1.SweepSubmitted{Sweep: sp.GetName() + "-1", Spec: sp}}}
+}
+
+func joined(devices int) *outbidv1.Event {
+	info := &outbidv1.NodeInfo{Name: "n", Boot: "b"}
+	for i := range devices {
+		info.Devices = append(info.Devices, &outbidv1.Device{Index: int32(i), Type: "gpu"})
+	}
+	return &outbidv1.Event{Kind: &outbidv1.Event_NodeJoined{NodeJoined: &outbidv1.NodeJoined{Node: info}}}
+}
+
+func created(n int32) *outbidv1.Event {
+	return &outbidv1.Event{Kind: &outbidv1.Event_TrialCreated{TrialCreated: &outbidv1.TrialCreated{
+		Sweep: "s-1", Trial: n, ConfigJson: `{"lr":0.1}`, UntilStep: 3,
+	}}}
+}
+
+func granted(n int32, epoch uint64, device int32) *outbidv1.Event {
+	return &outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: &outbidv1.LeaseGranted{
+		Sweep: "s-1", Trial: n, Epoch: epoch, Node: "n", Devices: []int32{device}, Reason: "free",
+	}}}
+}
+
+func leaseEnded(n int32, epoch uint64) *outbidv1.Event {
+	return &outbidv1.Event{Kind: &outbidv1.Event_LeaseEnded{LeaseEnded: &outbidv1.LeaseEnded{Sweep: "s-1", Trial: n, Epoch: epoch}}}
+}
+
+func paused(n int32) *outbidv1.Event {
+	return &outbidv1.Event{Kind: &outbidv1.Event_TrialPaused{TrialPaused: &outbidv1.TrialPaused{Sweep: "s-1", Trial: n}}}
+}
+
+func targeted(n int32, until int64) *outbidv1.Event {
+	return &outbidv1.Event{Kind: &outbidv1.Event_TrialTargeted{TrialTargeted: &outbidv1.TrialTargeted{Sweep: "s-1", Trial: n, UntilStep: until}}}
+}
+
+func ended(n int32, s outbidv1.TrialState) *outbidv1.Event {
+	return &outbidv1.Event{Kind: &outbidv1.Event_TrialEnded{TrialEnded: &outbidv1.TrialEnded{Sweep: "s-1", Trial: n, State: s}}}
+}
+
+func cloned(n, source int32, until int64) *outbidv1.Event {
+	return &outbidv1.Event{Kind: &outbidv1.Event_TrialCloned{TrialCloned: &outbidv1.TrialCloned{
+		Sweep: "s-1", Trial: n, Source: source, ConfigJson: `{"lr":0.2}`, UntilStep: until,
+	}}}
+}
+
+func saved(n int32, key string, step int64, metric float64) *outbidv1.Event {
+	return &outbidv1.Event{Kind: &outbidv1.Event_CheckpointSaved{CheckpointSaved: &outbidv1.CheckpointSaved{
+		Sweep: "s-1", Trial: n, Checkpoint: &outbidv1.Checkpoint{Key: key, Step: step, Metric: &metric},
+	}}}
+}
+
+// Every event is tried on a trial in every state: the table says which pairs are legal, and where they lead.
+func TestEveryTrialTransition(t *testing.T) {
+	t.Parallel()
+	const (
+		queued    = outbidv1.TrialState_TRIAL_STATE_QUEUED
+		running   = outbidv1.TrialState_TRIAL_STATE_RUNNING
+		pausedS   = outbidv1.TrialState_TRIAL_STATE_PAUSED
+		completed = outbidv1.TrialState_TRIAL_STATE_COMPLETED
+	)
+	reach := map[outbidv1.TrialState][]*outbidv1.Event{
+		queued:    nil,
+		running:   {granted(0, 1, 0)},
+		pausedS:   {paused(0)},
+		completed: {ended(0, completed)},
+	}
+	events := map[string]func() *outbidv1.Event{
+		"granted":  func() *outbidv1.Event { return granted(0, 1, 0) },
+		"ended":    func() *outbidv1.Event { return ended(0, outbidv1.TrialState_TRIAL_STATE_STOPPED) },
+		"lease":    func() *outbidv1.Event { return leaseEnded(0, 1) },
+		"paused":   func() *outbidv1.Event { return paused(0) },
+		"targeted": func() *outbidv1.Event { return targeted(0, 9) },
+		"cloned":   func() *outbidv1.Event { return cloned(0, 1, 9) },
+	}
+	want := map[string]outbidv1.TrialState{
+		"queued granted": running, "queued ended": outbidv1.TrialState_TRIAL_STATE_STOPPED, "queued paused": pausedS,
+		"queued targeted": queued, "queued cloned": queued,
+		"running ended": outbidv1.TrialState_TRIAL_STATE_STOPPED, "running lease": queued, "running paused": running,
+		"running targeted": running, "running cloned": running,
+		"paused ended": outbidv1.TrialState_TRIAL_STATE_STOPPED, "paused targeted": queued, "paused cloned": queued,
+	}
+	for from, before := range reach {
+		for name, event := range events {
+			st := state.New()
+			apply(t, st, submitted(spec(1)), joined(1), created(0), created(1))
+			apply(t, st, before...)
+			err := st.Apply(at(), event())
+			to, legal := want[state.TrialWord(from)+" "+name]
+			got := st.Sweeps["s-1"].Trials[0].State
+			switch {
+			case legal && (err != nil || got != to):
+				t.Errorf("%s %s: is %s, %v", state.TrialWord(from), name, state.TrialWord(got), err)
+			case !legal && !errors.Is(err, state.ErrBroken):
+				t.Errorf("%s %s: must be refused as broken, was %v", state.TrialWord(from), name, err)
+			}
+		}
+	}
+}
+
+func TestALeaseEndsWhereTheTrialIsWanted(t *testing.T) {
+	t.Parallel()
+	reached := &outbidv1.Event{Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{Sweep: "s-1", Trial: 0, Epoch: 1, Step: 3}}}
+	for name, tc := range map[string]struct {
+		events []*outbidv1.Event
+		want   string
+	}{
+		"lost in the middle":             {nil, "queued"},
+		"at its target, no answer":       {[]*outbidv1.Event{reached}, "paused"},
+		"paused":                         {[]*outbidv1.Event{reached, paused(0)}, "paused"},
+		"paused, promoted meanwhile":     {[]*outbidv1.Event{reached, paused(0), targeted(0, 9)}, "queued"},
+		"promoted at its target":         {[]*outbidv1.Event{reached, targeted(0, 9)}, "queued"},
+		"ended while it still had a GPU": {[]*outbidv1.Event{reached, ended(0, outbidv1.TrialState_TRIAL_STATE_COMPLETED)}, "completed"},
+		"cloned from another":            {[]*outbidv1.Event{reached, cloned(0, 1, 9)}, "queued"},
+	} {
+		st := state.New()
+		apply(t, st, submitted(spec(1)), joined(1), created(0), created(1), granted(0, 1, 0))
+		apply(t, st, tc.events...)
+		apply(t, st, leaseEnded(0, 1))
+		trial := st.Sweeps["s-1"].Trials[0]
+		if got := state.TrialWord(trial.State); got != tc.want || trial.Lease != nil {
+			t.Errorf("%s: it is %s with lease %v, want %s", name, got, trial.Lease, tc.want)
+		}
+	}
+}
+
+func TestADeviceHasOneOwner(t *testing.T) {
+	t.Parallel()
+	st := state.New()
+	apply(t, st, submitted(spec(1)), joined(1), created(0), created(1), granted(0, 1, 0))
+	if err := st.Apply(at(), granted(1, 2, 0)); !errors.Is(err, state.ErrBroken) {
+		t.Fatalf("a second lease on the device gave %v", err)
+	}
+}
+
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	keys := func(st *state.State, n int) []string {
+		s := st.Sweeps["s-1"]
+		var drop []string
+		for _, c := range s.Droppable(s.Trials[n]) {
+			drop = append(drop, c.GetKey())
+		}
+		return drop
+	}
+	completed := outbidv1.TrialState_TRIAL_STATE_COMPLETED
+	for name, tc := range map[string]struct {
+		rules  *outbidv1.Checkpoints
+		events []*outbidv1.Event
+		want   [2][]string
+	}{
+		"the newest of a live trial is kept, and the best": {
+			&outbidv1.Checkpoints{Best: 1},
+			[]*outbidv1.Event{saved(0, "a", 1, .1), saved(0, "b", 2, .5), saved(0, "c", 3, .6)},
+			[2][]string{{"b"}, nil},
+		},
+		"of an ended trial only the best of the sweep": {
+			&outbidv1.Checkpoints{Best: 1},
+			[]*outbidv1.Event{saved(0, "a", 1, .3), saved(1, "b", 1, .1), ended(0, completed), ended(1, completed)},
+			[2][]string{{"a"}, nil},
+		},
+		"the last of all": {
+			&outbidv1.Checkpoints{Last: true},
+			[]*outbidv1.Event{saved(0, "a", 1, .3), saved(0, "b", 2, .2), ended(0, completed)},
+			[2][]string{{"a"}, nil},
+		},
+		"all": {
+			&outbidv1.Checkpoints{All: true},
+			[]*outbidv1.Event{saved(0, "a", 1, .3), saved(0, "b", 2, .2), ended(0, completed)},
+			[2][]string{nil, nil},
+		},
+		"what a clone waits to start from": {
+			&outbidv1.Checkpoints{Best: 0},
+			[]*outbidv1.Event{saved(0, "a", 1, .3), cloned(1, 0, 9), ended(0, completed)},
+			[2][]string{nil, nil},
+		},
+	} {
+		sp := spec(0)
+		sp.Checkpoints = tc.rules
+		st := state.New()
+		apply(t, st, submitted(sp), joined(1), created(0), created(1))
+		apply(t, st, tc.events...)
+		if got := [2][]string{keys(st, 0), keys(st, 1)}; fmt.Sprint(got) != fmt.Sprint(tc.want) {
+			t.Errorf("%s: drops %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// Random legal histories: a snapshot, restored, is the same state, and goes on the same.
+func TestSnapshotRoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		st := state.New()
+		apply(t, st, submitted(spec(2)), joined(3))
+		for range rapid.IntRange(0, 60).Draw(rt, "events") {
+			drawEvent(rt, st)
+		}
+		again, err := state.Restore(st.Snapshot())
+		if err != nil {
+			rt.Fatalf("restore: %v", err)
+		}
+		if !proto.Equal(st.Snapshot(), again.Snapshot()) {
+			rt.Fatalf("restored state differs:\n%v\n%v", st.Snapshot(), again.Snapshot())
+		}
+		e := legalEvent(rt, st)
+		errA, errB := st.Apply(at(), e), again.Apply(at(), proto.CloneOf(e))
+		if fmt.Sprint(errA) != fmt.Sprint(errB) || !proto.Equal(st.Snapshot(), again.Snapshot()) {
+			rt.Fatalf("after %v: %v and %v", e, errA, errB)
+		}
+		a, b := st.Sweeps["s-1"], again.Sweeps["s-1"]
+		if !slices.Equal(a.Ranked(), b.Ranked()) || a.Best != b.Best {
+			rt.Fatalf("ranking %v and %v, best %d and %d", a.Ranked(), b.Ranked(), a.Best, b.Best)
+		}
+	})
+}
+
+func drawEvent(rt *rapid.T, st *state.State) {
+	if err := st.Apply(at(), legalEvent(rt, st)); err != nil && !errors.Is(err, state.ErrBroken) {
+		rt.Fatalf("an event gave %v", err)
+	}
+}
+
+// legalEvent draws an event that often fits.
+func legalEvent(rt *rapid.T, st *state.State) *outbidv1.Event {
+	s := st.Sweeps["s-1"]
+	if len(s.Trials) == 0 {
+		return created(0)
+	}
+	n := int32(rapid.IntRange(0, len(s.Trials)-1).Draw(rt, "trial"))
+	t := s.Trials[n]
+	var epoch uint64
+	if t.Lease != nil {
+		epoch = t.Lease.Epoch
+	}
+	metric := float64(rapid.IntRange(0, 5).Draw(rt, "metric")) / 10
+	step := t.Step + 1
+	switch rapid.IntRange(0, 9).Draw(rt, "kind") {
+	case 0:
+		return created(int32(len(s.Trials)))
+	case 1, 2:
+		return granted(n, st.NextEpoch, int32(rapid.IntRange(0, 2).Draw(rt, "device")))
+	case 3:
+		return leaseEnded(n, epoch)
+	case 4:
+		return paused(n)
+	case 5:
+		return targeted(n, t.UntilStep+1)
+	case 6:
+		return saved(n, fmt.Sprintf("%d/%d", n, step), step, metric)
+	case 7:
+		return cloned(n, int32(rapid.IntRange(0, len(s.Trials)-1).Draw(rt, "source")), t.UntilStep+1)
+	case 8:
+		return &outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
+			Sweep: "s-1", Trial: n, Epoch: epoch, Report: &outbidv1.Report{Seq: t.LastReportSeq + 1, Step: step, Metrics: map[string]float64{"loss": metric}},
+		}}}
+	default:
+		return ended(n, outbidv1.TrialState_TRIAL_STATE_COMPLETED)
+	}
+}
+
+func TestChangedSince(t *testing.T) {
+	t.Parallel()
+	st := state.New()
+	apply(t, st, submitted(spec(1)), joined(1), created(0), created(1), created(2))
+	s := st.Sweeps["s-1"]
+	v := s.Version
+	apply(t, st, granted(1, 1, 0))
+	if got := s.ChangedSince(v); !slices.Equal(got, []int32{1}) {
+		t.Fatalf("changed since %d: %v", v, got)
+	}
+	if got := s.ChangedSince(0); !slices.Equal(got, []int32{0, 1, 2}) {
+		t.Fatalf("changed since the beginning: %v", got)
+	}
+	if got := s.ChangedSince(s.Version); len(got) != 0 {
+		t.Fatalf("changed since now: %v", got)
+	}
+	for i := range int64(5000) {
+		apply(t, st, targeted(2, 10+i))
+	}
+	if got := s.ChangedSince(v); !slices.Equal(got, []int32{1, 2}) {
+		t.Fatalf("changed since %d after many changes: %v", v, got)
+	}
+}
