@@ -176,7 +176,7 @@ func TestRefusesToListenBeyondLoopback(t *testing.T) {
 		"without token":  {"0.0.0.0:0", nil, cert, []string{"outbid token new"}},
 		"without TLS":    {"[::]:0", tokens, nil, []string{"outbid tls new"}},
 		"a name":         {"outbid.example:0", nil, nil, []string{"outbid.example"}},
-		"bad address":    {"7070", nil, nil, []string{"127.0.0.1:7070"}},
+		"bad address":    {"7700", nil, nil, []string{"127.0.0.1:7700"}},
 		"loopback":       {"127.0.0.1:0", nil, nil, nil},
 		"localhost":      {"localhost:0", nil, nil, nil},
 		"with both":      {"127.0.0.1:0", tokens, cert, nil},

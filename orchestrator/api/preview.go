@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -20,7 +21,7 @@ const (
 	examples = 5
 )
 
-// PreviewSweep implements the service: the sweep's own tuner is run on made-up metrics.
+// PreviewSweep implements the service.
 func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRequest) (
 	*outbidv1.PreviewSweepResponse, error,
 ) {
@@ -31,7 +32,19 @@ func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRe
 	if err != nil {
 		return nil, err
 	}
-	resp := &outbidv1.PreviewSweepResponse{Warnings: warnings(checked, s.control.Nodes())}
+	resp, err := Preview(checked, req.GetStepSeconds())
+	if err != nil {
+		return nil, err
+	}
+	resp.Warnings = append(warnings(checked, s.control.Nodes()), resp.GetWarnings()...)
+	return resp, nil
+}
+
+// Preview says what a sweep would do, by running its own tuner on made-up metrics. The spec has been through
+// spec.Check; stepSeconds is how long a step takes on one device, 0 if unknown. What a cluster would make of the sweep
+// is not in it.
+func Preview(checked *outbidv1.SweepSpec, stepSeconds float64) (*outbidv1.PreviewSweepResponse, error) {
+	resp := &outbidv1.PreviewSweepResponse{}
 	if checked.GetTuner().GetPlugin() != nil {
 		resp.Warnings = append(resp.Warnings, "the tuner is a program of its own: what it will do is not known before it runs")
 		return resp, nil
@@ -39,13 +52,13 @@ func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRe
 	settings := tuner.Settings{Spec: checked}
 	plan, err := tuner.Rehearse(settings, rehearsed)
 	if err != nil {
-		return nil, fmt.Errorf("rehearse the sweep: %w", err)
+		return nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
 	if resp.Examples, err = exampleConfigs(settings); err != nil {
-		return nil, fmt.Errorf("draw example configurations: %w", err)
+		return nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
 	resp.Outlook = outlook(plan)
-	resp.DeviceHours = float64(plan.Steps) * req.GetStepSeconds() / 3600
+	resp.DeviceHours = float64(plan.Steps) * stepSeconds / 3600
 	resp.Warnings = append(resp.Warnings, planWarnings(checked, plan)...)
 	return resp, nil
 }

@@ -134,7 +134,7 @@ func checkAddr(cfg Config) error {
 	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return fmt.Errorf("address %q: must be HOST:PORT, such as 127.0.0.1:7070", addr)
+		return fmt.Errorf("address %q: must be HOST:PORT, such as 127.0.0.1:7700", addr)
 	}
 	if loopbackHost(host) || (cfg.Tokens != nil && cfg.TLS != nil) {
 		return nil

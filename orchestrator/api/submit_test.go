@@ -275,3 +275,14 @@ func TestPreviewSweep(t *testing.T) {
 		}
 	}
 }
+
+func TestPreviewNamesWhatCannotBeDrawn(t *testing.T) {
+	t.Parallel()
+	s := okSpec()
+	s.Constraints = []string{"lr > 2"}
+	h := serve(t, nil)
+	_, err := h.dial(t, "").PreviewSweep(t.Context(), &outbidv1.PreviewSweepRequest{Spec: s})
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "constraint") {
+		t.Errorf("a space without a configuration: %v", err)
+	}
+}

@@ -60,8 +60,8 @@ func typeWarnings(r *outbidv1.Resources, nodes []*outbidv1.Node) []string {
 func sizeWarnings(s *outbidv1.SweepSpec, nodes []*outbidv1.Node) []string {
 	r := s.GetResources()
 	memory := int64(0)
-	if r.GetMemory() != "" {
-		memory, _ = spec.ParseBytes(r.GetMemory()) //nolint:errcheck // the spec has been checked
+	if r.GetMemory() != "" { // the spec has been checked
+		memory, _ = spec.ParseBytes(r.GetMemory())
 	}
 	devices := int(max(1, r.GetDevices().GetMin()))
 	most, fits := 0, false
