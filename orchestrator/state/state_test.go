@@ -281,7 +281,7 @@ func legalEvent(rt *rapid.T, st *state.State) *outbidv1.Event {
 	case 5:
 		return targeted(n, t.UntilStep+1)
 	case 6:
-		return saved(n, fmt.Sprintf("%d/%d", n, step), step, metric)
+		return saved(n, fmt.Sprintf("%d/%d/%g", n, step, metric), step, metric)
 	case 7:
 		return cloned(n, int32(rapid.IntRange(0, len(s.Trials)-1).Draw(rt, "source")), t.UntilStep+1)
 	case 8:
