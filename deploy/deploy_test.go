@@ -1,0 +1,166 @@
+package deploy
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// compose is the part of a compose file that the tests look at.
+type compose struct {
+	Services map[string]struct {
+		Image       string         `yaml:"image"`
+		Build       map[string]any `yaml:"build"`
+		Ports       []string       `yaml:"ports"`
+		Volumes     []string       `yaml:"volumes"`
+		HealthCheck map[string]any `yaml:"healthcheck"`
+		Restart     string         `yaml:"restart"`
+	} `yaml:"services"`
+	Volumes map[string]any `yaml:"volumes"`
+}
+
+func readYAML(t *testing.T, path string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, into); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+func TestComposeListensOnLoopbackAndIsWatched(t *testing.T) {
+	t.Parallel()
+	var c compose
+	readYAML(t, "compose/compose.yaml", &c)
+	for _, name := range []string{"nats", "minio", "serve", "worker"} {
+		if _, ok := c.Services[name]; !ok {
+			t.Errorf("there is no service %q", name)
+		}
+	}
+	for name, s := range c.Services {
+		for _, port := range s.Ports {
+			if !strings.HasPrefix(port, "127.0.0.1:") {
+				t.Errorf("%s publishes %q beyond loopback", name, port)
+			}
+		}
+		if s.Restart == "no" {
+			continue // It sets something up and ends.
+		}
+		if s.Image == "" && s.Build == nil {
+			t.Errorf("%s has neither image nor build", name)
+		}
+		if s.HealthCheck == nil && name != "worker" {
+			t.Errorf("%s has no health check", name)
+		}
+		for _, volume := range s.Volumes {
+			from, _, _ := strings.Cut(volume, ":")
+			if _, ok := c.Volumes[from]; !ok && !strings.HasPrefix(from, ".") && !strings.HasPrefix(from, "$") {
+				t.Errorf("%s mounts %q, which is no named volume and no file beside", name, from)
+			}
+			if strings.HasPrefix(from, "../") {
+				if _, err := os.Stat(filepath.Join("compose", from)); err != nil {
+					t.Errorf("%s mounts %s: %v", name, from, err)
+				}
+			}
+		}
+	}
+}
+
+func TestAlertsNameMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr string
+				Annotations map[string]string
+			}
+		}
+	}
+	readYAML(t, "prometheus/outbid.rules.yml", &rules)
+	exported := exportedMetrics(t)
+	name := regexp.MustCompile(`\boutbid_[a-z_]+`)
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			if rule.Alert == "" || rule.Annotations["summary"] == "" {
+				t.Errorf("a rule without a name or a summary: %+v", rule)
+			}
+			for _, metric := range name.FindAllString(rule.Expr, -1) {
+				if base := strings.TrimSuffix(metric, "_bucket"); !strings.Contains(exported, `"`+base+`"`) {
+					t.Errorf("%s: no code exports %s", rule.Alert, metric)
+				}
+			}
+		}
+	}
+}
+
+// exportedMetrics is the code that names metrics.
+func exportedMetrics(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob("../orchestrator/*/metrics.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find the metrics: %v, %v", files, err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
+
+func TestUnitsAreWhatSystemdUnderstands(t *testing.T) {
+	t.Parallel()
+	units, err := filepath.Glob("systemd/*.service")
+	if err != nil || len(units) < 4 {
+		t.Fatalf("units: %v, %v", units, err)
+	}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			"NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "Restart=", "User=", "WantedBy=multi-user.target",
+		} {
+			if !strings.Contains(string(text), "\n"+want) {
+				t.Errorf("%s lacks %s", unit, want)
+			}
+		}
+	}
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("no systemd-analyze")
+	}
+	dir := t.TempDir()
+	var copies []string
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The programs and users need not be on this machine.
+		checked := regexp.MustCompile(`(?m)^(ExecStart=)\S+`).ReplaceAllString(string(text), "${1}/bin/true")
+		to := filepath.Join(dir, strings.Replace(filepath.Base(unit), "@", "@1", 1))
+		if err := os.WriteFile(to, []byte(checked), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		copies = append(copies, to)
+	}
+	out, err := exec.Command(analyze, append([]string{"verify", "--man=no"}, copies...)...).CombinedOutput()
+	for line := range strings.SplitSeq(string(out), "\n") {
+		if strings.Contains(line, dir) || strings.Contains(line, "Unknown") || strings.Contains(line, "Failed to parse") {
+			t.Errorf("systemd-analyze: %s", line)
+		}
+	}
+	t.Logf("systemd-analyze: %v\n%s", err, out)
+}
