@@ -57,8 +57,9 @@ fuzz: ## run each fuzzer for FUZZTIME (20s)
 	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
 	    go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file); done; done
 
-docs: build ## write the references of the command line and the SDK into docs/reference
-	python=$$(.ci/python); "$$python" .ci/reference bin/outbid
+docs: build ## write the references docs/cli.md and docs/sdk.md anew
+	bin/outbid docs docs/cli.md
+	python=$$(.ci/python); "$$python" .ci/reference
 
 clean: ## remove what was built here; caches outside the checkout stay
 	rm -rf bin build .cache
