@@ -176,8 +176,11 @@ func (s *Sweep) compactChanges() {
 	s.changes = slices.Clip(kept)
 }
 
-// ChangedSince lists the trials that changed after a version, by number; 0 lists all.
+// ChangedSince lists the trials that changed after a version, by number; 0 lists all, math.MaxUint64 none.
 func (s *Sweep) ChangedSince(version uint64) []int32 {
+	if version == math.MaxUint64 {
+		return nil
+	}
 	if version == 0 || version > s.Version {
 		all := make([]int32, len(s.Trials))
 		for i := range all {

@@ -1,0 +1,199 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+)
+
+// reports is a history in memory.
+type reports struct {
+	mu   sync.Mutex
+	seen []string
+	last uint64
+}
+
+func (h *reports) Append(seq uint64, events []*outbidv1.Event) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range events {
+		if r := e.GetTrialReported(); r != nil && seq > h.last {
+			h.seen = append(h.seen, fmt.Sprintf("%s/%d@%d", r.GetSweep(), r.GetTrial(), r.GetReport().GetStep()))
+		}
+	}
+	h.last = max(h.last, seq)
+	return nil
+}
+
+func (h *reports) Flush() error { return nil }
+
+func (h *reports) Read(context.Context, string, *int32, func(int32, *outbidv1.Report) error) error {
+	return nil
+}
+
+func startNATS(t *testing.T) *nats.Conn {
+	t.Helper()
+	server, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := bus.Connect(t.Context(), bus.ConnConfig{Server: server, Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		nc.Close()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return nc
+}
+
+// running is a loop and its end.
+type running struct {
+	*control.Loop
+	ended  chan error
+	stop   context.CancelFunc
+	orders chan *outbidv1.Orders
+}
+
+func startLoop(t *testing.T, nc *nats.Conn, h control.History) *running {
+	t.Helper()
+	l, err := ledger.OpenJetStream(t.Context(), nc, ledger.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{ended: make(chan error, 1), orders: make(chan *outbidv1.Orders, 1000)}
+	r.Loop, err = control.Open(t.Context(), control.Config{
+		Settings: settings(), Policy: baseline.DRF{}, Ledger: l, History: h, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Send:   func(o *outbidv1.Orders) error { r.orders <- o; return nil },
+		Delete: func(context.Context, string) error { return nil }, SnapshotEvery: 40,
+		Info: func() *outbidv1.GetServerInfoResponse { return &outbidv1.GetServerInfoResponse{} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	go func() { r.ended <- r.Run(ctx) }()
+	t.Cleanup(stop)
+	return r
+}
+
+func (r *running) end(t *testing.T) {
+	t.Helper()
+	r.stop()
+	if err := <-r.ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatWasAnsweredIsThereAfterARestart(t *testing.T) {
+	t.Parallel()
+	nc := startNATS(t)
+	h := &reports{}
+	first := startLoop(t, nc, h)
+	spec := sim.Sweep("s", "min", 4, sim.Tuner("random", map[string]int64{"max_steps": 50}))
+	id, err := first.Submit(t.Context(), spec, "me", "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := &outbidv1.NodeInfo{Devices: []*outbidv1.Device{{Type: "gpu"}}}
+	first.Uplink(&outbidv1.Uplink{Node: "n", Boot: "b", Info: info})
+	o := <-first.orders
+	for len(o.GetAssignments()) == 0 {
+		first.Uplink(&outbidv1.Uplink{Node: "n", Boot: "b"})
+		o = <-first.orders
+	}
+	fork := o.GetAssignments()[0].GetFork()
+	for i := range uint64(45) {
+		first.Uplink(&outbidv1.Uplink{
+			Node: "n", Boot: "b", FirstSeq: i + 1, Messages: []*outbidv1.UplinkMessage{report(fork, i+1, int64(i+1))},
+		})
+	}
+	for o.GetAckedSeq() < 45 {
+		o = <-first.orders
+	}
+	first.end(t)
+
+	second := startLoop(t, nc, h)
+	trial, err := second.Trial(id, 0)
+	if err != nil || trial.GetStep() != 45 || trial.GetState() != outbidv1.TrialState_TRIAL_STATE_RUNNING {
+		t.Fatalf("after the restart the trial is %v, %v", trial, err)
+	}
+	if again, err := second.Submit(t.Context(), spec, "me", "key"); err != nil || again != id {
+		t.Fatalf("the same key gave %q, %v", again, err)
+	}
+	if len(h.seen) != 45 {
+		t.Fatalf("the history holds %d reports, want each of 45 once", len(h.seen))
+	}
+	second.Uplink(&outbidv1.Uplink{Node: "n", Boot: "b"})
+	if o := <-second.orders; o.GetAckedSeq() != 45 || len(o.GetAssignments()) != 1 || o.GetAssignments()[0].GetBody() == nil {
+		t.Fatalf("orders after the restart: %v", o)
+	}
+	second.end(t)
+}
+
+func TestADeposedOrchestratorCannotWrite(t *testing.T) {
+	t.Parallel()
+	nc := startNATS(t)
+	old := startLoop(t, nc, &reports{})
+	spec := sim.Sweep("s", "min", 4, sim.Tuner("random", nil))
+	if _, err := old.Submit(t.Context(), spec, "me", ""); err != nil {
+		t.Fatal(err)
+	}
+	fresh := startLoop(t, nc, &reports{})
+	if _, err := fresh.Submit(t.Context(), spec, "me", ""); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := old.Submit(t.Context(), spec, "me", ""); err == nil {
+		t.Fatalf("the deposed orchestrator submitted %s", id)
+	}
+	if err := <-old.ended; !errors.Is(err, ledger.ErrConflict) {
+		t.Fatalf("it ended with %v", err)
+	}
+	if got := len(fresh.Sweeps()); got != 2 {
+		t.Fatalf("%d sweeps, want the two that were answered", got)
+	}
+	fresh.end(t)
+}
+
+func TestChangesWakeReaders(t *testing.T) {
+	t.Parallel()
+	l := startLoop(t, startNATS(t), &reports{})
+	id, err := l.Submit(t.Context(), sim.Sweep("s", "min", 1, sim.Tuner("random", nil)), "me", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, version, next, err := l.Changes(id, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Command(t.Context(), id, outbidv1.SweepCommand_SWEEP_COMMAND_STOP, "me"); err != nil {
+		t.Fatal(err)
+	}
+	<-next
+	if _, after, _, err := l.Changes(id, version); err != nil || after <= version {
+		t.Fatalf("version %d after %d, %v", after, version, err)
+	}
+	if _, _, _, err := l.Changes("none-1", 0); !errors.Is(err, state.ErrNotFound) {
+		t.Fatalf("changes of a sweep that is not there: %v", err)
+	}
+	l.end(t)
+}
