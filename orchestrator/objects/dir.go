@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -276,7 +278,7 @@ func (d *Dir) Delete(_ context.Context, key string) error {
 		return fmt.Errorf("delete %s: %w", key, classify(err))
 	}
 	for dir := filepath.Dir(d.path(key)); dir != d.root; dir = filepath.Dir(dir) {
-		if os.Remove(dir) != nil { // not empty, which ends it
+		if unix.Rmdir(dir) != nil { // not empty, or not a directory, which ends it
 			break
 		}
 	}

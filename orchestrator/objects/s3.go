@@ -1,12 +1,14 @@
 package objects
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
@@ -14,6 +16,9 @@ import (
 
 // retries of one request by the client before ErrUnavailable; its pauses grow to a second.
 const retries = 4
+
+// maxBuffered is the most that Put keeps in memory, in bytes: below it an upload is one request.
+const maxBuffered = 16 << 20
 
 // S3 is a store in a bucket of MinIO, S3 or what speaks like them. Only plain S3 is used: put, get, head, list, delete.
 type S3 struct {
@@ -31,10 +36,15 @@ func (s *S3) Put(ctx context.Context, key string, r io.Reader, size int64) error
 	if err := checkPut(key, size); err != nil {
 		return err
 	}
-	if _, seekable := r.(io.ReaderAt); !seekable {
-		r = &exactReader{ctx: ctx, r: r, left: size}
+	r, err := body(ctx, r, size)
+	if err != nil {
+		return fmt.Errorf("store %s in %s: %w", key, s, err)
 	}
-	opts := minio.PutObjectOptions{ContentType: "application/octet-stream"}
+	opts := minio.PutObjectOptions{
+		ContentType: "application/octet-stream",
+		// Signing an empty body in chunks sends no length, which some servers refuse.
+		DisableContentSha256: size == 0,
+	}
 	info, err := s.core.Client.PutObject(ctx, s.bucket, s.prefix+key, r, size, opts)
 	if err == nil && info.Size != size {
 		err = fmt.Errorf("%d bytes arrived, want %d", info.Size, size)
@@ -43,6 +53,31 @@ func (s *S3) Put(ctx context.Context, key string, r io.Reader, size int64) error
 		return fmt.Errorf("store %s in %s: %w", key, s, s.classify(err))
 	}
 	return nil
+}
+
+// body returns what to upload: something that can be read again for a retry, if it is a file or small, and in parts
+// side by side, if it is a file.
+func body(ctx context.Context, r io.Reader, size int64) (io.Reader, error) {
+	if f, ok := r.(*os.File); ok {
+		info, err := f.Stat()
+		if err != nil {
+			return nil, err
+		}
+		offset, err := f.Seek(0, io.SeekCurrent)
+		if err == nil && info.Size()-offset < size {
+			err = &shortError{missing: size - (info.Size() - offset)}
+		}
+		return f, err
+	}
+	exact := &exactReader{ctx: ctx, r: r, left: size}
+	if size > maxBuffered {
+		return exact, nil
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(exact, data); err != nil {
+		return nil, err
+	}
+	return bytes.NewReader(data), nil
 }
 
 // Get implements Store.
