@@ -119,11 +119,6 @@ func (c *core) cost(metric float64) float64 {
 
 func (c *core) entry(t Trial) entry { return entry{c.cost(c.trials[t].metric), t} }
 
-// value writes the sweep's metric for people: "accuracy 0.91".
-func (c *core) value(metric float64) string {
-	return fmt.Sprintf("%s %.6g", c.metricName(), metric)
-}
-
 func (c *core) metricName() string {
 	if name := c.spec.GetMetric(); name != "" {
 		return name

@@ -1,0 +1,268 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// patience is how long a plugin may take.
+type patience struct{ start, call time.Duration }
+
+// usual is generous: a plugin may load a solver when it starts, and fit a model in a call.
+func usual() patience { return patience{start: 30 * time.Second, call: 30 * time.Second} }
+
+// A Client is a tuner outside the binary. Like every Tuner it is not safe for concurrent use, but for Close.
+type Client struct {
+	name     string
+	patience patience
+	// callContext bounds one call in time, and by the context of the launch: a Tuner's methods have no context of their own.
+	callContext func() (context.Context, context.CancelFunc)
+	process     *goplugin.Client
+	lifeline    *os.File
+	errors      *lastLines
+	service     outbidv1.TunerServiceClient
+	guard       *guard
+	status      tuner.Status
+	outlook     tuner.Outlook
+	// failed is the first error; a plugin that went wrong is not asked again.
+	failed error
+}
+
+var _ tuner.Tuner = (*Client)(nil)
+
+// Launch starts a plugin and configures it, afresh or from a snapshot of a Client. Its standard error goes to the
+// logger. ctx bounds all calls to it, not only the launch. The caller must Close it.
+func Launch(
+	ctx context.Context, command []string, s tuner.Settings, snapshot []byte, logger *slog.Logger,
+) (*Client, error) {
+	return launch(ctx, command, s, snapshot, logger, usual())
+}
+
+func launch(
+	ctx context.Context, command []string, s tuner.Settings, snapshot []byte, logger *slog.Logger, p patience,
+) (*Client, error) {
+	if len(command) == 0 || command[0] == "" {
+		return nil, errors.New("tuner.plugin.command: is empty; name the plugin's program and its arguments")
+	}
+	c := &Client{name: name(command), patience: p}
+	c.callContext = func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, p.call) }
+	var own envelope
+	if len(snapshot) > 0 {
+		if err := own.decode(snapshot); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	var err error
+	if c.guard, err = newGuard(s); err != nil {
+		return nil, err
+	}
+	c.guard.guardState = own.Guard
+	if err := c.start(command, logger); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	if err := c.configure(s, own.Plugin); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Client) start(command []string, logger *slog.Logger) error {
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make a pipe: %w", err)
+	}
+	defer theirs.Close()
+	c.lifeline = ours
+	c.errors = &lastLines{log: logger.With("plugin", command[0])}
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.Env = []string{lifeline + "=3"}
+	c.process = goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  Handshake(),
+		Plugins:          goplugin.PluginSet{kind: &service{}},
+		Cmd:              cmd,
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		StartTimeout:     c.patience.start,
+		Stderr:           c.errors,
+		SyncStdout:       &lastLines{log: c.errors.log},
+		SyncStderr:       &lastLines{log: c.errors.log},
+		Logger:           hclog.NewNullLogger(),
+	})
+	protocol, err := c.process.Client()
+	if err == nil {
+		var raw any
+		if raw, err = protocol.Dispense(kind); err == nil {
+			c.service, _ = raw.(outbidv1.TunerServiceClient)
+			return nil
+		}
+	}
+	c.Close()
+	if last := c.errors.last(); last != "" {
+		return fmt.Errorf("it is no plugin of Outbid, or ended at once; it said %q: %w", last, firstLine(err))
+	}
+	return fmt.Errorf("it is no plugin of Outbid, or ended at once: %w", firstLine(err))
+}
+
+func (c *Client) configure(s tuner.Settings, snapshot []byte) error {
+	ctx, cancel := c.callContext()
+	defer cancel()
+	resp, err := c.service.Configure(ctx, &outbidv1.ConfigureRequest{
+		Protocol: protocol, Spec: s.Spec, Snapshot: snapshot,
+	})
+	if err != nil {
+		return c.wrong("configure", err)
+	}
+	if resp.GetName() != "" {
+		c.name = fmt.Sprintf("tuner plugin %s %s", resp.GetName(), resp.GetVersion())
+	}
+	c.outlook = fromOutlook(resp.GetOutlook())
+	return c.call(nil, &outbidv1.HandleRequest{}) // for its status
+}
+
+// Handle implements tuner.Tuner.
+func (c *Client) Handle(event tuner.Event) ([]tuner.Action, error) {
+	if c.failed != nil {
+		return nil, c.failed
+	}
+	message, err := toEvent(event)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.name, err)
+	}
+	if err := c.guard.seen(event); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.name, err)
+	}
+	var actions []tuner.Action
+	err = c.call(func(resp *outbidv1.HandleResponse) error {
+		for _, m := range resp.GetActions() {
+			a, err := fromAction(m)
+			if err != nil {
+				return err
+			}
+			actions = append(actions, a)
+		}
+		return c.guard.check(event, actions)
+	}, &outbidv1.HandleRequest{Events: []*outbidv1.TunerEvent{message}})
+	if err != nil {
+		return nil, err
+	}
+	return actions, nil
+}
+
+func (c *Client) call(take func(*outbidv1.HandleResponse) error, req *outbidv1.HandleRequest) error {
+	ctx, cancel := c.callContext()
+	defer cancel()
+	resp, err := c.service.Handle(ctx, req)
+	if err != nil {
+		return c.wrong("handle an event", err)
+	}
+	if take == nil && len(resp.GetActions()) > 0 {
+		c.failed = fmt.Errorf("%s: answered with %d actions to no event", c.name, len(resp.GetActions()))
+		return c.failed
+	}
+	if take != nil {
+		if err := take(resp); err != nil {
+			c.failed = fmt.Errorf("%s: %w", c.name, err)
+			return c.failed
+		}
+	}
+	c.status = tuner.Status{Waiting: resp.GetWaiting(), Exhausted: resp.GetExhausted()}
+	if resp.GetOutlook() != nil {
+		c.outlook = fromOutlook(resp.GetOutlook())
+	}
+	return nil
+}
+
+// wrong words the failure of a call, and keeps it.
+func (c *Client) wrong(what string, err error) error {
+	said := status.Convert(err)
+	switch {
+	case c.process.Exited() || said.Code() == codes.Unavailable:
+		c.process.Kill() // waits for what it had to say
+		c.failed = fmt.Errorf("%s: it ended while it was to %s", c.name, what)
+		if last := c.errors.last(); last != "" {
+			c.failed = fmt.Errorf("%w; it said %q", c.failed, last)
+		}
+	case said.Code() == codes.DeadlineExceeded:
+		c.failed = fmt.Errorf("%s: it took more than %v to %s", c.name, c.patience.call, what)
+	case said.Code() == codes.Canceled:
+		// The caller ends work; the plugin did nothing wrong.
+		return fmt.Errorf("%s: %s: %w", c.name, what, context.Canceled)
+	default:
+		c.failed = fmt.Errorf("%s: %s: %s", c.name, what, said.Message())
+	}
+	return c.failed
+}
+
+// Status implements tuner.Tuner.
+func (c *Client) Status() tuner.Status { return c.status }
+
+// Outlook implements tuner.Tuner.
+func (c *Client) Outlook() tuner.Outlook { return c.outlook }
+
+// Snapshot implements tuner.Tuner.
+func (c *Client) Snapshot() ([]byte, error) {
+	if c.failed != nil {
+		return nil, c.failed
+	}
+	ctx, cancel := c.callContext()
+	defer cancel()
+	resp, err := c.service.Snapshot(ctx, &outbidv1.SnapshotRequest{})
+	if err != nil {
+		return nil, c.wrong("take a snapshot", err)
+	}
+	if len(resp.GetSnapshot()) == 0 {
+		c.failed = fmt.Errorf("%s: its snapshot is empty, which would start the sweep anew", c.name)
+		return nil, c.failed
+	}
+	return envelope{Guard: c.guard.guardState, Plugin: resp.GetSnapshot()}.encode()
+}
+
+// Name is the plugin's name and version, for people.
+func (c *Client) Name() string { return c.name }
+
+// Close ends the plugin: it asks it to, and kills it after two seconds. It can be called more than once.
+func (c *Client) Close() {
+	c.process.Kill()
+	_ = c.lifeline.Close()
+}
+
+// An envelope is a Client's snapshot: the plugin's own, and what the guard knows.
+type envelope struct {
+	Guard  guardState
+	Plugin []byte
+}
+
+func (e envelope) encode() ([]byte, error) {
+	var buf bytes.Buffer
+	if err := gob.NewEncoder(&buf).Encode(e); err != nil {
+		return nil, fmt.Errorf("encode a snapshot: %w", err)
+	}
+	return buf.Bytes(), nil
+}
+
+func (e *envelope) decode(snapshot []byte) error {
+	if err := gob.NewDecoder(bytes.NewReader(snapshot)).Decode(e); err != nil {
+		return fmt.Errorf("%w: %w", tuner.ErrBadSnapshot, err)
+	}
+	if len(e.Plugin) == 0 || len(e.Guard.Targets) != len(e.Guard.Places) || len(e.Guard.Places) > math.MaxInt32 {
+		return tuner.ErrBadSnapshot
+	}
+	return nil
+}

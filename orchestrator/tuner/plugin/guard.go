@@ -1,0 +1,208 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+)
+
+// A guard knows where each trial is, and so what a plugin may say of it.
+type guard struct {
+	guardState
+	// space is nil if the sweep declares none and leaves it to the plugin.
+	space *space.Space
+	// maxSteps is the most that a trial may be trained for, 0 for no bound.
+	maxSteps int64
+}
+
+// guardState goes into snapshots.
+type guardState struct {
+	Targets []int64
+	Places  []place
+	// Extended: trials that completed may be trained on.
+	Extended bool
+}
+
+// A place says where a trial is.
+type place uint8
+
+const (
+	onItsWay place = iota
+	waits
+	completed
+	ended
+)
+
+// newGuard takes the bound from the plugin's settings; a built-in tuner served by a plugin bounds itself.
+func newGuard(s tuner.Settings) (*guard, error) {
+	g := &guard{}
+	return g, g.use(s)
+}
+
+func (g *guard) use(s tuner.Settings) error {
+	g.maxSteps = s.Spec.GetTuner().GetPlugin().GetMaxSteps()
+	if len(s.Spec.GetSpace()) == 0 {
+		g.space = nil
+		return nil
+	}
+	var err error
+	g.space, err = space.Compile(s.Spec.GetSpace(), s.Spec.GetConstraints())
+	return err
+}
+
+// seen takes in an event that the plugin is told.
+func (g *guard) seen(event tuner.Event) error {
+	switch e := event.(type) {
+	case tuner.Reached:
+		return g.put(e.Trial, waits)
+	case tuner.Exited:
+		return g.put(e.Trial, ended)
+	case tuner.Extended:
+		g.Extended = true
+		return g.use(e.Settings)
+	default:
+		return nil
+	}
+}
+
+func (g *guard) put(t tuner.Trial, p place) error {
+	if t < 0 || int(t) >= len(g.Places) {
+		return fmt.Errorf("trial %d does not exist; %d were created", t, len(g.Places))
+	}
+	if g.Places[t] < completed {
+		g.Places[t] = p
+	}
+	return nil
+}
+
+// check takes in the answer to an event, and says what is wrong with it.
+func (g *guard) check(event tuner.Event, actions []tuner.Action) error {
+	started := 0
+	ask, asked := event.(tuner.Ask)
+	for _, action := range actions {
+		var err error
+		switch a := action.(type) {
+		case tuner.Create:
+			started++
+			if err = g.create(a); err == nil && !asked {
+				err = errors.New("creates a trial, but was not asked for one")
+			}
+		case tuner.Train:
+			started++
+			err = g.train(a)
+		case tuner.Pause:
+			err = g.pause(a)
+		case tuner.End:
+			err = g.end(a)
+		case tuner.Clone:
+			err = g.clone(a)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if asked && started > ask.N {
+		return fmt.Errorf("was asked for %d trials and answered with %d", ask.N, started)
+	}
+	return nil
+}
+
+func (g *guard) create(a tuner.Create) error {
+	t := len(g.Targets)
+	if a.Bracket < 0 {
+		return fmt.Errorf("creates trial %d in bracket %d", t, a.Bracket)
+	}
+	if a.UntilStep != 0 || g.maxSteps > 0 {
+		if err := g.target(tuner.Trial(t), 0, a.UntilStep); err != nil {
+			return err
+		}
+	}
+	g.Targets = append(g.Targets, a.UntilStep)
+	g.Places = append(g.Places, onItsWay)
+	return g.config(tuner.Trial(t), a.Config)
+}
+
+func (g *guard) config(t tuner.Trial, config tuner.Config) error {
+	if g.space == nil {
+		return nil
+	}
+	if err := g.space.Check(config); err != nil {
+		return fmt.Errorf("gives trial %d a configuration that is not of the space: %w", t, err)
+	}
+	return nil
+}
+
+// target checks that a target grows and keeps within the bound.
+func (g *guard) target(t tuner.Trial, last, until int64) error {
+	if until <= last {
+		return fmt.Errorf("sets the target of trial %d to step %d, which is not beyond %d", t, until, last)
+	}
+	if g.maxSteps > 0 && until > g.maxSteps {
+		return fmt.Errorf("sets the target of trial %d to step %d, beyond max_steps %d", t, until, g.maxSteps)
+	}
+	return nil
+}
+
+// open says why an action cannot name a trial.
+func (g *guard) open(verb string, t tuner.Trial) error {
+	switch {
+	case t < 0 || int(t) >= len(g.Places):
+		return fmt.Errorf("%s trial %d, which does not exist; %d were created", verb, t, len(g.Places))
+	case g.Places[t] >= completed:
+		return fmt.Errorf("%s trial %d, which has ended", verb, t)
+	}
+	return nil
+}
+
+func (g *guard) atTarget(verb string, t tuner.Trial) error {
+	if err := g.open(verb, t); err != nil {
+		return err
+	}
+	if g.Places[t] != waits {
+		return fmt.Errorf("%s trial %d, which has not reached its target %d", verb, t, g.Targets[t])
+	}
+	return nil
+}
+
+func (g *guard) train(a tuner.Train) error {
+	again := g.Extended && a.Trial >= 0 && int(a.Trial) < len(g.Places) && g.Places[a.Trial] == completed
+	if !again {
+		if err := g.atTarget("trains", a.Trial); err != nil {
+			return err
+		}
+	}
+	if err := g.target(a.Trial, g.Targets[a.Trial], a.UntilStep); err != nil {
+		return err
+	}
+	g.Targets[a.Trial], g.Places[a.Trial] = a.UntilStep, onItsWay
+	return nil
+}
+
+func (g *guard) pause(a tuner.Pause) error { return g.atTarget("pauses", a.Trial) }
+
+func (g *guard) end(a tuner.End) error {
+	if err := g.open("ends", a.Trial); err != nil {
+		return err
+	}
+	g.Places[a.Trial] = ended
+	if a.Completed {
+		g.Places[a.Trial] = completed
+	}
+	return nil
+}
+
+func (g *guard) clone(a tuner.Clone) error {
+	if err := g.atTarget("clones into", a.Trial); err != nil {
+		return err
+	}
+	if a.Source < 0 || int(a.Source) >= len(g.Places) || a.Source == a.Trial {
+		return fmt.Errorf("clones trial %d from trial %d, which cannot be a source", a.Trial, a.Source)
+	}
+	if err := g.target(a.Trial, g.Targets[a.Trial], a.UntilStep); err != nil {
+		return err
+	}
+	g.Targets[a.Trial], g.Places[a.Trial] = a.UntilStep, onItsWay
+	return g.config(a.Trial, a.Config)
+}

@@ -1,0 +1,33 @@
+package plugin
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+)
+
+// Open starts the tuner of a sweep, built in or not, afresh or from a snapshot if that is not empty. The function that
+// it returns ends the tuner; it is never nil if there is no error.
+func Open(
+	ctx context.Context, s tuner.Settings, snapshot []byte, logger *slog.Logger,
+) (tuner.Tuner, func(), error) {
+	if outside := s.Spec.GetTuner().GetPlugin(); outside != nil {
+		c, err := Launch(ctx, outside.GetCommand(), s, snapshot, logger)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, c.Close, nil
+	}
+	var t tuner.Tuner
+	var err error
+	if len(snapshot) > 0 {
+		t, err = tuner.Restore(s, snapshot)
+	} else {
+		t, err = tuner.New(s)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return t, func() {}, nil
+}

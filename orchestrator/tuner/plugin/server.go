@@ -1,0 +1,112 @@
+package plugin
+
+import (
+	"context"
+	"os"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// server is TunerService over one tuner.
+type server struct {
+	outbidv1.UnimplementedTunerServiceServer
+	factory Factory
+	// stderr is to be the process's again; nil if nobody took it.
+	stderr *os.File
+
+	mu sync.Mutex
+	// tuner is nil until Configure.
+	tuner tuner.Tuner
+	// outlook is the one that the orchestrator knows.
+	outlook *outbidv1.Outlook
+}
+
+// NewServer makes the service that Serve serves, for those who host it themselves.
+func NewServer(f Factory) outbidv1.TunerServiceServer { return &server{factory: f} }
+
+// Configure implements outbidv1.TunerServiceServer.
+func (s *server) Configure(
+	_ context.Context, req *outbidv1.ConfigureRequest,
+) (*outbidv1.ConfigureResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if req.GetProtocol() != protocol {
+		return nil, status.Errorf(codes.FailedPrecondition, "protocol %d is unknown, this plugin speaks %d",
+			req.GetProtocol(), protocol)
+	}
+	if s.stderr != nil {
+		// go-plugin sends what is written to os.Stderr over the connection, where the last words before a crash are lost.
+		os.Stderr = s.stderr
+	}
+	settings := tuner.Settings{Spec: req.GetSpec()}
+	var err error
+	if len(req.GetSnapshot()) > 0 {
+		s.tuner, err = s.factory.Restore(settings, req.GetSnapshot())
+	} else {
+		s.tuner, err = s.factory.New(settings)
+	}
+	if err != nil {
+		s.tuner = nil
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	s.outlook = outlookMessage(s.tuner.Outlook())
+	return &outbidv1.ConfigureResponse{
+		Name: s.factory.Name, Version: s.factory.Version, Outlook: s.outlook,
+	}, nil
+}
+
+// Handle implements outbidv1.TunerServiceServer.
+func (s *server) Handle(_ context.Context, req *outbidv1.HandleRequest) (*outbidv1.HandleResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tuner == nil {
+		return nil, status.Error(codes.FailedPrecondition, "Handle came before Configure")
+	}
+	resp := &outbidv1.HandleResponse{}
+	for _, message := range req.GetEvents() {
+		event, err := fromEvent(message)
+		if err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+		actions, err := s.tuner.Handle(event)
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		for _, a := range actions {
+			message, err := toAction(a)
+			if err != nil {
+				return nil, status.Error(codes.Internal, err.Error())
+			}
+			resp.Actions = append(resp.Actions, message)
+		}
+		if _, ok := event.(tuner.Extended); !ok {
+			continue
+		}
+		if now := outlookMessage(s.tuner.Outlook()); !proto.Equal(now, s.outlook) {
+			s.outlook, resp.Outlook = now, now
+		}
+	}
+	state := s.tuner.Status()
+	resp.Waiting, resp.Exhausted = state.Waiting, state.Exhausted
+	return resp, nil
+}
+
+// Snapshot implements outbidv1.TunerServiceServer.
+func (s *server) Snapshot(context.Context, *outbidv1.SnapshotRequest) (*outbidv1.SnapshotResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tuner == nil {
+		return nil, status.Error(codes.FailedPrecondition, "Snapshot came before Configure")
+	}
+	snapshot, err := s.tuner.Snapshot()
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &outbidv1.SnapshotResponse{Snapshot: snapshot}, nil
+}
