@@ -133,7 +133,7 @@ func renderShell(template string, cfg space.Config) (string, error) {
 
 // value is a parameter's value as text.
 func value(cfg space.Config, path string) (string, error) {
-	var v any = map[string]any(cfg)
+	var v any = cfg
 	for key := range strings.SplitSeq(path, ".") {
 		m, ok := v.(map[string]any)
 		if !ok {

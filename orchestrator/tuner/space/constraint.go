@@ -59,19 +59,27 @@ func (s *Space) compileConstraint(field, text string, env types.Map) (*constrain
 	}
 	m := mentions{space: s}
 	ast.Walk(&tree.Node, &m)
-	if m.ranges {
-		return nil, wrong(field, "%q makes a range with \"..\"; compare with < and > instead", short(text))
+	if m.refused != "" {
+		return nil, wrong(field, "%q %s", short(text), m.refused)
 	}
-	options := []expr.Option{expr.Env(env), expr.AsBool(), expr.MaxNodes(maxNodes)}
-	// Time would make a replay differ, and repeat could fill the memory.
-	for _, name := range []string{"now", "date", "duration", "timezone", "repeat"} {
-		options = append(options, expr.DisableBuiltin(name))
+	options := []expr.Option{expr.Env(env), expr.AsBool(), expr.MaxNodes(maxNodes), expr.DisableAllBuiltins()}
+	for _, name := range functions() {
+		options = append(options, expr.EnableBuiltin(name))
 	}
 	program, err := expr.Compile(text, options...)
 	if err != nil {
 		return nil, s.badConstraint(field, text, err)
 	}
 	return &constraint{text: text, program: program, needs: m.needs}, nil
+}
+
+// functions are what a constraint may call: nothing that reads the clock, which would make a replay differ, and nothing
+// that makes large values out of small ones.
+func functions() []string {
+	return []string{
+		"abs", "ceil", "floor", "round", "int", "float", "string", "lower", "upper", "len", "first", "last",
+		"max", "min", "mean", "median", "sum", "count", "all", "any", "none", "one", "filter", "map",
+	}
 }
 
 func (s *Space) badConstraint(field, text string, err error) error {
@@ -85,7 +93,7 @@ func (s *Space) badConstraint(field, text string, err error) error {
 		message = "gives " + got + ", not true or false; compare it with something"
 	}
 	if strings.HasPrefix(message, "unknown name") {
-		message += "; there are " + s.nameList()
+		message += "; there are the parameters " + s.nameList() + " and functions such as abs, min and max"
 	}
 	return wrong(field, "%q: %s%s", short(text), message, where)
 }
@@ -148,17 +156,28 @@ func typeOfValues(values []any) types.Type {
 	return shared
 }
 
-// mentions collects the parameters and groups that an expression names.
+// mentions collects the parameters and groups that an expression names, and finds what could make it slow: a
+// constraint is computed for every configuration, inside the one loop that serves all sweeps.
 type mentions struct {
-	space  *Space
-	needs  [][]string
-	ranges bool
+	space      *Space
+	needs      [][]string
+	refused    string
+	predicates int
 }
 
 // Visit is called by ast.Walk for every node.
 func (m *mentions) Visit(node *ast.Node) {
-	if b, ok := (*node).(*ast.BinaryNode); ok && b.Operator == ".." {
-		m.ranges = true
+	switch n := (*node).(type) {
+	case *ast.BinaryNode:
+		if n.Operator == ".." {
+			m.refused = "makes a range with ..; compare with < and > instead"
+		}
+	case *ast.VariableDeclaratorNode, *ast.SequenceNode:
+		m.refused = "is more than one expression; write it without let and ;"
+	case *ast.PredicateNode:
+		if m.predicates++; m.predicates > 1 {
+			m.refused = "looks through more than one list; write two constraints"
+		}
 	}
 	keys := path(*node)
 	if len(keys) == 0 || slices.ContainsFunc(m.needs, func(k []string) bool { return slices.Equal(k, keys) }) {

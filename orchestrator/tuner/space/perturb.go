@@ -24,7 +24,7 @@ func (s *Space) Perturb(cfg Config, rng *rand.Rand, resample float64, factors []
 			return moved
 		}
 	}
-	same, ok := clone(map[string]any(cfg)).(map[string]any)
+	same, ok := clone(cfg).(map[string]any)
 	if !ok {
 		return cfg
 	}

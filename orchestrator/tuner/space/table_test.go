@@ -130,7 +130,6 @@ func TestConstraints(t *testing.T) {
 		"layers % (layers - 1) == 0":            false,
 		"len(shape) == 2 and all(shape, # > 0)": true,
 		"max(layers, width, 3) == 16":           true,
-		"let k = layers * 2; k == 2":            true,
 		"shape > 3":                             false, // cannot be computed for a list
 	} {
 		s := compile(t, zoo, text)
