@@ -1,0 +1,241 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+const (
+	// blockBytes is how much is gathered before it is written.
+	blockBytes = 64 << 10
+	// maxPending is how much is kept while the disk takes nothing.
+	maxPending = 32 << 20
+)
+
+// DamageError says that a sweep's file has lost what was once on disk. Rebuild makes it again from the ledger.
+type DamageError struct {
+	Sweep  string
+	Reason string
+}
+
+// Error implements error.
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("the report history of %s is damaged: %s", e.Sweep, e.Reason)
+}
+
+// sweepFile is the open file of one sweep.
+type sweepFile struct {
+	sweep   string
+	path    string
+	file    *os.File
+	size    int64 // of the head and of whole blocks
+	blocks  []block
+	reports int64
+	lastSeq uint64 // pending records included
+	pending buffer
+
+	turn  int    // which slot is written next
+	dirty bool   // something has been written since the last sync
+	lost  error  // reports were dropped: only a rebuild helps
+	used  uint64 // for the choice of what to close
+}
+
+// openFile opens the file of a sweep and cuts a torn end; with create it makes the file if there is none, without it
+// returns nil.
+func openFile(sweep, path string, create bool) (*sweepFile, error) {
+	flags := os.O_RDWR
+	if create {
+		flags |= os.O_CREATE
+	}
+	f, err := os.OpenFile(path, flags, 0o644)
+	if errors.Is(err, fs.ErrNotExist) && !create {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &sweepFile{sweep: sweep, path: path, file: f}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return s, nil
+}
+
+func (s *sweepFile) damaged(format string, args ...any) error {
+	return &DamageError{Sweep: s.sweep, Reason: fmt.Sprintf(format, args...)}
+}
+
+// load reads the head and the headers of the blocks. Blocks that are known to be on disk must be there; what follows
+// them counts up to the first block that is not whole, which is where the last process was when it ended.
+func (s *sweepFile) load() error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	length := info.Size()
+	synced, err := s.loadHead(length)
+	if err != nil {
+		return err
+	}
+	if length < int64(synced.length) {
+		return s.damaged("it has %d bytes, but had %d", length, synced.length)
+	}
+	s.size = headSize
+	for s.size < length {
+		b, err := s.readHeader(s.size, length)
+		if err == nil && s.size >= int64(synced.length) {
+			err = s.verify(b)
+		}
+		if err == nil && b.firstSeq <= s.lastSeq {
+			err = errTorn
+		}
+		if errors.Is(err, errTorn) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		s.take(b)
+	}
+	if s.size < int64(synced.length) || s.lastSeq < synced.seq {
+		return s.damaged("at byte %d of %d there is no whole block", s.size, synced.length)
+	}
+	if s.size < length {
+		return s.file.Truncate(s.size)
+	}
+	return nil
+}
+
+// loadHead returns what was on disk at the last sync. A new head is put on disk at once, so that one that is not whole
+// is damage wherever something stands behind it.
+func (s *sweepFile) loadHead(length int64) (slot, error) {
+	head := make([]byte, headSize)
+	if n, err := s.file.ReadAt(head, 0); err != nil && (!errors.Is(err, io.EOF) || int64(n) != length) {
+		return slot{}, err
+	}
+	if length < headSize || length == headSize && string(head[:8]) != fileMagic {
+		clear(head)
+		copy(head, fileMagic)
+		copy(head[8:], slot{length: headSize}.encode())
+		if _, err := s.file.WriteAt(head, 0); err != nil {
+			return slot{}, err
+		}
+		s.turn = 1
+		return slot{}, errors.Join(s.file.Sync(), syncDir(filepath.Dir(s.path)))
+	}
+	if string(head[:8]) != fileMagic {
+		return slot{}, s.damaged("it does not begin as it should")
+	}
+	a, aOK := decodeSlot(head[8:])
+	b, bOK := decodeSlot(head[8+slotSize:])
+	switch {
+	case aOK && (!bOK || a.length >= b.length):
+		s.turn = 1
+		return a, nil
+	case bOK:
+		s.turn = 0
+		return b, nil
+	}
+	return slot{}, s.damaged("its head is not whole")
+}
+
+func (s *sweepFile) readHeader(at, length int64) (block, error) {
+	head := make([]byte, min(blockHeader+filterSize, length-at))
+	if _, err := s.file.ReadAt(head, at); err != nil {
+		return block{}, err
+	}
+	b, err := decodeHeader(head)
+	if err == nil && at+b.size > length {
+		err = errTorn
+	}
+	b.offset = at
+	return b, err
+}
+
+func (s *sweepFile) verify(b block) error {
+	data, err := readBlock(s.file, b)
+	if err != nil {
+		return err
+	}
+	_, _, err = decodeBlock(data)
+	return err
+}
+
+func readBlock(r io.ReaderAt, b block) ([]byte, error) {
+	data := make([]byte, b.size)
+	_, err := r.ReadAt(data, b.offset)
+	return data, err
+}
+
+// take adds a block to the index.
+func (s *sweepFile) take(b block) {
+	b.offset = s.size
+	s.blocks = append(s.blocks, b)
+	s.size += b.size
+	s.reports += int64(b.records)
+	s.lastSeq = b.lastSeq
+}
+
+// addBatch buffers the reports of batch seq. They go into one block, so that a batch is stored or not.
+func (s *sweepFile) addBatch(seq uint64, reports []*outbidv1.TrialReported) error {
+	if s.lost == nil && len(s.pending.data) > maxPending {
+		s.lost = s.damaged("reports came while nothing could be written")
+	}
+	if s.lost != nil {
+		return s.lost
+	}
+	for _, report := range reports {
+		if err := s.pending.add(seq, report.GetTrial(), report.GetReport()); err != nil {
+			s.lost = s.damaged("a report of batch %d cannot be encoded: %v", seq, err)
+			return s.lost
+		}
+	}
+	s.lastSeq = seq
+	if !s.pending.full() {
+		return nil
+	}
+	return s.write()
+}
+
+// write puts what is pending into the file, not yet on disk. A write that fails half-way is written over next time.
+func (s *sweepFile) write() error {
+	if s.pending.records == 0 {
+		return nil
+	}
+	data, b := s.pending.encode()
+	if _, err := s.file.WriteAt(data, s.size); err != nil {
+		return err
+	}
+	s.take(b)
+	s.dirty = true
+	s.pending.reset()
+	return nil
+}
+
+// sync puts all on disk, then says so in the head; that may reach the disk later.
+func (s *sweepFile) sync() error {
+	if s.lost != nil {
+		return s.lost
+	}
+	if err := s.write(); err != nil {
+		return err
+	}
+	if !s.dirty {
+		return nil
+	}
+	if err := s.file.Sync(); err != nil {
+		return err
+	}
+	done := slot{length: uint64(s.size), seq: s.lastSeq}
+	if _, err := s.file.WriteAt(done.encode(), int64(8+s.turn*slotSize)); err != nil {
+		return err
+	}
+	s.turn, s.dirty = 1-s.turn, false
+	return nil
+}

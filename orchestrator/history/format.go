@@ -1,0 +1,255 @@
+package history
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/klauspost/compress/s2"
+	"google.golang.org/protobuf/proto"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// A file begins with a head of headSize bytes: fileMagic and two slots, written in turn, each of which says up to where
+// the file is known to be on disk. Blocks follow: a header, a filter of the trials in it if there are many records, and
+// the records, compressed if that makes them smaller.
+//
+//	slot:   u64 length on disk, u64 last ledger sequence, u32 CRC-32C of the two
+//	block:  u32 magic, u8 flags, 3 bytes of 0, u32 stored bytes, u32 raw bytes, u32 records, u32 CRC-32C of all the
+//	        rest, u64 first and u64 last ledger sequence, u32 lowest and u32 highest trial; filter; records
+//	record: uvarint ledger sequence after the block's first, uvarint trial, uvarint bytes, Report
+//
+// Numbers are little-endian.
+const (
+	fileMagic  = "OUTBIDH1"
+	slotSize   = 20
+	headSize   = 64
+	blockMagic = 0x4b4c424f
+
+	blockHeader = 48
+	filterBits  = 1024
+	filterSize  = filterBits / 8
+	// filterFrom is how many records a block has at least before a filter is worth its size.
+	filterFrom = 64
+	// filterFull is how many bits of a filter may be set before the next block begins: with more it says too little.
+	filterFull = filterBits / 4
+	// maxBlock bounds what a damaged length can make us ask for, in bytes. A block holds a bit more than one batch.
+	maxBlock = 64 << 20
+
+	flagPacked = 1
+	flagFilter = 2
+)
+
+// errTorn says that bytes are not a whole block.
+var errTorn = errors.New("not a whole block")
+
+func checksum(parts ...[]byte) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	sum := uint32(0)
+	for _, part := range parts {
+		sum = crc32.Update(sum, table, part)
+	}
+	return sum
+}
+
+// slot says that length bytes are on disk, the last of them of ledger sequence seq.
+type slot struct{ length, seq uint64 }
+
+func (s slot) encode() []byte {
+	b := make([]byte, 0, slotSize)
+	b = binary.LittleEndian.AppendUint64(b, s.length)
+	b = binary.LittleEndian.AppendUint64(b, s.seq)
+	return binary.LittleEndian.AppendUint32(b, checksum(b))
+}
+
+func decodeSlot(b []byte) (slot, bool) {
+	ok := binary.LittleEndian.Uint32(b[16:]) == checksum(b[:16])
+	return slot{length: binary.LittleEndian.Uint64(b), seq: binary.LittleEndian.Uint64(b[8:])}, ok
+}
+
+// filter has a bit for every trial modulo its size: trials of neighbouring numbers, which is what a block has, do not
+// share one.
+type filter [filterSize]byte
+
+func (f *filter) set(trial int32) { f[uint32(trial)%filterBits/8] |= 1 << (uint32(trial) % 8) }
+func (f *filter) has(trial int32) bool {
+	return f[uint32(trial)%filterBits/8]&(1<<(uint32(trial)%8)) != 0
+}
+
+// block is what the index knows of one block.
+type block struct {
+	offset   int64
+	size     int64 // with header and filter
+	records  int
+	firstSeq uint64
+	lastSeq  uint64
+	low      int32 // trial
+	high     int32
+	trials   *filter // nil: any trial in between may be in it
+}
+
+// has says whether a trial may be in the block.
+func (b *block) has(trial int32) bool {
+	return b.low <= trial && trial <= b.high && (b.trials == nil || b.trials.has(trial))
+}
+
+// buffer gathers the records of the next block.
+type buffer struct {
+	data     []byte
+	records  int
+	firstSeq uint64
+	lastSeq  uint64
+	low      int32
+	high     int32
+	trials   filter
+	bits     int // set in trials
+}
+
+// full says that it is time to write the block.
+func (b *buffer) full() bool { return len(b.data) >= blockBytes || b.bits >= filterFull }
+
+func (b *buffer) reset() { *b = buffer{data: b.data[:0]} }
+
+func (b *buffer) add(seq uint64, trial int32, r *outbidv1.Report) error {
+	if b.records == 0 {
+		b.firstSeq, b.low, b.high = seq, trial, trial
+	}
+	size := proto.Size(r)
+	data := binary.AppendUvarint(b.data, seq-b.firstSeq)
+	data = binary.AppendUvarint(data, uint64(uint32(trial)))
+	data = binary.AppendUvarint(data, uint64(size))
+	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(data, r)
+	if err != nil {
+		return err
+	}
+	b.data, b.lastSeq = data, seq
+	b.records++
+	b.low, b.high = min(b.low, trial), max(b.high, trial)
+	if !b.trials.has(trial) {
+		b.trials.set(trial)
+		b.bits++
+	}
+	return nil
+}
+
+// encode returns the block and what the index should know of it, but for its offset.
+func (b *buffer) encode() ([]byte, block) {
+	meta := block{records: b.records, firstSeq: b.firstSeq, lastSeq: b.lastSeq, low: b.low, high: b.high}
+	flags, payload := byte(0), b.data
+	if packed := s2.Encode(nil, b.data); len(packed) < len(b.data) {
+		flags, payload = flags|flagPacked, packed
+	}
+	head := make([]byte, blockHeader, blockHeader+filterSize)
+	if b.records >= filterFrom {
+		flags |= flagFilter
+		trials := b.trials
+		meta.trials = &trials
+		head = append(head, trials[:]...)
+	}
+	binary.LittleEndian.PutUint32(head[0:], blockMagic)
+	head[4] = flags
+	binary.LittleEndian.PutUint32(head[8:], uint32(len(payload)))
+	binary.LittleEndian.PutUint32(head[12:], uint32(len(b.data)))
+	binary.LittleEndian.PutUint32(head[16:], uint32(b.records))
+	binary.LittleEndian.PutUint64(head[24:], b.firstSeq)
+	binary.LittleEndian.PutUint64(head[32:], b.lastSeq)
+	binary.LittleEndian.PutUint32(head[40:], uint32(b.low))
+	binary.LittleEndian.PutUint32(head[44:], uint32(b.high))
+	binary.LittleEndian.PutUint32(head[20:], checksum(head, payload)) // over a sum of 0
+	out := append(head, payload...)
+	meta.size = int64(len(out))
+	return out, meta
+}
+
+// decodeHeader reads what stands before the records; b holds at least the header, and the filter if there is one.
+func decodeHeader(b []byte) (block, error) {
+	if len(b) < blockHeader || binary.LittleEndian.Uint32(b) != blockMagic || b[4]&^(flagPacked|flagFilter) != 0 {
+		return block{}, errTorn
+	}
+	meta := block{
+		size:     blockHeader + int64(binary.LittleEndian.Uint32(b[8:])),
+		records:  int(binary.LittleEndian.Uint32(b[16:])),
+		firstSeq: binary.LittleEndian.Uint64(b[24:]),
+		lastSeq:  binary.LittleEndian.Uint64(b[32:]),
+		low:      int32(binary.LittleEndian.Uint32(b[40:])),
+		high:     int32(binary.LittleEndian.Uint32(b[44:])),
+	}
+	raw := binary.LittleEndian.Uint32(b[12:])
+	if meta.size > maxBlock || raw > maxBlock || meta.records == 0 || meta.firstSeq > meta.lastSeq ||
+		uint32(meta.records) > raw {
+		return block{}, errTorn
+	}
+	if b[4]&flagFilter != 0 {
+		if len(b) < blockHeader+filterSize {
+			return block{}, errTorn
+		}
+		meta.trials = new(filter)
+		copy(meta.trials[:], b[blockHeader:])
+		meta.size += filterSize
+	}
+	return meta, nil
+}
+
+// decodeBlock returns the records of a whole block as encoded.
+func decodeBlock(b []byte) (block, []byte, error) {
+	meta, err := decodeHeader(b)
+	if err != nil || int64(len(b)) != meta.size {
+		return block{}, nil, errTorn
+	}
+	var head [blockHeader]byte
+	copy(head[:], b)
+	binary.LittleEndian.PutUint32(head[20:], 0)
+	if checksum(head[:], b[blockHeader:]) != binary.LittleEndian.Uint32(b[20:]) {
+		return block{}, nil, errTorn
+	}
+	payload := b[blockHeader:]
+	if meta.trials != nil {
+		payload = payload[filterSize:]
+	}
+	raw := int(binary.LittleEndian.Uint32(b[12:]))
+	if b[4]&flagPacked != 0 {
+		if n, err := s2.DecodedLen(payload); err != nil || n != raw {
+			return block{}, nil, errTorn
+		}
+		if payload, err = s2.Decode(nil, payload); err != nil {
+			return block{}, nil, errTorn
+		}
+	}
+	if len(payload) != raw {
+		return block{}, nil, errTorn
+	}
+	return meta, payload, nil
+}
+
+// eachRecord calls f for the records of a block, or of one trial if trial is not nil. Others are passed over undecoded.
+func eachRecord(data []byte, trial *int32, f func(int32, *outbidv1.Report) error) error {
+	for len(data) > 0 {
+		var fields [3]uint64
+		for i := range fields {
+			v, n := binary.Uvarint(data)
+			if n <= 0 {
+				return fmt.Errorf("decode a record: %w", errTorn)
+			}
+			fields[i], data = v, data[n:]
+		}
+		of, size := int32(uint32(fields[1])), fields[2]
+		if size > uint64(len(data)) {
+			return fmt.Errorf("decode a record: %w", errTorn)
+		}
+		report := data[:size]
+		data = data[size:]
+		if trial != nil && *trial != of {
+			continue
+		}
+		r := new(outbidv1.Report)
+		if err := proto.Unmarshal(report, r); err != nil {
+			return fmt.Errorf("decode a record: %w", err)
+		}
+		if err := f(of, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
