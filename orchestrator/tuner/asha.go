@@ -66,7 +66,7 @@ func newASHA(c *core) (rules, error) {
 	case "", "promote":
 		return &ashaPromote{a}, nil
 	case "stop":
-		return &ashaStop{a}, nil
+		return &ashaStop{asha: a}, nil
 	default:
 		return nil, fmt.Errorf("tuner.asha.form: %q is unknown; use promote or stop", set.GetForm())
 	}
@@ -185,26 +185,6 @@ func (a *asha) raise(high int64) {
 			b.Rungs = append(b.Rungs, ashaRung{Level: level, best: bestFirst(), worst: worstFirst()})
 		}
 	}
-}
-
-// outlookOf is the outlook when n(bracket, rung, entering) trials go on from a rung that so many enter.
-func (a *asha) outlookOf(next func(r *ashaRung, n int) int) Outlook {
-	var o Outlook
-	for i := range a.Brackets {
-		b := &a.Brackets[i]
-		sizes, levels := make([]int, len(b.Rungs)), make([]int64, len(b.Rungs))
-		n := 0
-		if a.quotas != nil {
-			n = a.quotas[i]
-		}
-		o.Trials += n
-		for k := range b.Rungs {
-			sizes[k], levels[k] = n, b.Rungs[k].Level
-			n = next(&b.Rungs[k], n)
-		}
-		bracketOutlook(&o, i, levels, sizes)
-	}
-	return o
 }
 
 func (a *asha) save() (any, error) { return a.ashaState, nil }

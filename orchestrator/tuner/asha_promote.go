@@ -204,7 +204,24 @@ func (a *ashaPromote) status() Status {
 }
 
 // outlook is exact if no trial exits and none reports NaN.
-func (a *ashaPromote) outlook() Outlook { return a.outlookOf(a.places) }
+func (a *ashaPromote) outlook() Outlook {
+	var o Outlook
+	for i := range a.Brackets {
+		b := &a.Brackets[i]
+		sizes, levels := make([]int, len(b.Rungs)), make([]int64, len(b.Rungs))
+		n := 0
+		if a.quotas != nil {
+			n = a.quotas[i]
+		}
+		o.Trials += n
+		for k := range b.Rungs {
+			sizes[k], levels[k] = n, b.Rungs[k].Level
+			n = a.places(&b.Rungs[k], n)
+		}
+		bracketOutlook(&o, i, levels, sizes)
+	}
+	return o
+}
 
 func (a *ashaPromote) load(decode func(any) error) error {
 	if err := a.asha.load(decode); err != nil {

@@ -3,6 +3,8 @@ package tuner
 import (
 	"fmt"
 	"math"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // ashaStop is the stop-only form of asynchronous successive halving: no trial is ever paused. At a rung a trial goes
@@ -13,7 +15,12 @@ import (
 //
 // A trial that looked good among few goes on although better ones come later, so more than 1/eta of a rung can go
 // on; each was among the best 1/eta when it did. NaN ends a trial; one that exits counts as worst.
-type ashaStop struct{ *asha }
+type ashaStop struct {
+	*asha
+	// expected is the outlook for the spec that was rehearsed.
+	expected  Outlook
+	rehearsed *outbidv1.SweepSpec
+}
 
 func (a *ashaStop) ask(n int) error {
 	for n > 0 && len(a.Queue) > 0 {
@@ -124,18 +131,16 @@ func (a *ashaStop) status() Status {
 	return Status{Waiting: idle, Exhausted: idle}
 }
 
-// outlook is the expectation when no trial exits, none reports NaN, and they reach a rung in random order: the m-th
-// goes on with chance floor(m/eta)/m, or 1 while m < eta.
+// outlook is what a run on random metrics gives: how many go on depends on the order in which trials come. There is no
+// closed form, because those that get to a higher rung come in an order that is random no more.
 func (a *ashaStop) outlook() Outlook {
-	return a.outlookOf(func(_ *ashaRung, n int) int {
-		eta, sum := int(a.eta), 0.0
-		for m := 1; m <= n; m++ {
-			if m < eta {
-				sum++
-			} else {
-				sum += float64(m/eta) / float64(m)
-			}
+	if a.rehearsed != a.spec {
+		// Without a limit of trials, and for a spec that New refuses, there is nothing to say.
+		a.expected = Outlook{}
+		if a.limit() > 0 {
+			a.expected, _ = Rehearse(Settings{Spec: a.spec}, a.limit())
 		}
-		return int(math.Round(sum))
-	})
+		a.rehearsed = a.spec
+	}
+	return a.expected
 }

@@ -1,0 +1,100 @@
+package tuner_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func TestBadSettings(t *testing.T) {
+	t.Parallel()
+	random := func(r *outbidv1.RandomSearch) *outbidv1.Tuner {
+		return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Random{Random: r}}
+	}
+	for _, c := range []struct {
+		settings tuner.Settings
+		want     string
+	}{
+		{tuner.Settings{}, "tuner: nothing is set"},
+		{spec(nil), "tuner: nothing is set"},
+		{spec(&outbidv1.Tuner{Kind: &outbidv1.Tuner_Plugin{}}), "tuner.plugin: not a tuner of this binary"},
+		{spec(random(&outbidv1.RandomSearch{MaxSteps: -1})), "tuner.random.max_steps: -1 is negative"},
+		{spec(random(&outbidv1.RandomSearch{}), trials(-3)), "limits.trials: -3 is negative"},
+		{spec(asha(&outbidv1.Asha{})), "tuner.asha.max_steps: 0 steps are no training"},
+		{spec(asha(&outbidv1.Asha{MaxSteps: 9, Eta: 1})), "tuner.asha.eta: 1 is too small"},
+		{spec(asha(&outbidv1.Asha{MaxSteps: 9, MinSteps: -1})), "tuner.asha.min_steps: -1 is negative"},
+		{spec(asha(&outbidv1.Asha{MaxSteps: 9, MinSteps: 10})), "tuner.asha.min_steps: 10 is more than max_steps 9"},
+		{spec(asha(&outbidv1.Asha{MaxSteps: 9, Form: "jump"})), `tuner.asha.form: "jump" is unknown; use promote or stop`},
+		{spec(asha(&outbidv1.Asha{MaxSteps: 9, Brackets: 4})), "tuner.asha.brackets: 4 are more than the 3 rungs"},
+		{spec(asha(&outbidv1.Asha{MaxSteps: 9, Brackets: -4})), "tuner.asha.brackets: -4 is negative"},
+		{spec(asha(&outbidv1.Asha{MaxSteps: 9, Sampler: "tea leaves"})), `tuner.asha.sampler: "tea leaves" is unknown`},
+		{
+			spec(halving(&outbidv1.SuccessiveHalving{MaxSteps: 27, Trials: 26})),
+			"tuner.successive_halving.trials: 26 is too few for 4 rungs; the least is 27",
+		},
+		{spec(halving(&outbidv1.SuccessiveHalving{MaxSteps: 27}), trials(26)), "limits.trials: 26 is too few"},
+		{spec(halving(&outbidv1.SuccessiveHalving{MaxSteps: 27, Trials: -1})), "tuner.successive_halving.trials: -1"},
+		{spec(halving(&outbidv1.SuccessiveHalving{MaxSteps: 1 << 62})), "tuner.successive_halving.min_steps: 40 rungs"},
+		{spec(hyperband(&outbidv1.Hyperband{MaxSteps: 1 << 62})), "tuner.hyperband.min_steps: 40 brackets"},
+		{spec(hyperband(&outbidv1.Hyperband{MaxSteps: 9, Iterations: -1})), "tuner.hyperband.iterations: -1"},
+		{spec(hyperband(&outbidv1.Hyperband{MaxSteps: 9, Iterations: math.MaxInt32}), trials(1)), "tuner.hyperband.iterations"},
+		{spec(median(&outbidv1.MedianStopping{})), "tuner.median.max_steps: 0"},
+		{spec(median(&outbidv1.MedianStopping{MaxSteps: 9, GraceSteps: -1})), "tuner.median.grace_steps: -1"},
+		{spec(median(&outbidv1.MedianStopping{MaxSteps: 9, MinTrials: -1})), "tuner.median.min_trials: -1"},
+		{spec(pbt(&outbidv1.Pbt{Interval: 1})), "tuner.pbt.max_steps: 0"},
+		{spec(pbt(&outbidv1.Pbt{MaxSteps: 9})), "tuner.pbt.interval: 0 is not from 1 to max_steps 9"},
+		{spec(pbt(&outbidv1.Pbt{MaxSteps: 9, Interval: 10})), "tuner.pbt.interval: 10"},
+		{spec(pbt(&outbidv1.Pbt{MaxSteps: 9, Interval: 3, Population: 1})), "tuner.pbt.population: 1"},
+		{spec(pbt(&outbidv1.Pbt{MaxSteps: 9, Interval: 3, Quantile: 0.6})), "tuner.pbt.quantile: 0.6"},
+		{spec(pbt(&outbidv1.Pbt{MaxSteps: 9, Interval: 3, Quantile: math.NaN()})), "tuner.pbt.quantile: NaN"},
+		{spec(pbt(&outbidv1.Pbt{MaxSteps: 9, Interval: 3, Resample: new(-0.1)})), "tuner.pbt.resample: -0.1"},
+		{spec(pbt(&outbidv1.Pbt{MaxSteps: 9, Interval: 3, Factors: []float64{1.2, 0}})), "tuner.pbt.factors[1]: 0"},
+	} {
+		_, err := tuner.New(c.settings)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("got %v, not %q", err, c.want)
+		}
+	}
+}
+
+func TestEventsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	made, err := tuner.New(spec(asha(&outbidv1.Asha{MaxSteps: 9}), trials(9)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := made.Handle(tuner.Ask{N: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []tuner.Event{
+		nil,
+		tuner.Reported{Trial: 1, Step: 1},
+		tuner.Reached{Trial: -1, Step: 1},
+		tuner.Reached{Trial: 0, Step: 0},
+		tuner.Exited{Trial: 1},
+	} {
+		if actions, err := made.Handle(e); err == nil {
+			t.Errorf("%#v is no error, but gives %v", e, actions)
+		}
+	}
+}
+
+func TestASnapshotOfAnotherTunerIsRefused(t *testing.T) {
+	t.Parallel()
+	one, err := tuner.New(spec(asha(&outbidv1.Asha{MaxSteps: 9})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := one.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = tuner.Restore(spec(hyperband(&outbidv1.Hyperband{MaxSteps: 9})), snapshot)
+	if !errors.Is(err, tuner.ErrBadSnapshot) || !strings.Contains(err.Error(), `of tuner "asha"`) {
+		t.Errorf("got %v", err)
+	}
+}
