@@ -1,0 +1,272 @@
+package endtoend
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/history"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/worker"
+	"github.com/outbid-dev/outbid/worker/inventory"
+	"github.com/outbid-dev/outbid/worker/session/sessiontest"
+)
+
+// stub is the training process of the benchmarks: it speaks the real session protocol over the real socket. What it
+// does stands in the environment that the worker hands on.
+func stub(mode string) int {
+	ctx := context.Background()
+	interval, err := time.ParseDuration(os.Getenv("STUB_INTERVAL"))
+	if err != nil {
+		interval = 0
+	}
+	reports, err := strconv.ParseUint(os.Getenv("STUB_REPORTS"), 10, 64)
+	if err != nil {
+		reports = 1
+	}
+	var train func(*sessiontest.Trial) error
+	switch mode {
+	case "latency":
+		train = func(t *sessiontest.Trial) error { return measure(t, reports, interval) }
+	case "flood":
+		train = func(t *sessiontest.Trial) error { return flood(t, reports) }
+	default:
+		train = func(t *sessiontest.Trial) error { return t.Report(1, map[string]float64{"loss": 1}) }
+	}
+	if err := sessiontest.Run(ctx, train); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// measure reports at an even pace and notes how long each report took to be decided on.
+func measure(t *sessiontest.Trial, reports uint64, interval time.Duration) error {
+	var taken []string
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for seq := uint64(1); seq <= reports; seq++ {
+		<-tick.C
+		began := time.Now()
+		if err := t.Report(int64(seq), map[string]float64{"loss": 1 / float64(seq)}); err != nil {
+			return err
+		}
+		for t.Acked < seq {
+			if _, err := t.Wait(); err != nil {
+				return err
+			}
+		}
+		taken = append(taken, strconv.FormatInt(time.Since(began).Microseconds(), 10))
+	}
+	name := filepath.Join(os.Getenv("STUB_OUT"), fmt.Sprintf("%d", t.GetFork().GetTrial()))
+	return os.WriteFile(name, []byte(strings.Join(taken, "\n")), 0o600)
+}
+
+// flood reports as fast as it may: at most 400 reports are under way.
+func flood(t *sessiontest.Trial, reports uint64) error {
+	for seq := uint64(1); seq <= reports; seq++ {
+		if err := t.Report(int64(seq), map[string]float64{"loss": 1 / float64(seq)}); err != nil {
+			return err
+		}
+		for seq == reports && t.Acked < seq || seq-t.Acked >= 400 {
+			if _, err := t.Wait(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// site is an orchestrator and a worker in this process: embedded NATS that syncs before it acknowledges, ledger,
+// loop, and training processes on real sockets.
+type site struct {
+	*control.Loop
+	blob string
+}
+
+func newSite(b *testing.B, devices int) *site {
+	b.Helper()
+	dir, key := b.TempDir(), []byte("key of the cluster")
+	ctx, cancel := context.WithCancel(context.Background())
+	must := func(err error) {
+		b.Helper()
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	ns, err := bus.StartServer(bus.ServerConfig{Dir: filepath.Join(dir, "nats")})
+	must(err)
+	nc, err := bus.Connect(ctx, bus.ConnConfig{Server: ns, Name: "orchestrator"})
+	must(err)
+	far, err := bus.Connect(ctx, bus.ConnConfig{URL: ns.URL(), Name: "worker"})
+	must(err)
+	store, err := objects.Open(ctx, filepath.Join(dir, "store"))
+	must(err)
+	record, err := ledger.OpenJetStream(ctx, nc, ledger.Config{})
+	must(err)
+	past, err := history.Open(filepath.Join(dir, "history"))
+	must(err)
+	logs, err := bus.OpenLogs(ctx, nc, bus.LogsConfig{})
+	must(err)
+	policy, err := registry.New(registry.Default)
+	must(err)
+	loop, err := control.Open(ctx, control.Config{
+		Settings: control.Settings{
+			Lease: 15 * time.Second,
+			Prove: func(node, boot string, proof []byte) bool { return hmac.Equal(proof, worker.Proof(key, node, boot)) },
+			Sign:  func(blob string) []byte { return worker.FunctionMAC(key, blob) },
+			NewTuner: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
+				if snapshot != nil {
+					return tuner.Restore(s, snapshot)
+				}
+				return tuner.New(s)
+			},
+		},
+		Policy: policy, Ledger: record, History: past, Now: time.Now, Logger: log, Delete: store.Delete,
+		Send: func(o *outbidv1.Orders) error { return bus.PublishOrders(nc, o) },
+		Info: func() *outbidv1.GetServerInfoResponse { return &outbidv1.GetServerInfoResponse{} },
+	})
+	must(err)
+	sub, err := bus.SubscribeUplinks(nc, loop.Uplink)
+	must(err)
+	self, err := os.Executable()
+	must(err)
+	machine := inventory.Machine{}
+	for i := range devices {
+		machine.Devices = append(machine.Devices, &outbidv1.Device{Index: int32(i), Type: "cpu"})
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- loop.Run(ctx) }()
+	workCtx, stopWork := context.WithCancel(ctx)
+	worked := make(chan error, 1)
+	go func() {
+		worked <- worker.Run(workCtx, worker.Config{
+			Node: "bench", Machine: machine, Bus: worker.NATS(far, logs), Store: store, ClusterKey: key,
+			Dir: filepath.Join(dir, "worker"), FunctionCommand: []string{self}, Logger: log,
+		})
+	}()
+	b.Cleanup(func() {
+		stopWork()
+		if err := <-worked; err != nil {
+			b.Error(err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
+		_ = sub.Stop()
+		_ = logs.Close()
+		far.Close()
+		nc.Close()
+		_ = ns.Close()
+	})
+	blob := []byte("no function: the stub takes its place")
+	sum := sha256.Sum256(blob)
+	name := hex.EncodeToString(sum[:])
+	must(store.Put(ctx, "blobs/"+name, bytes.NewReader(blob), int64(len(blob))))
+	return &site{Loop: loop, blob: name}
+}
+
+// run submits a sweep of stubs and waits until it is done.
+func (s *site) run(b *testing.B, trials int, env map[string]string) {
+	b.Helper()
+	spec := job{name: "bench", tuner: random(0), trials: int32(trials)}.bare()
+	spec.Workload = &outbidv1.SweepSpec_Function{Function: &outbidv1.Function{Blob: s.blob, Name: "stub", Env: env}}
+	id, err := s.Submit(context.Background(), spec, "bench", "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for {
+		_, _, next, err := s.Changes(id, 1<<64-1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sweep, err := s.Sweep(id)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if sweep.GetState() == outbidv1.SweepState_SWEEP_STATE_DONE {
+			return
+		}
+		if sweep.GetState() > outbidv1.SweepState_SWEEP_STATE_DONE || sweep.GetCounts().GetFailed() > 0 {
+			b.Fatalf("the sweep is %s: %s; %v", sweep.GetState(), sweep.GetReason(), sweep.GetNotes())
+		}
+		<-next
+	}
+}
+
+// BenchmarkReportLatency is how long a report takes from the training process until it hears that it was decided on:
+// through the session's gRPC socket, NATS and the synced ledger, at 500 reports a second from 100 processes.
+func BenchmarkReportLatency(b *testing.B) {
+	s := newSite(b, 100)
+	out := b.TempDir()
+	for b.Loop() {
+		s.run(b, 100, map[string]string{
+			"OUTBID_TEST_STUB": "latency", "STUB_INTERVAL": "200ms", "STUB_REPORTS": "100", "STUB_OUT": out,
+		})
+	}
+	var taken []float64
+	files, err := filepath.Glob(filepath.Join(out, "*"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, line := range strings.Fields(string(data)) {
+			us, err := strconv.ParseFloat(line, 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			taken = append(taken, us/1000)
+		}
+	}
+	slices.Sort(taken)
+	for _, q := range []float64{.5, .95, .99, 1} {
+		b.ReportMetric(taken[int(q*float64(len(taken)-1))], fmt.Sprintf("ms-p%g", q*100))
+	}
+}
+
+// BenchmarkReportThroughput is how many reports a second come through the same way as fast as they can, from 100
+// processes, each of which waits for word of its reports.
+func BenchmarkReportThroughput(b *testing.B) {
+	s := newSite(b, 100)
+	const each = 6000
+	began := time.Now()
+	for b.Loop() {
+		s.run(b, 100, map[string]string{"OUTBID_TEST_STUB": "flood", "STUB_REPORTS": strconv.Itoa(each)})
+	}
+	b.ReportMetric(float64(100*each*b.N)/time.Since(began).Seconds(), "reports/s")
+}
+
+// BenchmarkTrials is how many one-report trials a second are created, placed, run in a warm process and ended.
+func BenchmarkTrials(b *testing.B) {
+	s := newSite(b, 16)
+	const trials = 10_000
+	began := time.Now()
+	for b.Loop() {
+		s.run(b, trials, map[string]string{"OUTBID_TEST_STUB": "once"})
+	}
+	b.ReportMetric(float64(trials*b.N)/time.Since(began).Seconds(), "trials/s")
+}

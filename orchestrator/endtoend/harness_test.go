@@ -1,0 +1,298 @@
+package endtoend
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// binary is built once for all tests.
+var binary = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // one build for all tests
+	if path := os.Getenv("OUTBID_BIN"); path != "" {
+		return filepath.Abs(path)
+	}
+	dir, err := os.MkdirTemp("", "outbid-e2e-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "outbid")
+	out, err := exec.Command("go", "build", "-o", path, "../..").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building the binary: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// patience bounds every wait: generous, as machines that run tests are busy.
+const patience = 2 * time.Minute
+
+// TestMain also plays the part of a training program, so that tests need nothing but this binary.
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("OUTBID_TEST_PROGRAM"); mode != "" {
+		os.Exit(train(mode))
+	}
+	if mode := os.Getenv("OUTBID_TEST_STUB"); mode != "" {
+		os.Exit(stub(mode))
+	}
+	os.Exit(m.Run())
+}
+
+// proc is a process under test.
+type proc struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	out   *output
+	ended chan struct{}
+	err   error
+}
+
+// output gathers what a process prints and lets tests wait for it.
+type output struct {
+	mu      sync.Mutex
+	buf     bytes.Buffer
+	changed chan struct{}
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.buf.Write(p)
+	close(o.changed)
+	o.changed = make(chan struct{})
+	return n, err
+}
+
+func (o *output) text() (string, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String(), o.changed
+}
+
+// start runs the binary in dir.
+func start(t *testing.T, dir string, args ...string) *proc {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startCommand(t, dir, path, args...)
+}
+
+func startCommand(t *testing.T, dir, path string, args ...string) *proc {
+	t.Helper()
+	p := &proc{t: t, cmd: exec.Command(path, args...), out: &output{changed: make(chan struct{})}, ended: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.out, p.out
+	p.cmd.WaitDelay = 5 * time.Second
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		select {
+		case <-p.ended:
+		default:
+			_ = p.cmd.Process.Signal(syscall.SIGCONT)
+			p.kill()
+		}
+		if t.Failed() {
+			text, _ := p.out.text()
+			t.Logf("output of outbid %s:\n%s", strings.Join(args, " "), text)
+		}
+	})
+	return p
+}
+
+// kill is kill -9.
+func (p *proc) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+// stop asks the process to end, as Ctrl-C does, and waits.
+func (p *proc) stop() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		p.t.Fatal(err)
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		p.t.Fatal("it did not stop")
+	}
+}
+
+// until waits for the process to print something.
+func (p *proc) until(what string) {
+	p.t.Helper()
+	deadline := time.After(patience)
+	for {
+		text, changed := p.out.text()
+		if strings.Contains(text, what) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-p.ended:
+			if text, _ := p.out.text(); !strings.Contains(text, what) {
+				p.t.Fatalf("it ended before it printed %q: %v\n%s", what, p.err, text)
+			}
+			return
+		case <-deadline:
+			p.t.Fatalf("it did not print %q:\n%s", what, text)
+		}
+	}
+}
+
+// server is a running `up` or `serve` and a client of it.
+type server struct {
+	*proc
+	Info struct {
+		API       string `json:"api"`
+		NATS      string `json:"nats"`
+		PID       int    `json:"pid"`
+		TokenFile string `json:"token_file"`
+	}
+	outbidv1.OutbidServiceClient
+}
+
+// serve starts `outbid up` or `outbid serve` on free ports and waits until it is ready.
+func serve(t *testing.T, dir string, args ...string) *server {
+	t.Helper()
+	ready := filepath.Join(t.TempDir(), "ready.json")
+	args = append(args, "--data", filepath.Join(dir, "data"), "--ready-file", ready)
+	if !strings.Contains(strings.Join(args, " "), "--api") {
+		args = append(args, "--api", "127.0.0.1:0")
+	}
+	s := &server{proc: start(t, dir, args...)}
+	waitFile(t, s.proc, ready)
+	s.connect(ready)
+	return s
+}
+
+// connect opens a client to where the ready file says.
+func (s *server) connect(ready string) {
+	s.t.Helper()
+	data, err := os.ReadFile(ready)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &s.Info); err != nil {
+		s.t.Fatalf("%s: %v", data, err)
+	}
+	conn, err := grpc.NewClient(strings.TrimPrefix(s.Info.API, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	s.OutbidServiceClient = outbidv1.NewOutbidServiceClient(conn)
+}
+
+// waitFile waits until a file is there: it is written when the server is ready.
+func waitFile(t *testing.T, p *proc, path string) {
+	t.Helper()
+	poll(t, "the ready file", func() bool {
+		select {
+		case <-p.ended:
+			text, _ := p.out.text()
+			t.Fatalf("it ended before it was ready: %v\n%s", p.err, text)
+		default:
+		}
+		_, err := os.Stat(path)
+		return err == nil
+	})
+}
+
+// poll looks again and again, for what has no event to wait for.
+func poll(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// submit starts a sweep.
+func (s *server) submit(spec *outbidv1.SweepSpec) string {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, err := s.SubmitSweep(ctx, &outbidv1.SubmitSweepRequest{Spec: spec})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r.GetSweep().GetId()
+}
+
+// sweep is a sweep as it stands; nil if the server cannot be reached just now.
+func (s *server) sweep(id string) *outbidv1.Sweep {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	r, err := s.GetSweep(ctx, &outbidv1.GetSweepRequest{Sweep: id})
+	if err != nil {
+		return nil
+	}
+	return r.GetSweep()
+}
+
+// wait waits until the sweep has ended.
+func (s *server) wait(id string) *outbidv1.Sweep {
+	s.t.Helper()
+	var last *outbidv1.Sweep
+	poll(s.t, "the end of "+id, func() bool {
+		if sw := s.sweep(id); sw != nil {
+			last = sw
+		}
+		return last.GetState() >= outbidv1.SweepState_SWEEP_STATE_DONE
+	})
+	return last
+}
+
+// waitSteps waits until the sweep has trained so many steps.
+func (s *server) waitSteps(id string, steps int64) {
+	s.t.Helper()
+	poll(s.t, fmt.Sprintf("%d steps of %s", steps, id), func() bool { return s.sweep(id).GetSteps() >= steps })
+}
+
+func (s *server) trials(id string) []*outbidv1.Trial {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, err := s.ListTrials(ctx, &outbidv1.ListTrialsRequest{Sweep: id, PageSize: 10000})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r.GetTrials()
+}
+
+// mustDone fails unless the sweep is done with every trial trained as far as its tuner wanted.
+func (s *server) mustDone(id string) *outbidv1.Sweep {
+	s.t.Helper()
+	sw := s.wait(id)
+	if sw.GetState() != outbidv1.SweepState_SWEEP_STATE_DONE || sw.GetCounts().GetFailed() > 0 {
+		s.t.Fatalf("sweep %s is %s: %s; notes: %v", id, sw.GetState(), sw.GetReason(), sw.GetNotes())
+	}
+	return sw
+}

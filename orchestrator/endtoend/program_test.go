@@ -1,0 +1,218 @@
+package endtoend
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// train is the training program of these tests: it climbs to a height that its configuration decides, saves after each
+// step, and goes on from its checkpoint. It holds a lock on each of its devices while it runs, so that a device with
+// two owners is noticed by the second.
+func train(mode string) int {
+	var config struct {
+		Height float64 `json:"height"`
+	}
+	data, err := os.ReadFile(os.Getenv("OUTBID_CONFIG"))
+	if err == nil {
+		err = json.Unmarshal(data, &config)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	unlock, err := lockDevices()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 3
+	}
+	defer unlock()
+	step := int64(0)
+	if saved, err := os.ReadFile(os.Getenv("OUTBID_CHECKPOINT_IN")); err == nil {
+		step, err = strconv.ParseInt(strings.TrimSpace(string(saved)), 10, 64)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 4
+		}
+	}
+	until, err := strconv.ParseInt(os.Getenv("OUTBID_UNTIL_STEP"), 10, 64)
+	if err != nil {
+		return 5
+	}
+	return climb(mode, config.Height, step, until)
+}
+
+func climb(mode string, height float64, step, until int64) int {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	pace, err := time.ParseDuration(os.Getenv("PACE"))
+	if err != nil {
+		pace = 50 * time.Millisecond
+	}
+	for step < until {
+		select {
+		case <-stop:
+			return 0
+		case <-time.After(pace):
+		}
+		step++
+		if code, out := mishap(mode, step); out {
+			return code
+		}
+		loss := height / float64(step)
+		if mode == "nan" && step >= 2 {
+			loss = math.NaN()
+		}
+		if err := save(step); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 6
+		}
+		if err := report(step, loss); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 7
+		}
+	}
+	return 0
+}
+
+// mishap is what goes wrong in a mode, once for each trial: its first process leaves a mark.
+func mishap(mode string, step int64) (code int, out bool) {
+	if step != 3 || mode == "well" || mode == "nan" {
+		return 0, false
+	}
+	mark := filepath.Join(os.Getenv("MARKS"), strings.ReplaceAll(os.Getenv("OUTBID_SWEEP")+"-"+os.Getenv("OUTBID_TRIAL"), "/", "-"))
+	f, err := os.OpenFile(mark, os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) && mode != "always" {
+		return 0, false
+	}
+	if f != nil {
+		_ = f.Close()
+	}
+	switch mode {
+	case "crash", "always":
+		fmt.Fprintln(os.Stderr, "RuntimeError: out of luck")
+		return 9, true
+	case "hang":
+		select {}
+	case "segv":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSEGV)
+		select {}
+	}
+	return 0, false
+}
+
+func save(step int64) error {
+	path := os.Getenv("OUTBID_CHECKPOINT_OUT")
+	text := fmt.Sprintln(step)
+	if n, err := strconv.Atoi(os.Getenv("CHECKPOINT_BYTES")); err == nil && n > len(text) {
+		text += strings.Repeat(" ", n-len(text))
+	}
+	if err := os.WriteFile(path+".tmp", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".tmp", path)
+}
+
+func report(step int64, loss float64) error {
+	f, err := os.OpenFile(os.Getenv("OUTBID_REPORT"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	value := strconv.FormatFloat(loss, 'g', -1, 64)
+	_, err = fmt.Fprintf(f, "{\"step\": %d, \"loss\": %s, \"checkpoint\": %q}\n", step, value, os.Getenv("OUTBID_CHECKPOINT_OUT"))
+	return err
+}
+
+// lockDevices takes a lock for each device of the node.
+func lockDevices() (unlock func(), err error) {
+	dir := os.Getenv("LOCKS")
+	if dir == "" {
+		return func() {}, nil
+	}
+	var files []*os.File
+	for _, d := range strings.Split(os.Getenv("OUTBID_DEVICES"), ",") {
+		path := filepath.Join(dir, os.Getenv("OUTBID_NODE")+"-"+d)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			return nil, errors.Join(fmt.Errorf("TWO OWNERS of device %s", path), os.WriteFile(path+".two-owners", nil, 0o600))
+		}
+		files = append(files, f)
+	}
+	return func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+	}, nil
+}
+
+// job describes a sweep of the training program.
+type job struct {
+	name  string
+	mode  string
+	tuner *outbidv1.Tuner
+	// trials, and environment of the program beside what it needs.
+	trials int32
+	env    map[string]string
+	change func(*outbidv1.SweepSpec)
+}
+
+// spec makes the sweep; locks is where its processes take locks of their devices.
+func (j job) spec(t *testing.T, locks string) *outbidv1.SweepSpec {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"OUTBID_TEST_PROGRAM": j.mode, "LOCKS": locks, "MARKS": locks}
+	for k, v := range j.env {
+		env[k] = v
+	}
+	spec := j.bare()
+	spec.Workload = &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{Command: []string{self}, Env: env, Grace: "2s"}}
+	if j.change != nil {
+		j.change(spec)
+	}
+	return spec
+}
+
+// bare is the sweep without what it runs.
+func (j job) bare() *outbidv1.SweepSpec {
+	return &outbidv1.SweepSpec{
+		Name: j.name, Metric: "loss", Mode: "min", Tuner: j.tuner, Limits: &outbidv1.Limits{Trials: j.trials},
+		Space: map[string]*outbidv1.Parameter{
+			"height": {Kind: &outbidv1.Parameter_Float{Float: &outbidv1.FloatRange{Low: 1, High: 100}}},
+		},
+	}
+}
+
+func hyperband(steps int64) *outbidv1.Tuner {
+	return &outbidv1.Tuner{Seed: 7, Kind: &outbidv1.Tuner_Hyperband{Hyperband: &outbidv1.Hyperband{MaxSteps: steps, Eta: 3}}}
+}
+
+func random(steps int64) *outbidv1.Tuner {
+	return &outbidv1.Tuner{Seed: 7, Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: steps}}}
+}
+
+// noTwoOwners fails if any device ever had two processes.
+func noTwoOwners(t *testing.T, locks string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(locks, "*.two-owners"))
+	if err != nil || len(found) > 0 {
+		t.Fatalf("devices with two owners: %v %v", found, err)
+	}
+}
