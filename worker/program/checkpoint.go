@@ -56,7 +56,8 @@ func archive(out io.Writer, dir string) error {
 	return nil
 }
 
-// unpack returns the path that a program can load: that of the file itself, or of a directory made from its archive.
+// unpack returns the path that a program can load: a copy of the file, which may share its bytes with the store and
+// must not be written to, or a directory made from its archive.
 func unpack(from, dir string) (string, error) {
 	in, err := os.Open(from)
 	if err != nil {
@@ -66,7 +67,7 @@ func unpack(from, dir string) (string, error) {
 	r := tar.NewReader(in)
 	head, err := r.Next()
 	if err != nil || head.Name != directoryMark {
-		return from, nil // a file of the program's own
+		return dir, pack(from, dir) // a file of the program's own
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", fmt.Errorf("unpack the checkpoint: %w", err)

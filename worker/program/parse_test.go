@@ -135,8 +135,12 @@ func TestPackDirectory(t *testing.T) {
 	if err := pack(filepath.Join(from, "weights"), again); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := unpack(again, filepath.Join(dir, "none")); err != nil || got != again {
+	file := filepath.Join(dir, "file-again")
+	if got, err := unpack(again, file); err != nil || got != file {
 		t.Error(got, err)
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != "w" {
+		t.Errorf("%q, %v", data, err)
 	}
 	if err := pack(filepath.Join(dir, "missing"), filepath.Join(dir, "x")); err == nil {
 		t.Error("a missing checkpoint was packed")

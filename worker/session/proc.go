@@ -87,15 +87,24 @@ func (p *proc) awaitAttached(ctx context.Context, timeout time.Duration) error {
 	case <-p.attached:
 		return nil
 	case <-p.gone:
-		return fmt.Errorf("the process ended before it attached: %s", p.detail())
+		return p.startError("the process ended before it attached")
 	case <-timer.C:
-		err = fmt.Errorf("the process did not attach within %s", timeout)
+		err = &StartError{outbidv1.FailureKind_FAILURE_KIND_HANG, fmt.Sprintf("the process did not attach within %s", timeout)}
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
 	p.process.Kill()
 	<-p.gone
 	return err
+}
+
+// startError says how a process ended before it had a trial. One that a signal ended may do better next time.
+func (p *proc) startError(what string) error {
+	kind := outbidv1.FailureKind_FAILURE_KIND_START
+	if p.process.Outcome().Signal != 0 {
+		kind = outbidv1.FailureKind_FAILURE_KIND_SIGNAL
+	}
+	return &StartError{kind, what + ": " + p.detail()}
 }
 
 // detail says in a line how a process that is gone ended.

@@ -49,6 +49,16 @@ type Trial interface {
 	Ended(ended *outbidv1.ForkEnded)
 }
 
+// StartError says why a process that was started has no trial.
+type StartError struct {
+	Kind outbidv1.FailureKind
+	// Detail is one line for the user.
+	Detail string
+}
+
+// Error implements error.
+func (e *StartError) Error() string { return e.Detail }
+
 // Starter starts processes.
 type Starter interface {
 	Start(c process.Command) (*process.Process, error)
@@ -184,7 +194,7 @@ func (s *Server) Start(
 	sess := p.assign(a, trial, spec.Speed)
 	if sess == nil {
 		<-p.gone
-		return nil, fmt.Errorf("the process ended before it had the trial: %s", p.detail())
+		return nil, p.startError("the process ended before it had the trial")
 	}
 	return sess, nil
 }

@@ -1,0 +1,272 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/process"
+	"github.com/outbid-dev/outbid/worker/session"
+)
+
+// Why forks are ended without an order.
+var (
+	errExpired  = errors.New("no word from the orchestrator for the time of the lease")
+	errUnknown  = errors.New("the orchestrator does not know this worker any more")
+	errStopping = errors.New("the worker is stopping")
+	errUnwanted = errors.New("ended by order")
+)
+
+// agent is the loop. What is not said to be shared belongs to its goroutine.
+type agent struct {
+	cfg Config
+	// train starts training code; tests replace it.
+	train func(ctx context.Context, f *fork) (training, error)
+	out   *outbox // shared
+	forks map[uint64]*fork
+	run   sync.WaitGroup
+	boot  string
+	boots int
+
+	// inbox holds the newest orders that were not handled yet; shared.
+	inbox inbox
+	// ended gets a value whenever a fork has ended; statuses are stale when changed is set. Both shared.
+	ended   chan struct{}
+	changed atomic.Bool
+	again   chan struct{}
+
+	statuses   []*outbidv1.ForkStatus
+	wanted     map[uint64]bool
+	generation uint64
+	term       uint64
+	introduce  bool
+	leaseEnd   time.Time
+	draining   bool
+}
+
+// Run is the worker: it returns when ctx has ended and everything was ended, or when it cannot start. At the end of ctx
+// trials are asked to save and end, what they said is delivered, and the orchestrator is told that the node leaves.
+func Run(ctx context.Context, cfg Config) (err error) {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	host, err := process.Open(cfg.Dir, cfg.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, host.Close()) }()
+	for _, name := range []string{"scratch", "blobs"} { // of an earlier worker, whose processes are gone
+		if err := os.RemoveAll(filepath.Join(cfg.Dir, name)); err != nil {
+			return fmt.Errorf("worker: clear its directory: %w", err)
+		}
+	}
+	sessions, err := session.Listen(ctx, session.Config{
+		Dir: cfg.Dir, Host: host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
+		Output: func(fork *outbidv1.ForkRef, stream process.Stream, line []byte) { log(cfg, fork, stream, line) },
+	})
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	defer func() { err = errors.Join(err, sessions.Close()) }()
+	a := newAgent(cfg)
+	starter := &starter{cfg: cfg, host: host, sessions: sessions, blobs: blobs{dir: filepath.Join(cfg.Dir, "blobs")}}
+	a.train = starter.start
+	return a.serve(ctx)
+}
+
+func newAgent(cfg Config) *agent {
+	return &agent{
+		cfg: cfg, out: newOutbox(), forks: make(map[uint64]*fork), boot: cfg.Boot, ended: make(chan struct{}, 1),
+		again: make(chan struct{}, 1), inbox: inbox{boot: cfg.Boot, wake: make(chan struct{}, 1)}, introduce: true,
+		wanted: make(map[uint64]bool),
+	}
+}
+
+// serve subscribes and runs the loop until the worker has drained.
+func (a *agent) serve(ctx context.Context) (err error) {
+	stop, err := a.cfg.Bus.Subscribe(a.cfg.Node, a.inbox.put)
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	defer a.cfg.Bus.Reconnected(func() { poke(a.again) })()
+	defer a.run.Wait()
+	a.loop(ctx)
+	return nil
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// loop handles one thing at a time until ctx has ended and the worker has drained.
+func (a *agent) loop(ctx context.Context) {
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var deadline, flushed <-chan time.Time
+	stopping := ctx.Done()
+	a.send(true)
+	for {
+		select {
+		case <-a.inbox.wake:
+			a.take(a.inbox.get())
+		case <-a.out.wake:
+		case <-a.ended:
+			a.startWaiting()
+		case <-a.again:
+			a.out.again()
+			a.send(true)
+		case <-beat.C:
+			a.send(true)
+		case <-timer.C:
+		case <-stopping:
+			stopping = nil
+			a.drain()
+			deadline = time.After(a.cfg.DrainTimeout)
+		case <-deadline:
+			a.cancelAll(errStopping)
+		case <-flushed:
+			a.leave()
+			return
+		}
+		a.checkLease()
+		a.send(false)
+		if a.draining && a.quiet() {
+			if a.out.empty() {
+				a.leave()
+				return
+			}
+			if flushed == nil {
+				flushed = time.After(a.cfg.FlushTimeout)
+			}
+		}
+		a.arm(timer)
+	}
+}
+
+// arm sets the timer to what is due next beside the heartbeat: sending again, or the end of the lease.
+func (a *agent) arm(timer *time.Timer) {
+	now := time.Now()
+	next := time.Hour
+	if d := a.out.resendIn(now); d >= 0 {
+		next = min(next, d)
+	}
+	if !a.leaseEnd.IsZero() {
+		next = min(next, max(0, a.leaseEnd.Sub(now)))
+	}
+	timer.Reset(next)
+}
+
+// send sends what is due; with beat even if that is nothing.
+func (a *agent) send(beat bool) {
+	first, messages := a.out.next(time.Now())
+	if len(messages) == 0 && !beat {
+		return
+	}
+	up := &outbidv1.Uplink{
+		Node: a.cfg.Node, Boot: a.boot, FirstSeq: first, Messages: messages, Forks: a.status(),
+	}
+	a.publish(up)
+}
+
+func (a *agent) publish(up *outbidv1.Uplink) {
+	if a.introduce {
+		up.Info = a.info()
+		up.Proof = Proof(a.cfg.ClusterKey, a.cfg.Node, a.boot)
+	}
+	if err := a.cfg.Bus.Publish(up); err != nil {
+		a.cfg.Logger.Debug("could not reach the orchestrator; trying again", "error", err)
+	}
+}
+
+func (a *agent) info() *outbidv1.NodeInfo {
+	hostname, _ := os.Hostname() // only for listings
+	m := a.cfg.Machine
+	return &outbidv1.NodeInfo{
+		Name: a.cfg.Node, Boot: a.boot, Devices: m.Devices, Links: m.Links, Cpus: float64(m.CPUs),
+		MemoryBytes: m.MemoryBytes, Version: a.cfg.Version, Hostname: hostname, Labels: a.cfg.Labels,
+		Pid: int32(os.Getpid()),
+	}
+}
+
+// status lists the forks. One that has ended is listed until its end is in the ledger: a fork that is not listed is
+// taken for lost.
+func (a *agent) status() []*outbidv1.ForkStatus {
+	if !a.changed.Swap(false) {
+		return a.statuses
+	}
+	a.statuses = nil
+	for _, epoch := range a.epochs() {
+		if s := a.forks[epoch].status(); s != nil {
+			a.statuses = append(a.statuses, s)
+		}
+	}
+	return a.statuses
+}
+
+// checkLease ends every fork when the time of the orders has run out.
+func (a *agent) checkLease() {
+	if a.leaseEnd.IsZero() || time.Now().Before(a.leaseEnd) {
+		return
+	}
+	a.leaseEnd = time.Time{}
+	if !a.quiet() {
+		a.cfg.Logger.Warn("no word from the orchestrator within the lease; ending all trials here")
+	}
+	a.cancelAll(errExpired)
+}
+
+func (a *agent) cancelAll(cause error) {
+	for _, f := range a.forks {
+		a.cancel(f, cause)
+	}
+}
+
+// cancel ends a fork at once. One that was never started ends here.
+func (a *agent) cancel(f *fork, cause error) {
+	f.cancel(cause)
+	if !f.started {
+		a.begin(f) // finds that it is cancelled
+	}
+}
+
+// drain asks every trial to save and end.
+func (a *agent) drain() {
+	a.draining = true
+	for _, f := range a.forks {
+		f.drain()
+		if !f.started {
+			a.begin(f)
+		}
+	}
+}
+
+// quiet says whether no fork runs.
+func (a *agent) quiet() bool {
+	for _, f := range a.forks {
+		if !f.over() {
+			return false
+		}
+	}
+	return true
+}
+
+// leave says goodbye, with what is still to be delivered.
+func (a *agent) leave() {
+	a.out.again()
+	first, messages := a.out.next(time.Now())
+	a.publish(&outbidv1.Uplink{
+		Node: a.cfg.Node, Boot: a.boot, FirstSeq: first, Messages: messages, Leaving: true,
+	})
+}

@@ -1,0 +1,308 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+const (
+	// stopGrace is how long training code may take to end when it is stopped; then its process is killed.
+	stopGrace = 15 * time.Second
+	// pauseGrace is the same for a pause, which has a step to finish and a checkpoint to write.
+	pauseGrace = 2 * time.Minute
+)
+
+// training is training code that runs.
+type training interface {
+	Direct(verdict outbidv1.Verdict, untilStep int64, reason string)
+	Acked(seq uint64)
+	SaveDone(step int64, failure string)
+	Kill()
+}
+
+// order is what a fork should do.
+type order struct {
+	verdict outbidv1.Verdict
+	until   int64
+	reason  string
+}
+
+// same says whether training code need not be told again.
+func (o order) same(other order) bool { return o.verdict == other.verdict && o.until == other.until }
+
+// fork is one trial under one lease, from its assignment until its end is in the ledger.
+type fork struct {
+	cfg     *Config
+	out     *outbox
+	start   func(ctx context.Context, f *fork) (training, error)
+	changed func()
+	ref     *outbidv1.ForkRef
+	body    *outbidv1.AssignmentBody
+
+	// Owned by the agent.
+	started   bool
+	delivered bool
+	acked     uint64
+
+	ctx    context.Context //nolint:containedctx // the fork's life
+	cancel context.CancelCauseFunc
+	wake   chan struct{}
+	upload *uploader
+	// heard is when the process last said something, in nanoseconds since the fork was made.
+	heard atomic.Int64
+	made  time.Time
+	// stalled is set while a report waits for room in the outbox.
+	stalled atomic.Bool
+	began   sync.Once
+
+	mu      sync.Mutex
+	version uint64
+	order   order
+	first   order
+	drained bool
+	phase   string
+	trainer training
+	events  []any
+	finish  bool
+	step    int64
+}
+
+// What a training process says beside reports, as events.
+type (
+	savedEvent   struct{ saved *outbidv1.ProcessSaved }
+	reachedEvent struct{ step int64 }
+	endedEvent   struct{ ended *outbidv1.ForkEnded }
+)
+
+func newFork(a *agent, as *outbidv1.Assignment) *fork {
+	f := &fork{
+		cfg: &a.cfg, out: a.out, start: a.train, ref: as.GetFork(), body: as.GetBody(), wake: make(chan struct{}, 1),
+		made: time.Now(), phase: "starting", step: as.GetBody().GetStart().GetStep(),
+		changed: func() { a.changed.Store(true) },
+	}
+	f.ctx, f.cancel = context.WithCancelCause(context.Background())
+	f.upload = newUploader(f)
+	return f
+}
+
+// name is the trial as users see it.
+func (f *fork) name() string { return fmt.Sprintf("%s/%d", f.ref.GetSweep(), f.ref.GetTrial()) }
+
+// direct says what the fork should do from now on; version 0 for what no assignment says.
+func (f *fork) direct(verdict outbidv1.Verdict, until int64, reason string, version uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if version != 0 {
+		if version <= f.version {
+			return
+		}
+		f.version = version
+		f.changed()
+	}
+	if f.drained && verdict == outbidv1.Verdict_VERDICT_TRAIN {
+		return
+	}
+	f.order = order{verdict, until, reason}
+	poke(f.wake)
+}
+
+// drain pauses the fork, whatever the orders, unless it is stopped already.
+func (f *fork) drain() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.drained = true
+	if f.order.verdict != outbidv1.Verdict_VERDICT_STOP {
+		f.order.verdict, f.order.reason = outbidv1.Verdict_VERDICT_PAUSE, errStopping.Error()
+	}
+	poke(f.wake)
+}
+
+func (f *fork) ordered() order {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.order
+}
+
+func (f *fork) over() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.finish
+}
+
+// status for the uplink; nil once the fork's end is in the ledger.
+func (f *fork) status() *outbidv1.ForkStatus {
+	if f.delivered {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &outbidv1.ForkStatus{Fork: f.ref, Version: f.version, Phase: f.phase}
+}
+
+func (f *fork) setPhase(phase string) {
+	f.mu.Lock()
+	f.phase = phase
+	f.mu.Unlock()
+	f.changed()
+}
+
+func (f *fork) tellAcked(seq uint64) {
+	f.mu.Lock()
+	t := f.trainer
+	f.mu.Unlock()
+	if t != nil {
+		t.Acked(seq)
+	}
+}
+
+// say queues messages for the orchestrator.
+func (f *fork) say(messages ...*outbidv1.UplinkMessage) {
+	for _, m := range messages {
+		m.Fork = f.ref
+	}
+	f.out.add(f, messages...)
+}
+
+// note tells the user a line.
+func (f *fork) note(level, text string) {
+	trial := f.ref.GetTrial()
+	f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Note{Note: &outbidv1.Note{
+		Sweep: f.ref.GetSweep(), Trial: &trial, Node: f.cfg.Node, Level: level, Text: text,
+	}}})
+}
+
+// begin says, before anything else, that the training code has its assignment.
+func (f *fork) begin() {
+	f.began.Do(func() {
+		from := f.body.GetStart().GetStep()
+		f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: from}}})
+	})
+}
+
+// target is the order that the training code is started with.
+func (f *fork) target() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.first = f.order
+	f.first.verdict = outbidv1.Verdict_VERDICT_TRAIN
+	return f.first.until
+}
+
+// Reports implements session.Trial and program.Trial.
+func (f *fork) Reports(reports []*outbidv1.Report) {
+	if f.over() || len(reports) == 0 {
+		return
+	}
+	f.begin()
+	f.touch()
+	kept := reports[:0:len(reports)]
+	for _, r := range reports {
+		if reportBytes(r) > maxReportBytes {
+			f.note("warning", fmt.Sprintf("the report of step %d is dropped: its %d metrics take more than %d KiB",
+				r.GetStep(), len(r.GetMetrics()), maxReportBytes>>10))
+			continue
+		}
+		kept = append(kept, r)
+	}
+	f.mu.Lock()
+	f.step = max(f.step, reports[len(reports)-1].GetStep())
+	f.mu.Unlock()
+	f.stalled.Store(true)
+	f.out.addReports(f.ctx, f, kept)
+	f.touch()
+	f.stalled.Store(false)
+}
+
+// Saved implements session.Trial and program.Trial.
+func (f *fork) Saved(s *outbidv1.ProcessSaved) { f.post(savedEvent{s}) }
+
+// Reached implements session.Trial and program.Trial.
+func (f *fork) Reached(step int64) { f.post(reachedEvent{step}) }
+
+// Ended implements session.Trial and program.Trial.
+func (f *fork) Ended(e *outbidv1.ForkEnded) { f.post(endedEvent{e}) }
+
+// Note implements program.Trial.
+func (f *fork) Note(text string) { f.note("warning", text) }
+
+func (f *fork) post(event any) {
+	f.begin()
+	f.touch()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, event)
+	poke(f.wake)
+}
+
+func (f *fork) takeEvents() []any {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	events := f.events
+	f.events = nil
+	return events
+}
+
+func (f *fork) touch() { f.heard.Store(int64(time.Since(f.made))) }
+
+// silent is how long the process has said nothing.
+func (f *fork) silent() time.Duration { return time.Since(f.made) - time.Duration(f.heard.Load()) }
+
+// run is the fork's life.
+func (f *fork) run() {
+	ended := f.live()
+	f.upload.close()
+	if cause := context.Cause(f.ctx); cause != nil && !errors.Is(cause, errUnwanted) {
+		ended = f.cut(cause)
+	}
+	f.cancel(errUnwanted) // releases what waits for it
+	if err := os.RemoveAll(f.scratch()); err != nil {
+		f.cfg.Logger.Warn("the scratch directory of a trial could not be removed", "error", err)
+	}
+	ended.Step = max(ended.GetStep(), f.lastStep())
+	f.mu.Lock()
+	f.finish, f.phase = true, "ending"
+	f.mu.Unlock()
+	f.changed()
+	f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: ended}})
+}
+
+// cut says how a fork ended that was ended from here.
+func (f *fork) cut(cause error) *outbidv1.ForkEnded {
+	e := &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_EXPIRED, Detail: cause.Error()}
+	if errors.Is(cause, errStopping) {
+		e.Outcome = outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED
+	}
+	return e
+}
+
+func (f *fork) lastStep() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.step
+}
+
+// failure is how a fork failed.
+type failure struct {
+	kind   outbidv1.FailureKind
+	detail string
+}
+
+// Error implements error.
+func (e *failure) Error() string { return e.detail }
+
+func (e *failure) ended() *outbidv1.ForkEnded {
+	return &outbidv1.ForkEnded{
+		Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, Failure: e.kind, Detail: e.detail,
+	}
+}
+
+func fail(kind outbidv1.FailureKind, format string, args ...any) *failure {
+	return &failure{kind, fmt.Sprintf(format, args...)}
+}

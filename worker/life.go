@@ -1,0 +1,240 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// live starts the training code and follows it to its end.
+func (f *fork) live() *outbidv1.ForkEnded {
+	t, err := f.prepare()
+	if err != nil {
+		return f.notStarted(err)
+	}
+	f.touch()
+	f.mu.Lock()
+	f.trainer, f.phase = t, "running"
+	told := f.first
+	f.mu.Unlock()
+	f.changed()
+	f.begin()
+	return (&life{fork: f, training: t, told: told}).follow()
+}
+
+// prepare starts the training code unless the fork is told to end before it runs.
+func (f *fork) prepare() (training, error) {
+	if f.ctx.Err() != nil || f.ordered().verdict != outbidv1.Verdict_VERDICT_TRAIN {
+		return nil, errUnwanted
+	}
+	ctx, cancel := context.WithCancelCause(f.ctx)
+	defer cancel(nil)
+	type result struct {
+		t   training
+		err error
+	}
+	started := make(chan result, 1)
+	go func() {
+		t, err := f.start(ctx, f)
+		started <- result{t, err}
+	}()
+	for {
+		if f.ordered().verdict != outbidv1.Verdict_VERDICT_TRAIN {
+			cancel(errUnwanted)
+		}
+		select {
+		case r := <-started:
+			if r.err == nil {
+				poke(f.wake) // something may have come meanwhile
+			}
+			return r.t, r.err
+		case <-f.wake:
+		}
+	}
+}
+
+func (f *fork) notStarted(err error) *outbidv1.ForkEnded {
+	if f.ordered().verdict != outbidv1.Verdict_VERDICT_TRAIN || f.ctx.Err() != nil {
+		return &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED}
+	}
+	if failure := (*failure)(nil); errors.As(err, &failure) {
+		return failure.ended()
+	}
+	return fail(outbidv1.FailureKind_FAILURE_KIND_START, "%s", oneLine(err)).ended()
+}
+
+// life is a fork while its training code runs.
+type life struct {
+	*fork
+	training training
+	// told is the order that the training code has.
+	told order
+	// reached is the step at which it waits for word, if it does; announced once the orchestrator was told.
+	reached   int64
+	waits     bool
+	announced bool
+	end       *outbidv1.ForkEnded
+	// deadline is when it must have obeyed; zero for no order to end.
+	deadline time.Time
+	killed   bool
+}
+
+// follow returns when the training code has ended and its checkpoints are in the store.
+func (l *life) follow() *outbidv1.ForkEnded {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	gone := l.ctx.Done()
+	for {
+		l.obey()
+		for _, e := range l.takeEvents() {
+			l.handle(e)
+		}
+		l.announce()
+		if l.end != nil && (l.upload.idle() || !l.savesMatter()) {
+			return l.end
+		}
+		l.checkSilence()
+		timer.Reset(l.next())
+		select {
+		case <-l.wake:
+		case <-timer.C:
+		case <-gone:
+			gone = nil
+			l.upload.stop()
+			l.kill()
+		}
+	}
+}
+
+// obey hands on the newest order.
+func (l *life) obey() {
+	o := l.ordered()
+	if o.same(l.told) || l.end != nil {
+		return
+	}
+	ending := o.verdict != outbidv1.Verdict_VERDICT_TRAIN
+	if ending && l.told.verdict != o.verdict {
+		grace := stopGrace
+		if o.verdict == outbidv1.Verdict_VERDICT_PAUSE {
+			grace = pauseGrace
+		} else {
+			l.upload.stop()
+		}
+		l.deadline = time.Now().Add(grace)
+		l.setPhase("ending")
+	}
+	l.told = o
+	if l.waits && !ending && (o.until == 0 || o.until > l.reached) {
+		l.waits = false
+		l.touch()
+	}
+	l.training.Direct(o.verdict, o.until, o.reason)
+}
+
+func (l *life) handle(event any) {
+	switch e := event.(type) {
+	case savedEvent:
+		l.upload.offer(e.saved)
+	case reachedEvent:
+		l.reached, l.waits, l.announced = e.step, true, false
+		l.mu.Lock()
+		l.step = max(l.step, e.step)
+		l.mu.Unlock()
+	case endedEvent:
+		l.end = e.ended
+	}
+}
+
+// announce says that the target was reached, once its checkpoint is in the store.
+func (l *life) announce() {
+	o := l.ordered()
+	if !l.waits || l.announced || !l.upload.idle() || l.end != nil {
+		return
+	}
+	if o.verdict == outbidv1.Verdict_VERDICT_TRAIN && (o.until == 0 || o.until > l.reached) {
+		l.waits = false // its next target is on the way to it
+		return
+	}
+	l.announced = true
+	l.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: l.reached}}})
+}
+
+// savesMatter says whether what is not stored yet is waited for.
+func (l *life) savesMatter() bool {
+	return l.ctx.Err() == nil && l.ordered().verdict != outbidv1.Verdict_VERDICT_STOP
+}
+
+// excused says whether the process has a reason to be silent.
+func (l *life) excused() bool { return l.waits || l.stalled.Load() || !l.upload.idle() }
+
+// checkSilence ends a process that hangs, or that does not obey.
+func (l *life) checkSilence() {
+	if l.end != nil || l.killed {
+		return
+	}
+	if !l.deadline.IsZero() && !time.Now().Before(l.deadline) && l.upload.idle() {
+		if l.told.verdict == outbidv1.Verdict_VERDICT_PAUSE {
+			l.note("warning", fmt.Sprintf("did not save and end within %s of being told to pause; it goes on from its last "+
+				"checkpoint", pauseGrace))
+		}
+		l.end = &outbidv1.ForkEnded{
+			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Detail: "killed: it did not end when it was told to",
+		}
+		l.killAndWait()
+		return
+	}
+	hang := l.body.GetHangTimeout().AsDuration()
+	if hang > 0 && !l.excused() && l.silent() >= hang {
+		l.end = fail(outbidv1.FailureKind_FAILURE_KIND_HANG, "sent nothing for %s", hang).ended()
+		l.killAndWait()
+	}
+}
+
+// kill ends the process; that it is gone comes as an event.
+func (l *life) kill() {
+	if !l.killed && l.end == nil {
+		l.killed = true
+		l.training.Kill()
+	}
+}
+
+// killAndWait ends the process and keeps the verdict that was found. What it still says is taken in.
+func (l *life) killAndWait() {
+	verdict := l.end
+	l.killed = true
+	l.training.Kill()
+	for {
+		for _, e := range l.takeEvents() {
+			if _, ended := e.(endedEvent); ended {
+				l.end = verdict
+				return
+			}
+			l.handle(e)
+		}
+		<-l.wake
+	}
+}
+
+// next is how long to wait at most.
+func (l *life) next() time.Duration {
+	next := time.Hour
+	if l.end != nil || l.killed {
+		return next
+	}
+	if !l.deadline.IsZero() {
+		if !l.upload.idle() {
+			return next // its end wakes
+		}
+		next = min(next, max(time.Until(l.deadline), time.Millisecond))
+	}
+	if hang := l.body.GetHangTimeout().AsDuration(); hang > 0 {
+		if l.excused() {
+			return min(next, hang)
+		}
+		next = min(next, max(hang-l.silent(), time.Millisecond))
+	}
+	return next
+}

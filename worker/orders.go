@@ -1,0 +1,207 @@
+package worker
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// inbox keeps the newest orders: each says everything, so older ones are of no use.
+type inbox struct {
+	wake chan struct{}
+
+	mu     sync.Mutex
+	boot   string
+	orders *outbidv1.Orders
+	came   time.Time
+	// stranger is another boot of the node that was ordered about.
+	stranger string
+}
+
+func (b *inbox) put(o *outbidv1.Orders) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o.GetBoot() != b.boot {
+		b.stranger = o.GetBoot()
+		return
+	}
+	if b.orders != nil && older(o, b.orders.GetTerm(), b.orders.GetGeneration()) {
+		return
+	}
+	b.orders, b.came = o, time.Now()
+	poke(b.wake)
+}
+
+func (b *inbox) get() (*outbidv1.Orders, time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.orders
+	b.orders = nil
+	return o, b.came
+}
+
+// become begins another boot: what was ordered before is void.
+func (b *inbox) become(boot string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.boot, b.orders, b.stranger = boot, nil, ""
+}
+
+// rival returns another boot of the node, once.
+func (b *inbox) rival() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	boot := b.stranger
+	b.stranger = ""
+	return boot
+}
+
+func older(o *outbidv1.Orders, term, generation uint64) bool {
+	return o.GetTerm() < term || o.GetTerm() == term && o.GetGeneration() < generation
+}
+
+// take brings the forks in line with orders.
+func (a *agent) take(o *outbidv1.Orders, came time.Time) {
+	if o == nil {
+		return
+	}
+	if older(o, a.term, a.generation) {
+		return
+	}
+	a.term, a.generation = o.GetTerm(), o.GetGeneration()
+	if o.GetHello() {
+		a.hello()
+		return
+	}
+	a.introduce = false
+	lease := defaultLease
+	if o.GetLease() != nil {
+		lease = o.GetLease().AsDuration()
+	}
+	a.leaseEnd = came.Add(lease)
+	clear(a.wanted)
+	for _, as := range o.GetAssignments() {
+		a.wanted[as.GetFork().GetEpoch()] = true
+		a.assign(as)
+	}
+	for _, epoch := range a.epochs() {
+		if f := a.forks[epoch]; !a.wanted[epoch] && !f.over() {
+			f.direct(outbidv1.Verdict_VERDICT_STOP, 0, "ended by order", 0)
+			if !f.started {
+				a.begin(f)
+			}
+		}
+	}
+	a.acknowledge(o.GetAckedSeq())
+	a.forget()
+	a.startWaiting()
+}
+
+// hello: the orchestrator does not know this boot. If it has ever heard of it, it has lost its memory, and what runs
+// here belongs to nobody: the worker begins anew.
+func (a *agent) hello() {
+	a.introduce = true
+	if a.out.begun() || len(a.forks) > 0 {
+		a.cfg.Logger.Warn("the orchestrator does not know this worker any more; beginning anew")
+		if rival := a.inbox.rival(); rival != "" {
+			a.cfg.Logger.Warn("does another worker use the name of this node? Give each its own",
+				"node", a.cfg.Node, "boot", rival)
+		}
+		a.cancelAll(errUnknown)
+		a.run.Wait()
+		clear(a.forks)
+		a.out.reset()
+		a.boots++
+		a.boot = a.cfg.Boot + "-" + strconv.Itoa(a.boots)
+		a.inbox.become(a.boot)
+		a.changed.Store(true)
+	}
+	a.send(true)
+}
+
+// assign takes in one assignment.
+func (a *agent) assign(as *outbidv1.Assignment) {
+	epoch := as.GetFork().GetEpoch()
+	f := a.forks[epoch]
+	if f == nil {
+		if as.GetBody() == nil || a.draining {
+			return // it comes with its body once the orchestrator sees that it is not here
+		}
+		f = newFork(a, as)
+		a.forks[epoch] = f
+		a.changed.Store(true)
+	}
+	f.direct(as.GetVerdict(), as.GetUntilStep(), as.GetReason(), as.GetVersion())
+	if !f.started && as.GetVerdict() != outbidv1.Verdict_VERDICT_TRAIN {
+		a.begin(f) // ends without having started
+	}
+}
+
+// acknowledge drops what is in the ledger, and tells training code up to which report it was decided on.
+func (a *agent) acknowledge(seq uint64) {
+	var heard []*fork
+	a.out.acked(seq, func(e entry) {
+		if e.report > 0 {
+			if e.fork.acked == 0 {
+				heard = append(heard, e.fork)
+			}
+			e.fork.acked = e.report
+		}
+		if e.message.GetEnded() != nil {
+			e.fork.delivered = true
+			a.changed.Store(true)
+		}
+	})
+	for _, f := range heard {
+		f.tellAcked(f.acked)
+		f.acked = 0
+	}
+}
+
+// forget drops forks whose end is in the ledger and that are not wanted any more.
+func (a *agent) forget() {
+	for epoch, f := range a.forks {
+		if f.delivered && !a.wanted[epoch] {
+			delete(a.forks, epoch)
+		}
+	}
+}
+
+// startWaiting starts the forks whose devices are free: one that ends keeps its devices until it is gone.
+func (a *agent) startWaiting() {
+	for _, epoch := range a.epochs() {
+		if f := a.forks[epoch]; !f.started && !a.busy(f) {
+			a.begin(f)
+		}
+	}
+}
+
+func (a *agent) begin(f *fork) {
+	f.started = true
+	a.run.Go(func() {
+		f.run()
+		a.changed.Store(true)
+		poke(a.ended)
+	})
+}
+
+// busy says whether another fork has a device of this one.
+func (a *agent) busy(f *fork) bool {
+	for _, o := range a.forks {
+		if o == f || !o.started || o.over() {
+			continue
+		}
+		for _, d := range o.body.GetDevices() {
+			if slices.Contains(f.body.GetDevices(), d) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (a *agent) epochs() []uint64 { return slices.Sorted(maps.Keys(a.forks)) }

@@ -1,0 +1,177 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func report(seq uint64) *outbidv1.Report {
+	return &outbidv1.Report{Seq: seq, Step: int64(seq), Metrics: map[string]float64{"loss": 1}}
+}
+
+// Over a network that loses, repeats and reorders, every message arrives once and in order at a receiver that counts
+// sequences, and the sender's bookkeeping stays exact.
+func TestOutboxDelivers(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		o, f := newOutbox(), &fork{ref: &outbidv1.ForkRef{Sweep: "s", Epoch: 1}}
+		now := time.Unix(0, 0)
+		type uplink struct {
+			first    uint64
+			messages []*outbidv1.UplinkMessage
+		}
+		var wire []uplink
+		var acks []uint64
+		var got []uint64
+		total := uint64(rapid.IntRange(1, 300).Draw(t, "messages"))
+		added, acked := uint64(0), uint64(0)
+		for round := 0; uint64(len(got)) < total || !o.empty(); round++ {
+			if round > 20_000 {
+				t.Fatalf("stuck after %d of %d", len(got), total)
+			}
+			lossy := round < 500 // then the network heals
+			for ; added < total && rng.IntN(2) == 0; added++ {
+				o.addReports(context.Background(), f, []*outbidv1.Report{report(added + 1)})
+			}
+			if first, messages := o.next(now); len(messages) > 0 {
+				for range 1 + rng.IntN(2) {
+					if !lossy || rng.IntN(3) > 0 {
+						wire = append(wire, uplink{first, messages})
+					}
+				}
+			}
+			rng.Shuffle(len(wire), func(i, j int) { wire[i], wire[j] = wire[j], wire[i] })
+			if len(wire) > 0 && rng.IntN(2) == 0 {
+				up := wire[0]
+				wire = wire[1:]
+				seen := uint64(len(got))
+				for i, m := range up.messages {
+					if seq := up.first + uint64(i); up.first <= seen+1 && seq == uint64(len(got))+1 {
+						got = append(got, m.GetReport().GetSeq())
+					}
+				}
+				acks = append(acks, uint64(len(got)))
+			}
+			if len(acks) > 0 && rng.IntN(2) == 0 {
+				i := rng.IntN(len(acks))
+				o.acked(acks[i], func(e entry) {
+					acked++
+					if e.report != acked {
+						t.Fatalf("report %d acknowledged as number %d", e.report, acked)
+					}
+				})
+				acks = append(acks[:i], acks[i+1:]...)
+			}
+			now = now.Add(time.Duration(rng.IntN(300)) * time.Millisecond)
+		}
+		for i, seq := range got {
+			if seq != uint64(i)+1 {
+				t.Fatalf("message %d is %d", i+1, seq)
+			}
+		}
+		if o.bytes != 0 || o.flying != 0 || acked != total {
+			t.Fatalf("%d bytes, %d under way, %d of %d acknowledged at the end", o.bytes, o.flying, acked, total)
+		}
+	})
+}
+
+func TestOutboxGathers(t *testing.T) {
+	t.Parallel()
+	o, f, now := newOutbox(), &fork{}, time.Unix(0, 0)
+	send := func(want int, first uint64) {
+		t.Helper()
+		got, messages := o.next(now)
+		if len(messages) != want || want > 0 && got != first {
+			t.Fatalf("%d messages from %d, want %d from %d", len(messages), got, want, first)
+		}
+	}
+	send(0, 0)
+	o.add(f, &outbidv1.UplinkMessage{})
+	send(1, 1) // at once
+	o.add(f, &outbidv1.UplinkMessage{}, &outbidv1.UplinkMessage{})
+	send(0, 0) // one is under way
+	if d := o.resendIn(now); d != resendAfter {
+		t.Errorf("again in %s", d)
+	}
+	now = now.Add(resendAfter)
+	send(3, 1) // again, with what has gathered
+	o.acked(2, func(entry) {})
+	send(0, 0)
+	o.acked(3, func(entry) {})
+	send(0, 0)
+	o.acked(9, func(entry) {}) // of nobody's message
+	if o.first != 4 || !o.empty() {
+		t.Errorf("first %d", o.first)
+	}
+	o.add(f, &outbidv1.UplinkMessage{})
+	send(1, 4)
+	o.again()
+	send(1, 4)
+}
+
+func TestOutboxBoundsAnUplink(t *testing.T) {
+	t.Parallel()
+	o, f := newOutbox(), &fork{}
+	for i := range 3 * maxUplink {
+		o.addReports(t.Context(), f, []*outbidv1.Report{report(uint64(i) + 1)})
+	}
+	if _, messages := o.next(time.Now()); len(messages) != maxUplink {
+		t.Errorf("%d messages", len(messages))
+	}
+	o.reset()
+	metrics := map[string]float64{}
+	for i := range 1000 {
+		metrics[string(rune('a'+i%26))+time.Duration(i).String()] = 1
+	}
+	for range 100 {
+		o.addReports(t.Context(), f, []*outbidv1.Report{{Seq: 1, Metrics: metrics}})
+	}
+	if _, messages := o.next(time.Now()); len(messages) < 2 || len(messages) > 40 {
+		t.Errorf("%d large messages", len(messages))
+	}
+}
+
+// A full backlog holds up reports, not what must not wait, until there is room or the fork is gone.
+func TestOutboxBacklog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, f := newOutbox(), &fork{}
+		reports := make([]*outbidv1.Report, maxBacklog)
+		for i := range reports {
+			reports[i] = report(uint64(i) + 1)
+		}
+		o.addReports(t.Context(), f, reports)
+		waited, gone := make(chan struct{}), make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			o.addReports(t.Context(), f, []*outbidv1.Report{report(maxBacklog + 1)})
+			close(waited)
+		}()
+		go func() {
+			o.addReports(ctx, f, []*outbidv1.Report{report(maxBacklog + 2)})
+			close(gone)
+		}()
+		synctest.Wait()
+		cancel()
+		<-gone
+		select {
+		case <-waited:
+			t.Error("a report was taken beyond the bound")
+		default:
+		}
+		o.add(f, &outbidv1.UplinkMessage{})
+		o.acked(100, func(entry) {})
+		<-waited
+		if n := len(o.entries); n != maxBacklog-100+2 {
+			t.Errorf("%d entries", n)
+		}
+	})
+}

@@ -1,0 +1,262 @@
+package worker
+
+import (
+	"context"
+	"crypto/hmac"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/inventory"
+	"github.com/outbid-dev/outbid/worker/process"
+	"github.com/outbid-dev/outbid/worker/program"
+	"github.com/outbid-dev/outbid/worker/session"
+)
+
+// starter starts training code in processes.
+type starter struct {
+	cfg      Config
+	host     *process.Host
+	sessions *session.Server
+	blobs    blobs
+}
+
+// start makes a fork's scratch directory, brings what it needs and starts its training code.
+func (s *starter) start(ctx context.Context, f *fork) (training, error) {
+	w := f.body.GetWorkload()
+	if w.GetFunction() == nil && w.GetProgram() == nil {
+		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_START, "this worker (%s) does not know the kind of work; "+
+			"update it", s.cfg.Version)
+	}
+	if fn := w.GetFunction(); fn != nil {
+		if err := s.authenticate(fn); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(f.scratch(), 0o700); err != nil {
+		return nil, s.local(err)
+	}
+	checkpoint, err := s.checkpoint(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if w.GetFunction() != nil {
+		return s.function(ctx, f, checkpoint)
+	}
+	return s.program(ctx, f, checkpoint)
+}
+
+// authenticate makes sure that the server that this worker belongs to has accepted the function: it is code of
+// whoever can write to the bus otherwise.
+func (s *starter) authenticate(fn *outbidv1.FunctionBody) error {
+	switch {
+	case len(s.cfg.ClusterKey) == 0:
+		return fail(outbidv1.FailureKind_FAILURE_KIND_START, "this worker runs no functions: it was started without the "+
+			"server's join token (--token-file)")
+	case !hmac.Equal(fn.GetMac(), FunctionMAC(s.cfg.ClusterKey, fn.GetBlob())):
+		return fail(outbidv1.FailureKind_FAILURE_KIND_START, "the function is not signed by the server whose join token "+
+			"this worker holds, so it is not run here")
+	}
+	return nil
+}
+
+// local explains an error of the worker's own disk. It may be gone with the next try, here or elsewhere.
+func (s *starter) local(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "no room left on the disk of the worker's directory %s of node %s",
+			s.cfg.Dir, s.cfg.Node)
+	}
+	return fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the worker's directory: %s", oneLine(err))
+}
+
+// persist tries until the store answers or ctx ends, and tells the user once that it waits.
+func (s *starter) persist(ctx context.Context, f *fork, what string, try func() error) error {
+	var retry backoff
+	for told := false; ; {
+		err := try()
+		if !errors.Is(err, objects.ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+		if !told {
+			told = true
+			f.note("warning", fmt.Sprintf("%s waits for %s: %s", f.name(), what, oneLine(err)))
+		}
+		select {
+		case <-time.After(retry.pause()):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// checkpoint brings the start checkpoint and returns its path; "" for a fresh start.
+func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
+	c := f.body.GetStart()
+	if c.GetKey() == "" {
+		return "", nil
+	}
+	path := filepath.Join(f.scratch(), "start"+filepath.Ext(c.GetKey()))
+	var size int64
+	var sum string
+	err := s.persist(ctx, f, "its checkpoint", func() (err error) {
+		size, sum, err = objects.GetFile(ctx, s.cfg.Store, c.GetKey(), path)
+		return err
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", err
+	case errors.Is(err, objects.ErrNotFound):
+		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d (%s) is not in %s",
+			c.GetStep(), c.GetKey(), s.cfg.Store)
+	case errors.Is(err, syscall.ENOSPC):
+		return "", s.local(err)
+	case err != nil:
+		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d cannot be read: %s",
+			c.GetStep(), oneLine(err))
+	case c.GetSha256() != "" && sum != c.GetSha256():
+		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d (%s) is damaged: its %d "+
+			"bytes have SHA-256 %.12s, not %.12s", c.GetStep(), c.GetKey(), size, sum, c.GetSha256())
+	}
+	return path, nil
+}
+
+func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (training, error) {
+	fn := f.body.GetWorkload().GetFunction()
+	var blob string
+	err := s.persist(ctx, f, "its function", func() (err error) {
+		blob, err = s.blobs.get(ctx, s.cfg.Store, fn.GetBlob())
+		return err
+	})
+	if err != nil {
+		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_START, "the function: %s", oneLine(err))
+	}
+	devices := s.devices(f)
+	spec := session.Spec{
+		Argv: s.command(fn), Env: s.environ(f, fn.GetEnv()), Dir: s.workdir(fn.GetWorkdir()), Function: fn.GetBlob(),
+		Devices: f.body.GetDevices(), Speed: inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),
+	}
+	sess, err := s.sessions.Start(ctx, spec, &outbidv1.TrialAssignment{
+		Fork: f.ref, ConfigJson: f.body.GetConfigJson(), FunctionPath: blob, StartStep: f.body.GetStart().GetStep(),
+		UntilStep: f.target(), CheckpointPath: checkpoint, Scratch: f.scratch(), Seed: f.body.GetSeed(), Devices: devices,
+		Metric: f.body.GetMetric(), Mode: f.body.GetMode(), SaveEvery: f.body.GetSaveEvery(),
+	}, f)
+	if err == nil {
+		return sess, nil
+	}
+	if e := (*session.StartError)(nil); errors.As(err, &e) {
+		return nil, fail(e.Kind, "%s", e.Detail)
+	}
+	return nil, err
+}
+
+func (s *starter) command(fn *outbidv1.FunctionBody) []string {
+	if len(s.cfg.FunctionCommand) > 0 {
+		return s.cfg.FunctionCommand
+	}
+	python := fn.GetPython()
+	if python == "" || python == "python3" {
+		python = s.cfg.Python
+	}
+	return []string{python, "-m", "outbid._trial"}
+}
+
+// workdir is where a function runs: the user's directory, where this node has it.
+func (s *starter) workdir(dir string) string {
+	if info, err := os.Stat(dir); dir == "" || err != nil || !info.IsDir() {
+		return s.cfg.Dir
+	}
+	return dir
+}
+
+func (s *starter) program(ctx context.Context, f *fork, checkpoint string) (training, error) {
+	p := f.body.GetWorkload().GetProgram()
+	if err := s.sessions.Free(ctx, f.body.GetDevices()); err != nil {
+		return nil, err
+	}
+	dir := p.GetWorkdir()
+	if dir == "" {
+		dir = f.scratch()
+	}
+	run, err := program.Start(program.Spec{
+		Host: s.host, Fork: f.ref, Logger: s.cfg.Logger, Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
+		ConfigJSON: f.body.GetConfigJson(), Scratch: f.scratch(), StartStep: f.body.GetStart().GetStep(),
+		Checkpoint: checkpoint, UntilStep: f.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
+		Devices: f.body.GetDevices(), Grace: p.GetGrace().AsDuration(),
+		Speed:  inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),
+		Output: func(stream process.Stream, line []byte) { log(s.cfg, f.ref, stream, line) },
+	}, f)
+	if err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+func (s *starter) devices(f *fork) []*outbidv1.Device {
+	var granted []*outbidv1.Device
+	for _, d := range s.cfg.Machine.Devices {
+		if slices.Contains(f.body.GetDevices(), d.GetIndex()) {
+			granted = append(granted, d)
+		}
+	}
+	return granted
+}
+
+// environ is the environment of training code: the worker's own without Outbid's variables, what the user set, and
+// exactly the granted GPUs. Numeric libraries get as many threads as the trial has CPUs, unless the user says
+// otherwise: all of them on every core would slow each other down.
+func (s *starter) environ(f *fork, user map[string]string) []string {
+	var env []string
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "OUTBID_") {
+			env = append(env, entry)
+		}
+	}
+	if _, set := os.LookupEnv("OMP_NUM_THREADS"); !set {
+		env = append(env, "OMP_NUM_THREADS="+strconv.Itoa(s.threads(f)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(user)) {
+		env = append(env, name+"="+user[name])
+	}
+	return append(env, "CUDA_VISIBLE_DEVICES="+inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices()))
+}
+
+func (s *starter) threads(f *fork) int {
+	if n := int(f.body.GetCpus()); n > 0 {
+		return n
+	}
+	all := max(len(s.cfg.Machine.Devices), 1)
+	return max(s.cfg.Machine.CPUs*len(f.body.GetDevices())/all, 1)
+}
+
+// log hands on a line of output. Of a progress bar that redraws itself it keeps what a terminal would show.
+func log(cfg Config, fork *outbidv1.ForkRef, stream process.Stream, line []byte) {
+	line = lastDrawn(line)
+	data := make([]byte, 0, len(line)+1)
+	data = append(append(data, line...), '\n')
+	err := cfg.Bus.Log(&outbidv1.LogChunk{
+		Fork: fork, Node: cfg.Node, Data: data, Stream: string(stream), TimeUnixMs: time.Now().UnixMilli(),
+	})
+	if err != nil {
+		cfg.Logger.LogAttrs(context.Background(), slog.LevelDebug, "output of a trial was lost", slog.Any("error", err))
+	}
+}
+
+func lastDrawn(line []byte) []byte {
+	text := strings.TrimRight(string(line), "\r")
+	if i := strings.LastIndexByte(text, '\r'); i >= 0 {
+		text = text[i+1:]
+	}
+	return []byte(text)
+}
+
+func oneLine(err error) string { return session.OneLine(err.Error()) }

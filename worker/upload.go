@@ -1,0 +1,218 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Pauses between two tries to reach the object store.
+const (
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = 15 * time.Second
+)
+
+// backoff gives growing pauses.
+type backoff struct{ next time.Duration }
+
+func (b *backoff) pause() time.Duration {
+	pause := max(b.next, firstRetry)
+	b.next = min(2*pause, lastRetry)
+	return pause
+}
+
+// uploader stores a fork's checkpoints, one at a time, for as long as it takes: training goes on meanwhile. Only the
+// newest waits; one that is overtaken is never stored.
+type uploader struct {
+	fork   *fork
+	ctx    context.Context //nolint:containedctx // the uploader's life
+	cancel context.CancelFunc
+	owner  sync.WaitGroup
+	newer  chan struct{}
+
+	mu      sync.Mutex
+	running bool
+	closed  bool
+	waiting *outbidv1.ProcessSaved
+	stored  int64
+}
+
+func newUploader(f *fork) *uploader {
+	u := &uploader{fork: f, newer: make(chan struct{}, 1), stored: -1}
+	u.ctx, u.cancel = context.WithCancel(context.Background())
+	return u
+}
+
+// offer takes a checkpoint file away from the training code.
+func (u *uploader) offer(s *outbidv1.ProcessSaved) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case u.closed:
+		u.drop(s, "the trial has ended")
+	case s.GetStep() == u.stored:
+		u.drop(s, "") // stored already, under the same key
+	default:
+		if u.waiting != nil {
+			u.drop(u.waiting, "overtaken by a later checkpoint")
+		}
+		u.waiting = s
+		poke(u.newer)
+		if !u.running {
+			u.running = true
+			u.owner.Go(u.run)
+		}
+	}
+}
+
+// drop removes a file that is not stored, and tells the training code.
+func (u *uploader) drop(s *outbidv1.ProcessSaved, failure string) {
+	if err := os.Remove(s.GetPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		u.fork.cfg.Logger.Warn("a checkpoint file could not be removed", "error", err)
+	}
+	u.answer(s, failure)
+}
+
+func (u *uploader) answer(s *outbidv1.ProcessSaved, failure string) {
+	u.fork.mu.Lock()
+	t := u.fork.trainer
+	u.fork.mu.Unlock()
+	if t != nil {
+		t.SaveDone(s.GetStep(), failure)
+	}
+}
+
+// idle says whether everything that was offered is in the store.
+func (u *uploader) idle() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return !u.running
+}
+
+// stop gives up what is not stored yet.
+func (u *uploader) stop() {
+	u.mu.Lock()
+	u.closed = true
+	u.mu.Unlock()
+	u.cancel()
+}
+
+// close stops and waits.
+func (u *uploader) close() {
+	u.stop()
+	u.owner.Wait()
+}
+
+func (u *uploader) run() {
+	for {
+		u.mu.Lock()
+		s := u.waiting
+		u.waiting = nil
+		if s == nil {
+			u.running = false
+			u.mu.Unlock()
+			u.fork.touch() // the process may have waited for this
+			poke(u.fork.wake)
+			return
+		}
+		u.mu.Unlock()
+		u.store(s)
+	}
+}
+
+// store stores one checkpoint, or gives it up for a newer one.
+func (u *uploader) store(s *outbidv1.ProcessSaved) {
+	f := u.fork
+	if !strings.HasPrefix(filepath.Clean(s.GetPath()), f.scratch()+string(filepath.Separator)) {
+		u.answer(s, fmt.Sprintf("%s is not in the trial's scratch directory", s.GetPath()))
+		return
+	}
+	var retry backoff
+	began, troubled := time.Now(), false
+	for {
+		c, err := u.put(s)
+		if err == nil {
+			if troubled {
+				f.note("info", fmt.Sprintf("the checkpoint of step %d of %s is stored after %s", s.GetStep(), f.name(),
+					time.Since(began).Round(time.Second)))
+			}
+			f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: c}})
+			u.mu.Lock()
+			u.stored = s.GetStep()
+			u.mu.Unlock()
+			u.answer(s, "")
+			return
+		}
+		if u.ctx.Err() != nil {
+			u.drop(s, "the trial has ended")
+			return
+		}
+		if errors.Is(err, os.ErrNotExist) { // the file is gone: trying again does not help
+			u.answer(s, oneLine(err))
+			return
+		}
+		if !troubled {
+			troubled = true
+			f.note("warning", fmt.Sprintf("the checkpoint of step %d of %s waits: %s", s.GetStep(), f.name(), oneLine(err)))
+		}
+		if !u.rest(retry.pause()) {
+			u.drop(s, "overtaken by a later checkpoint")
+			return
+		}
+	}
+}
+
+// rest waits before the next try; false if there is no next, because there is a newer checkpoint.
+func (u *uploader) rest(pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case <-u.ctx.Done():
+			return true // the next try finds out
+		case <-u.newer:
+			u.mu.Lock()
+			overtaken := u.waiting != nil
+			u.mu.Unlock()
+			if overtaken {
+				return false
+			}
+		}
+	}
+}
+
+func (u *uploader) put(s *outbidv1.ProcessSaved) (*outbidv1.Checkpoint, error) {
+	key := u.fork.checkpointKey(s.GetStep())
+	size, sum, err := objects.PutFile(u.ctx, u.fork.cfg.Store, key, s.GetPath())
+	if err != nil {
+		return nil, err
+	}
+	return &outbidv1.Checkpoint{
+		Key: key, Step: s.GetStep(), Bytes: size, Sha256: sum, Time: timestamppb.New(time.Now()), Metric: s.Metric,
+	}, nil
+}
+
+func (f *fork) checkpointKey(step int64) string {
+	suffix := "safetensors"
+	if f.body.GetWorkload().GetProgram() != nil {
+		suffix = "ckpt"
+	}
+	return fmt.Sprintf("checkpoints/%s/%d/%012d-%d.%s", f.ref.GetSweep(), f.ref.GetTrial(), step, f.ref.GetEpoch(), suffix)
+}
+
+// scratch is the fork's own directory.
+func (f *fork) scratch() string {
+	return filepath.Join(f.cfg.Dir, "scratch", fmt.Sprint(f.ref.GetEpoch()))
+}

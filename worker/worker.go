@@ -1,0 +1,123 @@
+// Package worker is the agent on a machine with devices: it tells the orchestrator what the machine has, does what its
+// orders say (forks of trials, started, directed and ended), and delivers what they report, each message until it is
+// acknowledged. It knows orders only, never the orchestrator's state.
+//
+// Orders are desired state: a fork that is not in them is ended. They are also the node's lease: without new ones for
+// its time the worker ends every fork by itself, so that a device has one owner even if the network is cut.
+package worker
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/inventory"
+)
+
+// Bus is how a worker reaches the orchestrator. Its methods may be called concurrently.
+type Bus interface {
+	// Publish sends what the worker says; it may get lost on the way.
+	Publish(up *outbidv1.Uplink) error
+	// Subscribe calls f with each orders for the node, one at a time, until stop, which waits for f to return.
+	Subscribe(node string, f func(*outbidv1.Orders)) (stop func() error, err error)
+	// Reconnected calls f whenever the connection is back, until stop, which waits for f to return.
+	Reconnected(f func()) (stop func())
+	// Log takes output of a trial; it does not block and keeps no reference to the chunk.
+	Log(chunk *outbidv1.LogChunk) error
+}
+
+// Config is what a worker needs.
+type Config struct {
+	// Node is the machine's name, unique in the cluster.
+	Node string
+	// Boot is new at every start; empty makes one up.
+	Boot string
+	// Machine is what the worker offers.
+	Machine inventory.Machine
+	Bus     Bus
+	// Store holds checkpoints and functions.
+	Store objects.Store
+	// ClusterKey proves to the orchestrator that the worker belongs to it, and to the worker that a function comes from
+	// there. Without it no function runs.
+	ClusterKey []byte
+	// Dir is the worker's own directory, for scratch files and its list of processes. One worker at a time can use it.
+	Dir string
+	// Python runs functions that name no interpreter but plain "python3"; empty means python3.
+	Python string
+	// FunctionCommand replaces the command that runs functions, by default the interpreter with -m outbid._trial.
+	FunctionCommand []string
+	// Version of the program, and Labels of the node, for listings.
+	Version string
+	Labels  map[string]string
+	Logger  *slog.Logger
+	// DrainTimeout bounds how long trials may take to save and end when the worker is stopped; 0 means 30 s.
+	DrainTimeout time.Duration
+	// FlushTimeout bounds how long the last messages may take to be acknowledged then; 0 means 5 s.
+	FlushTimeout time.Duration
+	// IdleAfter is how long a training process without a trial is kept; 0 means 60 s.
+	IdleAfter time.Duration
+}
+
+// Timing of the protocol.
+const (
+	// beatEvery is how often the orchestrator hears of the worker, whether or not there is news.
+	beatEvery = time.Second
+	// resendAfter is when what was not acknowledged is sent again.
+	resendAfter = time.Second
+	// defaultLease is used for orders that carry none.
+	defaultLease = 15 * time.Second
+
+	defaultDrain = 30 * time.Second
+	defaultFlush = 5 * time.Second
+)
+
+func (c *Config) check() error {
+	switch {
+	case c.Bus == nil:
+		return errors.New("worker: no bus")
+	case c.Store == nil:
+		return errors.New("worker: no object store")
+	case c.Dir == "":
+		return errors.New("worker: no directory")
+	case len(c.Machine.Devices) == 0:
+		return errors.New("worker: no devices")
+	}
+	if err := bus.CheckToken("node", c.Node); err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	if c.Boot == "" {
+		c.Boot = rand.Text()
+	}
+	if c.Python == "" {
+		c.Python = "python3"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = defaultDrain
+	}
+	if c.FlushTimeout == 0 {
+		c.FlushTimeout = defaultFlush
+	}
+	return nil
+}
+
+// Proof is what shows that a node holds the cluster key: HMAC-SHA-256 of "node\nboot".
+func Proof(key []byte, node, boot string) []byte { return sign(key, node+"\n"+boot) }
+
+// FunctionMAC is what shows that the server accepted a function: HMAC-SHA-256 of its blob's SHA-256 in hex.
+func FunctionMAC(key []byte, blob string) []byte { return sign(key, blob) }
+
+func sign(key []byte, text string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text))
+	return h.Sum(nil)
+}
