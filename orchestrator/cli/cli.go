@@ -104,7 +104,7 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 		a.pauseCommand(), a.resumeCommand(), a.stopCommand(), a.extendCommand())
 	add(groupResults, a.lsCommand(), a.showCommand(), a.bestCommand(), a.logsCommand(), a.exportCommand())
 	add(groupServer, a.serverCommands()...)
-	add(groupOther, a.versionCommand(), a.completionCommand())
+	add(groupOther, a.versionCommand(), a.completionCommand(), a.docsCommand())
 	a.markStarted(root)
 	return root
 }

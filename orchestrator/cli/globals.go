@@ -101,11 +101,7 @@ func (a *app) findServer() (target, error) {
 	if url := a.getenv("OUTBID_URL"); url != "" {
 		return target{url: url, from: "OUTBID_URL", token: token}, nil
 	}
-	dirs := []string{defaultData}
-	if home := a.getenv("HOME"); home != "" {
-		dirs = append(dirs, filepath.Join(home, defaultData))
-	}
-	for _, dir := range dirs {
+	for _, dir := range a.dataDirs() {
 		path := serverFilePath(dir)
 		f, ok, err := readServerFile(path)
 		if err == nil && ok && f.API != "" {
@@ -113,6 +109,15 @@ func (a *app) findServer() (target, error) {
 		}
 	}
 	return target{url: defaultServer, from: "the default", token: token}, nil
+}
+
+// dataDirs are where a server of this machine is looked for.
+func (a *app) dataDirs() []string {
+	dirs := []string{defaultData}
+	if home := a.getenv("HOME"); home != "" {
+		dirs = append(dirs, filepath.Join(home, defaultData))
+	}
+	return dirs
 }
 
 // findToken takes the token from the flags or the environment; "" if there is none.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/outbid-dev/outbid/orchestrator/api"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -83,8 +84,10 @@ func (a *app) preview(ctx context.Context, spec *outbidv1.SweepSpec, stepSeconds
 	if !unreachableError(err) || c.target.from == "--server" {
 		return got, false, err
 	}
-	got, err = previewHere(spec, stepSeconds)
-	return got, true, err
+	if got, err = api.Preview(spec, stepSeconds); err != nil {
+		return nil, false, badInput("%w", err)
+	}
+	return got, true, nil
 }
 
 func viewPreview(p *outbidv1.PreviewSweepResponse, local bool, stepSeconds float64) previewView {

@@ -8,7 +8,9 @@ import (
 
 // serverCommands are the commands that run or look after servers and workers.
 func (a *app) serverCommands() []*cobra.Command {
-	return []*cobra.Command{a.nodesCommand(), a.doctorCommand(), a.tokenCommand(), a.tlsCommand()}
+	return []*cobra.Command{
+		a.upCommand(), a.serveCommand(), a.workerCommand(), a.nodesCommand(), a.doctorCommand(), a.tokenCommand(), a.tlsCommand(),
+	}
 }
 
 // groupCommand is a command that only holds others.

@@ -10,8 +10,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// showTrials is how many trials the table of show lists.
-const showTrials = 10
+const (
+	// showTrials is how many trials the table of show lists, showNotes how many notes.
+	showTrials = 10
+	showNotes  = 8
+)
 
 func (a *app) showCommand() *cobra.Command {
 	var out format
@@ -107,7 +110,7 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 		add("label", clean(k+"="+v.Labels[k]))
 	}
 	t.write(a.stdout)
-	a.showNotes(s)
+	a.printNotes(s)
 	a.printf("\n")
 	l := trialLister(a, formatTable, s)
 	for t, err := range c.trials(cmd.Context(), s.GetId(), "best", showTrials) {
@@ -127,11 +130,16 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 	return nil
 }
 
-// showNotes prints a sweep's notes.
-func (a *app) showNotes(s *outbidv1.Sweep) {
-	for i, n := range s.GetNotes() {
+// printNotes prints a sweep's newest notes.
+func (a *app) printNotes(s *outbidv1.Sweep) {
+	notes := s.GetNotes()
+	older := max(0, len(notes)-showNotes)
+	for i, n := range notes[older:] {
 		if i == 0 {
 			a.printf("\nnotes\n")
+		}
+		if i == 0 && older > 0 {
+			a.printf("  %d older ones: outbid show %s -o json\n", older, s.GetId())
 		}
 		a.printf("  %s  %s\n", a.when(viewTime(n.GetTime())), noteLine(n))
 	}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// health says how a server fares. Whoever asks often gets the answer of a moment ago.
+type health struct {
+	version, natsURL string
+	started          time.Time
+	nc               *nats.Conn
+	store            objects.Store
+
+	mu     sync.Mutex
+	at     time.Time
+	checks []*outbidv1.Check
+}
+
+const (
+	// healthFresh is how long an answer is good for.
+	healthFresh = 2 * time.Second
+	// healthTimeout bounds one check.
+	healthTimeout = 3 * time.Second
+)
+
+// info is what GetServerInfo returns; control adds what it knows.
+func (h *health) info() *outbidv1.GetServerInfoResponse {
+	resp := &outbidv1.GetServerInfoResponse{
+		Version: h.version, Nats: h.natsURL, Store: h.store.String(), Started: timestamppb.New(h.started),
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := time.Now(); now.Sub(h.at) > healthFresh {
+		h.checks = []*outbidv1.Check{h.checkNATS(), h.checkStore()}
+		h.at = time.Now()
+	}
+	for _, c := range h.checks {
+		resp.Checks = append(resp.Checks, proto.CloneOf(c))
+	}
+	return resp
+}
+
+func (h *health) checkNATS() *outbidv1.Check {
+	c := &outbidv1.Check{Name: "nats"}
+	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
+	defer cancel()
+	began := time.Now()
+	if err := h.nc.FlushWithContext(ctx); err != nil {
+		c.Detail = fmt.Sprintf("%s does not answer: %v", h.natsURL, err)
+		c.Fix = "start NATS again; the server goes on by itself then"
+		return c
+	}
+	c.Ok = true
+	c.Detail = fmt.Sprintf("%s answers in %s", h.natsURL, time.Since(began).Round(10*time.Microsecond))
+	return c
+}
+
+func (h *health) checkStore() *outbidv1.Check {
+	c := &outbidv1.Check{Name: "store"}
+	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
+	defer cancel()
+	if err := h.store.Check(ctx); err != nil {
+		c.Detail = err.Error()
+		c.Fix = "make room in " + h.store.String() + ", or bring it back; trials wait and go on by themselves"
+		return c
+	}
+	c.Ok, c.Detail = true, h.store.String()+" can be written and read"
+	return c
+}

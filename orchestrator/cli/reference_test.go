@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+)
+
+// everyCommand lists the commands of the whole tree.
+func everyCommand(cmd *cobra.Command) []*cobra.Command {
+	list := []*cobra.Command{cmd}
+	for _, c := range cmd.Commands() {
+		list = append(list, everyCommand(c)...)
+	}
+	return list
+}
+
+func TestReferenceIsFresh(t *testing.T) {
+	t.Parallel()
+	got := reference(newTestApp(nil, nil).rootCommand())
+	path := filepath.Join("..", "..", "docs", "cli.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("docs/cli.md is stale, write it with `go test ./orchestrator/cli -run TestReferenceIsFresh -update` "+
+			"(-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryCommandExplainsItself(t *testing.T) {
+	t.Parallel()
+	for _, cmd := range everyCommand(newTestApp(nil, nil).rootCommand()) {
+		name := cmd.CommandPath()
+		if cmd.Short == "" || cmd.Long == "" || cmd.Example == "" {
+			t.Errorf("%s lacks a short text, a long one, or an example", name)
+		}
+		if strings.HasSuffix(cmd.Short, ".") {
+			t.Errorf("%s: the short text ends with a full stop", name)
+		}
+		for line := range strings.SplitSeq(cmd.Long, "\n") {
+			if len(line) > 120 {
+				t.Errorf("%s: a line of the long text has %d characters", name, len(line))
+			}
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s: --%s says nothing", name, f.Name)
+			}
+		})
+	}
+}
+
+// Every example must name a command that exists and flags that it has.
+func TestExamplesParse(t *testing.T) {
+	t.Parallel()
+	for _, cmd := range everyCommand(newTestApp(nil, nil).rootCommand()) {
+		for line := range strings.SplitSeq(cmd.Example, "\n") {
+			for _, part := range regexp.MustCompile(`(^|[\s(])outbid `).Split(line, -1)[1:] {
+				part, _, _ = strings.Cut(part, ")")
+				part, _, _ = strings.Cut(part, "|")
+				part, _, _ = strings.Cut(part, "&&")
+				part, _, _ = strings.Cut(part, ">")
+				args := strings.Fields(strings.NewReplacer("'", "", `"`, "").Replace(part))
+				root := newTestApp(nil, nil).rootCommand()
+				found, rest, err := root.Find(args)
+				if err == nil {
+					found.InitDefaultHelpFlag()
+					err = found.ParseFlags(rest)
+				}
+				if err == nil && found.Args != nil {
+					err = found.ValidateArgs(found.Flags().Args())
+				}
+				if err != nil {
+					t.Errorf("%s: example %q: %v", cmd.CommandPath(), strings.TrimSpace(line), err)
+				}
+			}
+		}
+	}
+}
+
+func TestJSONFieldsAreDocumentedSnakeCase(t *testing.T) {
+	t.Parallel()
+	for _, v := range []any{
+		sweepView{}, trialView{}, updateView{}, nodeView{}, logView{}, previewView{}, checkView{}, versionView{},
+	} {
+		typ := reflect.TypeOf(v)
+		for f := range typ.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "" || name != strings.ToLower(name) || f.Tag.Get("doc") == "" {
+				t.Errorf("%s.%s: json %q, doc %q", typ.Name(), f.Name, name, f.Tag.Get("doc"))
+			}
+		}
+	}
+}
+
+func TestExampleSweepIsValid(t *testing.T) {
+	t.Parallel()
+	if _, err := spec.Parse(exampleSweep); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestInitReplacesNothing(t *testing.T) {
+	t.Chdir(t.TempDir())
+	app := newTestApp(nil, nil)
+	wantExit(t, app, app.start(t.Context(), "init"), exitOK)
+	wantExit(t, app, app.start(t.Context(), "init"), exitUsage)
+	wantExit(t, app, app.start(t.Context(), "init", "--force"), exitOK)
+	wantExit(t, app, app.start(t.Context(), "init", "other.yaml"), exitOK)
+}
+
+func TestPreviewWithoutAServer(t *testing.T) {
+	t.Parallel()
+	url, stop := serveFake(t, newFake(), "127.0.0.1:0")
+	stop()
+	path := writeFile(t, "sweep.yaml", sweepFile)
+	app := newTestApp(nil, map[string]string{"OUTBID_URL": url})
+	wantExit(t, app, app.start(t.Context(), "preview", path, "--step-seconds", "60"), exitOK)
+	checkGolden(t, "live-preview", []byte(app.out.String()))
+	app = newTestApp(nil, nil)
+	wantExit(t, app, app.start(t.Context(), "preview", path, "--server", url), exitUnreachable)
+}
+
+func TestPreviewAsksTheServer(t *testing.T) {
+	t.Parallel()
+	url, _ := serveFake(t, newFake(), "127.0.0.1:0")
+	app := newTestApp(strings.NewReader(sweepFile), map[string]string{"OUTBID_URL": url})
+	wantExit(t, app, app.start(t.Context(), "preview", "-", "--step-seconds", "60"), exitOK)
+	checkGolden(t, "live-preview-server", []byte(app.out.String()))
+}
+
+func TestCompletionScripts(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		app := newTestApp(nil, nil)
+		wantExit(t, app, app.start(t.Context(), "completion", shell), exitOK)
+		if !strings.Contains(app.out.String(), "__complete") {
+			t.Errorf("%s: the script does not ask outbid", shell)
+		}
+	}
+}

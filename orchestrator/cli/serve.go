@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	var o serverOptions
+	var natsListen string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server of a cluster",
+		Long: `Serve runs the orchestrator without a worker: the ledger, the control loop and the API. NATS runs in the same
+process and listens on --nats-listen, or is named with --nats.
+
+With --nats several servers may be started: one leads, the others stand by and take over when it is gone. NATS must
+sync before it acknowledges ("sync_interval: always" in its configuration).
+
+On its first start it writes the join token, which workers need: DATA/token, unless --token-file names another file.
+With --nats, NATS must ask for that token as well, or for --nats-creds or --nats-nkey.
+
+Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certificate.`,
+		Example: `  outbid serve
+  outbid serve --nats nats://127.0.0.1:4222 --store 's3://outbid/checkpoints?endpoint=http://127.0.0.1:9000'
+  outbid serve --api 10.0.0.5:7700 --nats-listen 10.0.0.5:4222 --tls-cert tls/cert.pem --tls-key tls/key.pem --tokens tokens`,
+		Args:              exactly(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Annotations:       map[string]string{ownInterrupts: "drains"},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.settle(cmd.Flags()); err != nil {
+				return err
+			}
+			if o.nats.url != "" && cmd.Flags().Changed("nats-listen") {
+				return badInput("--nats names a NATS server, --nats-listen starts one here: give only one of them")
+			}
+			if o.nats.url == "" {
+				var err error
+				if o.nats.host, o.nats.port, err = checkNATSListen(natsListen, o.tlsCert != ""); err != nil {
+					return err
+				}
+			}
+			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
+				return a.runServer(ctx, o, a.greetServe)
+			})
+		},
+	}
+	commonFlags(cmd, &o)
+	natsFlags(cmd, &o.nats)
+	f := cmd.Flags()
+	f.StringVar(&o.nats.url, "nats", "", "`URL` of NATS, or several separated by commas; by default it runs in this process")
+	f.StringVar(&natsListen, "nats-listen", "127.0.0.1:4222", "`HOST:PORT` of the NATS in this process")
+	f.IntVar(&o.nats.replicas, "nats-replicas", 1, "copies of the ledger in a NATS cluster")
+	f.StringVar(&o.nats.tokenFile, "token-file", "", "`FILE` of the join token, made if missing (default: DATA/token)")
+	f.StringVar(&o.name, "name", "", "name of this orchestrator among those that stand by (default: the machine's)")
+	_ = cmd.MarkFlagFilename("token-file")
+	return cmd
+}
+
+// greetServe says where things are and how workers join.
+func (a *app) greetServe(s *server) {
+	a.printf("outbid %s serves at %s\n", a.version, s.api.URL())
+	a.printf("data is in %s, NATS at %s\n", s.opts.data, s.natsURL)
+	a.printf("next: outbid worker --nats %s --token-file %s\n", s.natsURL, s.opts.nats.tokenFile)
+}

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outbid-dev/outbid/orchestrator/api"
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+)
+
+// serverOptions say what a server is made of and where it listens.
+type serverOptions struct {
+	data  string
+	store string
+	// api is HOST:PORT; anyPort takes a free port if that one is taken.
+	api     string
+	anyPort bool
+	tokens  string
+	tlsCert string
+	tlsKey  string
+	// nats is where NATS is; without a URL it runs in this process.
+	nats      natsOptions
+	name      string
+	policy    string
+	lease     time.Duration
+	readyFile string
+	workers   []workerOptions
+}
+
+// server is an orchestrator, with NATS and workers in the same process if they are asked for.
+type server struct {
+	app  *app
+	opts serverOptions
+	log  *slog.Logger
+
+	key      joinKey
+	certs    *tls.Config
+	embedded *bus.Server
+	natsURL  string
+	nc       *nats.Conn
+	logs     *bus.Logs
+	store    objects.Store
+	lead     *bus.Leadership
+	loop     *control.Loop
+	api      *api.Server
+	health   *health
+	registry *prometheus.Registry
+	group    *group
+	// undo frees what was opened, the last first.
+	undo []func() error
+}
+
+// runServer opens a server, says that it is ready, and runs it until ctx ends or it can do no more.
+func (a *app) runServer(ctx context.Context, opts serverOptions, ready func(*server)) (err error) {
+	log, err := a.logger()
+	if err != nil {
+		return err
+	}
+	s := &server{app: a, opts: opts, log: log, group: newGroup(), registry: prometheus.NewRegistry()}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.open(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	s.start(ctx)
+	stopped := s.group.stop
+	if err := s.announce(ctx); err != nil {
+		return errors.Join(err, stopped())
+	}
+	ready(s)
+	err = s.group.wait(ctx, s.lead.Lost())
+	return errors.Join(err, s.withdraw(), stopped())
+}
+
+// open opens every part from the bottom up: data, NATS, store, lead, ledger, control, API.
+func (s *server) open(ctx context.Context) error {
+	if err := os.MkdirAll(s.opts.data, 0o700); err != nil {
+		return badInput("--data: %w", trimOp(err))
+	}
+	var err error
+	if s.key, err = makeJoinKey(s.opts.nats.tokenFile); err != nil {
+		return err
+	}
+	if s.certs, err = s.certificates(); err != nil {
+		return err
+	}
+	// The door is opened first, though it answers last: an address that is taken or refused is said at once.
+	listener, err := s.listen()
+	if err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{s.openBus, s.openStore, s.takeLead, s.openLoop} {
+		if err := step(ctx); err != nil {
+			return errors.Join(err, listener.Close())
+		}
+	}
+	return s.openAPI(listener)
+}
+
+// onClose remembers how to free what was just opened.
+func (s *server) onClose(f func() error) { s.undo = append(s.undo, f) }
+
+// close frees everything, the last first.
+func (s *server) close() error {
+	var errs []error
+	for _, f := range slices.Backward(s.undo) {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
+}
+
+// certificates loads the server's certificate; nil without one.
+func (s *server) certificates() (*tls.Config, error) {
+	o := s.opts
+	switch {
+	case o.tlsCert == "" && o.tlsKey == "":
+		return nil, nil //nolint:nilnil // nil is what api and bus take for none
+	case o.tlsCert == "" || o.tlsKey == "":
+		return nil, badInput("--tls-cert and --tls-key belong together: give both, or make them with 'outbid tls new'")
+	}
+	conf, err := api.LoadTLS(o.tlsCert, o.tlsKey)
+	if err != nil {
+		return nil, badInput("%w", err)
+	}
+	return conf, nil
+}
+
+// listen opens the API's port, or a free one if nobody asked for that very port.
+func (s *server) listen() (net.Listener, error) {
+	l, err := net.Listen("tcp", s.opts.api)
+	if err == nil {
+		return l, nil
+	}
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return nil, badInput("--api %s: %w", s.opts.api, err)
+	}
+	if !s.opts.anyPort {
+		return nil, badInput("--api %s: the port is taken; give another, or 0 for a free one", s.opts.api)
+	}
+	host, port, err := net.SplitHostPort(s.opts.api)
+	if err != nil {
+		return nil, badInput("--api %s: %w", s.opts.api, err)
+	}
+	if l, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+		return nil, badInput("--api %s: %w", s.opts.api, err)
+	}
+	s.app.notef("port %s is taken, so the API is at http://%s", port, l.Addr())
+	return l, nil
+}
+
+func (s *server) openStore(ctx context.Context) (err error) {
+	where := s.opts.store
+	if where == "" {
+		if where, err = filepath.Abs(filepath.Join(s.opts.data, "store")); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
+	if s.store, err = objects.Open(ctx, where); err != nil {
+		return err
+	}
+	s.health = &health{
+		version: s.app.version, natsURL: s.natsURL, started: s.app.now(), nc: s.nc, store: s.store,
+	}
+	return nil
+}
+
+// takeLead waits until this orchestrator leads. The one that runs NATS itself leads at once: whoever led before it
+// used the server of before.
+func (s *server) takeLead(ctx context.Context) error {
+	if s.embedded == nil {
+		if leader, err := bus.CurrentLeader(ctx, s.nc); err == nil {
+			s.log.Info("standing by until the leader is gone", "leader", leader.ID, "term", leader.Term)
+		}
+	}
+	// The leadership ends with its context, and must outlive ctx: it is given up last.
+	held, release := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, release)
+	lead, err := bus.Campaign(held, s.nc, bus.Candidate{
+		ID: s.opts.name, Force: s.embedded != nil, Replicas: s.opts.nats.replicas, Logger: s.log,
+	})
+	if !stop() || err != nil {
+		release()
+		return errors.Join(err, ctx.Err())
+	}
+	s.lead = lead
+	s.onClose(func() error {
+		defer release()
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		if err := lead.Resign(ctx); err != nil {
+			s.log.Warn("the lead could not be given up; the next orchestrator waits until it runs out", "err", err)
+		}
+		return nil
+	})
+	return nil
+}
+
+// closeTimeout bounds the last words of what is closed.
+const closeTimeout = 5 * time.Second
+
+func (s *server) openAPI(listener net.Listener) error {
+	var tokens *api.Tokens
+	if s.opts.tokens != "" {
+		var err error
+		if tokens, err = api.LoadTokens(s.opts.tokens); err != nil {
+			return errors.Join(badInput("%w", err), listener.Close())
+		}
+	}
+	server, err := api.New(api.Config{
+		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
+		Tokens: tokens, TLS: s.certs,
+	})
+	if err != nil {
+		return errors.Join(badInput("%w", err), listener.Close())
+	}
+	s.api = server
+	return nil
+}

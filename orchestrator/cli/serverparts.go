@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// openBus starts NATS in this process, or connects to the one that was named.
+func (s *server) openBus(ctx context.Context) (err error) {
+	o := s.opts.nats
+	if o.url == "" {
+		s.embedded, err = bus.StartServer(bus.ServerConfig{
+			Dir: filepath.Join(s.opts.data, "nats"), Host: o.host, Port: o.port, Token: s.key.text, TLS: s.certs,
+			Logger: s.log.With("part", "nats"),
+		})
+		if errors.Is(err, bus.ErrInUse) {
+			return s.inUse(err)
+		}
+		if err != nil {
+			return badInput("%w", err)
+		}
+		s.onClose(s.embedded.Close)
+		s.natsURL = s.embedded.URL()
+	} else {
+		s.natsURL = redactURLs(o.url)
+	}
+	if s.nc, err = o.connect(ctx, s.key, s.embedded, "orchestrator "+s.opts.name, s.app.opts.ca, s.log); err != nil {
+		return err
+	}
+	s.onClose(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		if err := bus.Drain(ctx, s.nc); err != nil {
+			s.log.Warn("the connection to NATS was not closed in order", "err", err)
+		}
+		return nil
+	})
+	return nil
+}
+
+// inUse says which server has the data directory.
+func (s *server) inUse(err error) error {
+	if f, running, readErr := readServerFile(serverFilePath(s.opts.data)); readErr == nil && running {
+		return badInput("%s is in use by the server of process %d, whose API is at %s: stop that one first, or give "+
+			"another --data", s.opts.data, f.PID, f.API)
+	}
+	return badInput("%w: stop that one first, or give another --data", err)
+}
+
+// openLoop opens logs, ledger and history, and restores the state.
+func (s *server) openLoop(ctx context.Context) error {
+	var err error
+	if s.logs, err = bus.OpenLogs(ctx, s.nc, bus.LogsConfig{Replicas: s.opts.nats.replicas, Logger: s.log}); err != nil {
+		return err
+	}
+	s.onClose(s.logs.Close)
+	record, err := ledger.OpenJetStream(ctx, s.nc, ledger.Config{Replicas: s.opts.nats.replicas, Logger: s.log})
+	if err != nil {
+		return err
+	}
+	reports, err := openReportLog(filepath.Join(s.opts.data, "history"))
+	if err != nil {
+		return err
+	}
+	s.onClose(reports.Close)
+	rules, err := registry.New(s.opts.policy)
+	if err != nil {
+		return badInput("--policy: %w", err)
+	}
+	tuners := &tunerHost{}
+	s.onClose(tuners.close)
+	observe, err := s.registerMetrics()
+	if err != nil {
+		return err
+	}
+	s.loop, err = control.Open(ctx, control.Config{
+		Settings: control.Settings{
+			Lease: s.opts.lease, Term: s.lead.Term(), Store: s.store.String(), Prove: s.key.prove, Sign: s.key.sign,
+			NewTuner: tuners.opener(ctx, s.log),
+		},
+		Policy: rules, Ledger: record, History: reports,
+		Send:   func(o *outbidv1.Orders) error { return bus.PublishOrders(s.nc, o) },
+		Delete: s.store.Delete, Now: time.Now, Logger: s.log, Info: s.health.info, Observe: observe,
+	})
+	if damage, ok := errors.AsType[*ledger.DamageError](err); ok {
+		return fmt.Errorf("%w; nothing is skipped in silence: restore %s from a backup, or start afresh with another --data",
+			damage, s.opts.data)
+	}
+	if err != nil {
+		return err
+	}
+	var sweeps []string
+	for _, sweep := range s.loop.Sweeps() {
+		sweeps = append(sweeps, sweep.GetId())
+	}
+	return reports.complete(ctx, record, sweeps, s.log)
+}
+
+// start runs the parts; the group stops them in reverse.
+func (s *server) start(ctx context.Context) {
+	s.group.start(ctx, "control loop", s.runLoop)
+	for _, w := range s.opts.workers {
+		s.group.start(ctx, "worker "+w.name, func(ctx context.Context) error { return s.runWorker(ctx, w) })
+	}
+	s.group.start(ctx, "API", s.api.Serve)
+}
+
+// orphanAge keeps the tidying away from checkpoints whose report may be under way.
+const orphanAge = 10 * time.Minute
+
+// runLoop runs control, hands it what workers say, and tidies the store once.
+func (s *server) runLoop(ctx context.Context) error {
+	uplinks, err := bus.SubscribeUplinks(s.nc, s.loop.Uplink)
+	if err != nil {
+		return err
+	}
+	var tidy sync.WaitGroup
+	tidy.Go(func() {
+		n, err := s.loop.DeleteOrphans(ctx, s.store, time.Now().Add(-orphanAge))
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.log.Warn("the store could not be tidied", "err", err)
+		case n > 0:
+			s.log.Info("removing checkpoints that a crash left behind", "count", n)
+		}
+	})
+	err = s.loop.Run(ctx)
+	tidy.Wait()
+	if errors.Is(err, ledger.ErrConflict) {
+		err = errDeposed
+	}
+	return errors.Join(err, uplinks.Stop())
+}
+
+// registerMetrics adds what the control loop and this process tell to /metrics, and returns the loop's observer.
+func (s *server) registerMetrics() (func(control.Observation), error) {
+	buckets := prometheus.ExponentialBuckets(0.0001, 2, 16)
+	decide := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "outbid_decide_seconds", Help: "How long a step of the control loop took to decide.", Buckets: buckets,
+	})
+	store := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "outbid_append_seconds", Help: "How long the ledger took to make a step durable.", Buckets: buckets,
+	})
+	events := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "outbid_events_total", Help: "Events appended to the ledger.",
+	})
+	reports := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "outbid_reports_total", Help: "Reports appended to the ledger.",
+	})
+	for _, c := range []prometheus.Collector{
+		decide, store, events, reports, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := s.registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return func(o control.Observation) {
+		if o.Events == 0 {
+			return
+		}
+		decide.Observe(o.Decide.Seconds())
+		store.Observe(o.Append.Seconds())
+		events.Add(float64(o.Events))
+		reports.Add(float64(o.Reports))
+	}, nil
+}
+
+// tunerHost opens tuners and ends those that are programs of their own.
+type tunerHost struct {
+	mu   sync.Mutex
+	ends []func()
+}
+
+// opener returns what starts a tuner, or goes on from a snapshot. Programs end with the host, not with ctx.
+func (h *tunerHost) opener(ctx context.Context, log *slog.Logger) func(tuner.Settings, []byte) (tuner.Tuner, error) {
+	ctx = context.WithoutCancel(ctx)
+	return func(settings tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
+		t, end, err := plugin.Open(ctx, settings, snapshot, log)
+		if err != nil {
+			return nil, err
+		}
+		if settings.Spec.GetTuner().GetPlugin() != nil {
+			h.mu.Lock()
+			h.ends = append(h.ends, end)
+			h.mu.Unlock()
+		}
+		return t, nil
+	}
+}
+
+func (h *tunerHost) close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, end := range h.ends {
+		end()
+	}
+	return nil
+}
+
+// redactURLs hides passwords in a list of URLs.
+func redactURLs(list string) string {
+	parts := strings.Split(list, ",")
+	for i, p := range parts {
+		if scheme, rest, ok := strings.Cut(p, "://"); ok {
+			if at := strings.LastIndex(rest, "@"); at >= 0 {
+				parts[i] = scheme + "://" + rest[at+1:]
+			}
+		}
+	}
+	return strings.Join(parts, ",")
+}

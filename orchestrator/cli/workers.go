@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker"
+	"github.com/outbid-dev/outbid/worker/inventory"
+)
+
+// workerOptions say what a worker offers.
+type workerOptions struct {
+	name, devices, dir, python string
+	labels                     map[string]string
+}
+
+// nodeName makes a name that NATS and the ledger take from that of the machine.
+func nodeName(hostname string) string {
+	name := regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(hostname, "-")
+	if name = strings.Trim(name, "-"); name == "" {
+		return "node"
+	}
+	return name
+}
+
+// hostName is this machine's name.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "node"
+	}
+	return nodeName(name)
+}
+
+// runWorker runs a worker in the server's own process.
+func (s *server) runWorker(ctx context.Context, o workerOptions) error {
+	nc, err := s.opts.nats.connect(ctx, s.key, s.embedded, "worker "+o.name, s.app.opts.ca, s.log)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	return s.app.work(ctx, o, workerParts{nc: nc, logs: s.logs, store: s.store, key: s.key, log: s.log})
+}
+
+// workerParts are what a worker stands on.
+type workerParts struct {
+	nc    *nats.Conn
+	logs  *bus.Logs
+	store objects.Store
+	key   joinKey
+	log   *slog.Logger
+}
+
+// work runs a worker until ctx ends; then its trials save and end.
+func (a *app) work(ctx context.Context, o workerOptions, p workerParts) error {
+	machine, err := inventory.Find(o.devices)
+	if err != nil {
+		return badInput("--devices: %w", err)
+	}
+	return worker.Run(ctx, worker.Config{
+		Node: o.name, Machine: machine, Bus: worker.NATS(p.nc, p.logs), Store: p.store, ClusterKey: p.key.raw, Dir: o.dir,
+		Python: o.python, Version: a.version, Labels: o.labels, Logger: p.log.With("node", o.name),
+	})
+}
+
+func (a *app) workerCommand() *cobra.Command {
+	var o workerOptions
+	var nats natsOptions
+	var store string
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Offer this machine's devices to a server",
+		Long: `Worker connects to a server's NATS, offers this machine's GPUs (or CPU cores if it has none), and trains what
+the server sends. Ctrl-C lets trials save, hands them back, and ends.
+
+Without --nats it joins the server that runs from ./.outbid or ~/.outbid. The join token is a file that the server
+writes on its first start (DATA/token); copy it to each worker, readable by its owner alone. Checkpoints go where the
+server keeps them unless --store is given: a directory must be shared by all machines.
+
+--devices is a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and TYPE:COUNT@SPEED; those with a count are
+declared and need not exist.`,
+		Example: `  outbid worker
+  outbid worker --nats tls://tuner.example.org:4222 --ca ca.pem --token-file token
+  outbid worker --nats nats://127.0.0.1:4222 --token-file .outbid/token --name small --devices cpu:2`,
+		Args:              exactly(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Annotations:       map[string]string{ownInterrupts: "drains"},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.findNATS(&nats)
+			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
+				return a.runWorkerCommand(ctx, o, nats, store)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&nats.url, "nats", "", "`URL` of NATS, or several separated by commas (default: that of the server "+
+		"running from ./.outbid or ~/.outbid, else "+bus.DefaultURL+")")
+	f.StringVar(&nats.tokenFile, "token-file", "", "`FILE` with the join token (default: that server's)")
+	natsFlags(cmd, &nats)
+	f.StringVar(&o.name, "name", "", "name of this node, unique in the cluster (default: the machine's)")
+	f.StringVar(&o.devices, "devices", "auto", "`DEVICES` to offer, such as gpu, cpu:4 or v100:2@0.5")
+	f.StringVar(&store, "store", "", "`STORE` of checkpoints: a directory or s3://bucket/prefix?endpoint=URL "+
+		"(default: the server's)")
+	f.StringVar(&o.dir, "dir", "", "`DIR` for scratch files (default: ./.outbid/workers/NAME)")
+	f.StringVar(&o.python, "python", "python3", "Python interpreter for functions that name none")
+	f.StringToStringVar(&o.labels, "label", nil, "`NAME=VALUE` shown in listings; may be given several times")
+	_ = cmd.MarkFlagFilename("token-file")
+	_ = cmd.MarkFlagDirname("dir")
+	return cmd
+}
+
+// findNATS fills in what was not given from a server that runs on this machine.
+func (a *app) findNATS(o *natsOptions) {
+	for _, dir := range a.dataDirs() {
+		f, running, err := readServerFile(serverFilePath(dir))
+		if err != nil || !running || (o.url != "" && o.url != f.NATS) {
+			continue
+		}
+		if o.url == "" {
+			o.url = f.NATS
+		}
+		if o.tokenFile == "" {
+			o.tokenFile = f.TokenFile
+		}
+		return
+	}
+	if o.url == "" {
+		o.url = bus.DefaultURL
+	}
+}
+
+// runWorkerCommand connects to NATS and runs one worker.
+func (a *app) runWorkerCommand(ctx context.Context, o workerOptions, nats natsOptions, store string) (err error) {
+	log, err := a.logger()
+	if err != nil {
+		return err
+	}
+	if o.name == "" {
+		o.name = hostName()
+	}
+	if o.dir == "" {
+		o.dir = filepath.Join(defaultData, "workers", o.name)
+	}
+	// Programs run in directories of their own below this one.
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return badInput("--dir: %w", err)
+	}
+	if nats.tokenFile == "" {
+		return badInput("--token-file is missing: copy the file DATA/token of the server to this machine and name it")
+	}
+	key, err := readJoinKey(nats.tokenFile)
+	if err != nil {
+		return badInput("--token-file: %w", err)
+	}
+	nc, err := nats.connect(ctx, key, nil, "worker "+o.name, a.opts.ca, log)
+	if err != nil {
+		return &exitError{code: exitUnreachable, msg: err.Error(), err: err}
+	}
+	defer nc.Close()
+	if store == "" {
+		if store, err = learnStore(ctx, nc, o.name, log); err != nil {
+			return err
+		}
+	}
+	shelf, err := objects.Open(ctx, store)
+	if err != nil {
+		return err
+	}
+	logs, err := bus.AttachLogs(nc, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, logs.Close()) }()
+	log.Info("worker starts", "node", o.name, "nats", redactURLs(nats.url), "store", shelf.String())
+	return a.work(ctx, o, workerParts{nc: nc, logs: logs, store: shelf, key: key, log: log})
+}
+
+// learnStore asks the orchestrator where checkpoints are: every orders say it. It waits for an orchestrator as long as
+// it takes.
+func learnStore(ctx context.Context, nc *nats.Conn, node string, log *slog.Logger) (string, error) {
+	if err := bus.CheckToken("node", node); err != nil {
+		return "", badInput("--name: %w", err)
+	}
+	found := make(chan string, 1)
+	sub, err := bus.SubscribeOrders(nc, node, func(o *outbidv1.Orders) {
+		select {
+		case found <- o.GetStore():
+		default:
+		}
+	})
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = sub.Stop() }()
+	ask := &outbidv1.Uplink{Node: node, Boot: "asks-" + rand.Text()}
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
+	for tries := 1; ; tries++ {
+		if err := bus.PublishUplink(nc, ask); err != nil && !errors.Is(err, bus.ErrNotConnected) {
+			return "", err
+		}
+		select {
+		case store := <-found:
+			return store, checkLearned(store)
+		case <-again.C:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+		if tries == 5 {
+			log.Warn("no orchestrator answers on NATS yet; waiting for one ('outbid serve')")
+		}
+	}
+}
+
+// checkLearned refuses a directory that is not on this machine: checkpoints would go where nobody looks.
+func checkLearned(store string) error {
+	path, ok := strings.CutPrefix(store, "file://")
+	if !ok {
+		return nil
+	}
+	if _, err := os.Stat(path); err != nil {
+		return badInput("the server keeps checkpoints in %s, which is not on this machine: share that directory, or use "+
+			"--store s3://bucket/prefix?endpoint=URL on the server", path)
+	}
+	return nil
+}
+
+// countDevices says what a worker's devices are, for people.
+func countDevices(spec string) string {
+	machine, err := inventory.Find(spec)
+	if err != nil {
+		return spec
+	}
+	counts := map[string]int{}
+	for _, d := range machine.Devices {
+		counts[d.GetType()]++
+	}
+	var parts []string
+	for _, t := range sortedKeys(counts) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[t], t))
+	}
+	return strings.Join(parts, " + ")
+}
