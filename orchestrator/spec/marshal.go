@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -136,7 +138,22 @@ func scalarNode(tag, text string) *yaml.Node {
 }
 
 func stringNode(s string) *yaml.Node {
-	n := &yaml.Node{}
-	n.SetString(s)
+	n := scalarNode("!!str", s)
+	switch {
+	case s == "<<":
+		n.Style = yaml.DoubleQuotedStyle // or it would be a merge key
+	case isScript(s):
+		n.Style = yaml.LiteralStyle
+	case strings.Contains(s, "\n"):
+		n.Style = yaml.DoubleQuotedStyle
+	}
 	return n
+}
+
+// isScript reports whether a text is lines that can stand as they are in a block of YAML.
+func isScript(s string) bool {
+	if !strings.HasSuffix(s, "\n") || strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+		return false
+	}
+	return s[0] != '\n' && s[0] != ' '
 }

@@ -16,7 +16,7 @@ const (
 	// maxDepth bounds how deep groups nest, and with it every recursion over a space.
 	maxDepth = 16
 	// maxLeaves bounds the parameters of a space.
-	maxLeaves = 10_000
+	maxLeaves = 1000
 	// maxWhole is the largest whole number that JSON, Python and float64 all hold exactly.
 	maxWhole = int64(1) << 53
 )
