@@ -272,10 +272,10 @@ func deliver(m jetstream.Msg, f func(*outbidv1.LogChunk) error) (uint64, error) 
 		return 0, err
 	}
 	chunk := new(outbidv1.LogChunk)
-	if proto.Unmarshal(m.Data(), chunk) != nil {
-		return meta.NumPending, nil // not ours: anybody on the bus can publish here
+	if proto.Unmarshal(m.Data(), chunk) == nil { // else not ours: anybody on the bus can publish here
+		err = f(chunk)
 	}
-	return meta.NumPending, f(chunk)
+	return meta.NumPending, err
 }
 
 // Delete removes the output of a sweep.

@@ -20,7 +20,7 @@ const crashed = "crash-1"
 // in the file, what was only pending is not. It returns the batches by sequence and how much was flushed.
 func script(t *rapid.T, dir string) (batches [][]*outbidv1.Event, flushed int64) {
 	h := openHistory(t, dir)
-	for seq := range uint64(rapid.IntRange(1, 30).Draw(t, "batches")) {
+	for seq := range uint64(rapid.IntRange(1, 12).Draw(t, "batches")) {
 		var events []*outbidv1.Event
 		for i := range rapid.IntRange(0, 90).Draw(t, "reports") {
 			events = append(events, report(crashed, int32(i), int64(seq)))

@@ -43,6 +43,7 @@ type sweepFile struct {
 	turn  int    // which slot is written next
 	dirty bool   // something has been written since the last sync
 	lost  error  // reports were dropped: only a rebuild helps
+	tryAt int    // how much must be pending for the next write after one that failed
 	used  uint64 // for the choice of what to close
 }
 
@@ -197,7 +198,7 @@ func (s *sweepFile) addBatch(seq uint64, reports []*outbidv1.TrialReported) erro
 		}
 	}
 	s.lastSeq = seq
-	if !s.pending.full() {
+	if !s.pending.full() || len(s.pending.data) < s.tryAt {
 		return nil
 	}
 	return s.write()
@@ -210,8 +211,10 @@ func (s *sweepFile) write() error {
 	}
 	data, b := s.pending.encode()
 	if _, err := s.file.WriteAt(data, s.size); err != nil {
+		s.tryAt = 2 * len(s.pending.data) // a full disk must not cost an attempt per report
 		return err
 	}
+	s.tryAt = 0
 	s.take(b)
 	s.dirty = true
 	s.pending.reset()

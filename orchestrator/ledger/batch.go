@@ -14,11 +14,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// batchOverhead bounds what a stored batch holds besides its encoded events: field headers, time, two hashes.
-const batchOverhead = 256
-
-// defaultMaxBatchBytes is what fits a message of the embedded server.
-const defaultMaxBatchBytes = 8<<20 - 4096
+// defaultMaxBatchBytes is what fits a message of the embedded server, beside the time and the hashes.
+const defaultMaxBatchBytes = 8<<20 - batchOverhead
 
 // errTooBig says that a batch must be appended in parts.
 var errTooBig = errors.New("batch is too big for one message")

@@ -30,6 +30,8 @@ const (
 	longestPause   = time.Second
 	// minPayload is the least a server must take in one message to be of use.
 	minPayload = 64 << 10
+	// batchOverhead is room in a message for what a batch holds besides its events, and for headers.
+	batchOverhead = 4096
 )
 
 // Config says where in JetStream the ledger is.
@@ -117,7 +119,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, cfg jetstream.Strea
 }
 
 // MaxBatchBytes is what fits one message of the server; see the function of that name.
-func (l *JetStream) MaxBatchBytes() int { return int(l.nc.MaxPayload()) - 4096 }
+func (l *JetStream) MaxBatchBytes() int { return int(l.nc.MaxPayload()) - batchOverhead }
 
 // Resume implements Ledger.
 func (l *JetStream) Resume(seq uint64, hash []byte) {

@@ -105,11 +105,11 @@ func TestMemory(t *testing.T) {
 func TestJetStream(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, t.TempDir(), 0)
+	here, there := connect(t, bus.ConnConfig{Server: s}), connect(t, bus.ConnConfig{URL: s.URL()})
 	var streams atomic.Int64
 	ledgertest.Run(t, func(t *testing.T) func() ledger.Ledger {
 		t.Helper()
 		cfg := ledger.Config{Stream: fmt.Sprint("TEST_", streams.Add(1))}
-		here, there := connect(t, bus.ConnConfig{Server: s}), connect(t, bus.ConnConfig{URL: s.URL()})
 		turn := 0
 		return func() ledger.Ledger {
 			turn++

@@ -270,17 +270,17 @@ func (d *Dir) Delete(_ context.Context, key string) error {
 	if err := CheckKey(key); err != nil {
 		return err
 	}
-	info, err := os.Lstat(d.path(key))
-	if err == nil && !info.IsDir() {
-		err = os.Remove(d.path(key))
+	if info, err := os.Lstat(d.path(key)); err == nil && info.IsDir() {
+		return nil // a directory of other objects
 	}
+	err := os.Remove(d.path(key))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("delete %s: %w", key, classify(err))
 	}
-	for dir := filepath.Dir(d.path(key)); dir != d.root; dir = filepath.Dir(dir) {
-		if unix.Rmdir(dir) != nil { // not empty, or not a directory, which ends it
-			break
-		}
+	// Rmdir refuses what is not empty, and what is not a directory, which ends it.
+	dir := filepath.Dir(d.path(key))
+	for dir != d.root && unix.Rmdir(dir) == nil {
+		dir = filepath.Dir(dir)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func notes(from, n int) []*outbidv1.Event {
 	return events
 }
 
-func mustAppend(t fataler, ctx context.Context, l ledger.Ledger, events ...*outbidv1.Event) *outbidv1.Batch {
+func mustAppend(ctx context.Context, t fataler, l ledger.Ledger, events ...*outbidv1.Event) *outbidv1.Batch {
 	t.Helper()
 	b, err := l.Append(ctx, start, events)
 	if err != nil {
@@ -87,7 +87,7 @@ func mustAppend(t fataler, ctx context.Context, l ledger.Ledger, events ...*outb
 	return b
 }
 
-func mustRead(t fataler, ctx context.Context, l ledger.Ledger, from uint64) []*outbidv1.Batch {
+func mustRead(ctx context.Context, t fataler, l ledger.Ledger, from uint64) []*outbidv1.Batch {
 	t.Helper()
 	var got []*outbidv1.Batch
 	err := l.Read(ctx, from, func(b *outbidv1.Batch) error {
@@ -100,7 +100,7 @@ func mustRead(t fataler, ctx context.Context, l ledger.Ledger, from uint64) []*o
 	return got
 }
 
-func mustLast(t fataler, ctx context.Context, l ledger.Ledger, want uint64) {
+func mustLast(ctx context.Context, t fataler, l ledger.Ledger, want uint64) {
 	t.Helper()
 	if got, err := l.Last(ctx); err != nil || got != want {
 		t.Fatalf("last is %d, %v; want %d", got, err, want)
@@ -109,8 +109,8 @@ func mustLast(t fataler, ctx context.Context, l ledger.Ledger, want uint64) {
 
 func testEmpty(t *testing.T, open func() ledger.Ledger) {
 	ctx, l := testContext(t), open()
-	mustLast(t, ctx, l, 0)
-	if got := mustRead(t, ctx, l, 1); len(got) != 0 {
+	mustLast(ctx, t, l, 0)
+	if got := mustRead(ctx, t, l, 1); len(got) != 0 {
 		t.Errorf("read %d batches of an empty ledger", len(got))
 	}
 	if seq, data, err := l.LoadSnapshot(ctx); seq != 0 || data != nil || err != nil {
@@ -137,10 +137,10 @@ func testAppendAndRead(t *testing.T, open func() ledger.Ledger) {
 		if err := ledger.Verify(b, uint64(i+1), prev); err != nil {
 			t.Error(err)
 		}
-		mustLast(t, ctx, l, b.GetSeq())
+		mustLast(ctx, t, l, b.GetSeq())
 		want, prev = append(want, b), b.GetHash()
 	}
-	got := mustRead(t, ctx, l, 1)
+	got := mustRead(ctx, t, l, 1)
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
@@ -158,10 +158,10 @@ func testAppendAndRead(t *testing.T, open func() ledger.Ledger) {
 func testReadFrom(t *testing.T, open func() ledger.Ledger) {
 	ctx, l := testContext(t), open()
 	for i := range 5 {
-		mustAppend(t, ctx, l, note(fmt.Sprint(i)))
+		mustAppend(ctx, t, l, note(fmt.Sprint(i)))
 	}
 	for from := range uint64(7) {
-		got := mustRead(t, ctx, l, from)
+		got := mustRead(ctx, t, l, from)
 		want := max(from, 1)
 		for _, b := range got {
 			if b.GetSeq() != want {
@@ -182,8 +182,8 @@ func testReadFrom(t *testing.T, open func() ledger.Ledger) {
 
 func testReadEnds(t *testing.T, open func() ledger.Ledger) {
 	ctx, l := testContext(t), open()
-	mustAppend(t, ctx, l, note("a"))
-	mustAppend(t, ctx, l, note("b"))
+	mustAppend(ctx, t, l, note("a"))
+	mustAppend(ctx, t, l, note("b"))
 	stop, calls := errors.New("stop"), 0
 	err := l.Read(ctx, 1, func(*outbidv1.Batch) error { calls++; return stop })
 	if !errors.Is(err, stop) || calls != 1 {
@@ -202,13 +202,13 @@ func testReadEnds(t *testing.T, open func() ledger.Ledger) {
 func testTwoWriters(t *testing.T, open func() ledger.Ledger) {
 	ctx := testContext(t)
 	a, b := open(), open()
-	mustAppend(t, ctx, a, note("a1"))
+	mustAppend(ctx, t, a, note("a1"))
 	if _, err := b.Append(ctx, start, notes(0, 1)); !errors.Is(err, ledger.ErrConflict) {
 		t.Fatalf("a writer that has seen nothing: %v", err)
 	}
-	last := mustRead(t, ctx, b, 1)[0]
+	last := mustRead(ctx, t, b, 1)[0]
 	b.Resume(last.GetSeq(), last.GetHash())
-	mustAppend(t, ctx, b, note("b2"))
+	mustAppend(ctx, t, b, note("b2"))
 	for range 2 { // deposed for good
 		if _, err := a.Append(ctx, start, notes(0, 1)); !errors.Is(err, ledger.ErrConflict) {
 			t.Fatalf("a deposed writer: %v", err)
@@ -219,14 +219,14 @@ func testTwoWriters(t *testing.T, open func() ledger.Ledger) {
 	if _, err := a.Append(ctx, start.Add(time.Second), []*outbidv1.Event{note("b2")}); !errors.Is(err, ledger.ErrConflict) {
 		t.Fatalf("a deposed writer with the same events: %v", err)
 	}
-	mustLast(t, ctx, a, 2)
+	mustLast(ctx, t, a, 2)
 }
 
 func testRestart(t *testing.T, open func() ledger.Ledger) {
 	ctx := testContext(t)
 	for i := range 4 {
 		l := open()
-		got := mustRead(t, ctx, l, 1)
+		got := mustRead(ctx, t, l, 1)
 		if len(got) != 2*i {
 			t.Fatalf("%d batches after restart %d", len(got), i)
 		}
@@ -234,10 +234,10 @@ func testRestart(t *testing.T, open func() ledger.Ledger) {
 			last := got[len(got)-1]
 			l.Resume(last.GetSeq(), last.GetHash())
 		}
-		mustAppend(t, ctx, l, note("x"))
-		mustAppend(t, ctx, l, note("y"))
+		mustAppend(ctx, t, l, note("x"))
+		mustAppend(ctx, t, l, note("y"))
 	}
-	if got := mustRead(t, ctx, open(), 6); len(got) != 3 {
+	if got := mustRead(ctx, t, open(), 6); len(got) != 3 {
 		t.Errorf("%d batches from 6", len(got))
 	}
 }
@@ -253,19 +253,19 @@ func testRefused(t *testing.T, open func() ledger.Ledger) {
 	if err := l.SaveSnapshot(ctx, 1, []byte("x")); err == nil {
 		t.Error("took a snapshot of a batch that is not there")
 	}
-	mustLast(t, ctx, l, 0)
-	mustAppend(t, ctx, l, note("still works"))
+	mustLast(ctx, t, l, 0)
+	mustAppend(ctx, t, l, note("still works"))
 }
 
 func testBigBatch(t *testing.T, open func() ledger.Ledger) {
 	ctx, l := testContext(t), open()
 	text := string(bytes.Repeat([]byte("x"), ledger.MaxBatchBytes(l)-64))
-	mustAppend(t, ctx, l, note(text))
+	mustAppend(ctx, t, l, note(text))
 	if _, err := l.Append(ctx, start, []*outbidv1.Event{note(text), note(text)}); err == nil {
 		t.Error("appended more than fits")
 	}
-	mustAppend(t, ctx, l, note("small"))
-	if got := mustRead(t, ctx, l, 1); len(got) != 2 || len(got[0].GetEvents()) < len(text) {
+	mustAppend(ctx, t, l, note("small"))
+	if got := mustRead(ctx, t, l, 1); len(got) != 2 || len(got[0].GetEvents()) < len(text) {
 		t.Errorf("read %d batches", len(got))
 	}
 }
@@ -284,7 +284,7 @@ func testReadBesideAppend(t *testing.T, open func() ledger.Ledger) {
 		done <- nil
 	}()
 	for seen := uint64(0); seen < 50; {
-		for _, b := range mustRead(t, ctx, reader, seen+1) {
+		for _, b := range mustRead(ctx, t, reader, seen+1) {
 			seen = b.GetSeq()
 		}
 	}
@@ -297,7 +297,7 @@ func testSnapshots(t *testing.T, open func() ledger.Ledger) {
 	ctx, l := testContext(t), open()
 	big := bytes.Repeat([]byte("0123456789abcdef"), 3<<16)
 	for i := range 6 {
-		mustAppend(t, ctx, l, note(fmt.Sprint(i)))
+		mustAppend(ctx, t, l, note(fmt.Sprint(i)))
 		data := append([]byte(fmt.Sprint(i)), big...)
 		if i == 3 {
 			data = []byte{}
@@ -328,7 +328,7 @@ func testModel(t *rapid.T, open func() ledger.Ledger) {
 	for i := range rapid.IntRange(1, 12).Draw(t, "steps") {
 		w := rapid.IntRange(0, 1).Draw(t, "writer")
 		if rapid.Bool().Draw(t, "catch up") {
-			for _, b := range mustRead(t, ctx, writers[w], uint64(stands[w]+1)) {
+			for _, b := range mustRead(ctx, t, writers[w], uint64(stands[w]+1)) {
 				writers[w].Resume(b.GetSeq(), b.GetHash())
 				stands[w]++
 			}
@@ -347,7 +347,7 @@ func testModel(t *rapid.T, open func() ledger.Ledger) {
 		}
 	}
 	var got []string
-	for _, b := range mustRead(t, ctx, open(), 1) {
+	for _, b := range mustRead(ctx, t, open(), 1) {
 		events, err := ledger.Decode(b)
 		if err != nil {
 			t.Fatalf("%v", err)

@@ -32,7 +32,7 @@ func Run(t *testing.T, open Open) {
 	t.Helper()
 	for _, test := range []struct {
 		name string
-		run  func(*testing.T, context.Context, objects.Store)
+		run  func(context.Context, *testing.T, objects.Store)
 	}{
 		{"PutGet", testPutGet},
 		{"Replace", testReplace},
@@ -51,22 +51,19 @@ func Run(t *testing.T, open Open) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			test.run(t, ctx, open(t))
+			test.run(ctx, t, open(t))
 		})
 	}
 }
 
-func data(seed uint64, size int) []byte {
+func data(seed byte, size int) []byte {
 	out := make([]byte, size)
-	rng := rand.New(rand.NewPCG(seed, 1))
-	for i := range out {
-		out[i] = byte(rng.Uint32())
-	}
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(out) // never fails
 	return out
 }
 
 // put hides what else the reader is, so that stores see a plain stream.
-func put(t *testing.T, ctx context.Context, s objects.Store, key string, content []byte) {
+func put(ctx context.Context, t *testing.T, s objects.Store, key string, content []byte) {
 	t.Helper()
 	r := struct{ io.Reader }{bytes.NewReader(content)}
 	if err := s.Put(ctx, key, r, int64(len(content))); err != nil {
@@ -83,7 +80,7 @@ func get(ctx context.Context, s objects.Store, key string) ([]byte, error) {
 	return content, errors.Join(err, r.Close())
 }
 
-func want(t *testing.T, ctx context.Context, s objects.Store, key string, content []byte) {
+func want(ctx context.Context, t *testing.T, s objects.Store, key string, content []byte) {
 	t.Helper()
 	got, err := get(ctx, s, key)
 	if err != nil || !bytes.Equal(got, content) {
@@ -91,7 +88,7 @@ func want(t *testing.T, ctx context.Context, s objects.Store, key string, conten
 	}
 }
 
-func list(t *testing.T, ctx context.Context, s objects.Store, prefix string) []string {
+func list(ctx context.Context, t *testing.T, s objects.Store, prefix string) []string {
 	t.Helper()
 	var keys []string
 	err := s.List(ctx, prefix, func(i objects.Info) bool {
@@ -104,12 +101,12 @@ func list(t *testing.T, ctx context.Context, s objects.Store, prefix string) []s
 	return keys
 }
 
-func testPutGet(t *testing.T, ctx context.Context, s objects.Store) {
+func testPutGet(ctx context.Context, t *testing.T, s objects.Store) {
 	for i, size := range []int{0, 1, 4096, 1 << 20, 17<<20 + 5} {
 		key := fmt.Sprintf("checkpoints/digits-1/%d/000000000027-1.safetensors", i)
-		content := data(uint64(i), size)
-		put(t, ctx, s, key, content)
-		want(t, ctx, s, key, content)
+		content := data(byte(i), size)
+		put(ctx, t, s, key, content)
+		want(ctx, t, s, key, content)
 		info, err := s.Stat(ctx, key)
 		if err != nil || info.Key != key || info.Size != int64(size) || time.Since(info.Modified).Abs() > time.Hour {
 			t.Errorf("stat of %s: %+v, %v", key, info, err)
@@ -119,25 +116,25 @@ func testPutGet(t *testing.T, ctx context.Context, s objects.Store) {
 	if err := s.Put(ctx, "part", strings.NewReader("abcdef"), 3); err != nil {
 		t.Fatal(err)
 	}
-	want(t, ctx, s, "part", []byte("abc"))
+	want(ctx, t, s, "part", []byte("abc"))
 	if s.String() == "" {
 		t.Error("the store has no name")
 	}
 }
 
-func testReplace(t *testing.T, ctx context.Context, s objects.Store) {
+func testReplace(ctx context.Context, t *testing.T, s objects.Store) {
 	for i, size := range []int{1000, 10, 2000, 0} {
-		content := data(uint64(i), size)
-		put(t, ctx, s, "a/b", content)
-		want(t, ctx, s, "a/b", content)
+		content := data(byte(i), size)
+		put(ctx, t, s, "a/b", content)
+		want(ctx, t, s, "a/b", content)
 	}
-	if keys := list(t, ctx, s, ""); len(keys) != 1 {
+	if keys := list(ctx, t, s, ""); len(keys) != 1 {
 		t.Errorf("keys %v", keys)
 	}
 }
 
-func testNotFound(t *testing.T, ctx context.Context, s objects.Store) {
-	put(t, ctx, s, "dir/file", []byte("x"))
+func testNotFound(ctx context.Context, t *testing.T, s objects.Store) {
+	put(ctx, t, s, "dir/file", []byte("x"))
 	for _, key := range []string{"none", "dir", "dir/none", "dir/file/below", "no/such/dir"} {
 		if _, err := get(ctx, s, key); !errors.Is(err, objects.ErrNotFound) {
 			t.Errorf("get %s: %v", key, err)
@@ -149,10 +146,10 @@ func testNotFound(t *testing.T, ctx context.Context, s objects.Store) {
 			t.Errorf("delete %s: %v", key, err)
 		}
 	}
-	want(t, ctx, s, "dir/file", []byte("x"))
+	want(ctx, t, s, "dir/file", []byte("x"))
 }
 
-func testBadKeys(t *testing.T, ctx context.Context, s objects.Store) {
+func testBadKeys(ctx context.Context, t *testing.T, s objects.Store) {
 	for _, key := range []string{
 		"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", ".a", "a/.b", "a b", "ä", "a\x00", "a\\b",
 		"a*", "a?b", "a\n", strings.Repeat("a", 2000),
@@ -177,8 +174,8 @@ func testBadKeys(t *testing.T, ctx context.Context, s objects.Store) {
 	}
 }
 
-func testShortData(t *testing.T, ctx context.Context, s objects.Store) {
-	put(t, ctx, s, "a", []byte("old"))
+func testShortData(ctx context.Context, t *testing.T, s objects.Store) {
+	put(ctx, t, s, "a", []byte("old"))
 	path := filepath.Join(t.TempDir(), "short")
 	if err := os.WriteFile(path, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
@@ -205,15 +202,15 @@ func testShortData(t *testing.T, ctx context.Context, s objects.Store) {
 	if err := s.Put(ctx, "a", io.MultiReader(strings.NewReader("x"), &failing{broken}), 9); !errors.Is(err, broken) {
 		t.Errorf("put of a stream that fails: %v", err)
 	}
-	want(t, ctx, s, "a", []byte("old"))
+	want(ctx, t, s, "a", []byte("old"))
 }
 
 type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error) { return 0, f.err }
 
-func testCancelled(t *testing.T, ctx context.Context, s objects.Store) {
-	put(t, ctx, s, "a", []byte("old"))
+func testCancelled(ctx context.Context, t *testing.T, s objects.Store) {
+	put(ctx, t, s, "a", []byte("old"))
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
 	if err := s.Put(cancelled, "a", strings.NewReader("new"), 3); !errors.Is(err, context.Canceled) {
@@ -222,19 +219,19 @@ func testCancelled(t *testing.T, ctx context.Context, s objects.Store) {
 	if err := s.List(cancelled, "", func(objects.Info) bool { return true }); !errors.Is(err, context.Canceled) {
 		t.Errorf("list with an ended context: %v", err)
 	}
-	want(t, ctx, s, "a", []byte("old"))
+	want(ctx, t, s, "a", []byte("old"))
 }
 
-func testList(t *testing.T, ctx context.Context, s objects.Store) {
+func testList(ctx context.Context, t *testing.T, s objects.Store) {
 	keys := []string{"a/1/x", "a/1/y", "a/10/x", "a/2/x", "b", "blobs/0f", "blobs/1e"}
 	for _, key := range keys {
-		put(t, ctx, s, key, []byte(key))
+		put(ctx, t, s, key, []byte(key))
 	}
 	for prefix, want := range map[string][]string{
 		"": keys, "a": keys[:4], "a/": keys[:4], "a/1": keys[:3], "a/1/": keys[:2], "a/1/x": keys[:1], "b": keys[4:],
 		"blobs/": keys[5:], "blobs/1": keys[6:], "c": nil, "a/3/": nil, "b/": nil, "b/c/d": nil,
 	} {
-		if diff := cmp.Diff(want, list(t, ctx, s, prefix)); diff != "" {
+		if diff := cmp.Diff(want, list(ctx, t, s, prefix)); diff != "" {
 			t.Errorf("list %q: %s", prefix, diff)
 		}
 	}
@@ -252,40 +249,40 @@ func testList(t *testing.T, ctx context.Context, s objects.Store) {
 }
 
 // testListOrder has names around the slash in the order of bytes.
-func testListOrder(t *testing.T, ctx context.Context, s objects.Store) {
+func testListOrder(ctx context.Context, t *testing.T, s objects.Store) {
 	keys := []string{"a-b", "a-b.c", "a.b/x", "a/b", "a/b-c", "a/b.c", "a0", "a_b", "aB", "ab/c"}
 	for _, key := range keys {
-		put(t, ctx, s, key, nil)
+		put(ctx, t, s, key, nil)
 	}
 	slices.Sort(keys)
-	if diff := cmp.Diff(keys, list(t, ctx, s, "")); diff != "" {
+	if diff := cmp.Diff(keys, list(ctx, t, s, "")); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"a/b", "a/b-c", "a/b.c"}, list(t, ctx, s, "a/b")); diff != "" {
+	if diff := cmp.Diff([]string{"a/b", "a/b-c", "a/b.c"}, list(ctx, t, s, "a/b")); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func testDelete(t *testing.T, ctx context.Context, s objects.Store) {
-	put(t, ctx, s, "a/b/c", []byte("1"))
-	put(t, ctx, s, "a/b/d", []byte("2"))
+func testDelete(ctx context.Context, t *testing.T, s objects.Store) {
+	put(ctx, t, s, "a/b/c", []byte("1"))
+	put(ctx, t, s, "a/b/d", []byte("2"))
 	for range 2 {
 		if err := s.Delete(ctx, "a/b/c"); err != nil {
 			t.Error(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"a/b/d"}, list(t, ctx, s, "")); diff != "" {
+	if diff := cmp.Diff([]string{"a/b/d"}, list(ctx, t, s, "")); diff != "" {
 		t.Error(diff)
 	}
 	if err := s.Delete(ctx, "a/b/d"); err != nil {
 		t.Error(err)
 	}
-	put(t, ctx, s, "a", []byte("now a file"))
-	want(t, ctx, s, "a", []byte("now a file"))
+	put(ctx, t, s, "a", []byte("now a file"))
+	want(ctx, t, s, "a", []byte("now a file"))
 }
 
 // testConcurrent has writers, a remover and readers on the same keys: whatever is read is whole.
-func testConcurrent(t *testing.T, ctx context.Context, s objects.Store) {
+func testConcurrent(ctx context.Context, t *testing.T, s objects.Store) {
 	var group sync.WaitGroup
 	worker := func(f func(i int, key string) error) {
 		group.Go(func() {
@@ -318,11 +315,11 @@ func testConcurrent(t *testing.T, ctx context.Context, s objects.Store) {
 	group.Wait()
 }
 
-func testFiles(t *testing.T, ctx context.Context, s objects.Store) {
+func testFiles(ctx context.Context, t *testing.T, s objects.Store) {
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
 	for i, size := range []int{0, 100, 100, 33 << 20} {
-		content := data(uint64(i), size)
+		content := data(byte(i), size)
 		sum := sha256.Sum256(content)
 		if err := os.WriteFile(in, content, 0o600); err != nil {
 			t.Fatal(err)
@@ -334,7 +331,7 @@ func testFiles(t *testing.T, ctx context.Context, s objects.Store) {
 		if _, err := os.Lstat(in); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the file is still there: %v", err)
 		}
-		want(t, ctx, s, "files/x", content)
+		want(ctx, t, s, "files/x", content)
 		for range 2 { // the second time over itself
 			n, hash, err = objects.GetFile(ctx, s, "files/x", out)
 			if err != nil || n != int64(size) || hash != hex.EncodeToString(sum[:]) {
@@ -365,16 +362,16 @@ func testFiles(t *testing.T, ctx context.Context, s objects.Store) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("left over: %v, %v", entries, err)
 	}
-	if keys := list(t, ctx, s, ""); !slices.Equal(keys, []string{"files/y"}) {
+	if keys := list(ctx, t, s, ""); !slices.Equal(keys, []string{"files/y"}) {
 		t.Errorf("keys %v", keys)
 	}
 }
 
-func testCheck(t *testing.T, ctx context.Context, s objects.Store) {
+func testCheck(ctx context.Context, t *testing.T, s objects.Store) {
 	if err := s.Check(ctx); err != nil {
 		t.Error(err)
 	}
-	if keys := list(t, ctx, s, ""); len(keys) != 0 {
+	if keys := list(ctx, t, s, ""); len(keys) != 0 {
 		t.Errorf("the check left %v", keys)
 	}
 }
