@@ -69,6 +69,7 @@ type fork struct {
 	drained bool
 	phase   string
 	trainer training
+	decided uint64 // the last report that the orchestrator decided on
 	events  []any
 	finish  bool
 	step    int64
@@ -155,6 +156,7 @@ func (f *fork) setPhase(phase string) {
 
 func (f *fork) tellAcked(seq uint64) {
 	f.mu.Lock()
+	f.decided = seq
 	t := f.trainer
 	f.mu.Unlock()
 	if t != nil {

@@ -18,8 +18,11 @@ func (f *fork) live() *outbidv1.ForkEnded {
 	f.touch()
 	f.mu.Lock()
 	f.trainer, f.phase = t, "running"
-	told := f.first
+	told, decided := f.first, f.decided
 	f.mu.Unlock()
+	if decided > 0 { // it reported before this
+		t.Acked(decided)
+	}
 	f.changed()
 	f.begin()
 	return (&life{fork: f, training: t, told: told}).follow()
@@ -93,10 +96,10 @@ func (l *life) follow() *outbidv1.ForkEnded {
 			l.handle(e)
 		}
 		l.announce()
+		l.checkSilence()
 		if l.end != nil && (l.upload.idle() || !l.savesMatter()) {
 			return l.end
 		}
-		l.checkSilence()
 		timer.Reset(l.next())
 		select {
 		case <-l.wake:
