@@ -104,8 +104,8 @@ func (a *ashaPromote) wait(t Trial) {
 	}
 	dropped := a.hopeless(int(rec.bracket), int(rec.rung))
 	if dropped != t {
-		a.pause(t, fmt.Sprintf("%s: waits for a place; %d of %d are taken by %d trials", a.whereIs(t), r.Promoted,
-			a.places(r, r.Size), r.Size))
+		a.pause(t, fmt.Sprintf("%s: of the %s here %d may go on so far, and %d did", a.whereIs(t), count(r.Size, "trial"),
+			a.places(r, r.Size), r.Promoted))
 	}
 	if dropped >= 0 && a.trials[dropped].phase == paused {
 		a.end(dropped, false, fmt.Sprintf("%s: more trials are better by %s (%.6g) than places can come", a.whereIs(dropped),
@@ -178,8 +178,8 @@ func (a *ashaPromote) finish() {
 			r := &b.Rungs[k]
 			for r.best.dropTop(a.waitsIn(i, k)) {
 				if t := a.giveUp(r.best.pop().Trial); a.trials[t].phase == paused {
-					a.end(t, false, fmt.Sprintf("%s: the sweep is done, and the %d places of %d trials are taken", a.where(i, k),
-						a.places(r, r.Size), r.Size))
+					a.end(t, false, fmt.Sprintf("%s: the sweep is done, and %d of the %s here went on", a.where(i, k), r.Promoted,
+						count(r.Size, "trial")))
 				}
 			}
 			r.held = 0
@@ -243,7 +243,7 @@ func (a *ashaPromote) derive() {
 		switch {
 		case rec.phase == running:
 			a.rung(Trial(t)).expecting++
-		case rec.phase == paused, rec.phase == completed && int(rec.rung) < a.Brackets[rec.bracket].top():
+		case rec.phase == paused, rec.mayGoOn(a.Brackets[rec.bracket].top()):
 			a.hold(Trial(t))
 		}
 	}

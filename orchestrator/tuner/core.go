@@ -35,6 +35,11 @@ type record struct {
 	phase   phase
 }
 
+// mayGoOn reports whether the trial completed what was the last rung before an extension put others above it.
+func (r record) mayGoOn(top int) bool {
+	return r.phase == completed && int(r.rung) < top && !math.IsNaN(r.metric)
+}
+
 // A core is what all built-in tuners share: the trials, where configurations come from, and the actions under way.
 type core struct {
 	spec     *outbidv1.SweepSpec

@@ -2,6 +2,7 @@ package tuner
 
 import (
 	"math"
+	"slices"
 )
 
 // A halving runs brackets of synchronous successive halving: successive halving itself is one bracket, Hyperband
@@ -9,7 +10,8 @@ import (
 //
 // A rung is decided when every trial in it has reached its step or exited: the best go on, the others end. A trial
 // that cannot be among the best any more ends at once; that changes no decision, and keeps only the checkpoints that
-// may be needed. NaN is worst and an exit is worse: neither goes on, even if that leaves places empty.
+// may be needed. NaN is worst and an exit is worse: neither goes on, even if that leaves places empty, and both count
+// as the worst of the rungs that they do not get to.
 type halving struct {
 	*core
 	design design
@@ -99,7 +101,7 @@ func (b *bracket) keeps(rung int) int {
 func (b *bracket) top() int { return len(b.Rungs) - 1 }
 
 // open reports whether some trial may still be promoted.
-func (b *bracket) open() bool { return b.N > 0 && b.top() > 0 && !b.Rungs[b.top()-1].Decided }
+func (b bracket) open() bool { return b.N > 0 && b.top() > 0 && !b.Rungs[b.top()-1].Decided }
 
 // complete reports whether a rung can be decided.
 func (b *bracket) complete(rung int) bool {
@@ -153,10 +155,7 @@ func (h *halving) allot() {
 func (h *halving) status() Status {
 	create := h.fill() != nil && h.canCreate()
 	s := Status{Waiting: h.ready == 0 && !create}
-	s.Exhausted = s.Waiting
-	for i := range h.Brackets {
-		s.Exhausted = s.Exhausted && (!h.Brackets[i].open() || h.Brackets[i].Created < h.Brackets[i].N)
-	}
+	s.Exhausted = s.Waiting && !slices.ContainsFunc(h.Brackets, bracket.open)
 	return s
 }
 
@@ -261,7 +260,7 @@ func (h *halving) restoreRungs() {
 	}
 	for t, r := range h.trials {
 		b := &h.Brackets[r.bracket]
-		if r.phase == paused || r.phase == completed && int(r.rung) < b.top() && !b.Rungs[r.rung].Decided {
+		if r.phase == paused || r.mayGoOn(b.top()) && !b.Rungs[r.rung].Decided {
 			h.admit(Trial(t))
 		}
 	}

@@ -81,7 +81,9 @@ type Exited struct {
 	Metric float64
 }
 
-// Extended replaces the settings: more trials, longer steps or a wider space.
+// Extended replaces the settings: more trials, longer steps or a wider space. CheckExtension says beforehand whether a
+// built-in tuner can take them up. After it, a Train may name a trial that was Ended as Completed: with longer steps
+// it goes on from its newest checkpoint, or from the start if that is gone.
 type Extended struct{ Settings Settings }
 
 func (Ask) tunerEvent()      {}
@@ -117,7 +119,7 @@ type Pause struct {
 	Reason string
 }
 
-// End is the last word on a trial: Completed if it was trained as far as it ever could be, stopped early otherwise.
+// End is the last word on a trial, but for an extension: Completed if it was trained as far as it ever could be, stopped early otherwise.
 type End struct {
 	Trial     Trial
 	Completed bool

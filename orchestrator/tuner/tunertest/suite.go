@@ -90,7 +90,7 @@ func checkOnce(t *testing.T, kind Kind, settings func() tuner.Settings, o Option
 				step.Event, diff)
 		}
 	}
-	if err := Resume(kind, settings(), result.Steps, 1+len(result.Steps)/25); err != nil {
+	if err := Resume(kind, settings(), result.Steps, 1+len(result.Steps)/12); err != nil {
 		t.Fatalf("seed %d, %d workers: %v", o.Seed, o.Workers, err)
 	}
 }

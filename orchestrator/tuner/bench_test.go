@@ -1,0 +1,122 @@
+package tuner_test
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/tunertest"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// hundredThousand runs a sweep of 100,000 trials to its end, one event at a time, and says what an event, a trial and
+// a snapshot cost. Drawing configurations is part of it.
+func hundredThousand(b *testing.B, settings tuner.Settings, reportEvery int64) {
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		made, err := tuner.New(settings)
+		if err != nil {
+			b.Fatal(err)
+		}
+		events, spent := run(b, made, reportEvery)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		start := time.Now()
+		snapshot, err := made.Snapshot()
+		if err != nil {
+			b.Fatal(err)
+		}
+		saved := time.Since(start)
+		start = time.Now()
+		if _, err := tuner.Restore(settings, snapshot); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(spent.Nanoseconds())/float64(events), "ns/event")
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/100_000, "B/trial")
+		b.ReportMetric(float64(len(snapshot))/1e6, "snapshot-MB")
+		b.ReportMetric(float64(saved.Milliseconds()), "snapshot-ms")
+		b.ReportMetric(float64(time.Since(start).Milliseconds()), "restore-ms")
+		runtime.KeepAlive(made)
+	}
+}
+
+// run feeds a tuner as 1,000 workers would, without keeping anything of what it says.
+func run(b *testing.B, made tuner.Tuner, reportEvery int64) (events int, spent time.Duration) {
+	type trial struct{ step, target int64 }
+	var trials []trial
+	var queue []tuner.Trial
+	gone := map[tuner.Trial]bool{}
+	send := func(e tuner.Event) {
+		start := time.Now()
+		actions, err := made.Handle(e)
+		spent += time.Since(start)
+		events++
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, a := range actions {
+			switch a := a.(type) {
+			case tuner.Create:
+				queue = append(queue, tuner.Trial(len(trials)))
+				trials = append(trials, trial{target: a.UntilStep})
+			case tuner.Train:
+				trials[a.Trial].target = a.UntilStep
+				queue = append(queue, a.Trial)
+			case tuner.End:
+				gone[a.Trial] = true
+			}
+		}
+	}
+	for {
+		if len(queue) < 1000 && !made.Status().Waiting {
+			send(tuner.Ask{N: 1})
+			continue
+		}
+		if len(queue) == 0 {
+			return events, spent
+		}
+		t := queue[0]
+		queue = queue[1:]
+		metric := tunertest.RandomMetric(1, t)
+		for reportEvery > 0 && trials[t].step+reportEvery < trials[t].target && !gone[t] {
+			trials[t].step += reportEvery
+			send(tuner.Reported{Trial: t, Step: trials[t].step, Metric: metric})
+		}
+		if trials[t].step = trials[t].target; !gone[t] {
+			send(tuner.Reached{Trial: t, Step: trials[t].step, Metric: metric})
+		}
+	}
+}
+
+func BenchmarkRandom100k(b *testing.B) {
+	hundredThousand(b, spec(&outbidv1.Tuner{
+		Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: 1}},
+	}, trials(100_000)), 0)
+}
+
+func BenchmarkSuccessiveHalving100k(b *testing.B) {
+	hundredThousand(b, spec(halving(&outbidv1.SuccessiveHalving{MaxSteps: 729, Trials: 100_000})), 0)
+}
+
+func BenchmarkHyperband100k(b *testing.B) {
+	hundredThousand(b, spec(hyperband(&outbidv1.Hyperband{MaxSteps: 81, Iterations: 700}), trials(100_000)), 0)
+}
+
+func BenchmarkASHA100k(b *testing.B) {
+	hundredThousand(b, spec(asha(&outbidv1.Asha{MaxSteps: 729}), trials(100_000)), 0)
+}
+
+func BenchmarkASHAStop100k(b *testing.B) {
+	hundredThousand(b, spec(asha(&outbidv1.Asha{MaxSteps: 729, Form: "stop"}), trials(100_000)), 0)
+}
+
+func BenchmarkMedian100k(b *testing.B) {
+	hundredThousand(b, spec(median(&outbidv1.MedianStopping{MaxSteps: 64}), trials(100_000)), 2)
+}
+
+func BenchmarkPBT1k(b *testing.B) {
+	hundredThousand(b, spec(pbt(&outbidv1.Pbt{MaxSteps: 100, Interval: 10, Population: 1000})), 0)
+}
