@@ -211,8 +211,8 @@ func (s *starter) devices(f *fork) []*outbidv1.Device {
 	return granted
 }
 
-// environ is the environment of training code: the worker's own without Outbid's variables, what the user set, and
-// exactly the granted GPUs. Numeric libraries get as many threads as the trial has CPUs, unless the user says
+// environ is the environment of training code: the worker's own without Outbid's variables, what the user set, the
+// node's name, and exactly the granted GPUs. Numeric libraries get as many threads as the trial has CPUs, unless the user says
 // otherwise: all of them on every core would slow each other down.
 func (s *starter) environ(f *fork, user map[string]string) []string {
 	var env []string
@@ -227,7 +227,7 @@ func (s *starter) environ(f *fork, user map[string]string) []string {
 	for _, name := range slices.Sorted(maps.Keys(user)) {
 		env = append(env, name+"="+user[name])
 	}
-	return append(env, "CUDA_VISIBLE_DEVICES="+inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices()))
+	return append(env, "OUTBID_NODE="+s.cfg.Node, "CUDA_VISIBLE_DEVICES="+inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices()))
 }
 
 func (s *starter) threads(f *fork) int {

@@ -4,6 +4,7 @@
 // What a program is given:
 //
 //	OUTBID_SWEEP, OUTBID_TRIAL   which trial it is
+//	OUTBID_NODE                  name of the node it runs on
 //	OUTBID_CONFIG                path of a JSON file with the configuration
 //	OUTBID_REPORT                path of the file to append reports to
 //	OUTBID_CHECKPOINT_IN         path of the checkpoint to start from; empty for a fresh start

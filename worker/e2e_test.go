@@ -1,0 +1,509 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+const blobSum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08" // of "test"
+
+// site is a NATS server, an object store and a small orchestrator, with workers over real connections.
+type site struct {
+	server *bus.Server
+	nc     *nats.Conn
+	logs   *bus.Logs
+	store  *objects.Dir
+	orch   *orch
+}
+
+func newSite(t testing.TB) *site {
+	t.Helper()
+	server, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{server: server}
+	if s.nc, err = bus.Connect(t.Context(), bus.ConnConfig{Server: server}); err != nil {
+		t.Fatal(err)
+	}
+	if s.logs, err = bus.OpenLogs(t.Context(), s.nc, bus.LogsConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	if s.store, err = objects.OpenDir(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.Put(t.Context(), "blobs/"+blobSum, strings.NewReader("test"), 4); err != nil {
+		t.Fatal(err)
+	}
+	s.orch = newOrch(func(o *outbidv1.Orders) {
+		if err := bus.PublishOrders(s.nc, o); err != nil {
+			t.Log("orders:", err)
+		}
+	})
+	sub, err := bus.SubscribeUplinks(s.nc, s.orch.uplink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, err := range []error{sub.Stop(), s.logs.Close()} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		s.nc.Close()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func testConfig(dir string, bus Bus, store objects.Store) Config {
+	return Config{
+		Node: "n1", Machine: machine(4), Bus: bus, Store: store, ClusterKey: []byte("key"), Dir: dir,
+		FunctionCommand: []string{os.Args[0]}, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// work runs a worker until the test ends, or until the function that is returned is called.
+func (s *site) work(t testing.TB, url string, change func(*Config)) (stop func()) {
+	t.Helper()
+	conn := bus.ConnConfig{URL: url}
+	if url == "" {
+		conn.Server = s.server
+	}
+	nc, err := bus.Connect(t.Context(), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs, err := bus.AttachLogs(nc, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig(t.TempDir(), NATS(nc, logs), s.store)
+	if change != nil {
+		change(&cfg)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := Run(ctx, cfg); err != nil {
+			t.Error(err)
+		}
+	}()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			<-done
+			_ = logs.Close() // the connection may be cut
+			nc.Close()
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// function assigns a function trial; what is what it does.
+func function(epoch uint64, what string, until int64, devices ...int32) *outbidv1.Assignment {
+	a := assignment(epoch, until, devices...)
+	a.Body.ConfigJson = fmt.Sprintf("%q", what)
+	a.Body.Workload = &outbidv1.WorkloadBody{Kind: &outbidv1.WorkloadBody_Function{Function: &outbidv1.FunctionBody{
+		Blob: blobSum, Mac: FunctionMAC([]byte("key"), blobSum), Env: map[string]string{"WORD": "yes"},
+	}}}
+	return a
+}
+
+func script(epoch uint64, text string, until int64, devices ...int32) *outbidv1.Assignment {
+	a := assignment(epoch, until, devices...)
+	a.Body.Workload = &outbidv1.WorkloadBody{Kind: &outbidv1.WorkloadBody_Program{Program: &outbidv1.ProgramBody{
+		Argv: []string{"sh", "-ec", text}, Grace: durationpb.New(5 * time.Second),
+	}}}
+	return a
+}
+
+// last returns the newest checkpoint of a fork.
+func (o *orch) last(epoch uint64) *outbidv1.Checkpoint {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var c *outbidv1.Checkpoint
+	for _, m := range o.messages {
+		if m.GetFork().GetEpoch() == epoch && m.GetSaved() != nil {
+			c = m.GetSaved()
+		}
+	}
+	return c
+}
+
+// metric returns a metric of a fork's first report.
+func (o *orch) metric(epoch uint64, name string) float64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, m := range o.messages {
+		if m.GetFork().GetEpoch() == epoch && m.GetReport() != nil {
+			return m.GetReport().GetMetrics()[name]
+		}
+	}
+	return 0
+}
+
+func (s *site) awaitLog(t *testing.T, trial int32, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var all strings.Builder
+	err := s.logs.Read(ctx, "s-1", &trial, true, func(c *outbidv1.LogChunk) error {
+		all.Write(c.GetData())
+		if strings.Contains(all.String(), text) {
+			return io.EOF
+		}
+		return nil
+	})
+	if !strings.Contains(all.String(), text) {
+		t.Fatalf("log of trial %d is %q, want %q: %v", trial, all.String(), text, err)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.work(t, "", nil)
+	o := s.orch
+	o.assign(function(1, "train", 2, 0))
+	o.awaitText(t, 1, "reached 2")
+	o.change(1, pause, 2)
+	o.awaitText(t, 1, "ended ORDERED at 2")
+	o.equal(t, 1, "began 0\nreport 1\nreport 2\nsaved 2 checkpoints/s-1/1/000000000002-1.safetensors\nreached 2\nended ORDERED at 2\n")
+	a := function(2, "train", 4, 0)
+	a.Body.Start = o.last(1)
+	o.with(func() { o.assignments = []*outbidv1.Assignment{a} })
+	o.awaitText(t, 2, "reached 4")
+	o.change(2, train, 5)
+	o.awaitText(t, 2, "reached 5")
+	o.equal(t, 2, "began 2\nreport 3\nreport 4\nsaved 4 checkpoints/s-1/2/000000000004-2.safetensors\nreached 4\n"+
+		"report 5\nsaved 5 checkpoints/s-1/2/000000000005-2.safetensors\nreached 5\n")
+	s.awaitLog(t, 2, "starts from weights of 2\n")
+	if o.metric(1, "pid") != o.metric(2, "pid") {
+		t.Error("the process was not reused")
+	}
+	o.drop(2)
+	o.awaitText(t, 2, "ended ORDERED at 5")
+}
+
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.work(t, "", nil)
+	o := s.orch
+	damaged := function(6, "train", 3, 1)
+	damaged.Body.Start = &outbidv1.Checkpoint{Key: "blobs/" + blobSum, Step: 2, Sha256: strings.Repeat("0", 64)}
+	missing := function(7, "train", 3, 1)
+	missing.Body.Start = &outbidv1.Checkpoint{Key: "checkpoints/none.safetensors", Step: 2}
+	forged := function(8, "train", 3, 1)
+	forged.Body.Workload.GetFunction().Mac = FunctionMAC([]byte("another"), blobSum)
+	noBlob := function(9, "train", 3, 1)
+	noBlob.Body.Workload.GetFunction().Blob = strings.Repeat("0", 64)
+	noBlob.Body.Workload.GetFunction().Mac = FunctionMAC([]byte("key"), strings.Repeat("0", 64))
+	hangs := function(4, "hang", 3, 3)
+	hangs.Body.HangTimeout = durationpb.New(500 * time.Millisecond)
+	for _, tc := range []struct {
+		a    *outbidv1.Assignment
+		want []string
+	}{
+		{function(1, "die", 3, 0), []string{"report 2", "ended FAILED at 2 SIGNAL: killed by signal 9: perhaps out of memory"}},
+		{function(2, "error", 3, 1), []string{"ended FAILED at 0 ERROR: ValueError: bad configuration"}},
+		{function(3, "nan", 3, 2), []string{"report 1", "ended FINISHED at 1"}},
+		{hangs, []string{"report 2", "ended FAILED at 2 HANG: sent nothing for 500ms"}},
+		{script(5, `echo '{"loss": NaN}' >> $OUTBID_REPORT; echo oh dear >&2; exit 3`, 3, 0), []string{
+			"report 1", "ended FAILED at 1 ERROR: exited with code 3: oh dear",
+		}},
+		{damaged, []string{"ended FAILED at 2 CHECKPOINT: the checkpoint of step 2", "is damaged: its 4 bytes have SHA-256 9f86d081884c, not 000000000000"}},
+		{missing, []string{"ended FAILED at 2 CHECKPOINT: the checkpoint of step 2 (checkpoints/none.safetensors) is not in "}},
+		{forged, []string{"ended FAILED at 0 START: the function is not signed by the server"}},
+		{noBlob, []string{"ended FAILED at 0 START: the function: blobs/000", "is not in"}},
+		{script(10, "", 3), []string{"ended FINISHED at 0"}},
+		{assignment(11, 3), []string{"ended FAILED at 0 START: this worker () does not know the kind of work"}},
+	} {
+		o.assign(tc.a)
+		o.awaitText(t, tc.a.GetFork().GetEpoch(), tc.want...)
+		o.drop(tc.a.GetFork().GetEpoch())
+	}
+	if v := o.metric(3, "loss"); !math.IsNaN(v) {
+		t.Errorf("NaN became %v", v)
+	}
+}
+
+func TestWithoutKeyNoFunctions(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.work(t, "", func(c *Config) { c.ClusterKey = nil })
+	a := function(1, "train", 3, 1)
+	a.Body.Workload.GetFunction().Mac = FunctionMAC(nil, blobSum)
+	s.orch.assign(a)
+	s.orch.awaitText(t, 1, "START: this worker runs no functions")
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("OUTBID_SECRET_OF_TEST", "secret")
+	s := newSite(t)
+	s.work(t, "", func(c *Config) {
+		for i, d := range c.Machine.Devices {
+			d.Type, d.Uuid = "h200", fmt.Sprint("GPU-", i)
+		}
+	})
+	s.orch.assign(function(1, "environment", 0, 1, 3))
+	s.orch.awaitText(t, 1, "ended FINISHED at 1")
+	s.awaitLog(t, 1, "CUDA_VISIBLE_DEVICES=GPU-1,GPU-3\nOMP_NUM_THREADS=2\nWORD=yes\nOUTBID_SECRET_OF_TEST=\n")
+}
+
+func TestProgramGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.work(t, "", nil)
+	o := s.orch
+	text := `step=$OUTBID_START_STEP; test -z "$OUTBID_CHECKPOINT_IN" || cat "$OUTBID_CHECKPOINT_IN"
+while [ $step -lt $OUTBID_UNTIL_STEP ]; do step=$((step+1)); echo "{\"step\":$step,\"loss\":1}" >> $OUTBID_REPORT; done
+echo "at $step" > $OUTBID_CHECKPOINT_OUT`
+	o.assign(script(1, text, 2, 0))
+	o.awaitText(t, 1, "reached 2")
+	o.change(1, train, 3)
+	o.awaitText(t, 1, "reached 3")
+	o.change(1, pause, 3)
+	o.awaitText(t, 1, "ended ORDERED at 3")
+	o.equal(t, 1, "began 0\nreport 1\nreport 2\nsaved 2 checkpoints/s-1/1/000000000002-1.ckpt\nreached 2\n"+
+		"report 3\nsaved 3 checkpoints/s-1/1/000000000003-1.ckpt\nreached 3\nended ORDERED at 3\n")
+	s.awaitLog(t, 1, "at 2\n")
+	a := script(2, text, 4, 0)
+	a.Body.Start = o.last(1)
+	o.with(func() { o.assignments = []*outbidv1.Assignment{a} })
+	o.awaitText(t, 2, "began 3\nreport 4\nsaved 4 ", "reached 4")
+	s.awaitLog(t, 2, "at 3\n")
+}
+
+// proxy is a network that can be cut.
+type proxy struct {
+	listener net.Listener
+	target   string
+	pumps    sync.WaitGroup
+
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: l, target: strings.TrimPrefix(target, "nats://")}
+	p.pumps.Go(p.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.set(true)
+		p.pumps.Wait()
+	})
+	return p
+}
+
+func (p *proxy) accept() {
+	for {
+		in, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", p.target)
+		p.mu.Lock()
+		if err != nil || p.cut {
+			_ = in.Close()
+			if err == nil {
+				_ = out.Close()
+			}
+			p.mu.Unlock()
+			continue
+		}
+		p.conns = append(p.conns, in, out)
+		p.mu.Unlock()
+		for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+			p.pumps.Go(func() {
+				_, _ = io.Copy(pair[0], pair[1])
+				_ = pair[0].Close()
+			})
+		}
+	}
+}
+
+func (p *proxy) set(cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = cut
+	if cut {
+		for _, c := range p.conns {
+			_ = c.Close()
+		}
+		p.conns = nil
+	}
+}
+
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := newProxy(t, s.server.URL())
+	s.work(t, "nats://"+p.listener.Addr().String(), nil)
+	o := s.orch
+	o.with(func() { o.lease = 2 * time.Second })
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	o.assign(script(1, `echo $$ > `+pidFile+`; echo '{"loss": 1}' >> $OUTBID_REPORT; while :; do sleep 0.1; done`, 0, 0))
+	o.assign(function(2, "train", 3, 1))
+	o.awaitText(t, 1, "report 1")
+	o.awaitText(t, 2, "reached 3")
+	p.set(true)
+	// The forks end by themselves; that they did is only heard once the network is whole again.
+	awaitExit(t, pidFile)
+	p.set(false)
+	o.awaitText(t, 1, "ended EXPIRED at 1")
+	o.awaitText(t, 2, "ended EXPIRED at 3")
+	o.with(func() { o.assignments = []*outbidv1.Assignment{function(3, "train", 1, 1)} })
+	o.awaitText(t, 3, "reached 1")
+}
+
+// awaitExit waits for the end of a process whose number is in a file.
+func awaitExit(t *testing.T, pidFile string) {
+	t.Helper()
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // gone
+	}
+	defer unix.Close(fd) //nolint:errcheck // only watched
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for deadline := time.Now().Add(patience); ; {
+		n, err := unix.Poll(fds, int(time.Until(deadline).Milliseconds()))
+		if n > 0 {
+			return
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) || time.Now().After(deadline) {
+			t.Fatalf("process %d does not end: %v", pid, err)
+		}
+	}
+}
+
+func TestDrainSaves(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	stop := s.work(t, "", nil)
+	o := s.orch
+	o.assign(script(1, `trap 'echo saved > $OUTBID_CHECKPOINT_OUT; exit 0' TERM
+echo '{"loss": 1}' >> $OUTBID_REPORT; while :; do sleep 0.01; done`, 0, 0))
+	o.assign(function(2, "train", 3, 1))
+	o.awaitText(t, 1, "report 1")
+	o.awaitText(t, 2, "reached 3")
+	stop()
+	o.await(t, "goodbye", func() bool { return o.leaving })
+	o.awaitText(t, 1, "saved 1 ", "ended ORDERED at 1\n")
+	o.awaitText(t, 2, "ended ORDERED at 3\n")
+}
+
+// workerForTest is a worker in a process of its own, that a test kills.
+func workerForTest() {
+	var env struct{ URL, Dir, Store string }
+	if err := json.Unmarshal([]byte(os.Getenv("WORKER_TEST_URL")), &env); err != nil {
+		panic(err)
+	}
+	nc, err := bus.Connect(context.Background(), bus.ConnConfig{URL: env.URL})
+	if err != nil {
+		panic(err)
+	}
+	logs, err := bus.AttachLogs(nc, nil)
+	if err != nil {
+		panic(err)
+	}
+	store, err := objects.OpenDir(env.Store)
+	if err != nil {
+		panic(err)
+	}
+	if err := Run(context.Background(), testConfig(env.Dir, NATS(nc, logs), store)); err != nil {
+		panic(err)
+	}
+}
+
+func TestWorkerKilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	dir := t.TempDir()
+	env, err := json.Marshal(map[string]string{"URL": s.server.URL(), "Dir": dir, "Store": strings.TrimPrefix(s.store.String(), "file://")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker, err := os.StartProcess(os.Args[0], os.Args[:1], &os.ProcAttr{
+		Env: append(os.Environ(), "WORKER_TEST_URL="+string(env)), Files: []*os.File{nil, os.Stdout, os.Stderr},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := s.orch
+	pids := filepath.Join(t.TempDir(), "pids")
+	o.assign(script(1, `sleep 600 & echo $$ $! > `+pids+`; echo '{"loss": 1}' >> $OUTBID_REPORT; wait`, 0, 0))
+	o.awaitText(t, 1, "report 1")
+	if err := worker.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := worker.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var leader, child int
+	if _, err := fmt.Sscan(string(text), &leader, &child); err != nil {
+		t.Fatal(err)
+	}
+	if !running(child) {
+		t.Fatal("nothing was left behind: the test shows nothing")
+	}
+	o.with(func() { o.assignments = nil })
+	s.work(t, "", func(c *Config) { c.Dir = dir })
+	o.await(t, "a new boot", func() bool { return o.boots == 2 })
+	if running(leader) || running(child) {
+		t.Error("processes of the killed worker run on")
+	}
+	o.assign(script(2, `echo '{"loss": 1}' >> $OUTBID_REPORT`, 0, 0))
+	o.awaitText(t, 2, "ended FINISHED at 1")
+}
+
+// running says whether a process runs; a zombie that nobody reaps does not.
+func running(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
