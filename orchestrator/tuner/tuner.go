@@ -119,7 +119,8 @@ type Pause struct {
 	Reason string
 }
 
-// End is the last word on a trial, but for an extension: Completed if it was trained as far as it ever could be, stopped early otherwise.
+// End is the last word on a trial, but for an extension: Completed if it was trained as far as it ever could be,
+// stopped early otherwise.
 type End struct {
 	Trial     Trial
 	Completed bool
