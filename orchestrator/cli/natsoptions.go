@@ -22,6 +22,8 @@ type natsOptions struct {
 	url  string
 	host string
 	port int
+	// anyPort takes a free port if that one is taken.
+	anyPort bool
 	// tokenFile holds the join token, which NATS and the orchestrator ask for.
 	tokenFile   string
 	creds, nkey string

@@ -15,8 +15,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Serve runs the orchestrator without a worker: the ledger, the control loop and the API. NATS runs in the same
 process and listens on --nats-listen, or is named with --nats.
 
-With --nats several servers may be started: one leads, the others stand by and take over when it is gone. NATS must
-sync before it acknowledges ("sync_interval: always" in its configuration).
+With --nats several servers may be started: one leads, those with --standby wait and take over when it is gone. NATS
+must sync before it acknowledges ("sync_interval: always" in its configuration).
 
 On its first start it writes the join token, which workers need: DATA/token, unless --token-file names another file.
 With --nats, NATS must ask for that token as well, or for --nats-creds or --nats-nkey.
@@ -24,6 +24,7 @@ With --nats, NATS must ask for that token as well, or for --nats-creds or --nats
 Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certificate.`,
 		Example: `  outbid serve
   outbid serve --nats nats://127.0.0.1:4222 --store 's3://outbid/checkpoints?endpoint=http://127.0.0.1:9000'
+  outbid serve --nats nats://127.0.0.1:4222 --standby --data .standby --token-file .outbid/token
   outbid serve --api 10.0.0.5:7700 --nats-listen 10.0.0.5:4222 --tls-cert tls/cert.pem --tls-key tls/key.pem --tokens tokens`,
 		Args:              exactly(),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -35,7 +36,11 @@ Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certifi
 			if o.nats.url != "" && cmd.Flags().Changed("nats-listen") {
 				return badInput("--nats names a NATS server, --nats-listen starts one here: give only one of them")
 			}
+			if o.standby && o.nats.url == "" {
+				return badInput("--standby wants --nats: the NATS in this process has no other orchestrator")
+			}
 			if o.nats.url == "" {
+				o.nats.anyPort = !cmd.Flags().Changed("nats-listen")
 				var err error
 				if o.nats.host, o.nats.port, err = checkNATSListen(natsListen, o.tlsCert != ""); err != nil {
 					return err
@@ -53,6 +58,7 @@ Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certifi
 	f.StringVar(&natsListen, "nats-listen", "127.0.0.1:4222", "`HOST:PORT` of the NATS in this process")
 	f.IntVar(&o.nats.replicas, "nats-replicas", 1, "copies of the ledger in a NATS cluster")
 	f.StringVar(&o.nats.tokenFile, "token-file", "", "`FILE` of the join token, made if missing (default: DATA/token)")
+	f.BoolVar(&o.standby, "standby", false, "with --nats: wait as long as another orchestrator leads, then take over")
 	f.StringVar(&o.name, "name", "", "name of this orchestrator among those that stand by (default: the machine's)")
 	_ = cmd.MarkFlagFilename("token-file")
 	return cmd

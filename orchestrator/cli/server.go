@@ -33,8 +33,11 @@ type serverOptions struct {
 	tlsCert string
 	tlsKey  string
 	// nats is where NATS is; without a URL it runs in this process.
-	nats      natsOptions
-	name      string
+	nats    natsOptions
+	name    string
+	standby bool
+	// leadWait is how long one that does not stand by waits for the lease of a leader that was killed.
+	leadWait  time.Duration
 	policy    string
 	lease     time.Duration
 	readyFile string
@@ -183,20 +186,38 @@ func (s *server) openStore(ctx context.Context) (err error) {
 // takeLead waits until this orchestrator leads. The one that runs NATS itself leads at once: whoever led before it
 // used the server of before.
 func (s *server) takeLead(ctx context.Context) error {
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if s.embedded == nil {
-		if leader, err := bus.CurrentLeader(ctx, s.nc); err == nil {
+		leader, err := bus.CurrentLeader(ctx, s.nc)
+		switch {
+		case err != nil: // nobody leads
+		case s.opts.standby:
 			s.log.Info("standing by until the leader is gone", "leader", leader.ID, "term", leader.Term)
+		default:
+			wait, cancel = context.WithTimeoutCause(ctx, s.opts.leadWait, badInput("orchestrator %s leads since %s: stop it "+
+				"first, or give --standby to take over when it is gone", leader.ID, leader.Since.Local().Format(time.DateTime)))
+			defer cancel()
 		}
 	}
+	return s.campaign(wait)
+}
+
+// campaign waits until this orchestrator leads, or ctx ends.
+func (s *server) campaign(ctx context.Context) error {
 	// The leadership ends with its context, and must outlive ctx: it is given up last.
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, release)
 	lead, err := bus.Campaign(held, s.nc, bus.Candidate{
 		ID: s.opts.name, Force: s.embedded != nil, Replicas: s.opts.nats.replicas, Logger: s.log,
 	})
-	if !stop() || err != nil {
+	if !stop() {
 		release()
-		return errors.Join(err, ctx.Err())
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		release()
+		return err
 	}
 	s.lead = lead
 	s.onClose(func() error {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,18 +27,9 @@ import (
 func (s *server) openBus(ctx context.Context) (err error) {
 	o := s.opts.nats
 	if o.url == "" {
-		s.embedded, err = bus.StartServer(bus.ServerConfig{
-			Dir: filepath.Join(s.opts.data, "nats"), Host: o.host, Port: o.port, Token: s.key.text, TLS: s.certs,
-			Logger: s.log.With("part", "nats"),
-		})
-		if errors.Is(err, bus.ErrInUse) {
-			return s.inUse(err)
+		if err := s.startNATS(); err != nil {
+			return err
 		}
-		if err != nil {
-			return badInput("%w", err)
-		}
-		s.onClose(s.embedded.Close)
-		s.natsURL = s.embedded.URL()
 	} else {
 		s.natsURL = redactURLs(o.url)
 	}
@@ -52,6 +44,33 @@ func (s *server) openBus(ctx context.Context) (err error) {
 		}
 		return nil
 	})
+	return nil
+}
+
+// startNATS starts NATS in this process.
+func (s *server) startNATS() error {
+	cfg := bus.ServerConfig{
+		Dir: filepath.Join(s.opts.data, "nats"), Host: s.opts.nats.host, Port: s.opts.nats.port, Token: s.key.text,
+		TLS: s.certs, Logger: s.log.With("part", "nats"),
+	}
+	var err error
+	s.embedded, err = bus.StartServer(cfg)
+	if s.opts.nats.anyPort && errors.Is(err, syscall.EADDRINUSE) {
+		port := cfg.Port
+		cfg.Port = 0
+		if s.embedded, err = bus.StartServer(cfg); err == nil {
+			s.app.notef("port %d is taken, so NATS is at %s; to use a NATS that runs already, give --nats URL", port,
+				s.embedded.URL())
+		}
+	}
+	if errors.Is(err, bus.ErrInUse) {
+		return s.inUse(err)
+	}
+	if err != nil {
+		return badInput("%w", err)
+	}
+	s.onClose(s.embedded.Close)
+	s.natsURL = s.embedded.URL()
 	return nil
 }
 

@@ -20,6 +20,8 @@ const (
 	defaultAPI   = "127.0.0.1:7700"
 	defaultLease = 15 * time.Second
 	minLease     = 3 * time.Second
+	// defaultLeadWait is several times what a leader's lease outlives it.
+	defaultLeadWait = 10 * time.Second
 )
 
 // commonFlags are the flags that up and serve share.
@@ -47,6 +49,7 @@ func (o *serverOptions) settle(flags *pflag.FlagSet) error {
 	if o.lease < minLease {
 		return badInput("--lease %s: want %s or more, or every hiccup ends a trial", o.lease, minLease)
 	}
+	o.leadWait = defaultLeadWait
 	o.anyPort = !flags.Changed("api")
 	if o.nats.tokenFile == "" {
 		o.nats.tokenFile = filepath.Join(o.data, "token")

@@ -1,0 +1,424 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// realSweep is a sweep that any machine with a shell can run.
+const realSweep = `
+name: real
+space: {x: {float: {low: 0, high: 1}}}
+metric: loss
+mode: min
+tuner: {hyperband: {max_steps: 3}, seed: 1}
+checkpoints: {last: true}
+program:
+  shell: |
+    step=$OUTBID_START_STEP
+    while [ "$step" -lt "$OUTBID_UNTIL_STEP" ]; do
+      step=$((step + 1))
+      echo "{{\"step\": $step, \"loss\": {x}}}" >> "$OUTBID_REPORT"
+      echo "at step $step"
+    done
+    echo "{x}" > "$OUTBID_CHECKPOINT_OUT"
+`
+
+// upApp is a server that runs in the test's process.
+type upApp struct {
+	*testApp
+	done <-chan int
+	file serverFile
+}
+
+// startServer runs up or serve and waits until it is ready.
+func startServer(t *testing.T, args ...string) *upApp {
+	t.Helper()
+	ready := filepath.Join(t.TempDir(), "ready.json")
+	app := newTestApp(nil, nil)
+	app.now = time.Now
+	ctx, cancel := context.WithCancel(context.Background())
+	u := &upApp{testApp: app, done: app.start(ctx, append(args, "--ready-file", ready)...)}
+	t.Cleanup(func() {
+		cancel()
+		u.stop(t)
+	})
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(30 * time.Second)
+	for {
+		select {
+		case code := <-u.done:
+			t.Fatalf("it ended with %d before it was ready:\n%s%s", code, app.out, app.err)
+		case <-deadline:
+			t.Fatalf("it was not ready in time:\n%s%s", app.out, app.err)
+		case <-tick.C:
+		}
+		if data, err := os.ReadFile(ready); err == nil && json.Unmarshal(data, &u.file) == nil {
+			return u
+		}
+	}
+}
+
+// stop asks the server to stop, as Ctrl-C does, and waits for its end.
+func (u *upApp) stop(t *testing.T) {
+	t.Helper()
+	if u.done == nil {
+		return
+	}
+	u.signals <- os.Interrupt
+	wantExit(t, u.testApp, u.done, exitOK)
+	u.done = nil
+}
+
+// command runs a client command against the server and returns what it printed.
+func (u *upApp) command(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	app := newTestApp(strings.NewReader(realSweep), nil)
+	app.now = time.Now
+	wantExit(t, app, app.start(t.Context(), append(args, "--server", u.file.API)...), want)
+	return app.out.String() + app.err.String()
+}
+
+func TestUpRunsASweepAndGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	data, out := t.TempDir(), t.TempDir()
+	args := []string{"up", "--data", data, "--api", "127.0.0.1:0", "--workers", "2", "--devices", "cpu:1"}
+	u := startServer(t, args...)
+	if got := u.command(t, exitOK, "run", "-"); !strings.Contains(got, "real-1 done") {
+		t.Fatalf("run printed:\n%s", got)
+	}
+	if got := u.command(t, exitOK, "nodes"); !strings.Contains(got, "local-1") || !strings.Contains(got, "local-2") {
+		t.Errorf("nodes printed:\n%s", got)
+	}
+	if got := u.command(t, exitOK, "logs", "real"); !strings.Contains(got, "at step 3") {
+		t.Errorf("logs printed:\n%s", got)
+	}
+	u.command(t, exitOK, "best", "real", "--checkpoint", filepath.Join(out, "best.ckpt"))
+	u.command(t, exitOK, "export", "real", "--trials", filepath.Join(out, "t.csv"), "--reports", filepath.Join(out, "r.parquet"))
+	for _, row := range readCSV(t, filepath.Join(out, "t.csv")) {
+		if row["metric.loss"] == "" || row["config.x"] == "" {
+			t.Errorf("exported %v", row)
+		}
+	}
+	before := u.command(t, exitOK, "show", "real", "-o", "json")
+	u.stop(t)
+	if _, err := os.Stat(serverFilePath(data)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("server.json is still there: %v", err)
+	}
+
+	u = startServer(t, args...)
+	if got := u.command(t, exitOK, "show", "real", "-o", "json"); got != before {
+		t.Errorf("after the restart:\n%s\nbefore:\n%s", got, before)
+	}
+	if rows, _ := readParquet(t, filepath.Join(out, "r.parquet")); len(rows) != 11 {
+		t.Errorf("%d reports were exported", len(rows))
+	}
+	if got := u.command(t, exitOK, "submit", "-"); !strings.Contains(got, "real-2") {
+		t.Errorf("submit printed %q", got)
+	}
+	u.command(t, exitOK, "watch", "real-2")
+}
+
+func TestTwoServersDoNotShareData(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	u := startServer(t, "up", "--data", data, "--api", "127.0.0.1:0", "--workers", "0")
+	other := newTestApp(nil, nil)
+	wantExit(t, other, other.start(t.Context(), "up", "--data", data, "--api", "127.0.0.1:0"), exitUsage)
+	if want := u.file.API; !strings.Contains(other.err.String(), "process ") || !strings.Contains(other.err.String(), want) {
+		t.Errorf("the error does not name the process and %s:\n%s", want, other.err)
+	}
+}
+
+func TestTakenPorts(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	app := newTestApp(nil, nil)
+	wantExit(t, app, app.start(t.Context(), "up", "--data", t.TempDir(), "--api", taken.Addr().String()), exitUsage)
+	if !strings.Contains(app.err.String(), "the port is taken") {
+		t.Errorf("stderr: %s", app.err)
+	}
+	s := &server{app: newTestApp(nil, nil).app, opts: serverOptions{api: taken.Addr().String(), anyPort: true}}
+	l, err := s.listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
+func TestServeAndWorkerAreSeparate(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	s := startServer(t, "serve", "--data", data, "--api", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0")
+	w := newTestApp(nil, nil)
+	done := w.start(t.Context(), "worker", "--nats", s.file.NATS, "--token-file", s.file.TokenFile, "--name", "far",
+		"--devices", "v100:2", "--dir", filepath.Join(t.TempDir(), "w"), "--label", "rack=7")
+	if got := s.command(t, exitOK, "run", "-"); !strings.Contains(got, "real-1 done") {
+		t.Fatalf("run printed:\n%s", got)
+	}
+	if got := s.command(t, exitOK, "nodes", "-o", "json"); !strings.Contains(got, `"rack":"7"`) ||
+		!strings.Contains(got, `"trusted":true`) {
+		t.Errorf("nodes printed:\n%s", got)
+	}
+	w.signals <- os.Interrupt
+	wantExit(t, w, done, exitOK)
+	if got := s.command(t, exitOK, "nodes"); !strings.Contains(got, "no nodes") {
+		t.Errorf("the worker said goodbye, but nodes printed:\n%s", got)
+	}
+}
+
+func TestStandbyTakesOver(t *testing.T) {
+	t.Parallel()
+	token := filepath.Join(t.TempDir(), "token")
+	key, err := makeJoinKey(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), Token: key.text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	args := []string{"serve", "--nats", ns.URL(), "--token-file", token, "--api", "127.0.0.1:0", "--store", t.TempDir(), "--standby"}
+	first := startServer(t, append(args, "--data", t.TempDir(), "--name", "a")...)
+	id := strings.Fields(first.command(t, exitOK, "submit", "-"))[0]
+
+	impatient := newTestApp(nil, nil)
+	impatient.opts.logLevel, impatient.opts.logFormat = "info", "auto"
+	err = impatient.runServer(t.Context(), serverOptions{
+		data: t.TempDir(), api: "127.0.0.1:0", name: "b", lease: defaultLease, leadWait: 10 * time.Millisecond,
+		nats: natsOptions{url: ns.URL(), tokenFile: token},
+	}, func(*server) {})
+	if err == nil || !strings.Contains(err.Error(), "orchestrator a leads") || !strings.Contains(err.Error(), "--standby") {
+		t.Errorf("error %v", err)
+	}
+
+	app := newTestApp(nil, nil)
+	app.now = time.Now
+	ready := filepath.Join(t.TempDir(), "ready.json")
+	done := app.start(t.Context(), append(args, "--data", t.TempDir(), "--name", "c", "--ready-file", ready)...)
+	app.err.waitFor(t, "standing by")
+	first.stop(t)
+	app.out.waitFor(t, "next:")
+	data, err := os.ReadFile(ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &upApp{testApp: app, done: done}
+	if err := json.Unmarshal(data, &u.file); err != nil {
+		t.Fatal(err)
+	}
+	if got := u.command(t, exitOK, "ls"); !strings.Contains(got, id) {
+		t.Errorf("the next leader does not know %s:\n%s", id, got)
+	}
+	u.stop(t)
+}
+
+func TestServerRefusesBadOptions(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	file := writeFile(t, "not-a-token", "xyz")
+	for _, tc := range []struct {
+		want string
+		args []string
+	}{
+		{"--lease 1s", []string{"up", "--lease", "1s"}},
+		{"--workers -1", []string{"up", "--workers", "-1"}},
+		{"all hold its devices", []string{"up", "--workers", "2"}},
+		{"all hold its devices", []string{"up", "--workers", "2", "--devices", "gpu"}},
+		{"2 times for 3 workers", []string{"up", "--workers", "3", "--devices", "cpu:1", "--devices", "cpu:2"}},
+		{"--devices", []string{"up", "--devices", "v100"}},
+		{"--nats-port 70000", []string{"up", "--nats-port", "70000"}},
+		{"there is no policy", []string{"up", "--policy", "lottery"}},
+		{"--log-level", []string{"up", "--log-level", "loud"}},
+		{"--log-format", []string{"up", "--log-format", "xml"}},
+		{"belong together", []string{"serve", "--tls-cert", "cert.pem", "--nats-listen", "127.0.0.1:0"}},
+		{"beyond loopback NATS needs a certificate", []string{"serve", "--nats-listen", "0.0.0.0:0"}},
+		{"want HOST:PORT", []string{"serve", "--nats-listen", "4222"}},
+		{"outbid tls new", []string{"serve", "--api", "0.0.0.0:0", "--nats-listen", "127.0.0.1:0"}},
+		{"only one of them", []string{"serve", "--nats", "nats://127.0.0.1:1", "--nats-listen", "127.0.0.1:0"}},
+		{"--standby wants --nats", []string{"serve", "--standby"}},
+		{"64 hexadecimal digits", []string{"serve", "--token-file", file, "--nats-listen", "127.0.0.1:0"}},
+		{"there is no tokens file", []string{"serve", "--tokens", filepath.Join(data, "none"), "--nats-listen", "127.0.0.1:0"}},
+		{"s3", []string{"up", "--store", "s4://bucket"}},
+	} {
+		app := newTestApp(nil, nil)
+		args := tc.args
+		if !strings.Contains(strings.Join(args, " "), "--api") {
+			args = append(args, "--api", "127.0.0.1:0")
+		}
+		code := app.run(t.Context(), append(args, "--data", filepath.Join(data, "d")))
+		if code == exitOK || code == exitInterrupted || !strings.Contains(app.err.String(), tc.want) {
+			t.Errorf("%v: exit %d, stderr does not hold %q:\n%s", tc.args, code, tc.want, app.err)
+		}
+	}
+}
+
+func TestWorkerRefusesBadOptions(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "serve", "--data", t.TempDir(), "--api", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0")
+	wrong := writeFile(t, "token", strings.Repeat("ab", 32))
+	for _, tc := range []struct {
+		want string
+		code int
+		args []string
+	}{
+		{"--token-file is missing", exitUsage, []string{"--nats", "nats://127.0.0.1:1"}},
+		{"no such file", exitUsage, []string{"--nats", s.file.NATS, "--token-file", "nowhere"}},
+		{"connect to NATS", exitUnreachable, []string{"--nats", "nats://127.0.0.1:1", "--token-file", s.file.TokenFile}},
+		{"connect to NATS", exitUnreachable, []string{"--nats", s.file.NATS, "--token-file", wrong}},
+		{"--name", exitUsage, []string{"--nats", s.file.NATS, "--token-file", s.file.TokenFile, "--name", "a.b"}},
+		{"--devices", exitUsage, []string{"--nats", s.file.NATS, "--token-file", s.file.TokenFile, "--devices", "v100"}},
+	} {
+		app := newTestApp(nil, map[string]string{"HOME": t.TempDir()})
+		code := app.run(t.Context(), append([]string{"worker", "--dir", t.TempDir()}, tc.args...))
+		if code != tc.code || !strings.Contains(app.err.String(), tc.want) {
+			t.Errorf("%v: exit %d, want %d and %q:\n%s", tc.args, code, tc.code, tc.want, app.err)
+		}
+	}
+}
+
+func TestLearnedDirectoryMustBeHere(t *testing.T) {
+	t.Parallel()
+	if err := checkLearned("file://" + t.TempDir()); err != nil {
+		t.Error(err)
+	}
+	if err := checkLearned("s3://bucket/prefix"); err != nil {
+		t.Error(err)
+	}
+	if err := checkLearned("file:///no/such/place"); err == nil {
+		t.Error("a directory that is not on this machine was taken")
+	}
+}
+
+func TestGroupStopsInReverse(t *testing.T) {
+	t.Parallel()
+	g := newGroup()
+	var order []string
+	for _, name := range []string{"bottom", "middle", "top"} {
+		g.start(t.Context(), name, func(ctx context.Context) error {
+			<-ctx.Done()
+			order = append(order, name) // one after the other, as stop waits for each
+			return ctx.Err()
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.wait(ctx, nil); err != nil {
+		t.Error(err)
+	}
+	if err := g.stop(); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(order, " "); got != "top middle bottom" {
+		t.Errorf("stopped in the order %q", got)
+	}
+}
+
+func TestGroupEndsWithItsParts(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{{broken, "part: broken"}, {nil, "ended by itself"}} {
+		g := newGroup()
+		g.start(t.Context(), "part", func(context.Context) error { return tc.err })
+		if err := g.wait(t.Context(), nil); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("error %v, want %q", err, tc.want)
+		}
+		if err := g.stop(); err != nil {
+			t.Errorf("what was told is told again: %v", err)
+		}
+	}
+	g := newGroup()
+	lost := make(chan struct{})
+	close(lost)
+	if err := g.wait(t.Context(), lost); !errors.Is(err, errDeposed) {
+		t.Errorf("error %v, want %v", err, errDeposed)
+	}
+}
+
+func TestJoinTokenIsMadeOnceAndKept(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "deep", "token")
+	first, err := makeJoinKey(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := makeJoinKey(path)
+	if err != nil || again.text != first.text || len(first.raw) != keyBytes {
+		t.Errorf("the token changed: %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v: %v", info.Mode(), err)
+	}
+	if !first.prove("n", "b", first.sign("n\nb")) || first.prove("n", "c", first.sign("n\nb")) {
+		t.Error("proofs are not told apart")
+	}
+}
+
+func TestReportLogIsMadeAgainWhenItLagsBehind(t *testing.T) {
+	t.Parallel()
+	record := ledger.NewMemory()
+	report := func(step int64) []*outbidv1.Event {
+		return []*outbidv1.Event{{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
+			Sweep: "s-1", Report: &outbidv1.Report{Step: step, Metrics: map[string]float64{"m": 1}},
+		}}}}
+	}
+	dir := t.TempDir()
+	l, err := openReportLog(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for step := range int64(5) {
+		b, err := record.Append(t.Context(), noon(), report(step+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step < 2 { // the later ones were written while another orchestrator led
+			if err := l.Append(b.GetSeq(), report(step+1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(l.Flush(), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = openReportLog(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	app := newTestApp(nil, nil)
+	log, err := newLogger(app.stderr, "info", "text", app.term)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing to do
+		if err := l.complete(t.Context(), record, []string{"s-1"}, log); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := l.Reports("s-1"); err != nil || n != 5 {
+		t.Errorf("%d reports, want 5: %v", n, err)
+	}
+	if got := strings.Count(app.err.String(), "again from the ledger"); got != 1 {
+		t.Errorf("made again %d times:\n%s", got, app.err)
+	}
+}
