@@ -40,11 +40,13 @@ type manifest struct {
 	SHA256 string `json:"sha256"`
 }
 
+// snapshotsConfig allows direct reads, which are several times faster, where no replica can lag behind.
 func snapshotsConfig(name, subject string, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: name, Subjects: []string{subject + ".*.*.*"}, Description: "snapshots of the state",
 		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(replicas, 1),
-		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: 1, // a chunk that is sent again replaces itself
+		AllowDirect: replicas <= 1,
+		MaxMsgs:     -1, MaxBytes: -1, MaxMsgsPerSubject: 1, // a chunk that is sent again replaces itself
 	}
 }
 
