@@ -98,7 +98,7 @@ func (s *csvSheet) close() error {
 
 // parquetSheet writes Parquet: every column is optional, times are in microseconds of UTC, NaN is kept.
 type parquetSheet struct {
-	w       *parquet.Writer
+	w       *parquet.GenericWriter[any]
 	columns []column
 	row     parquet.Row
 }
@@ -125,7 +125,7 @@ func newParquetSheet(w io.Writer, name string, columns []column) (sheet, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &parquetSheet{w: parquet.NewWriter(w, config), columns: columns, row: make(parquet.Row, len(columns))}, nil
+	return &parquetSheet{w: parquet.NewGenericWriter[any](w, config), columns: columns, row: make(parquet.Row, len(columns))}, nil
 }
 
 // orderedGroup is a group whose columns keep the order in which they were named; parquet.Group sorts them.

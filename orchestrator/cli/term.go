@@ -65,7 +65,7 @@ func newLogger(w io.Writer, level, format string, t terminal) (*slog.Logger, err
 	case format == "json":
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})), nil
 	case format == "auto" && t.err:
-		return slog.New(tint.NewHandler(w, &tint.Options{Level: l, TimeFormat: time.TimeOnly, NoColor: !t.colour})), nil
+		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: l, TimeFormat: time.TimeOnly, NoColor: !t.colour})), nil
 	case format == "auto" || format == "text":
 		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 	default:
