@@ -230,12 +230,17 @@ func (s *starter) environ(f *fork, user map[string]string) []string {
 	return append(env, "OUTBID_NODE="+s.cfg.Node, "CUDA_VISIBLE_DEVICES="+inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices()))
 }
 
+// threads is the trial's number of CPUs: what it asked for, the cores it was granted, or its GPUs' share of all.
 func (s *starter) threads(f *fork) int {
 	if n := int(f.body.GetCpus()); n > 0 {
 		return n
 	}
+	granted := s.devices(f)
+	if len(granted) > 0 && !slices.ContainsFunc(granted, func(d *outbidv1.Device) bool { return d.GetType() != inventory.CPU }) {
+		return len(granted)
+	}
 	all := max(len(s.cfg.Machine.Devices), 1)
-	return max(s.cfg.Machine.CPUs*len(f.body.GetDevices())/all, 1)
+	return max(s.cfg.Machine.CPUs*len(granted)/all, 1)
 }
 
 // log hands on a line of output. Of a progress bar that redraws itself it keeps what a terminal would show.

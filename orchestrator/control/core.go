@@ -158,7 +158,8 @@ func (c *Core) mark(e *outbidv1.Event) string {
 		*outbidv1.Event_SweepChanged, *outbidv1.Event_SweepExtended, *outbidv1.Event_TrialReached,
 		*outbidv1.Event_TrialEnded:
 		c.demand = true
-	case *outbidv1.Event_Note, *outbidv1.Event_UplinkSeen, *outbidv1.Event_RoundDecided:
+	case *outbidv1.Event_Note, *outbidv1.Event_UplinkSeen, *outbidv1.Event_RoundDecided,
+		*outbidv1.Event_OrchestratorStarted:
 		return ""
 	}
 	id := state.SweepOf(e)

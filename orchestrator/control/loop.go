@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -80,16 +81,48 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}), changed: map[string]chan struct{}{},
 		saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
 	}
+	for {
+		err := l.takeOver(ctx)
+		if err == nil {
+			return l, nil
+		}
+		if !errors.Is(err, ledger.ErrConflict) {
+			return nil, fmt.Errorf("restoring the state: %w", err)
+		}
+		// Whoever led before wrote once more while this one was reading: read on.
+	}
+}
+
+// takeOver restores the state and appends this orchestrator's first event. Once that is in the ledger, nobody who led
+// before can append any more, however late they notice.
+func (l *Loop) takeOver(ctx context.Context) error {
 	replayed := 0
-	core, err := Restore(ctx, cfg.Settings, cfg.Policy, cfg.Ledger, func(seq uint64, events []*outbidv1.Event) error {
+	core, err := Restore(ctx, l.cfg.Settings, l.cfg.Policy, l.cfg.Ledger, func(seq uint64, events []*outbidv1.Event) error {
 		replayed += len(events)
-		return cfg.History.Append(seq, events)
+		return l.cfg.History.Append(seq, events)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("restoring the state: %w", err)
+		return err
 	}
 	l.core, l.events = core, replayed
-	return l, nil
+	started := &outbidv1.OrchestratorStarted{Term: l.cfg.Settings.Term, Version: l.cfg.Info().GetVersion()}
+	b, err := l.cfg.Ledger.Append(ctx, l.now(), []*outbidv1.Event{
+		{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: started}},
+	})
+	if err != nil {
+		return err
+	}
+	core.Appended(b)
+	return nil
+}
+
+// now is the clock's time. It may be set back; events never are.
+func (l *Loop) now() time.Time {
+	now := l.cfg.Now()
+	if now.Before(l.core.st.Time) {
+		return l.core.st.Time
+	}
+	return now
 }
 
 // Run decides until ctx ends, and then takes a last snapshot. It returns an error that wraps ledger.ErrConflict if
@@ -156,10 +189,7 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.cfg.Now()
-	if now.Before(l.core.st.Time) {
-		now = l.core.st.Time // the clock was set back: events never are
-	}
+	now := l.now()
 	began := time.Now()
 	out, err := l.core.Step(now, inputs...)
 	if err != nil {

@@ -118,7 +118,7 @@ func (c *Core) actOne(s *state.Sweep, action tuner.Action) error {
 	case tuner.Create:
 		return c.create(s, a)
 	case tuner.Train:
-		t, err := c.open(s, a.Trial, "train on")
+		t, err := c.trainable(s, a.Trial)
 		if err != nil {
 			return err
 		}
@@ -162,6 +162,16 @@ func (c *Core) open(s *state.Sweep, n tuner.Trial, what string) (*state.Trial, e
 		return nil, fmt.Errorf("it wants to %s trial %d, which is %s", what, n, state.TrialWord(t.State))
 	}
 	return t, nil
+}
+
+// trainable finds a trial that a Train names: one that has not ended, or one that completed before the sweep was
+// extended by longer steps. The latter starts anew if its checkpoint was not kept.
+func (c *Core) trainable(s *state.Sweep, n tuner.Trial) (*state.Trial, error) {
+	t, err := s.Trial(int32(n))
+	if err == nil && t.State == outbidv1.TrialState_TRIAL_STATE_COMPLETED {
+		return t, nil
+	}
+	return c.open(s, n, "train on")
 }
 
 func (c *Core) create(s *state.Sweep, a tuner.Create) error {

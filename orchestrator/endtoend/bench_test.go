@@ -221,7 +221,7 @@ func BenchmarkReportLatency(b *testing.B) {
 	out := b.TempDir()
 	for b.Loop() {
 		s.run(b, 100, map[string]string{
-			"OUTBID_TEST_STUB": "latency", "STUB_INTERVAL": "200ms", "STUB_REPORTS": "100", "STUB_OUT": out,
+			"STUB_MODE": "latency", "STUB_INTERVAL": "200ms", "STUB_REPORTS": "100", "STUB_OUT": out,
 		})
 	}
 	var taken []float64
@@ -255,7 +255,7 @@ func BenchmarkReportThroughput(b *testing.B) {
 	const each = 6000
 	began := time.Now()
 	for b.Loop() {
-		s.run(b, 100, map[string]string{"OUTBID_TEST_STUB": "flood", "STUB_REPORTS": strconv.Itoa(each)})
+		s.run(b, 100, map[string]string{"STUB_MODE": "flood", "STUB_REPORTS": strconv.Itoa(each)})
 	}
 	b.ReportMetric(float64(100*each*b.N)/time.Since(began).Seconds(), "reports/s")
 }
@@ -266,7 +266,7 @@ func BenchmarkTrials(b *testing.B) {
 	const trials = 10_000
 	began := time.Now()
 	for b.Loop() {
-		s.run(b, trials, map[string]string{"OUTBID_TEST_STUB": "once"})
+		s.run(b, trials, map[string]string{"STUB_MODE": "once"})
 	}
 	b.ReportMetric(float64(trials*b.N)/time.Since(began).Seconds(), "trials/s")
 }

@@ -28,7 +28,9 @@ func newCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
 	dir := t.TempDir()
 	c := &cluster{t: t, dir: dir, locks: t.TempDir(), args: args, workers: map[string]*proc{}}
-	c.server = serve(t, dir, append([]string{"serve", "--lease", "4s", "--store", filepath.Join(dir, "store")}, args...)...)
+	c.server = serve(t, dir, append([]string{
+		"serve", "--lease", "4s", "--nats-listen", "127.0.0.1:0", "--store", filepath.Join(dir, "store"),
+	}, args...)...)
 	return c
 }
 
@@ -160,13 +162,13 @@ func TestProcessesThatFailAreRestartedFromTheirCheckpoint(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir(), "up", "--devices", "cpu:4")
 	for mode, want := range map[string]string{
-		"crash": "out of luck",
-		"hang":  "nothing for",
-		"segv":  "signal",
+		"crash":  "out of luck",
+		"hang":   "nothing for",
+		"killed": "signal 9",
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			locks := t.TempDir()
+			s, locks := s.in(t), t.TempDir()
 			id := s.submit(job{name: mode, mode: mode, tuner: random(5), trials: 2, change: func(sp *outbidv1.SweepSpec) {
 				sp.HangTimeout = "2s"
 			}}.spec(t, locks))

@@ -42,10 +42,10 @@ const patience = 2 * time.Minute
 
 // TestMain also plays the part of a training program, so that tests need nothing but this binary.
 func TestMain(m *testing.M) {
-	if mode := os.Getenv("OUTBID_TEST_PROGRAM"); mode != "" {
+	if mode := os.Getenv("CLIMB_MODE"); mode != "" {
 		os.Exit(train(mode))
 	}
-	if mode := os.Getenv("OUTBID_TEST_STUB"); mode != "" {
+	if mode := os.Getenv("STUB_MODE"); mode != "" {
 		os.Exit(stub(mode))
 	}
 	os.Exit(m.Run())
@@ -184,6 +184,14 @@ func serve(t *testing.T, dir string, args ...string) *server {
 	waitFile(t, s.proc, ready)
 	s.connect(ready)
 	return s
+}
+
+// in is the same server for a subtest.
+func (s *server) in(t *testing.T) *server {
+	p, c := *s.proc, *s
+	p.t = t
+	c.proc = &p
+	return &c
 }
 
 // connect opens a client to where the ready file says.

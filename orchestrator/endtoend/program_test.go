@@ -105,8 +105,8 @@ func mishap(mode string, step int64) (code int, out bool) {
 		return 9, true
 	case "hang":
 		select {}
-	case "segv":
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSEGV)
+	case "killed":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}
 	return 0, false
@@ -178,7 +178,7 @@ func (j job) spec(t *testing.T, locks string) *outbidv1.SweepSpec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"OUTBID_TEST_PROGRAM": j.mode, "LOCKS": locks, "MARKS": locks}
+	env := map[string]string{"CLIMB_MODE": j.mode, "LOCKS": locks, "MARKS": locks}
 	for k, v := range j.env {
 		env[k] = v
 	}

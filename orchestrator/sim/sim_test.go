@@ -163,3 +163,53 @@ func TestTheSameSeedGivesTheSameRun(t *testing.T) {
 		}
 	}
 }
+
+// A finished sweep can be extended by more trials and by longer steps, as often as one likes.
+func TestAFinishedSweepCanBeExtended(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"random", "asha", "asha-stop", "halving", "hyperband", "median", "pbt"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, sim.Config{Seed: 3, StepTime: time.Second, SnapshotEvery: 5, Faults: sim.Faults{CrashOrchestrator: 0.02}}, "drf")
+			w.AddNode("a", "gpu", 3, 1)
+			id, err := w.Submit(sim.Sweep("s", "max", 9, sim.Tuner(name, map[string]int64{"max_steps": 9, "eta": 3, "trials": 9})))
+			for err != nil || id == "" {
+				id, err = w.Submit(sim.Sweep("s", "max", 9, sim.Tuner(name, map[string]int64{"max_steps": 9, "eta": 3, "trials": 9})))
+			}
+			if err := w.Run(24 * time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			before := w.State().Sweeps[id]
+			steps, best, trials := before.Steps, before.Trials[before.Best].Best, len(before.Trials)
+			more, longer := int32(27), int64(27)
+			for w.State().Sweeps[id].Done() {
+				w.Do(control.Extend{
+					Request: &outbidv1.ExtendSweepRequest{Sweep: id, Trials: &more, MaxSteps: &longer}, Actor: "sim",
+					Done: func(err error) {
+						if err != nil {
+							t.Errorf("extend: %v", err)
+						}
+					},
+				})
+				if t.Failed() {
+					return
+				}
+			}
+			if err := w.Run(24 * time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			s := w.State().Sweeps[id]
+			if s.State != outbidv1.SweepState_SWEEP_STATE_DONE {
+				t.Fatalf("it is %s: %s", state.SweepWord(s.State), s.Reason)
+			}
+			longest := int64(0)
+			for _, trial := range s.Trials {
+				longest = max(longest, trial.MaxStep)
+			}
+			if len(s.Trials) <= trials || s.Steps <= steps || longest != 27 || s.Trials[s.Best].Best < best {
+				t.Fatalf("after: %d trials, %d steps, longest %d, best %g; before %d, %d, %g",
+					len(s.Trials), s.Steps, longest, s.Trials[s.Best].Best, trials, steps, best)
+			}
+		})
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
@@ -120,11 +121,12 @@ func (w *World) AddNode(name, deviceType string, n int, speed float64) {
 	k.start()
 }
 
-// Submit starts a sweep and returns its id.
-func (w *World) Submit(spec *outbidv1.SweepSpec) (string, error) {
+// Submit starts a sweep and returns its id; "" if the orchestrator crashed before it could answer.
+func (w *World) Submit(sweep *outbidv1.SweepSpec) (string, error) {
+	spec.Default(sweep)
 	var id string
 	var failed error
-	w.step(control.Submit{Spec: spec, Actor: "sim", Key: spec.GetName(), Done: func(got string, err error) { id, failed = got, err }})
+	w.step(control.Submit{Spec: sweep, Actor: "sim", Key: sweep.GetName(), Done: func(got string, err error) { id, failed = got, err }})
 	return id, failed
 }
 

@@ -21,6 +21,8 @@ func (st *State) Apply(at time.Time, event *outbidv1.Event) error {
 		return st.nodeChanged(at, e.NodeChanged)
 	case *outbidv1.Event_UplinkSeen:
 		return st.uplinkSeen(e.UplinkSeen)
+	case *outbidv1.Event_OrchestratorStarted:
+		return nil // it says who wrote what follows; nothing depends on it
 	case *outbidv1.Event_RoundDecided:
 		st.NextRound = e.RoundDecided.GetRound() + 1
 		return nil

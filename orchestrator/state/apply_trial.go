@@ -105,8 +105,9 @@ func (s *Sweep) targeted(at time.Time, t *Trial, e *outbidv1.TrialTargeted) erro
 		t.Lease.Version++
 		return nil
 	}
-	if t.State == trialPaused {
+	if t.State == trialPaused || t.State == trialCompleted {
 		t.Resumes++
+		t.Ended = time.Time{}
 		s.enqueue(at, t)
 	}
 	return nil

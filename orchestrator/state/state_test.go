@@ -113,7 +113,8 @@ func TestEveryTrialTransition(t *testing.T) {
 		"queued targeted": queued, "queued cloned": queued,
 		"running ended": outbidv1.TrialState_TRIAL_STATE_STOPPED, "running lease": queued, "running paused": running,
 		"running targeted": running, "running cloned": running,
-		"paused ended": outbidv1.TrialState_TRIAL_STATE_STOPPED, "paused targeted": queued, "paused cloned": queued,
+		"completed targeted": queued,
+		"paused ended":       outbidv1.TrialState_TRIAL_STATE_STOPPED, "paused targeted": queued, "paused cloned": queued,
 	}
 	for from, before := range reach {
 		for name, event := range events {

@@ -54,12 +54,13 @@ func sweepTransitions() []transition[sweepState] {
 
 // trialTransitions is the life of a trial.
 func trialTransitions() []transition[trialState] {
-	open := []trialState{trialQueued, trialRunning, trialPaused}
+	open := slices.Clip([]trialState{trialQueued, trialRunning, trialPaused})
 	return []transition[trialState]{
 		{"created", []trialState{trialNone}, []trialState{trialQueued}},
 		{"lease granted", []trialState{trialQueued}, []trialState{trialRunning}},
 		{"lease ended", []trialState{trialRunning}, []trialState{trialQueued, trialPaused}},
-		{"targeted", open, []trialState{trialQueued, trialRunning}},
+		// A completed trial goes on when its sweep is extended by longer steps.
+		{"targeted", append(open, trialCompleted), []trialState{trialQueued, trialRunning}},
 		{"paused", []trialState{trialQueued, trialRunning}, []trialState{trialPaused, trialRunning}},
 		{"cloned", open, []trialState{trialQueued, trialRunning}},
 		{"ended", open, []trialState{trialCompleted, trialStopped, trialFailed, trialCancelled}},

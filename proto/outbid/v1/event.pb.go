@@ -494,6 +494,7 @@ type Event struct {
 	//	*Event_Note
 	//	*Event_TrialAsked
 	//	*Event_RoundDecided
+	//	*Event_OrchestratorStarted
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -752,6 +753,15 @@ func (x *Event) GetRoundDecided() *RoundDecided {
 	return nil
 }
 
+func (x *Event) GetOrchestratorStarted() *OrchestratorStarted {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_OrchestratorStarted); ok {
+			return x.OrchestratorStarted
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -852,6 +862,10 @@ type Event_RoundDecided struct {
 	RoundDecided *RoundDecided `protobuf:"bytes,24,opt,name=round_decided,json=roundDecided,proto3,oneof"`
 }
 
+type Event_OrchestratorStarted struct {
+	OrchestratorStarted *OrchestratorStarted `protobuf:"bytes,25,opt,name=orchestrator_started,json=orchestratorStarted,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -899,6 +913,8 @@ func (*Event_Note) isEvent_Kind() {}
 func (*Event_TrialAsked) isEvent_Kind() {}
 
 func (*Event_RoundDecided) isEvent_Kind() {}
+
+func (*Event_OrchestratorStarted) isEvent_Kind() {}
 
 // SweepSubmitted starts a sweep.
 type SweepSubmitted struct {
@@ -2598,6 +2614,59 @@ func (x *RoundDecided) GetReason() string {
 	return ""
 }
 
+// OrchestratorStarted is a new orchestrator's first word. From then on whoever led before cannot append any more.
+type OrchestratorStarted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrchestratorStarted) Reset() {
+	*x = OrchestratorStarted{}
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrchestratorStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrchestratorStarted) ProtoMessage() {}
+
+func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
+func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *OrchestratorStarted) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *OrchestratorStarted) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 // Report is what training code said at a step.
 type Report struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2615,7 +2684,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2696,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2709,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -2696,7 +2765,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +2777,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +2790,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -2778,7 +2847,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06events\x18\x05 \x01(\fR\x06events\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xe7\v\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xbc\f\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -2811,7 +2880,8 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04note\x18\x16 \x01(\v2\x0f.outbid.v1.NoteH\x00R\x04note\x128\n" +
 	"\vtrial_asked\x18\x17 \x01(\v2\x15.outbid.v1.TrialAskedH\x00R\n" +
 	"trialAsked\x12>\n" +
-	"\rround_decided\x18\x18 \x01(\v2\x17.outbid.v1.RoundDecidedH\x00R\froundDecidedB\x06\n" +
+	"\rround_decided\x18\x18 \x01(\v2\x17.outbid.v1.RoundDecidedH\x00R\froundDecided\x12S\n" +
+	"\x14orchestrator_started\x18\x19 \x01(\v2\x1e.outbid.v1.OrchestratorStartedH\x00R\x13orchestratorStartedB\x06\n" +
 	"\x04kind\"\x8f\x01\n" +
 	"\x0eSweepSubmitted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
@@ -2950,7 +3020,10 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\fRoundDecided\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xf9\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"C\n" +
+	"\x13OrchestratorStarted\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"\xf9\x01\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x128\n" +
@@ -3021,7 +3094,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(RevokeKind)(0),               // 0: outbid.v1.RevokeKind
 	(FailureKind)(0),              // 1: outbid.v1.FailureKind
@@ -3055,15 +3128,16 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*Note)(nil),                  // 29: outbid.v1.Note
 	(*TrialAsked)(nil),            // 30: outbid.v1.TrialAsked
 	(*RoundDecided)(nil),          // 31: outbid.v1.RoundDecided
-	(*Report)(nil),                // 32: outbid.v1.Report
-	(*Checkpoint)(nil),            // 33: outbid.v1.Checkpoint
-	nil,                           // 34: outbid.v1.Report.MetricsEntry
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
-	(*SweepSpec)(nil),             // 36: outbid.v1.SweepSpec
-	(*NodeInfo)(nil),              // 37: outbid.v1.NodeInfo
+	(*OrchestratorStarted)(nil),   // 32: outbid.v1.OrchestratorStarted
+	(*Report)(nil),                // 33: outbid.v1.Report
+	(*Checkpoint)(nil),            // 34: outbid.v1.Checkpoint
+	nil,                           // 35: outbid.v1.Report.MetricsEntry
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*SweepSpec)(nil),             // 37: outbid.v1.SweepSpec
+	(*NodeInfo)(nil),              // 38: outbid.v1.NodeInfo
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	35, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	36, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	7,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	8,  // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	9,  // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
@@ -3089,25 +3163,26 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	29, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
 	30, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
 	31, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	36, // 26: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	2,  // 27: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	36, // 28: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	3,  // 29: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	32, // 30: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	33, // 31: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	35, // 32: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	0,  // 33: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	1,  // 34: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	37, // 35: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	4,  // 36: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	34, // 37: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	35, // 38: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	35, // 39: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	32, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	37, // 27: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	2,  // 28: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	37, // 29: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	3,  // 30: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	33, // 31: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	34, // 32: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	36, // 33: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	0,  // 34: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	1,  // 35: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	38, // 36: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	4,  // 37: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	35, // 38: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	36, // 39: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	36, // 40: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -3142,16 +3217,17 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_Note)(nil),
 		(*Event_TrialAsked)(nil),
 		(*Event_RoundDecided)(nil),
+		(*Event_OrchestratorStarted)(nil),
 	}
 	file_outbid_v1_event_proto_msgTypes[24].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[28].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

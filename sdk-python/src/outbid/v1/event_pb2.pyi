@@ -266,6 +266,7 @@ class Event(google.protobuf.message.Message):
     NOTE_FIELD_NUMBER: builtins.int
     TRIAL_ASKED_FIELD_NUMBER: builtins.int
     ROUND_DECIDED_FIELD_NUMBER: builtins.int
+    ORCHESTRATOR_STARTED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -314,6 +315,8 @@ class Event(google.protobuf.message.Message):
     def trial_asked(self) -> Global___TrialAsked: ...
     @property
     def round_decided(self) -> Global___RoundDecided: ...
+    @property
+    def orchestrator_started(self) -> Global___OrchestratorStarted: ...
     def __init__(
         self,
         *,
@@ -341,10 +344,11 @@ class Event(google.protobuf.message.Message):
         note: Global___Note | None = ...,
         trial_asked: Global___TrialAsked | None = ...,
         round_decided: Global___RoundDecided | None = ...,
+        orchestrator_started: Global___OrchestratorStarted | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -1015,6 +1019,26 @@ class RoundDecided(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["policy", b"policy", "reason", b"reason", "round", b"round"]) -> None: ...
 
 Global___RoundDecided: typing_extensions.TypeAlias = RoundDecided
+
+@typing.final
+class OrchestratorStarted(google.protobuf.message.Message):
+    """OrchestratorStarted is a new orchestrator's first word. From then on whoever led before cannot append any more."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TERM_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    term: builtins.int
+    version: builtins.str
+    def __init__(
+        self,
+        *,
+        term: builtins.int = ...,
+        version: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["term", b"term", "version", b"version"]) -> None: ...
+
+Global___OrchestratorStarted: typing_extensions.TypeAlias = OrchestratorStarted
 
 @typing.final
 class Report(google.protobuf.message.Message):
