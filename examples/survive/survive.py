@@ -78,7 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path(".outbid/survive"), help="where everything is kept")
     parser.add_argument("--kills", type=int, default=4, help="how often the orchestrator is killed")
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long it lives between two kills")
+    parser.add_argument("--reports", type=int, default=40, help="how many reports it takes in between two kills")
     options = parser.parse_args()
     options.data.mkdir(parents=True, exist_ok=True)
 
@@ -106,9 +106,11 @@ def main() -> None:
         waiter.start()
         acknowledged: dict[tuple[int, int], float] = {}
         for kill in range(1, options.kills + 1):
-            if over.wait(options.seconds):
+            enough = len(acknowledged) + options.reports
+            while len(acknowledged) < enough and not over.wait(0.1):
+                acknowledged |= reported(handle)
+            if over.is_set():
                 break
-            acknowledged |= reported(handle)
             orchestrator.end(signal.SIGKILL)
             took = orchestrator.start()
             lost = acknowledged.items() - reported(handle).items()
