@@ -154,9 +154,17 @@ func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (tra
 		return sess, nil
 	}
 	if e := (*session.StartError)(nil); errors.As(err, &e) {
-		return nil, fail(e.Kind, "%s", e.Detail)
+		return nil, fail(e.Kind, "%s (node %s)%s", e.Detail, s.cfg.Node, hint(e.Detail, spec.Argv[0]))
 	}
 	return nil, err
+}
+
+// hint says what to do about the most common reason why a function does not start.
+func hint(detail, python string) string {
+	if !strings.Contains(detail, "No module named 'outbid'") && !strings.Contains(detail, "No module named outbid") {
+		return ""
+	}
+	return fmt.Sprintf("; install it there: %s -m pip install outbid", python)
 }
 
 func (s *starter) command(fn *outbidv1.FunctionBody) []string {

@@ -119,7 +119,7 @@ func endAll(pids []int) error {
 			continue // gone
 		}
 		fds = append(fds, fd)
-		_ = unix.PidfdSendSignal(fd, unix.Signal(syscall.SIGKILL), nil, 0) // ESRCH: gone
+		_ = unix.PidfdSendSignal(fd, syscall.SIGKILL, nil, 0) // ESRCH: gone
 	}
 	var err error
 	for _, fd := range fds {

@@ -155,7 +155,7 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	if err := os.Chmod(s.socket, 0o600); err != nil {
 		return nil, fmt.Errorf("session socket: %w", err)
 	}
-	s.grpc = grpc.NewServer(grpc.WaitForHandlers(true), grpc.SharedWriteBuffer(true), grpc.MaxRecvMsgSize(64<<20))
+	s.grpc = grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxRecvMsgSize(64<<20))
 	outbidv1.RegisterSessionServiceServer(s.grpc, s)
 	s.served.Go(func() {
 		if err := s.grpc.Serve(l); err != nil {

@@ -1,0 +1,196 @@
+package worker
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func TestStoreIsFull(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rig) {
+		o := r.bus.orch
+		o.assign(assignment(1, 9, 0))
+		x := <-r.starts
+		r.store.fail(objects.ErrFull)
+		x.save(t, 1)
+		o.awaitText(t, 1, "note the checkpoint of step 1 of s-1/1 waits: store")
+		x.report(2) // training goes on
+		o.awaitText(t, 1, "report 2")
+		x.save(t, 2)
+		x.saved(t, "1 overtaken by a later checkpoint")
+		x.fork.Reached(9)
+		pass(time.Minute)
+		synctest.Wait()
+		if strings.Contains(o.heard(1), "reached") || strings.Contains(o.heard(1), "saved") {
+			t.Errorf("it said\n%s", o.heard(1))
+		}
+		r.store.fail(nil)
+		x.saved(t, "2 ")
+		o.awaitText(t, 1, "reached 9")
+		text := o.heard(1)
+		saved, reached := strings.Index(text, "saved 2 "), strings.Index(text, "reached 9")
+		if saved < 0 || saved > reached || strings.Contains(text, "saved 1 ") || strings.Count(text, "waits:") != 2 ||
+			strings.Count(text, "is stored after 1m") != 1 {
+			t.Errorf("it said\n%s", text)
+		}
+		x.end(finished)
+	})
+}
+
+// A paused fork keeps its device until its checkpoint is stored; a stopped one does not wait; nor does one whose lease
+// is over.
+func TestEndWaitsForCheckpoint(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		then func(r *rig)
+		want string
+	}{
+		"stored": {func(r *rig) { r.store.fail(nil) }, "saved 1 checkpoints/s-1/1/000000000001-1.safetensors\nended ORDERED at 1\n"},
+		"stop":   {func(r *rig) { r.bus.orch.change(1, stop, 0) }, "\nended ORDERED at 1\n"},
+		"lease": {
+			func(r *rig) {
+				r.bus.setCut(true)
+				pass(time.Minute)
+				r.bus.setCut(false)
+			}, "ended EXPIRED at 1: no word",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(t *testing.T, r *rig) {
+				o := r.bus.orch
+				o.assign(assignment(1, 9, 0))
+				x := <-r.starts
+				x.report(1)
+				x.heard(t, "acked 1")
+				r.store.fail(objects.ErrUnavailable)
+				o.change(1, pause, 9)
+				x.heard(t, "PAUSE 9")
+				x.save(t, 1)
+				x.end(ordered)
+				pass(5 * time.Minute)
+				synctest.Wait()
+				if strings.Contains(o.heard(1), "ended") {
+					t.Fatalf("it said\n%s", o.heard(1))
+				}
+				o.await(t, "ending", func() bool { return len(o.forks) == 1 && o.forks[0].GetPhase() == "ending" })
+				tc.then(r)
+				o.awaitText(t, 1, tc.want)
+			})
+		})
+	}
+}
+
+func TestPauseIsNotObeyed(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rig) {
+		o := r.bus.orch
+		o.assign(assignment(1, 9, 0))
+		x := <-r.starts
+		o.change(1, pause, 9)
+		began := time.Now()
+		<-x.killed
+		if d := time.Since(began); d != pauseGrace {
+			t.Errorf("killed after %s", d)
+		}
+		o.awaitText(t, 1, "note did not save and end within 2m0s", "ended ORDERED at 0: killed")
+	})
+}
+
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rig) {
+		o := r.bus.orch
+		o.assign(assignment(1, 9, 0))
+		o.assign(assignment(2, 9, 1))
+		x, y := <-r.starts, <-r.starts
+		if x.fork.ref.GetEpoch() == 2 {
+			x, y = y, x
+		}
+		synctest.Wait()
+		began := time.Now()
+		r.stop()
+		x.heard(t, "PAUSE 9")
+		y.heard(t, "PAUSE 9")
+		o.change(1, train, 10) // not any more
+		o.assign(assignment(3, 9, 2))
+		x.report(1)
+		x.save(t, 1)
+		x.end(ordered)
+		<-r.done // the other does not listen
+		if d := time.Since(began); d != defaultDrain {
+			t.Errorf("drained in %s", d)
+		}
+		o.await(t, "goodbye", func() bool { return o.leaving })
+		if len(r.starts) != 0 {
+			t.Errorf("%d starts", len(r.starts))
+		}
+		o.awaitText(t, 1, "saved 1 ", "ended ORDERED at 1\n")
+		o.awaitText(t, 2, "ended ORDERED at 0: the worker is stopping\n")
+	})
+}
+
+// Without an orchestrator to hear the last words the worker leaves all the same.
+func TestDrainAlone(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rig) {
+		r.bus.orch.assign(assignment(1, 9, 0))
+		x := <-r.starts
+		synctest.Wait()
+		r.bus.setCut(true)
+		began := time.Now()
+		r.stop()
+		x.heard(t, "PAUSE 9")
+		x.end(ordered)
+		<-r.done
+		if d := time.Since(began); d != defaultFlush {
+			t.Errorf("left after %s", d)
+		}
+	})
+}
+
+func TestCheckpointOutsideScratch(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rig) {
+		r.bus.orch.assign(assignment(1, 9, 0))
+		x := <-r.starts
+		x.fork.Saved(&outbidv1.ProcessSaved{Path: x.fork.scratch() + "/../../lock", Step: 1})
+		select {
+		case got := <-x.saves:
+			if !strings.Contains(got, "not in the trial's scratch directory") {
+				t.Error(got)
+			}
+		case <-time.After(patience):
+			t.Error("no answer")
+		}
+		x.fork.Saved(&outbidv1.ProcessSaved{Path: x.fork.scratch() + "/none", Step: 1})
+		select {
+		case got := <-x.saves:
+			if !strings.Contains(got, "no such file") {
+				t.Error(got)
+			}
+		case <-time.After(patience):
+			t.Error("no answer")
+		}
+		x.end(finished)
+	})
+}
+
+func TestHugeReportIsDropped(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rig) {
+		o := r.bus.orch
+		o.assign(assignment(1, 9, 0))
+		x := <-r.starts
+		x.fork.Reports([]*outbidv1.Report{
+			{Seq: 1, Step: 1, Metrics: map[string]float64{strings.Repeat("x", maxReportBytes): 1}}, report(2),
+		})
+		o.awaitText(t, 1, "note the report of step 1 is dropped", "report 2")
+		x.end(finished)
+	})
+}
