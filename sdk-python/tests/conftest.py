@@ -11,6 +11,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the fakes, under importlib mode
 
+import outbid as ob
+from fake_server import FakeServer
 from fake_worker import FakeWorker
 
 
@@ -28,3 +30,25 @@ def worker(tmp_path: Path) -> Iterator[Callable[..., FakeWorker]]:
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    """Serve a fake server."""
+    made = FakeServer()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(server: FakeServer) -> Iterator[ob.Client]:
+    """Connect to the fake server; it is the default until the test ends."""
+    with ob.connect(server.url) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the machine's own settings out of the tests."""
+    for name in ("OUTBID_URL", "OUTBID_TOKEN", "OUTBID_CA_FILE"):
+        monkeypatch.delenv(name, raising=False)

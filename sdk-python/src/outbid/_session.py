@@ -31,11 +31,15 @@ class Terminate:
     """In the inbox: the process was told by signal to save and end."""
 
 
+class Poke:
+    """In the inbox: nothing but a reason to look at signals."""
+
+
 class _Close:
     """In the outbox: nothing follows."""
 
 
-Incoming = session_pb2.AttachResponse | Terminate
+Incoming = session_pb2.AttachResponse | Terminate | Poke
 _Item = session_pb2.AttachRequest | tuple[node_pb2.ForkRef, event_pb2.Report] | _Close
 
 
@@ -72,10 +76,6 @@ class Session:
         """Queue a report; blocks while UNSENT_REPORTS wait."""
         self._room.acquire()
         self._outbox.put((fork, report))
-
-    def terminate(self) -> None:
-        """Put Terminate into the inbox. Safe in a signal handler: SimpleQueue.put is reentrant."""
-        self.inbox.put(Terminate())
 
     def close(self) -> None:
         """Send what is queued, end the stream and wait until the worker has ended it, 2 s at most."""

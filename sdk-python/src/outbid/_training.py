@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from outbid import _tensors
 from outbid._config import Config, parse_config
 from outbid._errors import CheckpointError, StopTrial
-from outbid._session import Incoming, Terminate
+from outbid._session import Incoming, Poke, Terminate
 from outbid.v1 import bus_pb2, event_pb2, node_pb2, session_pb2
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Trial:
         self._verdict = bus_pb2.VERDICT_TRAIN
         self._obeyed = False  # the training code has been told to end
         self._reached = -1  # the step of the last ProcessReached
-        self._last_reported = assignment.start_step
+        self._known = assignment.start_step  # the last step reported or saved
         self._metric: float | None = None
         self._seq = 0
         self._held: _Weights | None = None
@@ -226,7 +226,7 @@ class Trial:
             report.time.GetCurrentTime()
             report.train_seconds = self._trained + time.monotonic() - self._since
             self._metric = values.get(self._a.metric, self._metric)
-            self._last_reported = step
+            self._known = step
             if self._held is not None and self._held.step is None:
                 self._held.step = step
         self._link.report(self._fork, report)
@@ -258,6 +258,7 @@ class Trial:
             # Before the first report of a loop without steps() nobody knows the step: the report names it.
             step = self._body if self._body is not None else self._step if self._uses_steps else None
             self._held = _Weights(step, arrays, text)
+            self._known = max(self._known, step or 0)
             self._skipped_save = False
 
     # What follows is for the runner and the loop, not for training code.
@@ -306,7 +307,7 @@ class Trial:
         with self._lock:
             self._drain()
             if self._held is not None and self._held.step is None:
-                self._held.step = self._last_reported
+                self._held.step = self._known
             ordered = self._obeyed and not error
             if not (ordered and self._verdict == bus_pb2.VERDICT_STOP):
                 try:
@@ -315,7 +316,7 @@ class Trial:
                     error = error or one_line(failure)
             ended = session_pb2.ProcessEnded(
                 fork=self._fork,
-                step=max(self._step, self._last_reported),
+                step=max(self._step, self._known),
                 error=error,
                 traceback=trace,
                 ordered=ordered and not error,
@@ -367,6 +368,8 @@ class Trial:
         self._drain()
 
     def _take(self, message: Incoming) -> None:
+        if isinstance(message, Poke):
+            return
         if isinstance(message, Terminate) or message.HasField("shutdown"):
             self._leaving = True
             if self._verdict != bus_pb2.VERDICT_STOP:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from types import FrameType
@@ -17,7 +18,7 @@ from typing import Any
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from outbid._errors import OutbidError, StopTrial
-from outbid._session import Session, Terminate
+from outbid._session import Poke, Session, Terminate
 from outbid._training import Trial, one_line
 from outbid.v1 import node_pb2, session_pb2
 
@@ -36,6 +37,8 @@ class Runner:
         """Run trials until the worker or a signal ends the process."""
         while True:
             message = self._session.inbox.get()
+            if isinstance(message, Poke):
+                continue
             if isinstance(message, Terminate) or message.HasField("shutdown"):
                 return
             # Anything else belongs to a trial that is over.
@@ -121,10 +124,25 @@ def handle_sigterm(session: Session) -> None:
     """Make SIGTERM end the process as a pause would; in forked children it is deadly, as ever."""
 
     def on_term(_signal: int, _frame: FrameType | None) -> None:
-        session.terminate()
+        session.inbox.put(Terminate())  # reentrant, so safe here
 
+    def reset() -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    # Python runs handlers in the main thread, between two instructions. A signal that comes just before that
+    # thread waits for its inbox would go unnoticed; so another thread, told through a pipe, wakes it.
+    source, target = os.pipe()
+    os.set_blocking(target, False)
+    threading.Thread(target=_poke, args=(source, session), name="outbid-signals", daemon=True).start()
     signal.signal(signal.SIGTERM, on_term)
-    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    signal.set_wakeup_fd(target, warn_on_full_buffer=False)
+    os.register_at_fork(after_in_child=reset)
+
+
+def _poke(source: int, session: Session) -> None:
+    while os.read(source, 64):
+        session.inbox.put(Poke())
 
 
 def main() -> int:

@@ -1,0 +1,74 @@
+"""The package as a whole: imports, names, documentation."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import outbid as ob
+
+ROOT = Path(__file__).parents[1]
+HEAVY = ["ray", "torch", "matplotlib", "pandas", "IPython"]
+
+
+def modules_after(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return set(done.stdout.split())
+
+
+def test_import_is_light() -> None:
+    loaded = modules_after("import outbid")
+    assert not loaded & {*HEAVY, "grpc", "numpy", "rich", "google.protobuf"}
+
+
+def test_no_name_needs_a_heavy_package() -> None:
+    assert not modules_after("import outbid; [getattr(outbid, n) for n in outbid.__all__]") & set(HEAVY)
+
+
+def test_training_process_starts_light() -> None:
+    loaded = modules_after("import outbid._trial")
+    assert not loaded & {*HEAVY, "rich", "cloudpickle", "safetensors", "numpy"}
+
+
+def test_all_names_are_there_and_documented() -> None:
+    assert sorted(ob.__all__) == dir(ob)
+    for name in ob.__all__:
+        value = getattr(ob, name)
+        if not name.startswith("__"):
+            assert inspect.getdoc(value), f"{name} has no docstring"
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = ob.nothing  # type: ignore[attr-defined]
+
+
+def test_type_checkers_and_python_see_the_same_names() -> None:
+    import ast
+
+    tree = ast.parse((ROOT / "src/outbid/__init__.py").read_text())
+    guarded = next(n for n in tree.body if isinstance(n, ast.If))
+    typed = {a.name for n in guarded.body if isinstance(n, ast.ImportFrom) for a in n.names}
+    assert typed | {"__version__"} == set(ob.__all__)
+
+
+def test_reference_names_everything() -> None:
+    reference = ROOT.parent / "docs" / "sdk.md"
+    if not reference.exists():
+        pytest.skip("no docs beside this package")
+    text = reference.read_text()
+    missing = [name for name in ob.__all__ if not name.startswith("__") and name not in text]
+    assert not missing, f"docs/sdk.md does not mention {missing}"
+
+
+def test_py_typed() -> None:
+    assert (ROOT / "src/outbid/py.typed").exists()

@@ -1,0 +1,113 @@
+"""Functions that travel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outbid as ob
+from outbid import _pickle
+
+SRC = str(Path(__file__).parents[1] / "src")
+
+
+def run_script(tmp_path: Path, text: str, *, cwd: Path | None = None) -> bytes:
+    """Run a script that dumps a function; returns the blob."""
+    (tmp_path / "script.py").write_text(textwrap.dedent(text))
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")],
+        cwd=cwd or tmp_path,
+        env={"PYTHONPATH": SRC, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+DUMP = """
+import sys
+from outbid import _pickle
+sys.stdout.buffer.write(_pickle.dump(train))
+"""
+
+
+def test_main_function_with_globals_and_closures(tmp_path: Path) -> None:
+    blob = run_script(
+        tmp_path,
+        """
+        import math
+        FACTOR = 3
+        class Model:
+            def predict(self, x): return FACTOR * math.sqrt(x)
+        def outer(offset):
+            def train(trial): return Model().predict(trial) + offset
+            return train
+        train = outer(1)
+        """
+        + textwrap.dedent(DUMP).replace("\n", "\n        "),
+    )
+    assert _pickle.load(blob)(4) == 7
+
+
+def test_modules_beside_the_script_travel(tmp_path: Path) -> None:
+    (tmp_path / "mymodel").mkdir()
+    (tmp_path / "mymodel" / "__init__.py").write_text("from mymodel.inner import build\n")
+    (tmp_path / "mymodel" / "inner.py").write_text("SIZE = 5\ndef build(): return SIZE\n")
+    (tmp_path / "helpers.py").write_text("import mymodel\ndef help(): return mymodel.build() + 1\n")
+    blob = run_script(
+        tmp_path,
+        """
+        import helpers, json
+        def train(trial): return json.dumps(helpers.help())
+        """
+        + textwrap.dedent(DUMP).replace("\n", "\n        "),
+        cwd=Path("/"),
+    )
+    assert "mymodel" not in sys.modules
+    assert _pickle.load(blob)(None) == "6"
+    assert "mymodel" not in sys.modules
+
+
+def test_what_cannot_be_pickled_is_named() -> None:
+    lock = threading.Lock()
+
+    def train(trial: Any) -> None:
+        with lock:
+            pass
+
+    with pytest.raises(ob.FunctionError, match=r"'train' cannot be pickled: .*it takes along: lock\)"):
+        _pickle.dump(train)
+
+
+def test_too_large_names_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pickle, "MAX_BYTES", 1 << 20)
+    data, small = bytes(2 << 20), bytes(10)
+
+    def train(trial: Any) -> int:
+        return len(data) + len(small)
+
+    with pytest.raises(ob.FunctionError, match=r"is 2\.0 MiB .*at most 1\.0 MiB.*largest: data 2\.0 MiB"):
+        _pickle.dump(train)
+
+
+def test_other_python_is_named() -> None:
+    blob = b"outbid function 1 python=3.1\n\x80\x04garbage"
+    with pytest.raises(ob.FunctionError, match=r"pickled by Python 3\.1 and cannot be read by .*Sweep\(python="):
+        _pickle.load(blob)
+    with pytest.raises(ob.FunctionError, match="no function that the Outbid SDK has pickled"):
+        _pickle.load(b"\x80\x04.")
+
+
+def test_registry_is_left_as_it_was() -> None:
+    import cloudpickle
+
+    before = set(cloudpickle.list_registry_pickle_by_value())
+    _pickle.dump(lambda trial: None)
+    assert set(cloudpickle.list_registry_pickle_by_value()) == before

@@ -1,0 +1,187 @@
+"""Results: tables, importance, plots, and what notebooks and terminals are shown."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import outbid as ob
+from fake_server import FakeServer, make_report, make_trial
+from outbid import _display, _importance
+from outbid._model import sweep_info, trial_result
+from outbid.v1 import service_pb2 as pb
+
+
+@pytest.fixture
+def result(server: FakeServer, client: ob.Client) -> ob.Result:
+    """Return the result of a sweep where lr decides, units hardly and the rest not at all."""
+    space = {
+        "lr": ob.loguniform(1e-4, 1),
+        "units": ob.integer(1, 64),
+        "junk": ob.uniform(0, 1),
+        "opt": {"name": ob.choice(["sgd", "adam"]), "m": ob.when(ob.uniform(0, 1), "opt.name", in_=["sgd"])},
+    }
+    handle = ob.Sweep(space=space, metric="accuracy", mode="max").submit()
+    rng = np.random.default_rng(0)
+    for number in range(60):
+        lr, units, junk, m = 10 ** rng.uniform(-4, 0), int(rng.integers(1, 65)), rng.uniform(), rng.uniform()
+        value = -abs(np.log10(lr) + 2) + 0.005 * units
+        name, rest = ("sgd", f',"m":{m}') if number % 2 else ("adam", "")
+        trial = make_trial(number, best=value, best_step=3, step=3)
+        trial.config_json = f'{{"junk":{junk},"lr":{lr},"opt":{{"name":"{name}"{rest}}},"units":{units}}}'
+        trial.last.metrics.update({"accuracy": value, "loss": -value})
+        server.trials[number] = trial
+        server.told_reports += [make_report(number, step, accuracy=value * step / 3) for step in (1, 2, 3)]
+    best = max(server.trials.values(), key=lambda t: t.best)
+    server.sweep.best.CopyFrom(best)
+    server.trials[60] = make_trial(60, "failed", reason="ValueError: no")
+    return handle.result()
+
+
+def test_records(result: ob.Result) -> None:
+    first, last = result.records()[0], result.records()[-1]
+    assert first["config.opt.name"] == "adam"
+    assert "config.opt.m" not in first
+    assert first["last.loss"] == -first["metric"]
+    assert (last["trial"], last["state"], last["metric"], last["reason"]) == (60, "failed", None, "ValueError: no")
+
+
+def test_frame(result: ob.Result) -> None:
+    frame = result.frame()
+    assert len(frame) == 61
+    assert frame.sort_values("metric", ascending=False)["trial"].iloc[0] == result.best.number
+    reports = result.frame(reports=True)
+    assert len(reports) == 180
+    assert set(reports.columns) == {"trial", "step", "time", "train_seconds", "accuracy"}
+
+
+def test_frame_without_pandas(result: ob.Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ob.MissingExtraError, match=r"needs pandas: pip install 'outbid\[frame\]'"):
+        result.frame()
+
+
+def test_plot_without_matplotlib(result: ob.Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ob.MissingExtraError, match=r"needs matplotlib: pip install 'outbid\[plots\]'"):
+        _ = result.plot
+
+
+@pytest.mark.parametrize("kind", ["history", "curves", "parallel", "importance"])
+def test_plots(result: ob.Result, kind: str, tmp_path: Path) -> None:
+    chart = getattr(result.plot, kind)()
+    assert chart._repr_png_().startswith(b"\x89PNG")
+    chart.save(str(tmp_path / "plot.svg"))
+    assert "accuracy" in "".join(
+        text.get_text() for ax in chart.figure.axes for text in [ax.xaxis.label, ax.yaxis.label, *ax.get_xticklabels()]
+    )
+    import matplotlib.figure
+
+    axes = matplotlib.figure.Figure().add_subplot()
+    assert getattr(result.plot, kind)(ax=axes).figure is axes.figure
+
+
+def test_importance_finds_what_matters(result: ob.Result) -> None:
+    shares = result.importance()
+    assert next(iter(shares)) == "lr"
+    assert shares["lr"] > 0.6
+    assert sum(shares.values()) == pytest.approx(1)
+    assert set(shares) == {"lr", "units", "junk", "opt.name", "opt.m"}
+    assert result.importance() == shares, "the same seed gives the same answer"
+
+
+def test_importance_of_little() -> None:
+    assert _importance.importance([], {}) == {}
+
+
+def test_constant_metric_has_no_importance() -> None:
+    rng = np.random.default_rng(0)
+    assert _importance.permutation(rng.random((20, 2)), np.ones(20), rng).tolist() == [0, 0]
+
+
+def test_empty_result_plots(server: FakeServer, client: ob.Client) -> None:
+    result = ob.Sweep(space={"lr": ob.uniform(0, 1)}, metric="accuracy", mode="min").submit().result()
+    for kind in ("history", "curves", "parallel", "importance"):
+        getattr(result.plot, kind)()
+    assert result.frame().empty
+    assert "no accuracy yet" in result._repr_html_()
+
+
+def test_html_is_escaped(result: ob.Result, server: FakeServer) -> None:
+    server.sweep.notes.add(level="error", text="<script>alert(1)</script>")
+    server.trials[0].config_json = '{"name":"<b>"}'
+    shown = ob.attach("s-1").result()._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    assert "<table>" in ob.attach("s-1")._repr_html_()
+
+
+def update(server: FakeServer, *trials: pb.Trial) -> ob.Update:
+    source: Any = None
+    return ob.Update(sweep_info(server.sweep, source), tuple(trial_result(t, source) for t in trials), ())
+
+
+def test_terminal_display(
+    result: ob.Result, server: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    display = _display.make_display(True)
+    assert isinstance(display, _display.TerminalDisplay)
+    server.sweep.outlook.steps = 300
+    server.sweep.steps = 180
+    server.sweep.counts.running = 1
+    display.update(update(server, make_trial(61, "running", step=2, until_step=9)))
+    display.end(result.sweep, result.trials)
+    display.close()
+    out = capsys.readouterr().out
+    assert "s-1: running" in out
+    assert "best accuracy" in out
+    assert "lr=" in out
+
+
+def test_line_display(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    display = _display.make_display(True)
+    assert isinstance(display, _display.LineDisplay)
+    server.sweep.spec.metric = "loss"
+    note = server.sweep.notes.add(level="error", text="ValueError: no", trial=3)
+    server.sweep.waiting = "no node has a v100"
+    display.update(update(server))
+    display.update(update(server))
+    display.close()
+    out = capsys.readouterr().out
+    assert out.count("s-1: error: trial 3: ValueError: no\n") == 1
+    assert "s-1: running; no trials yet; 0 steps; no loss yet; waiting: no node has a v100\n" in out
+    assert note.trial == 3
+
+
+def test_notebook_display(result: ob.Result, server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class ZMQInteractiveShell: ...
+
+    class Handle:
+        def update(self, page: str) -> None:
+            shown.append(page)
+
+    ipython: Any = types.ModuleType("IPython")
+    ipython.get_ipython = ZMQInteractiveShell
+    ipython.display = types.ModuleType("IPython.display")
+    ipython.display.HTML = str
+    ipython.display.display = lambda page, display_id: Handle()
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
+    display = _display.make_display(True)
+    assert isinstance(display, _display.NotebookDisplay)
+    display.update(update(server, make_trial(0, "running")))
+    display.end(result.sweep, result.trials)
+    display.close()
+    assert len(shown) == 2
+    assert "<table>" in shown[-1]

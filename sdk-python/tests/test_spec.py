@@ -1,0 +1,262 @@
+"""Spaces, tuners and sweeps as the API's message, against a golden file; and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf import json_format
+from hypothesis import given
+from hypothesis import strategies as st
+
+import outbid as typed
+from outbid._space import fill_space
+from outbid.v1 import sweep_pb2 as pb
+
+ob: Any = typed  # bad arguments are what is tested here
+GOLDEN = Path(__file__).parent / "testdata" / "sweeps.json"
+
+
+def train(trial: typed.Trial) -> None: ...
+
+
+def everything() -> typed.Sweep:
+    made: typed.Sweep = ob.Sweep(
+        train,
+        {
+            "uniform": ob.uniform(0, 1),
+            "loguniform": ob.loguniform(1e-4, 1e-1),
+            "quniform": ob.quniform(0, 1, 0.25),
+            "qloguniform": ob.qloguniform(1, 100, 1),
+            "integer": ob.integer(1, 9),
+            "logint": ob.integer(1, 512, log=True, step=2),
+            "randint": ob.randint(0, 10),
+            "lograndint": ob.lograndint(1, 10),
+            "qrandint": ob.qrandint(0, 10, 5),
+            "qlograndint": ob.qlograndint(2, 10, 2),
+            "choice": ob.choice([1, 2.5, "a", True, None, [1, 2], {"a": 1}]),
+            "constant": ob.constant([1, 2]),
+            "plain": "text",
+            "number": np.float32(0.5),
+            "optimizer": {
+                "name": ob.choice(["sgd", "adam"]),
+                "momentum": ob.when(ob.uniform(0, 1), "optimizer.name", in_=["sgd"]),
+                "betas": ob.when({"one": 0.9, "two": ob.uniform(0.9, 1)}, "optimizer.name", in_=["adam"]),
+            },
+        },
+        metric="accuracy",
+        mode="max",
+        tuner=ob.Hyperband(max_steps=81, eta=3, seed=7),
+        resources=ob.Resources(devices=(1, 4), types=["V100"], exclude_types=["k80"], cpus=2.5, memory="4GiB"),
+        trials=100,
+        concurrency=8,
+        steps=10_000,
+        wall_time=datetime.timedelta(minutes=90),
+        target=0.99,
+        name="everything",
+        constraints=["lr * batch < 10"],
+        checkpoints=ob.Checkpoints(best=3, last=True, every=0.5),
+        max_restarts=0,
+        hang_timeout="10m",
+        python="/opt/python",
+        env={"OMP_NUM_THREADS": "1"},
+        workdir="/data",
+        tenant="vision",
+        labels={"team": "a"},
+    )
+    return made
+
+
+def sweeps() -> dict[str, typed.Sweep]:
+    space = {"lr": ob.uniform(0, 1)}
+    tuners: list[typed.Tuner] = [
+        ob.Random(),
+        ob.Random(max_steps=5, seed=3),
+        ob.Grid(max_steps=5, points=3),
+        ob.Sobol(max_steps=5),
+        ob.SuccessiveHalving(max_steps=27, trials=9, sampler="sobol"),
+        ob.Hyperband(81),
+        ob.ASHA(max_steps=81, eta=4, min_steps=3, form="stop", brackets=2),
+        ob.Median(max_steps=10, grace_steps=2, min_trials=5),
+        ob.PBT(max_steps=100, interval=10, population=8, resample=0.0, factors=[0.5, 2]),
+        ob.Plugin(["./mine", "--flag"], max_steps=5, settings={"depth": 3}),
+    ]
+    found = {
+        f"{i}-{type(t).__name__}": ob.Sweep(space=space, metric="loss", mode="min", tuner=t)
+        for i, t in enumerate(tuners)
+    }
+    found["everything"] = everything()
+    found["command"] = ob.Sweep(space=space, metric="loss", mode="min", program=["./train", "--lr={lr}"])
+    found["shell"] = ob.Sweep(space=space, metric="loss", mode="min", program="train --lr={lr} > log")
+    found["program"] = ob.Sweep(
+        space=space,
+        metric="loss",
+        mode="min",
+        program=ob.Program(["/bin/train.sh"], env={"LR": "{lr}"}, workdir="/tmp", grace="30s"),
+        limits=ob.Limits(trials=3),
+    )
+    found["external"] = ob.Sweep(space=space, metric="loss", mode="min", ask_timeout="1h")
+    return found
+
+
+def test_golden() -> None:
+    """What is written in Python is what protojson says. Regenerate: delete the file and run the test."""
+    got = {name: sweep.to_dict() for name, sweep in sweeps().items()}
+    if not GOLDEN.exists():
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(json.dumps(got, indent=1, sort_keys=True) + "\n")
+    assert got == json.loads(GOLDEN.read_text())
+
+
+def test_golden_is_strict_protojson() -> None:
+    for entry in json.loads(GOLDEN.read_text()).values():
+        json_format.ParseDict(entry, pb.SweepSpec())  # raises for a field that the schema does not know
+
+
+def test_bounds_as_documented() -> None:
+    spec = everything()._spec.space
+    assert spec["integer"].int.high == 9
+    assert spec["randint"].int.high == 9, "Ray's and numpy's upper end is left out"
+    assert spec["lograndint"].int.high == 9
+    assert spec["qrandint"].int.high == 10, "but Ray's qrandint includes it"
+
+
+def filled(space: Any) -> pb.SweepSpec:
+    spec = pb.SweepSpec()
+    fill_space(spec.space, space)
+    return spec
+
+
+BAD_SPACES: list[tuple[Any, type[Exception], str]] = [
+    (lambda: ob.uniform(1, 1), ValueError, "uniform: low must be below high, got low=1, high=1"),
+    (lambda: ob.uniform(2, 1), ValueError, "low must be below high"),
+    (lambda: ob.uniform("0", 1), TypeError, "uniform: low must be a number, got '0'"),
+    (lambda: ob.uniform(0, float("inf")), ValueError, "high must be finite"),
+    (lambda: ob.uniform(float("nan"), 1), ValueError, "low must be finite"),
+    (lambda: ob.loguniform(0, 1), ValueError, "loguniform: low must be above 0, got 0"),
+    (lambda: ob.quniform(0, 1, 0), ValueError, "quniform: q must be above 0"),
+    (lambda: ob.quniform(0, 1, 2), ValueError, "q=2 is wider than the range"),
+    (lambda: ob.integer(1.5, 3), TypeError, "integer: low must be a whole number, got 1.5"),
+    (lambda: ob.integer(True, 3), TypeError, "low must be a whole number"),
+    (lambda: ob.integer(3, 1), ValueError, "low must not be above high"),
+    (lambda: ob.integer(0, 8, log=True), ValueError, "low must be above 0"),
+    (lambda: ob.integer(0, 8, step=0), ValueError, "step must be at least 1"),
+    (lambda: ob.integer(0, 1 << 64), ValueError, "must fit 64 bits"),
+    (lambda: ob.randint(3, 3), ValueError, "low must not be above high - 1, got low=3, high - 1=2"),
+    (lambda: ob.randint(0, 2.5), TypeError, "high must be a whole number"),
+    (lambda: ob.choice([]), ValueError, "choice: values must not be empty"),
+    (lambda: ob.choice("abc"), TypeError, "choice: values must be a list"),
+    (lambda: ob.choice(3), TypeError, "choice: values must be a list"),
+    (lambda: ob.choice([object()]), TypeError, "choice: values must be numbers, strings"),
+    (lambda: ob.choice([ob.uniform(0, 1)]), TypeError, "a parameter cannot be a choice"),
+    (lambda: ob.choice([float("nan")]), ValueError, "is not a finite number"),
+    (lambda: ob.choice([2**53 + 1]), ValueError, "is too large"),
+    (lambda: ob.constant({1: 2}), TypeError, "keys must be strings"),
+    (lambda: ob.when(ob.uniform(0, 1), "a", in_=[]), ValueError, "in_ must not be empty"),
+    (lambda: ob.when(ob.uniform(0, 1), "a", in_="sgd"), TypeError, "in_ must be a list"),
+    (lambda: ob.when(ob.uniform(0, 1), "", in_=[1]), TypeError, "dotted path"),
+    (lambda: ob.when(ob.when(1, "a", in_=[1]), "b", in_=[1]), ValueError, "has a condition already"),
+    (lambda: filled({"a.b": 1}), ValueError, "'a.b' is no name for a parameter"),
+    (lambda: filled([1]), TypeError, "must be a dict"),
+    (lambda: filled({"a": {"b": [1, 2]}}), TypeError, "a.b: a list is ambiguous: write ob.choice"),
+    (lambda: filled({"a": print}), TypeError, "got a function"),
+]
+
+
+@pytest.mark.parametrize(("make", "kind", "message"), BAD_SPACES)
+def test_bad_spaces(make: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind) as caught:
+        make()
+    assert message in str(caught.value)
+
+
+def bad(**changes: Any) -> Any:
+    def make() -> typed.Sweep:
+        given = {"train": train, "space": {"lr": ob.uniform(0, 1)}, "metric": "a", "mode": "max", **changes}
+        made: typed.Sweep = ob.Sweep(**given)
+        return made
+
+    return make
+
+
+BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
+    (bad(train=3), TypeError, "train must be a function of a trial, got int: 3"),
+    (bad(program="x"), TypeError, "either a training function or a program"),
+    (bad(train=None, program=[]), ValueError, "Program: give either command or shell"),
+    (bad(space=None), TypeError, "space is missing"),
+    (bad(metric=""), TypeError, "metric must be the name"),
+    (bad(mode="up"), ValueError, "mode must be 'max' or 'min', got 'up'"),
+    (bad(name="My Sweep"), ValueError, "name must be lower-case letters"),
+    (bad(tuner="asha"), TypeError, "tuner must be an outbid Tuner, got 'asha'"),
+    (bad(trials=0), ValueError, "trials must be at least 1"),
+    (bad(trials=1.5), TypeError, "trials must be a whole number"),
+    (bad(trials=1, limits=ob.Limits(trials=2)), TypeError, "give trials either by itself or in limits"),
+    (bad(wall_time="tomorrow"), ValueError, 'wall_time: expected a time span such as "90s"'),
+    (bad(wall_time=-1), ValueError, "must be above 0 seconds"),
+    (bad(max_restarts=-1), ValueError, "max_restarts must be a whole number from 0"),
+    (bad(constraints="a < b"), TypeError, "constraints must be a list"),
+    (bad(resources=ob.Resources(devices=0)), ValueError, "devices must be 1 <= min <= max, got 0"),
+    (bad(resources=ob.Resources(devices=(4, 2))), ValueError, "devices must be 1 <= min <= max"),
+    (bad(resources=ob.Resources(types="v100")), TypeError, "types must be a list"),
+    (bad(resources=ob.Resources(cpus=-1)), ValueError, "cpus must not be negative"),
+    (bad(checkpoints=ob.Checkpoints(best=-1)), ValueError, "best must be a whole number"),
+    (bad(tuner=ob.Hyperband(0)), ValueError, "Hyperband: max_steps must be at least 1, got 0"),
+    (bad(tuner=ob.Hyperband(9, eta=1)), ValueError, "eta must be at least 2"),
+    (bad(tuner=ob.Hyperband(9, min_steps=10)), ValueError, "min_steps must not be above max_steps"),
+    (bad(tuner=ob.ASHA(9, form="both")), ValueError, "form must be 'promote' or 'stop', got 'both'"),
+    (bad(tuner=ob.PBT(10, 0)), ValueError, "interval must be at least 1"),
+    (bad(tuner=ob.PBT(10, 1, quantile=0.7)), ValueError, "quantile must be above 0 and at most 0.5"),
+    (bad(tuner=ob.PBT(10, 1, factors=[0])), ValueError, "factors must be above 0"),
+    (bad(tuner=ob.Random(seed=-1)), ValueError, "seed must be a whole number from 0"),
+    (bad(tuner=ob.Plugin("./mine")), ValueError, "command must be a list"),
+]
+
+
+@pytest.mark.parametrize(("make", "kind", "message"), BAD_SWEEPS)
+def test_bad_sweeps(make: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind) as caught:
+        make()
+    assert message in str(caught.value)
+
+
+@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
+def test_any_interval_is_taken_or_refused(low: float, high: float) -> None:
+    if low < high:
+        message = ob.uniform(low, high).to_proto()
+        assert (message.float.low, message.float.high) == (low, high)
+    else:
+        with pytest.raises(ValueError, match="low must be below high"):
+            ob.uniform(low, high)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(JSON, min_size=1, max_size=5))
+def test_choices_survive(values: list[Any]) -> None:
+    message = ob.choice(values).to_proto()
+    assert [json_format.MessageToDict(v) for v in message.choice.values] == values
+
+
+def test_names_are_made_from_functions() -> None:
+    def train_Digits_2() -> None: ...
+
+    def name(train: Any = None, **more: Any) -> str:
+        return typed.Sweep(train, {}, metric="a", mode="max", **more)._spec.name
+
+    assert name(train_Digits_2) == "train-digits-2"
+    assert name(lambda t: None) == "lambda"
+    assert name(program=["/opt/bin/solve.sh", "x"]) == "solve"
+    assert name() == "sweep"

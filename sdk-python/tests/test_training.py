@@ -1,0 +1,271 @@
+"""The trial object alone, with the worker's words put into its inbox."""
+
+from __future__ import annotations
+
+import json
+import queue
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from outbid import StopTrial, Trial
+from outbid._session import Incoming, Terminate
+from outbid.v1 import bus_pb2, event_pb2, node_pb2, session_pb2
+
+
+class Worker:
+    """Answers a trial at once, by a script."""
+
+    def __init__(self, tmp_path: Path, **fields: Any) -> None:
+        self.inbox: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
+        self.said: list[str] = []
+        self.fork = node_pb2.ForkRef(sweep="s-1", trial=0, epoch=1)
+        self.targets: list[int] = []  # what Reached is answered with; nothing left: stop
+        self.save_errors: list[str] = []
+        fields.setdefault("config_json", "{}")
+        self.trial = Trial(session_pb2.TrialAssignment(fork=self.fork, scratch=str(tmp_path), **fields), self)
+
+    def report(self, fork: node_pb2.ForkRef, report: event_pb2.Report) -> None:
+        self.said.append(f"report {report.step}")
+
+    def send(self, message: session_pb2.AttachRequest) -> None:
+        kind = message.WhichOneof("kind")
+        if kind == "saved":
+            self.said.append(f"saved {message.saved.step}")
+            error = self.save_errors.pop(0) if self.save_errors else ""
+            done = session_pb2.SaveDone(fork=self.fork, step=message.saved.step, error=error)
+            self.inbox.put(session_pb2.AttachResponse(save_done=done))
+        elif kind == "reached":
+            self.said.append(f"reached {message.reached.step}")
+            if self.targets:
+                self.direct("TRAIN", self.targets.pop(0))
+            else:
+                self.direct("STOP")
+        elif kind == "ended":
+            ended = message.ended
+            self.said.append(f"ended {ended.step}" + (" ordered" if ended.ordered else ""))
+
+    def direct(self, verdict: str, until_step: int = 0, **fields: Any) -> None:
+        directive = session_pb2.Directive(
+            fork=fields.pop("fork", self.fork),
+            verdict=bus_pb2.Verdict.Value(f"VERDICT_{verdict}"),
+            until_step=until_step,
+            **fields,
+        )
+        self.inbox.put(session_pb2.AttachResponse(directive=directive))
+
+
+def weights(step: int) -> dict[str, Any]:
+    return {"w": np.array([step])}
+
+
+def test_steps_count_what_is_done(tmp_path: Path) -> None:
+    w = Worker(tmp_path, start_step=3, until_step=5)
+    w.targets = [6]
+    assert list(w.trial.steps()) == [4, 5, 6]
+    assert w.said == ["reached 5", "reached 6"]
+
+
+def test_orders_may_come_twice(tmp_path: Path) -> None:
+    w = Worker(tmp_path, until_step=1)
+    w.direct("TRAIN", 1)
+    w.direct("TRAIN", 1)
+    w.targets = [1, 2]  # an old order first: it is no answer
+    steps = w.trial.steps()
+    assert next(steps) == 1
+    w.direct("TRAIN", 2)
+    assert next(steps) == 2, "the target had moved on before it was reached"
+    assert w.said == []
+
+
+def test_old_order_is_no_answer(tmp_path: Path) -> None:
+    w = Worker(tmp_path, until_step=1)
+    w.targets = [1]
+    steps = w.trial.steps()
+    next(steps)
+    w.direct("TRAIN", 1)
+    w.inbox.put(session_pb2.AttachResponse())
+    # The answer to Reached repeats the old target, as when only acked_seq changed; then the real one comes.
+    w.send = _after(w, "reached", lambda: w.direct("TRAIN", 2))  # type: ignore[method-assign]
+    assert next(steps) == 2
+    assert w.said == ["reached 1"], "told once"
+
+
+def _after(w: Worker, kind: str, then: Any) -> Any:
+    before = w.send
+
+    def send(message: session_pb2.AttachRequest) -> None:
+        before(message)
+        if message.WhichOneof("kind") == kind:
+            then()
+
+    return send
+
+
+def test_until_the_end_of_the_code(tmp_path: Path) -> None:
+    w = Worker(tmp_path, until_step=1)
+    w.targets = [0]
+    steps = w.trial.steps()
+    assert [next(steps) for _ in range(5)] == [1, 2, 3, 4, 5]
+
+
+def test_pause_saves_and_ends(tmp_path: Path) -> None:
+    w = Worker(tmp_path)
+    for step in w.trial.steps():
+        w.trial.save(weights(step))
+        if step == 3:
+            w.direct("PAUSE")
+    w.trial._finish("", "")
+    assert w.said == ["saved 3", "ended 3 ordered"]
+
+
+def test_stop_after_pause_saves_nothing(tmp_path: Path) -> None:
+    w = Worker(tmp_path)
+    for step in w.trial.steps():
+        w.trial.save(weights(step))
+        w.direct("PAUSE")
+        w.direct("STOP")
+    w.trial._finish("", "")
+    assert w.said == ["ended 1 ordered"]
+
+
+def test_orders_of_another_fork_are_nothing(tmp_path: Path) -> None:
+    w = Worker(tmp_path)
+    w.direct("STOP", fork=node_pb2.ForkRef(sweep="s-1", trial=0, epoch=2))
+    assert not w.trial.should_stop
+    assert next(w.trial.steps()) == 1
+
+
+def test_should_stop_counts_as_obeying(tmp_path: Path) -> None:
+    w = Worker(tmp_path)
+    for step in w.trial.steps():
+        w.trial.save(weights(step))
+        w.direct("PAUSE")
+        if w.trial.should_stop:
+            break
+    w.trial._finish("", "")
+    assert w.said == ["saved 1", "ended 1 ordered"]
+
+
+def test_break_is_the_codes_own_end(tmp_path: Path) -> None:
+    w = Worker(tmp_path)
+    for step in w.trial.steps():
+        w.trial.save(weights(step))
+        w.trial.report(loss=1)
+        break
+    w.trial._finish("", "")
+    assert w.said == ["report 1", "saved 1", "ended 1"]
+
+
+def test_an_error_keeps_the_newest_weights(tmp_path: Path) -> None:
+    w = Worker(tmp_path)
+    w.trial.save(weights(0))
+    w.trial._finish("ValueError: no", "trace")
+    assert w.said == ["saved 0", "ended 0"]
+
+
+def test_store_errors_are_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    w = Worker(tmp_path, until_step=1)
+    w.save_errors = ["object store is full"]
+    for step in w.trial.steps():
+        w.trial.save(weights(step))
+    assert w.said == ["saved 1", "saved 1", "reached 1"]
+    assert capsys.readouterr().err.count("object store is full") == 1
+    assert len(list(tmp_path.iterdir())) == 2, "every offer is a file of its own, as the worker takes them away"
+
+
+def test_leaving_cannot_be_undone(tmp_path: Path) -> None:
+    w = Worker(tmp_path)
+    w.inbox.put(Terminate())
+    w.direct("TRAIN", 10)
+    assert list(w.trial.steps()) == []
+    assert w.trial._leaving
+
+
+def test_save_due(tmp_path: Path) -> None:
+    w = Worker(tmp_path, until_step=3)
+    due = []
+    for step in w.trial.steps():
+        due.append(w.trial.save_due)
+        if due[-1]:
+            w.trial.save(weights(step))
+    assert due == [False, False, True]
+    assert w.said == ["saved 3", "reached 3"]
+
+
+def test_save_due_on_a_pause_gets_one_more_step(tmp_path: Path) -> None:
+    w = Worker(tmp_path)
+    for step in w.trial.steps():
+        if w.trial.save_due:
+            w.trial.save(weights(step))
+        if step == 2:
+            w.direct("PAUSE")  # after it was told that no save is due
+    assert w.said == ["saved 3"]
+
+
+def test_report_steps(tmp_path: Path) -> None:
+    w = Worker(tmp_path, start_step=2)
+    w.trial.report(step=2, loss=0)
+    for step in w.trial.steps():
+        w.trial.report(loss=1)
+        w.trial.report({"accuracy": 0.5}, step=step)
+        with pytest.raises(ValueError, match=f"step {step + 1} is not done yet: inside steps.*now {step}"):
+            w.trial.report(step=step + 1, loss=1)
+        if step == 4:
+            break
+    assert w.said == [f"report {n}" for n in (2, 3, 3, 4, 4)]
+
+
+BAD_REPORTS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
+    ((), {"loss": "0.5"}, TypeError, "metric 'loss' must be one number, got str: '0.5'"),
+    ((), {"loss": None}, TypeError, "metric 'loss' must be one number, got NoneType: None"),
+    ((), {"loss": np.zeros(3)}, TypeError, "metric 'loss' must be one number, got ndarray of shape (3,)"),
+    ((), {"loss": [1]}, TypeError, "metric 'loss' must be one number, got list: [1]"),
+    ((), {"loss": 1j}, TypeError, "metric 'loss' must be one number, got complex"),
+    ((), {}, TypeError, "name at least one metric"),
+    (([1],), {}, TypeError, "metrics must be a dict or keywords"),
+    (({3: 1.0},), {}, TypeError, "a metric's name must be a string, got 3"),
+    ((), {"loss": 1, "step": -1}, ValueError, "step must be a whole number from 0, got -1"),
+    ((), {"loss": 1, "step": 1.5}, TypeError, "step must be a whole number, got 1.5"),
+    ((), {"loss": 1, "step": True}, ValueError, "step must be a whole number"),
+]
+
+
+@pytest.mark.parametrize(("args", "named", "kind", "message"), BAD_REPORTS)
+def test_bad_reports(tmp_path: Path, args: Any, named: Any, kind: type[Exception], message: str) -> None:
+    w = Worker(tmp_path)
+    with pytest.raises(kind) as caught:
+        w.trial.report(*args, **named)
+    assert message in str(caught.value)
+    assert w.said == [], "nothing was reported"
+
+
+def test_huge_numbers(tmp_path: Path) -> None:
+    Worker(tmp_path).trial.report(a=10**400, b=np.int64(3))
+
+
+def test_reports_alone_are_stopped(tmp_path: Path) -> None:
+    w = Worker(tmp_path)
+    w.trial.report(loss=1)
+    w.trial.save(weights(2))
+    w.direct("PAUSE")
+    with pytest.raises(StopTrial):
+        w.trial.report(loss=1)
+    w.trial._finish("", "")
+    assert w.said == ["report 1", "report 2", "saved 2", "ended 2 ordered"]
+    with pytest.raises(StopTrial):
+        w.trial.report(loss=1)
+
+
+def test_config_attributes(tmp_path: Path) -> None:
+    trial = Worker(tmp_path, config_json=json.dumps({"a": {"b": 1}})).trial
+    assert trial.config.a.b == trial.config["a"]["b"] == 1
+    with pytest.raises(AttributeError, match="the configuration has no 'lr'; it has a"):
+        _ = trial.config.lr
+    assert isinstance(trial.config, dict)
+    import copy
+    import pickle
+
+    assert pickle.loads(pickle.dumps(trial.config)) == copy.deepcopy(trial.config) == trial.config
