@@ -156,7 +156,7 @@ func stepsLine(p *progress, columns int) string {
 	if rate > 0 && !p.over() {
 		line += fmt.Sprintf(", %s/s", formatMetric(roundRate(rate)))
 		if all > done {
-			line += ", about " + formatDuration(float64(all-done)/rate) + " left"
+			line += ", about " + formatGuess(float64(all-done)/rate) + " left"
 		}
 	}
 	return line

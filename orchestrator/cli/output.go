@@ -236,6 +236,14 @@ func formatDuration(seconds float64) string {
 	}
 }
 
+// formatGuess prints an estimate of seconds, to the second.
+func formatGuess(seconds float64) string {
+	if seconds < 59.5 {
+		return strconv.FormatFloat(math.Ceil(seconds), 'f', 0, 64) + "s"
+	}
+	return formatDuration(seconds)
+}
+
 // formatBytes prints a size in binary units.
 func formatBytes(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}

@@ -230,6 +230,43 @@ func TestStandbyTakesOver(t *testing.T) {
 	u.stop(t)
 }
 
+func TestTLSAndTokensEverywhere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tool := func(want int, args ...string) string {
+		t.Helper()
+		app := newTestApp(strings.NewReader(realSweep), nil)
+		app.now = time.Now
+		wantExit(t, app, app.start(t.Context(), args...), want)
+		return app.out.String() + app.err.String()
+	}
+	certs, tokens := filepath.Join(dir, "tls"), filepath.Join(dir, "tokens")
+	tool(exitOK, "tls", "new", "--dir", certs, "--host", "127.0.0.1")
+	token := strings.Fields(tool(exitOK, "token", "new", "--file", tokens, "--name", "ada"))[0]
+	tool(exitUsage, "token", "new", "--file", tokens, "--name", "ada")
+	ca := filepath.Join(certs, "ca.pem")
+	s := startServer(t, "serve", "--data", filepath.Join(dir, "data"), "--api", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0",
+		"--tls-cert", filepath.Join(certs, "cert.pem"), "--tls-key", filepath.Join(certs, "key.pem"), "--tokens", tokens)
+	if !strings.HasPrefix(s.file.API, "https://") || !strings.HasPrefix(s.file.NATS, "tls://") {
+		t.Fatalf("it serves at %+v", s.file)
+	}
+	w := newTestApp(nil, nil)
+	done := w.start(t.Context(), "worker", "--nats", s.file.NATS, "--token-file", s.file.TokenFile, "--ca", ca, "--name", "w",
+		"--devices", "cpu:2", "--dir", filepath.Join(dir, "w"))
+	server := []string{"--server", s.file.API, "--ca", ca}
+	if got := tool(exitOK, append(server, "--token", token, "run", "-")...); !strings.Contains(got, "real-1 done") {
+		t.Errorf("run printed:\n%s", got)
+	}
+	if got := tool(exitFailed, append(server, "ls")...); !strings.Contains(got, "OUTBID_TOKEN") {
+		t.Errorf("without a token ls printed:\n%s", got)
+	}
+	if got := tool(exitUnreachable, "--server", s.file.API, "--token", token, "ls"); !strings.Contains(got, "--ca FILE") {
+		t.Errorf("without the authority ls printed:\n%s", got)
+	}
+	w.signals <- os.Interrupt
+	wantExit(t, w, done, exitOK)
+}
+
 func TestServerRefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
