@@ -143,3 +143,20 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		}
 	}
 }
+
+func TestArchitectureNamesEveryRoom(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sources(t) {
+		parts := strings.Split(s.dir, "/")
+		if len(parts) != 2 || parts[0] != "orchestrator" && parts[0] != "worker" {
+			continue
+		}
+		if !strings.Contains(string(text), "`"+s.dir+"`") {
+			t.Errorf("docs/architecture.md does not name %s", s.dir)
+		}
+	}
+}
