@@ -1,0 +1,41 @@
+"""Fixtures of the tests with the real binary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import outbid as ob
+
+SRC = str(Path(__file__).resolve().parents[2] / "src")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is here, and leave it out where there is no binary."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+            if not os.environ.get("OUTBID_BIN"):
+                item.add_marker(
+                    pytest.mark.skip(reason="OUTBID_BIN names no binary (make build; OUTBID_BIN=bin/outbid)")
+                )
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a data directory."""
+    return tmp_path_factory.mktemp("outbid") / "data"
+
+
+@pytest.fixture(scope="module")
+def real(data: Path) -> Iterator[ob.Client]:
+    """Connect to a real server; its workers find the SDK of this checkout."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", SRC)
+        for name in ("OUTBID_URL", "OUTBID_TOKEN"):
+            patch.delenv(name, raising=False)
+        with ob.connect(data=data) as client:
+            yield client
