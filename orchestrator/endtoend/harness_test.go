@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 
 // proc is a process under test.
 type proc struct {
-	t     *testing.T
+	t     testing.TB
 	cmd   *exec.Cmd
 	out   *output
 	ended chan struct{}
@@ -83,7 +83,7 @@ func (o *output) text() (string, <-chan struct{}) {
 }
 
 // start runs the binary in dir.
-func start(t *testing.T, dir string, args ...string) *proc {
+func start(t testing.TB, dir string, args ...string) *proc {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -92,7 +92,7 @@ func start(t *testing.T, dir string, args ...string) *proc {
 	return startCommand(t, dir, path, args...)
 }
 
-func startCommand(t *testing.T, dir, path string, args ...string) *proc {
+func startCommand(t testing.TB, dir, path string, args ...string) *proc {
 	t.Helper()
 	p := &proc{t: t, cmd: exec.Command(path, args...), out: &output{changed: make(chan struct{})}, ended: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.out, p.out
@@ -173,7 +173,7 @@ type server struct {
 }
 
 // serve starts `outbid up` or `outbid serve` on free ports and waits until it is ready.
-func serve(t *testing.T, dir string, args ...string) *server {
+func serve(t testing.TB, dir string, args ...string) *server {
 	t.Helper()
 	ready := filepath.Join(t.TempDir(), "ready.json")
 	args = append(args, "--data", filepath.Join(dir, "data"), "--ready-file", ready)
@@ -187,7 +187,7 @@ func serve(t *testing.T, dir string, args ...string) *server {
 }
 
 // in is the same server for a subtest.
-func (s *server) in(t *testing.T) *server {
+func (s *server) in(t testing.TB) *server {
 	p, c := *s.proc, *s
 	p.t = t
 	c.proc = &p
@@ -213,7 +213,7 @@ func (s *server) connect(ready string) {
 }
 
 // waitFile waits until a file is there: it is written when the server is ready.
-func waitFile(t *testing.T, p *proc, path string) {
+func waitFile(t testing.TB, p *proc, path string) {
 	t.Helper()
 	poll(t, "the ready file", func() bool {
 		select {
@@ -228,7 +228,7 @@ func waitFile(t *testing.T, p *proc, path string) {
 }
 
 // poll looks again and again, for what has no event to wait for.
-func poll(t *testing.T, what string, done func() bool) {
+func poll(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -172,7 +172,7 @@ type job struct {
 }
 
 // spec makes the sweep; locks is where its processes take locks of their devices.
-func (j job) spec(t *testing.T, locks string) *outbidv1.SweepSpec {
+func (j job) spec(t testing.TB, locks string) *outbidv1.SweepSpec {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -209,7 +209,7 @@ func random(steps int64) *outbidv1.Tuner {
 }
 
 // noTwoOwners fails if any device ever had two processes.
-func noTwoOwners(t *testing.T, locks string) {
+func noTwoOwners(t testing.TB, locks string) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(locks, "*.two-owners"))
 	if err != nil || len(found) > 0 {
