@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // endsPerStep bounds how many trials of one sweep are ended in one step, so that a batch stays small; the rest follows

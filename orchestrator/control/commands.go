@@ -6,11 +6,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // A Submit starts a sweep. Done is called with the sweep's id once it is in the ledger.

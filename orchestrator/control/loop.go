@@ -8,10 +8,9 @@ import (
 	"sync"
 	"time"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // Config is what a loop needs.

@@ -6,11 +6,10 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // order makes orders for every node that something changed for, or that was just heard of.

@@ -7,12 +7,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // Restore returns the core that a ledger's newest snapshot and the batches after it lead to. seen is called with every

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"math"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // hears says, before an event is folded in, whether the sweep's tuner is told of it. A report that a restarted fork

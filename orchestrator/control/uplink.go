@@ -8,9 +8,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // Uplink is what a worker said.
@@ -20,6 +19,8 @@ type Uplink struct{ Message *outbidv1.Uplink }
 type link struct {
 	// seen is when the node was last heard of.
 	seen time.Time
+	// own is when the worker that has the node's name was last heard of; zero if it was not since the start.
+	own time.Time
 	// boot that was last heard of; unknown boots are asked for their info.
 	boot string
 	// taken is the version of each assignment that the node acts on, by epoch.
@@ -53,8 +54,11 @@ func (c *Core) dirty(node string) {
 func (u Uplink) apply(c *Core) {
 	up := u.Message
 	l := c.link(up.GetNode())
-	l.seen, l.boot, l.dirty = c.now, up.GetBoot(), true
 	n := c.st.Nodes[up.GetNode()]
+	if c.rival(n, l, up) {
+		return
+	}
+	l.seen, l.boot, l.dirty = c.now, up.GetBoot(), true
 	if n == nil || n.Info.GetBoot() != up.GetBoot() {
 		if up.GetInfo() == nil {
 			l.hello = true
@@ -65,7 +69,7 @@ func (u Uplink) apply(c *Core) {
 	} else if n.State == outbidv1.NodeState_NODE_STATE_LOST && !up.GetLeaving() {
 		c.changeNode(up.GetNode(), outbidv1.NodeState_NODE_STATE_UP, "heard of again")
 	}
-	l.hello = false
+	l.hello, l.own = false, c.now
 	l.taken = make(map[uint64]uint64, len(up.GetForks()))
 	for _, f := range up.GetForks() {
 		l.taken[f.GetFork().GetEpoch()] = f.GetVersion()
@@ -76,6 +80,16 @@ func (u Uplink) apply(c *Core) {
 		c.freeNode(n, "its worker stopped")
 		c.changeNode(up.GetNode(), outbidv1.NodeState_NODE_STATE_LEFT, "its worker stopped")
 	}
+}
+
+// rivalAfter is how long a worker must be silent before another one may have its name: a worker that was killed and
+// started again waits that long, and two workers of one name do not push each other out.
+const rivalAfter = 3 * time.Second
+
+// rival says whether an uplink comes from another worker than the one that has the node's name and is alive. It gets no
+// answer; from the orders of that one it learns why.
+func (c *Core) rival(n *state.Node, l *link, up *outbidv1.Uplink) bool {
+	return n != nil && n.Up() && n.Info.GetBoot() != up.GetBoot() && !l.own.IsZero() && c.now.Sub(l.own) < rivalAfter
 }
 
 // join registers a node or a new boot of one: what an earlier boot ran is gone.

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // cable is a TCP connection that can be cut: bytes stop in both directions, and nobody is told.

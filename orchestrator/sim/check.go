@@ -3,9 +3,8 @@ package sim
 import (
 	"fmt"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // Check says which invariant of the state is broken: devices have one owner, gangs are whole, a trial that holds

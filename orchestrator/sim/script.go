@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // Script runs a scheduling scenario: one command a line, comments after '#', times since the start. Trials do only
@@ -74,30 +72,42 @@ func (p *script) run(words []string) error {
 	return p.w.RunUntil(p.w.Now().Add(600 * time.Millisecond))
 }
 
+// command is one line's first word, how many words follow it, and what it does.
 func (p *script) command(words []string) error {
-	switch {
-	case words[0] == "gpus" && len(words) == 2:
-		return p.node("n1", "gpu:"+words[1])
-	case words[0] == "node" && len(words) == 3:
-		return p.node(words[1], words[2])
-	case words[0] == "submit" && len(words) >= 3:
-		return p.submit(words[1], words[2], words[3:])
-	case words[0] == "report" && len(words) == 4:
-		return p.report(words[1], words[2], words[3])
-	case (words[0] == "fail" || words[0] == "finish") && len(words) == 2:
-		return p.end(words[0], words[1])
-	case slices.Contains([]string{"pause", "resume", "stop"}, words[0]) && len(words) == 2:
-		return p.ask(words[0], words[1])
-	case words[0] == "crash" && len(words) == 2:
-		return p.crash(words[1])
-	case words[0] == "boot" && len(words) == 2 && p.w.workers[words[1]] != nil:
-		p.w.workers[words[1]].start()
-		return nil
-	case words[0] == "expect" && len(words) >= 3:
-		return p.expect(words[1:])
-	default:
+	type action struct {
+		least, most int
+		do          func(args []string) error
+	}
+	const any = 1 << 10
+	actions := map[string]action{
+		"gpus":   {1, 1, func(a []string) error { return p.node("n1", "gpu:"+a[0]) }},
+		"node":   {2, 2, func(a []string) error { return p.node(a[0], a[1]) }},
+		"submit": {2, any, func(a []string) error { return p.submit(a[0], a[1], a[2:]) }},
+		"report": {3, 3, func(a []string) error { return p.report(a[0], a[1], a[2]) }},
+		"fail":   {1, 1, func(a []string) error { return p.end("fail", a[0]) }},
+		"finish": {1, 1, func(a []string) error { return p.end("finish", a[0]) }},
+		"pause":  {1, 1, func(a []string) error { return p.ask("pause", a[0]) }},
+		"resume": {1, 1, func(a []string) error { return p.ask("resume", a[0]) }},
+		"stop":   {1, 1, func(a []string) error { return p.ask("stop", a[0]) }},
+		"crash":  {1, 1, func(a []string) error { return p.crash(a[0]) }},
+		"boot":   {1, 1, func(a []string) error { return p.boot(a[0]) }},
+		"expect": {2, 4, p.expect},
+	}
+	known, ok := actions[words[0]]
+	args := words[1:]
+	if !ok || len(args) < known.least || len(args) > known.most {
 		return errScript
 	}
+	return known.do(args)
+}
+
+func (p *script) boot(name string) error {
+	k := p.w.workers[name]
+	if k == nil {
+		return errScript
+	}
+	k.start()
+	return nil
 }
 
 func (p *script) node(name, devices string) error {

@@ -12,13 +12,12 @@ import (
 	"math/rand/v2"
 	"time"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // Faults are chances of things going wrong, each from 0 to 1.
@@ -162,7 +161,6 @@ func (w *World) crash() {
 // step decides, appends and acts, as control.Loop does. The orchestrator may crash between any two of these.
 func (w *World) step(inputs ...control.Input) {
 	for again := true; again && w.err == nil; inputs = nil {
-		again = false
 		out, err := w.core.Step(w.clock.now, inputs...)
 		if err != nil {
 			w.fail("step: %v", err)
