@@ -116,10 +116,10 @@ func local(path string) (string, bool) {
 	return strings.CutPrefix(path, module+"/")
 }
 
-// tracked lists the files that git tracks or would.
+// tracked lists the files that git tracks.
 func tracked(t *testing.T) []string {
 	t.Helper()
-	cmd := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard")
+	cmd := exec.Command("git", "ls-files")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
