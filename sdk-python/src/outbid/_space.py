@@ -168,7 +168,10 @@ def qlograndint(low: SupportsIndex, high: SupportsIndex, q: SupportsIndex = 1) -
 
 
 def choice(values: Sequence[Any]) -> ChoiceParameter:
-    """Return one of `values`: numbers, strings, booleans, None, lists or dicts of these."""
+    """Return one of `values`: numbers, strings, booleans, None, lists or dicts of these.
+
+    Numbers travel as JSON does: a float without a fraction, such as 1.0, arrives as the int 1.
+    """
     if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise TypeError(f"choice: values must be a list, got {values!r}")
     items = tuple(values)

@@ -1,6 +1,6 @@
 """Weights as numpy arrays, and arrays as safetensors files.
 
-Floats, integers and booleans of up to 64 bits and complex64 exist in both numpy and safetensors. Narrower floats
+Floats, integers and booleans of up to 64 bits exist in both numpy and safetensors. Narrower floats
 (bfloat16, float8) are kept as float32, which holds them exactly.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[Any]
 
-_DTYPES = frozenset("float64 float32 float16 int64 uint64 int32 uint32 int16 uint16 int8 uint8 bool complex64".split())
+_DTYPES = frozenset("float64 float32 float16 int64 uint64 int32 uint32 int16 uint16 int8 uint8 bool".split())
 _META = "outbid.metadata"
 
 

@@ -89,6 +89,22 @@ if __name__ == "__main__":
         os.kill(said["pid"], 0)
 
 
+def test_readme_runs_as_printed(tmp_path: Path) -> None:
+    readme = (Path(SRC).parent / "README.md").read_text()
+    (tmp_path / "readme.py").write_text(readme.split("```python\n")[1].split("```")[0])
+    env = {k: v for k, v in os.environ.items() if k not in ("OUTBID_URL", "OUTBID_TOKEN")}
+    done = subprocess.run(
+        [sys.executable, "readme.py"],
+        cwd=tmp_path,
+        env={**env, "PYTHONPATH": SRC},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "array(" in done.stdout.splitlines()[-1]
+
+
 def test_hyperband_on_a_model(real: ob.Client) -> None:
     sweep = ob.Sweep(
         logistic, {"lr": ob.loguniform(1e-3, 1)}, metric="accuracy", mode="max", tuner=ob.Hyperband(9, seed=1)
@@ -209,7 +225,7 @@ def test_error_in_training(real: ob.Client) -> None:
     assert bad.state == "failed"
     assert "ValueError: the data are not there" in bad.reason
     assert result.best.config == {"bad": False}
-    logs = [line.line for line in real.attach(result.sweep.id).logs(bad.number)]
+    logs = [line.line for line in real.attach(result.sweep.id).logs(bad.number, follow=True)]
     assert logs.count("ValueError: the data are not there") == 2, "it was started once, and once again"
 
 
