@@ -1,0 +1,19 @@
+// Package trace holds workloads: the jobs of real clusters read from the formats they were published in, and made ones
+// with the parameters of the papers and a seed. Whatever the source, a workload is a Trace of Jobs in one neutral form.
+//
+// Open knows a file's format by its content, compressed with gzip or not:
+//
+//	Outbid's JSON lines and CSV            outbid_json.go, outbid_csv.go
+//	the house layout (job_id,submit_s,…)   house.go
+//	Microsoft Philly (cluster_job_log)     philly.go
+//	SenseTime Helios (cluster_log.csv)     helios.go
+//	Alibaba 2020 (pai_task_table)          pai.go
+//	Alibaba 2023 (openb_pod_list)          openb.go
+//	Gavel (.trace, 10 or 7 columns)        gavel.go
+//	Shockwave (.trace, 12 columns)         shockwave.go
+//	Muri and Tiresias (.csv)               muri.go
+//
+// A broken row is an error that names file, line, column and reason; with Options.Lenient it is counted and left out.
+// Throughput tables are read by OpenThroughputs. The makers (Gavel, Themis, Hadar, HadarE, OASiS, OGASched, ASTRAEA)
+// are deterministic: the same options give the same bytes.
+package trace

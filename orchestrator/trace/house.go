@@ -1,0 +1,89 @@
+package trace
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+func houseColumns() []string {
+	return []string{"job_id", "submit_s", "num_gpus", "duration_s", "tenant", "status", "model", "gpu_type", "extra"}
+}
+
+// readHouse reads the layout into which traces of several clusters were brought:
+//
+//	job_id      unique id
+//	submit_s    seconds from the trace's start
+//	num_gpus    gang size; 0 for a job without GPU
+//	duration_s  run time on those GPUs; may be empty
+//	tenant      virtual cluster, or quality of service
+//	status      how it ended
+//	model       job type, as in Gavel's tables
+//	gpu_type    the type on which duration_s was measured (not a demand)
+//	extra       key=value;…: steps or iters, priority or prio, user, nodes, mode, cpu_milli, mem_mib, gpu_milli
+//
+// Keys of extra that are not listed are ignored.
+func readHouse(r *reader) error {
+	t, err := r.csvTable(nil)
+	if err != nil {
+		return err
+	}
+	return t.each(func(w *row) error {
+		gpus := w.whole("num_gpus", 0)
+		job := Job{
+			ID:       w.text("job_id"),
+			Tenant:   w.text("tenant"),
+			Submit:   w.number("submit_s"),
+			MinGPUs:  gpus,
+			MaxGPUs:  gpus,
+			Share:    1,
+			Duration: w.optional("duration_s"),
+			Model:    w.text("model"),
+			Weight:   1,
+			Status:   w.text("status"),
+		}
+		w.houseExtra(&job)
+		return w.finish(job)
+	})
+}
+
+func (w *row) houseExtra(job *Job) {
+	for pair := range strings.SplitSeq(w.text("extra"), ";") {
+		key, value, _ := strings.Cut(pair, "=")
+		if value == "" {
+			continue
+		}
+		switch key {
+		case "user":
+			job.User = value
+		case "mode":
+			job.BatchMode = value
+		case "steps", "iters", "nodes", "priority", "cpu_milli", "mem_mib", "gpu_milli":
+			v, err := strconv.ParseFloat(value, 64)
+			if err != nil || !(v >= 0 && v <= maxSeconds) {
+				w.bad("extra", key+" as a number, 0 or more")
+				return
+			}
+			job.houseNumber(key, v)
+		}
+	}
+}
+
+func (j *Job) houseNumber(key string, v float64) {
+	switch key {
+	case "steps", "iters":
+		j.TotalSteps = int64(v)
+	case "nodes":
+		j.Nodes = int(v)
+	case "priority":
+		j.Weight = v
+	case "cpu_milli":
+		j.CPUs = v / 1000
+	case "mem_mib":
+		j.Memory = int64(v) << 20
+	case "gpu_milli":
+		if j.MaxGPUs == 1 && v > 0 {
+			j.Share = math.Min(1, v/1000)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package trace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Limits of what a job may ask for; beyond them a row is taken for broken.
+const (
+	maxGPUs    = 1 << 20
+	maxSeconds = 1e12
+	maxSteps   = 1 << 53
+)
+
+// Job is one training run in neutral form. Zero means unknown unless said otherwise.
+type Job struct {
+	// ID is unique within the trace.
+	ID string
+	// Tenant is who owns the job (a virtual cluster, a user group), User the person.
+	Tenant, User string
+	// Submit is when it arrives, in seconds from the trace's start.
+	Submit float64
+	// MinGPUs and MaxGPUs bound the gang. They are equal for a rigid job, and both 0 for a job that needs no GPU.
+	MinGPUs, MaxGPUs int
+	// Share is the part of each GPU that the job needs, in (0, 1]; 1 is whole GPUs.
+	Share float64
+	// GPUTypes it may run on; any if empty.
+	GPUTypes []string
+	// Nodes over which it was spread where it ran.
+	Nodes int
+	// Duration is its run time in seconds with MaxGPUs, without interruption.
+	Duration float64
+	// TotalSteps of training; with a throughput table they say more than Duration.
+	TotalSteps int64
+	// Model is the job type as Gavel's tables name it: "ResNet-18 (batch size 32)".
+	Model string
+	// BatchMode says how the batch size changes while it runs: static (or empty), accordion or gns.
+	BatchMode string
+	// Weight is its share relative to others; 1 is usual.
+	Weight float64
+	// SLO is the time in which it should end as a multiple of its run time alone; 0 for none.
+	SLO float64
+	// Status is how it ended where it ran, in the source's words.
+	Status string
+	// CPUs in cores and Memory in bytes, over the whole gang.
+	CPUs   float64
+	Memory int64
+	// App is the ID of the hyperparameter exploration it belongs to; empty for a job on its own.
+	App string
+	// Loss is how its loss falls; nil if unknown.
+	Loss *Curve
+	// Utility is what its end is worth; nil if nobody said.
+	Utility *Utility
+}
+
+// App is one hyperparameter exploration: the jobs that name it, and how its tuner ends them.
+type App struct {
+	ID string
+	// Tuner is "successive-halving", "performance-curve", or "none" where every job runs to its end.
+	Tuner string
+	// Category is what it trains: "cv", "nlp" or "speech".
+	Category string
+	// Eta is the factor of halving: one job in Eta goes on after a phase. 0 where the tuner has none.
+	Eta int
+	// MinSteps is the length of the first phase and MaxSteps that of a job that goes all the way.
+	MinSteps, MaxSteps int64
+}
+
+// Curve is a loss that falls as a power law: L(s) = Floor + (Start-Floor) * (1 + s/Scale)^-Power.
+type Curve struct {
+	Start, Floor, Scale, Power float64
+}
+
+// At returns the loss after so many steps.
+func (c *Curve) At(step float64) float64 {
+	return c.Floor + float64((c.Start-c.Floor)*math.Pow(1+step/c.Scale, -c.Power))
+}
+
+// Utility is OASiS's sigmoid in seconds: Value(t) = Priority / (1 + exp(Decay * (t - Target))), section V-A of the paper.
+type Utility struct {
+	// Priority is the most it can be worth (gamma 1).
+	Priority float64
+	// Decay is how fast lateness hurts, per second (gamma 2); 0 for a job that does not care.
+	Decay float64
+	// Target is the time from arrival to end that is wished for, in seconds (gamma 3).
+	Target float64
+}
+
+// Value of an end so many seconds after the arrival.
+func (u *Utility) Value(seconds float64) float64 {
+	return u.Priority / (1 + math.Exp(u.Decay*(seconds-u.Target)))
+}
+
+// Tenant is an owner of jobs.
+type Tenant struct {
+	Name string
+	// Weight is the tenant's share relative to the others'.
+	Weight float64
+}
+
+// Trace is a workload. Jobs are sorted by arrival; jobs that arrive together keep the source's order.
+type Trace struct {
+	Name string
+	Jobs []Job
+	// Apps in order of their first job.
+	Apps []App
+	// Tenants with their weights, sorted by name; empty where the source gives no weights.
+	Tenants []Tenant
+	// Source says where the jobs come from, and what was assumed in making them.
+	Source string
+	// Report says what reading left out.
+	Report Report
+}
+
+// GPUSeconds is what the job holds when it runs undisturbed, fractions counted as such.
+func (j *Job) GPUSeconds() float64 { return j.Duration * float64(j.MaxGPUs) * j.Share }
+
+// Validate says what is wrong with the job, naming the field.
+func (j *Job) Validate() error {
+	switch {
+	case j.ID == "":
+		return errors.New("id is empty")
+	case j.MinGPUs < 0 || j.MaxGPUs < j.MinGPUs || j.MaxGPUs > maxGPUs:
+		return fmt.Errorf("gpus %d-%d: want 0 <= min <= max <= %d", j.MinGPUs, j.MaxGPUs, maxGPUs)
+	case j.MinGPUs == 0 && j.MaxGPUs > 0:
+		return fmt.Errorf("gpus 0-%d: a job that uses GPUs needs at least 1", j.MaxGPUs)
+	case j.TotalSteps < 0 || j.TotalSteps > maxSteps:
+		return fmt.Errorf("total_steps %d: want 0 to %d", j.TotalSteps, int64(maxSteps))
+	case j.Memory < 0 || j.Nodes < 0:
+		return fmt.Errorf("memory %d, nodes %d: want 0 or more", j.Memory, j.Nodes)
+	case !(j.Share > 0 && j.Share <= 1):
+		return fmt.Errorf("share %g: want more than 0 and at most 1", j.Share)
+	}
+	for _, n := range []struct {
+		name  string
+		value float64
+	}{
+		{"submit", j.Submit},
+		{"duration", j.Duration},
+		{"weight", j.Weight},
+		{"slo", j.SLO},
+		{"cpus", j.CPUs},
+	} {
+		if !(n.value >= 0 && n.value <= maxSeconds) {
+			return fmt.Errorf("%s %g: want 0 to %g", n.name, n.value, maxSeconds)
+		}
+	}
+	return j.validateCurves()
+}
+
+func (j *Job) validateCurves() error {
+	if c := j.Loss; c != nil {
+		if !finite(c.Start, c.Floor, c.Scale, c.Power) || c.Scale <= 0 || c.Power <= 0 {
+			return fmt.Errorf("loss %+v: want finite numbers, scale and power above 0", *c)
+		}
+	}
+	if u := j.Utility; u != nil {
+		if !finite(u.Priority, u.Decay, u.Target) || u.Priority < 0 || u.Decay < 0 || u.Target < 0 {
+			return fmt.Errorf("utility %+v: want finite numbers, none below 0", *u)
+		}
+	}
+	return nil
+}
+
+func finite(values ...float64) bool {
+	for _, v := range values {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// order sorts the jobs by arrival, and the apps by their first job.
+func (t *Trace) order() {
+	slices.SortStableFunc(t.Jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
+	if len(t.Apps) == 0 {
+		return
+	}
+	first := make(map[string]int, len(t.Apps))
+	for i := range t.Jobs {
+		if _, seen := first[t.Jobs[i].App]; !seen {
+			first[t.Jobs[i].App] = i
+		}
+	}
+	slices.SortStableFunc(t.Apps, func(a, b App) int { return cmp.Compare(first[a.ID], first[b.ID]) })
+}

@@ -1,0 +1,209 @@
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// The version of Outbid's own formats. Readers take this one and no other.
+const formatVersion = 1
+
+// headLine is the first line of Outbid's JSON lines.
+type headLine struct {
+	Kind    string   `json:"kind"`
+	Version int      `json:"version"`
+	Name    string   `json:"name"`
+	Source  string   `json:"source,omitempty"`
+	Tenants []Tenant `json:"tenants,omitempty"`
+}
+
+// jobLine is a line for a job. Its names are also the columns of the CSV.
+type jobLine struct {
+	Kind       string   `json:"kind"`
+	ID         string   `json:"id"`
+	Tenant     string   `json:"tenant,omitempty"`
+	User       string   `json:"user,omitempty"`
+	Submit     float64  `json:"submit_s"`
+	MinGPUs    int      `json:"min_gpus"`
+	MaxGPUs    int      `json:"max_gpus"`
+	Share      float64  `json:"share"`
+	GPUTypes   []string `json:"gpu_types,omitempty"`
+	Nodes      int      `json:"nodes,omitempty"`
+	Duration   float64  `json:"duration_s,omitempty"`
+	TotalSteps int64    `json:"total_steps,omitempty"`
+	Model      string   `json:"model,omitempty"`
+	BatchMode  string   `json:"batch_mode,omitempty"`
+	Weight     float64  `json:"weight"`
+	SLO        float64  `json:"slo,omitempty"`
+	Status     string   `json:"status,omitempty"`
+	CPUs       float64  `json:"cpus,omitempty"`
+	Memory     int64    `json:"memory_bytes,omitempty"`
+	App        string   `json:"app,omitempty"`
+	Loss       *Curve   `json:"loss,omitempty"`
+	Utility    *Utility `json:"utility,omitempty"`
+}
+
+// appLine is a line for an app; it comes before the first job that names the app.
+type appLine struct {
+	Kind     string `json:"kind"`
+	ID       string `json:"id"`
+	Tuner    string `json:"tuner"`
+	Category string `json:"category,omitempty"`
+	Eta      int    `json:"eta,omitempty"`
+	MinSteps int64  `json:"min_steps,omitempty"`
+	MaxSteps int64  `json:"max_steps,omitempty"`
+}
+
+func (j *Job) line() jobLine {
+	return jobLine{
+		"job", j.ID, j.Tenant, j.User, j.Submit, j.MinGPUs, j.MaxGPUs, j.Share, j.GPUTypes, j.Nodes, j.Duration,
+		j.TotalSteps, j.Model, j.BatchMode, j.Weight, j.SLO, j.Status, j.CPUs, j.Memory, j.App, j.Loss, j.Utility,
+	}
+}
+
+func (l *jobLine) job() Job {
+	return Job{
+		l.ID, l.Tenant, l.User, l.Submit, l.MinGPUs, l.MaxGPUs, l.Share, l.GPUTypes, l.Nodes, l.Duration,
+		l.TotalSteps, l.Model, l.BatchMode, l.Weight, l.SLO, l.Status, l.CPUs, l.Memory, l.App, l.Loss, l.Utility,
+	}
+}
+
+// WriteJSON writes Outbid's JSON lines: a line of kind "trace" with name, source and tenants, then lines of kind "app"
+// and "job". Reading them gives the same trace.
+func (t *Trace) WriteJSON(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	if err := lines.Encode(headLine{"trace", formatVersion, t.Name, t.Source, t.Tenants}); err != nil {
+		return fmt.Errorf("write the trace: %w", err)
+	}
+	for _, a := range t.Apps {
+		line := appLine{"app", a.ID, a.Tuner, a.Category, a.Eta, a.MinSteps, a.MaxSteps}
+		if err := lines.Encode(line); err != nil {
+			return fmt.Errorf("write app %s: %w", a.ID, err)
+		}
+	}
+	for i := range t.Jobs {
+		if err := lines.Encode(t.Jobs[i].line()); err != nil {
+			return fmt.Errorf("write job %s: %w", t.Jobs[i].ID, err)
+		}
+	}
+	return out.Flush()
+}
+
+// readOutbidJSON reads what WriteJSON writes. Unknown names are errors: a misspelt field would be lost silently.
+func readOutbidJSON(r *reader) error {
+	lines := bufio.NewScanner(r.in)
+	lines.Buffer(nil, 1<<20)
+	line, apps := 0, make(map[string]bool)
+	for lines.Scan() {
+		line++
+		text := bytes.TrimSpace(bytes.TrimPrefix(lines.Bytes(), []byte("\ufeff")))
+		if len(text) == 0 {
+			continue
+		}
+		if err := r.outbidLine(text, line, apps); err != nil {
+			return err
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return &RowError{File: r.file, Line: line + 1, Reason: "the line is longer than 1 MiB"}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read %s: %w", r.file, err)
+	}
+	return nil
+}
+
+func (r *reader) outbidLine(text []byte, line int, apps map[string]bool) error {
+	var kind struct {
+		Kind string `json:"kind"`
+	}
+	if err := json.Unmarshal(text, &kind); err != nil {
+		r.trace.Report.Rows++
+		return r.fault(&RowError{Line: line, Reason: "not JSON: " + err.Error()})
+	}
+	switch kind.Kind {
+	case "trace":
+		return r.outbidHead(text, line)
+	case "app":
+		var from appLine
+		if fault := strict(text, &from, line); fault != nil {
+			return r.fault(fault)
+		}
+		app := App{from.ID, from.Tuner, from.Category, from.Eta, from.MinSteps, from.MaxSteps}
+		return r.addApp(line, app, apps)
+	case "job":
+		r.trace.Report.Rows++
+		from := jobLine{Share: 1, Weight: 1}
+		if fault := strict(text, &from, line); fault != nil {
+			return r.fault(fault)
+		}
+		if from.App != "" && !apps[from.App] {
+			reason := fmt.Sprintf("%q: no line of kind app before this one has that id", from.App)
+			return r.fault(&RowError{Line: line, Column: "app", Reason: reason})
+		}
+		return r.add(line, from.job())
+	}
+	r.trace.Report.Rows++
+	reason := fmt.Sprintf("%q: want trace, app or job", clip(kind.Kind, 40))
+	return r.fault(&RowError{Line: line, Column: "kind", Reason: reason})
+}
+
+func (r *reader) outbidHead(text []byte, line int) error {
+	var head headLine
+	if fault := strict(text, &head, line); fault != nil {
+		return r.fault(fault)
+	}
+	if head.Version != formatVersion {
+		reason := fmt.Sprintf("%d: this Outbid reads version %d", head.Version, formatVersion)
+		return &RowError{File: r.file, Line: line, Column: "version", Reason: reason}
+	}
+	for _, t := range head.Tenants {
+		if t.Name == "" || !(t.Weight >= 0 && t.Weight <= maxSeconds) {
+			reason := fmt.Sprintf("%+v: want a name and a weight, 0 or more", t)
+			return r.fault(&RowError{Line: line, Column: "tenants", Reason: reason})
+		}
+	}
+	r.trace.Name, r.trace.Source, r.trace.Tenants = head.Name, head.Source, head.Tenants
+	return nil
+}
+
+func (r *reader) addApp(line int, app App, apps map[string]bool) error {
+	switch {
+	case app.ID == "":
+		return r.fault(&RowError{Line: line, Column: "id", Reason: `"": want a name`})
+	case apps[app.ID]:
+		return r.fault(&RowError{Line: line, Column: "id", Reason: fmt.Sprintf("app %q was there before", app.ID)})
+	case app.Eta < 0 || app.MinSteps < 0 || app.MaxSteps < app.MinSteps:
+		reason := fmt.Sprintf("eta %d, steps %d-%d: want 0 <= min <= max and no eta below 0",
+			app.Eta, app.MinSteps, app.MaxSteps)
+		return r.fault(&RowError{Line: line, Reason: reason})
+	}
+	apps[app.ID] = true
+	r.trace.Apps = append(r.trace.Apps, app)
+	return nil
+}
+
+// strict decodes one JSON value that may hold known names only.
+func strict(text []byte, into any, line int) *RowError {
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.DisallowUnknownFields()
+	err := in.Decode(into)
+	if err == nil {
+		if _, err := in.Token(); !errors.Is(err, io.EOF) {
+			return &RowError{Line: line, Reason: "more follows the object on its line"}
+		}
+		return nil
+	}
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		reason := fmt.Sprintf("want a %s, found a %s", kind.Type, kind.Value)
+		return &RowError{Line: line, Column: kind.Field, Reason: reason}
+	}
+	return &RowError{Line: line, Reason: err.Error()}
+}

@@ -1,0 +1,172 @@
+package trace
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// phillyJob is one entry of Philly's log.
+type phillyJob struct {
+	Status    string `json:"status"`
+	VC        string `json:"vc"`
+	JobID     string `json:"jobid"`
+	Submitted string `json:"submitted_time"`
+	User      string `json:"user"`
+	Attempts  []struct {
+		Start  string `json:"start_time"`
+		End    string `json:"end_time"`
+		Detail []struct {
+			IP   string   `json:"ip"`
+			GPUs []string `json:"gpus"`
+		} `json:"detail"`
+	} `json:"attempts"`
+}
+
+// readPhilly reads Microsoft's Philly trace, cluster_job_log: a JSON list of
+//
+//	{"status": "Pass"|"Killed"|"Failed", "vc": hash, "jobid": "application_…", "user": hash,
+//	 "submitted_time": "2017-10-07 01:11:39",
+//	 "attempts": [{"start_time": "…", "end_time": "…", "detail": [{"ip": "m47", "gpus": ["gpu0", …]}, …]}, …]}
+//
+// A time may be null or "None". A job's gang is that of its last attempt that held GPUs, its duration the sum of its
+// attempts. Jobs without GPUs or without any finished attempt are left out and counted: their size is not known. The
+// clock is local and jumps by an hour at the end of October; seconds are counted as written, from the first submission.
+func readPhilly(r *reader) error {
+	count := &lineCounter{in: r.in}
+	in := json.NewDecoder(count)
+	if _, err := in.Token(); err != nil {
+		return &RowError{File: r.file, Line: 1, Reason: err.Error()}
+	}
+	for in.More() {
+		// The offset is behind the comma or bracket before the entry, which begins with the next non-space byte.
+		var entry json.RawMessage
+		if err := in.Decode(&entry); err != nil {
+			return r.phillySyntax(count.line(in.InputOffset()), err)
+		}
+		r.trace.Report.Rows++
+		line := count.line(in.InputOffset() - int64(len(entry)) + 1)
+		if err := r.phillyEntry(entry, line); err != nil {
+			return err
+		}
+	}
+	if _, err := in.Token(); err != nil {
+		return r.phillySyntax(count.line(in.InputOffset()), err)
+	}
+	r.trace.fromZero()
+	return nil
+}
+
+// phillySyntax is an error behind which nothing can be read, lenient or not.
+func (r *reader) phillySyntax(line int, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the list does not end: the file is cut short")
+	}
+	var syntax *json.SyntaxError
+	if !errors.As(err, &syntax) {
+		return fmt.Errorf("read %s: line %d: %w", r.file, line, err)
+	}
+	return &RowError{File: r.file, Line: line, Reason: "not JSON: " + err.Error()}
+}
+
+func (r *reader) phillyEntry(entry []byte, line int) error {
+	var from phillyJob
+	if err := json.Unmarshal(entry, &from); err != nil {
+		var kind *json.UnmarshalTypeError
+		if errors.As(err, &kind) {
+			reason := fmt.Sprintf("want a %s, found a %s", kind.Type, kind.Value)
+			return r.fault(&RowError{Line: line, Column: kind.Field, Reason: reason})
+		}
+		return r.fault(&RowError{Line: line, Reason: err.Error()})
+	}
+	job := Job{ID: from.JobID, Tenant: from.VC, User: from.User, Share: 1, Weight: 1, Status: from.Status}
+	submitted, ok := phillyTime(from.Submitted)
+	if !ok || submitted < 0 {
+		reason := fmt.Sprintf("%q: want a time such as %s", clip(from.Submitted, 40), wallClock)
+		return r.fault(&RowError{Line: line, Column: "submitted_time", Reason: reason})
+	}
+	job.Submit = submitted
+	if fault := from.attempts(&job); fault != nil {
+		fault.Line = line
+		return r.fault(fault)
+	}
+	switch {
+	case job.MaxGPUs == 0:
+		r.trace.Report.leaveOut("no attempt held a GPU")
+		return nil
+	case job.Duration == 0:
+		r.trace.Report.leaveOut("no attempt has both start and end")
+		return nil
+	}
+	return r.add(line, job)
+}
+
+// attempts fills in the gang and the duration.
+func (p *phillyJob) attempts(job *Job) *RowError {
+	for _, attempt := range p.Attempts {
+		gpus := 0
+		for _, machine := range attempt.Detail {
+			gpus += len(machine.GPUs)
+		}
+		if gpus > 0 {
+			job.MinGPUs, job.MaxGPUs, job.Nodes = gpus, gpus, len(attempt.Detail)
+		}
+		start, started := phillyTime(attempt.Start)
+		end, ended := phillyTime(attempt.End)
+		for _, text := range []string{attempt.Start, attempt.End} {
+			if _, ok := phillyTime(text); !ok && text != "" && text != "None" {
+				reason := fmt.Sprintf("%q: want a time such as %s, or null", clip(text, 40), wallClock)
+				return &RowError{Column: "attempts", Reason: reason}
+			}
+		}
+		if !started || !ended {
+			continue
+		}
+		if end < start {
+			return &RowError{Column: "attempts", Reason: fmt.Sprintf("an attempt ends at %s, before its start", attempt.End)}
+		}
+		job.Duration += end - start
+	}
+	return nil
+}
+
+// phillyTime is a time as seconds since 1970; false if there is none.
+func phillyTime(text string) (float64, bool) {
+	at, err := time.Parse(wallClock, text)
+	if err != nil {
+		return 0, false
+	}
+	return float64(at.Unix()), true
+}
+
+// lineCounter turns offsets in what it read into line numbers. Offsets must be asked for in rising order.
+type lineCounter struct {
+	in     io.Reader
+	offset int64
+	// breaks are the offsets of line ends not yet passed; passed counts the others.
+	breaks []int64
+	passed int
+}
+
+func (c *lineCounter) Read(p []byte) (int, error) {
+	n, err := c.in.Read(p)
+	for i, b := range p[:n] {
+		if b == '\n' {
+			c.breaks = append(c.breaks, c.offset+int64(i))
+		}
+	}
+	c.offset += int64(n)
+	return n, err
+}
+
+func (c *lineCounter) line(offset int64) int {
+	passed := 0
+	for passed < len(c.breaks) && c.breaks[passed] < offset {
+		passed++
+	}
+	c.breaks = append(c.breaks[:0], c.breaks[passed:]...)
+	c.passed += passed
+	return c.passed + 1
+}
