@@ -54,7 +54,7 @@ bench: ## run the benchmarks; docs/benchmarks.md says what they mean
 fuzz: ## run each fuzzer for FUZZTIME (20s)
 	git grep -l '^func Fuzz' -- '*_test.go' | while read -r file; do \
 	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
-	    go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file); done; done
+	    go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) </dev/null; done; done
 
 docs: build ## write the references docs/cli.md and docs/sdk.md anew
 	bin/outbid docs docs/cli.md

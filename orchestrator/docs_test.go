@@ -150,11 +150,13 @@ func TestArchitectureNamesEveryRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	seen := make(map[string]bool)
 	for _, s := range sources(t) {
 		parts := strings.Split(s.dir, "/")
-		if len(parts) != 2 || parts[0] != "orchestrator" && parts[0] != "worker" {
+		if seen[s.dir] || len(parts) != 2 || parts[0] != "orchestrator" && parts[0] != "worker" {
 			continue
 		}
+		seen[s.dir] = true
 		if !strings.Contains(string(text), "`"+s.dir+"`") {
 			t.Errorf("docs/architecture.md does not name %s", s.dir)
 		}

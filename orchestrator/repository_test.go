@@ -29,11 +29,13 @@ func TestTopLevelHoldsNothingElse(t *testing.T) {
 
 // goMod is what `go mod edit -json` says.
 type goMod struct {
-	Require []struct{ Path, Version string }
+	Require []struct {
+		Path, Version string
+		Indirect      bool
+	}
 }
 
-// directDependencies are the modules that the repository's own code imports.
-func directDependencies(t *testing.T) []string {
+func readGoMod(t *testing.T) goMod {
 	t.Helper()
 	cmd := exec.Command("go", "mod", "edit", "-json")
 	cmd.Dir = root
@@ -45,6 +47,12 @@ func directDependencies(t *testing.T) []string {
 	if err := json.Unmarshal(out, &mod); err != nil {
 		t.Fatalf("read go.mod: %v", err)
 	}
+	return mod
+}
+
+// directDependencies are the modules that the repository's own code imports.
+func directDependencies(t *testing.T, mod goMod) []string {
+	t.Helper()
 	used := make(map[string]bool)
 	for _, s := range sources(t) {
 		for _, path := range s.imports {
@@ -77,7 +85,19 @@ func TestEveryDependencyHasItsReason(t *testing.T) {
 		listed = append(listed, m[1])
 	}
 	slices.Sort(listed)
-	if diff := cmp.Diff(listed, directDependencies(t)); diff != "" {
+	mod := readGoMod(t)
+	imported := directDependencies(t, mod)
+	var direct []string
+	for _, r := range mod.Require {
+		if !r.Indirect {
+			direct = append(direct, r.Path)
+		}
+	}
+	slices.Sort(direct)
+	if diff := cmp.Diff(direct, imported); diff != "" {
+		t.Errorf("go.mod needs go mod tidy (-direct +imported):\n%s", diff)
+	}
+	if diff := cmp.Diff(listed, imported); diff != "" {
 		t.Errorf("docs/dependencies.md does not list what the code imports (-listed +imported):\n%s", diff)
 	}
 }
