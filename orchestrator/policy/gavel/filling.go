@@ -1,0 +1,131 @@
+package gavel
+
+import "math"
+
+// Reweigh gives the weights of the next level of water filling from what is saturated already; weight 0 keeps a job
+// where it is. It is how Gavel's hierarchical policies (section 4.3) pass a saturated job's share to the rest of its
+// entity.
+type Reweigh func(saturated []bool) []float64
+
+// WaterFill is max-min fairness to the last job (section 4.3 and appendix): raise all normalised rates together, freeze
+// the jobs that cannot rise further, go on with the others. Which they are the prices tell: by strict complementarity,
+// which interior points have, exactly the jobs whose need has a price can rise in no optimum. (Gavel solves an integer
+// program for it.) With a nil reweigh the weights stay; the result is then the lexicographic optimum. The objective is
+// the first level and its bound.
+func (j Jobs) WaterFill(reweigh Reweigh) (Allocation, error) {
+	if err := j.Check(); err != nil {
+		return Allocation{}, err
+	}
+	level := j.levels()
+	saturated := make([]bool, len(level))
+	filled := make([]float64, len(level))
+	for i := range level {
+		saturated[i] = level[i] == 0 || !j.runs(i)
+	}
+	var last Allocation
+	for first := true; ; first = false {
+		weighted := j
+		if reweigh != nil {
+			weighted.Weight = reweigh(saturated)
+			level = weighted.levels()
+		}
+		for i := range level {
+			if saturated[i] {
+				level[i] = 0
+			}
+		}
+		next, tight, ok := j.fill(filled, level)
+		if !ok {
+			return last, nil
+		}
+		last.X, last.Steps = next.X, last.Steps+next.Steps
+		if first {
+			last.Objective, last.Bound = next.Objective, next.Bound
+		}
+		for i := range level {
+			filled[i] += float64(max(0, next.Objective) * level[i])
+			saturated[i] = saturated[i] || tight[i]
+		}
+	}
+}
+
+// fill maximises the t at which every job has the rate filled + t*level, and says which jobs hold it back. It is not ok
+// when no job is to be raised.
+func (j Jobs) fill(filled, level []float64) (Allocation, []bool, bool) {
+	p := j.program()
+	p.goal = 1
+	x := make([]float64, p.n*p.r)
+	p.interior(x)
+	unit := math.Inf(1)
+	for i, l := range level {
+		p.need[i].none = l == 0 && filled[i] == 0
+		if l > 0 {
+			unit = min(unit, p.rateOf(i, x)/l)
+		}
+	}
+	if math.IsInf(unit, 1) {
+		return Allocation{}, nil, false
+	}
+	for i, l := range level {
+		if !p.need[i].none {
+			// A hair below what was reached keeps an inside that rounding cannot close.
+			p.need[i].base, p.need[i].slope = filled[i]*(1-slack), l*unit
+		}
+	}
+	p.normalise()
+	value := func(s *point) (attained, bound, lack float64) {
+		attained, limit := math.Inf(1), math.Inf(1)
+		for i, d := range p.need {
+			switch {
+			case d.none:
+			case d.slope > 0:
+				attained = min(attained, (p.rateOf(i, s.x)-d.base)/d.slope)
+				limit = min(limit, (1-d.base)/d.slope)
+			default:
+				lack = max(lack, 1-p.rateOf(i, s.x)/d.base)
+			}
+		}
+		return attained, p.beyond(s.price, attained, limit), lack
+	}
+	// The rise is measured against the whole, which may be far more than this level adds.
+	whole := 0.0
+	for i, d := range p.need {
+		if level[i] > 0 {
+			whole = max(whole, d.base/d.slope)
+		}
+	}
+	best, took := p.solve(Tolerance, false, func(s *point) float64 {
+		attained, bound, lack := value(s)
+		return math.Abs(bound-attained)/(math.Abs(attained)+whole) + lack
+	})
+	attained, bound, _ := value(best)
+	a := Allocation{X: j.shape(best.x), Objective: attained * unit, Bound: bound * unit, Steps: took}
+	return a, p.tight(best), true
+}
+
+// slack is by how much a frozen level may fall when later levels are filled, relative to it.
+const slack = 1e-7
+
+// tight are the raised jobs whose price outweighs their slack, the dearest always.
+func (p *program) tight(s *point) []bool {
+	held := make([]bool, p.n)
+	total, count, dearest, most := 0.0, 0.0, -1, 0.0
+	for i, d := range p.need {
+		if d.none || d.slope == 0 {
+			continue
+		}
+		worth := s.zover[i] * d.slope
+		total += worth
+		count++
+		if worth > most {
+			dearest, most = i, worth
+		}
+	}
+	for i, d := range p.need {
+		if d.none || d.slope == 0 {
+			continue
+		}
+		held[i] = i == dearest || s.zover[i]*d.slope/total*count > s.over[i]/(s.over[i]+d.base+math.Abs(d.slope*s.t))
+	}
+	return held
+}

@@ -1,0 +1,104 @@
+package gavel
+
+import (
+	"fmt"
+	"math"
+)
+
+// FinishTime is finish-time fairness (section 4.2, after Themis): minimise over X
+//
+//	max_i rho_i,  rho_i = (elapsed[i] + steps[i]/rate_i(X)) / isolated[i]
+//
+// with elapsed seconds since job i came, steps that remain, and isolated seconds that it would take in all on 1/n of the
+// cluster. For a rho in question job i needs the rate steps/(rho*isolated - elapsed), which is convex in rho, so that the
+// interior-point method solves for rho and X at once instead of halving. Jobs without steps are left out.
+func (j Jobs) FinishTime(steps, elapsed, isolated []float64) (Allocation, error) {
+	if err := j.checkSteps(steps); err != nil {
+		return Allocation{}, err
+	}
+	p := j.program()
+	p.goal = -1
+	x := make([]float64, p.n*p.r)
+	p.interior(x)
+	unit := 0.0
+	for i, s := range steps {
+		if s == 0 {
+			p.need[i].none = true
+			continue
+		}
+		if !(elapsed[i] >= 0) || !(isolated[i] > 0) || math.IsInf(isolated[i], 0) {
+			return Allocation{}, fmt.Errorf("job %d waited %g s and would take %g s alone: want 0 or more, and more than 0",
+				i, elapsed[i], isolated[i])
+		}
+		if !j.runs(i) {
+			return Allocation{}, fmt.Errorf("job %d runs on no type of worker: %w", i, ErrInfeasible)
+		}
+		unit = max(unit, (elapsed[i]+s/p.rateOf(i, x))/isolated[i])
+	}
+	if unit == 0 {
+		return Allocation{X: j.shape(x)}, nil
+	}
+	for i, s := range steps {
+		if s > 0 {
+			// In units of rho at the start; times relative to the isolated time.
+			p.need[i] = need{steps: s / isolated[i], iso: unit, elapsed: elapsed[i] / isolated[i]}
+		}
+	}
+	p.normalise()
+	p.from = 2
+	limit := 0.0
+	for _, d := range p.need {
+		if !d.none {
+			limit = max(limit, (d.elapsed+d.steps)/d.iso)
+		}
+	}
+	value := func(s *point) (attained, bound float64) {
+		for i, d := range p.need {
+			if !d.none {
+				attained = max(attained, (d.elapsed+d.steps/p.rateOf(i, s.x))/d.iso)
+			}
+		}
+		return attained, p.beyond(s.price, attained, limit)
+	}
+	best, took := p.solve(Tolerance, false, func(s *point) float64 {
+		attained, bound := value(s)
+		return (attained - bound) / attained
+	})
+	attained, bound := value(best)
+	return Allocation{X: j.shape(best.x), Objective: attained * unit, Bound: bound * unit, Steps: took}, nil
+}
+
+// Alone keeps the time that each job would have taken alone so far, as Gavel's code does: with every decision the steps
+// done since the last one are charged at the isolated rate of then. The zero value is ready, and its fields are its
+// snapshot.
+type Alone struct {
+	Jobs map[int]Past `json:"jobs,omitempty"`
+}
+
+// Past is one job's isolated past.
+type Past struct {
+	// Seconds it would have taken so far.
+	Seconds float64 `json:"seconds"`
+	// Rate, in steps/s, and Left, in steps, at the last decision.
+	Rate float64 `json:"rate"`
+	Left float64 `json:"left"`
+}
+
+// Isolated returns the whole isolated time of each job and remembers the decision. Jobs that are not there any more are
+// forgotten.
+func (a *Alone) Isolated(id []int, j Jobs, steps []float64) []float64 {
+	share := j.Isolated()
+	past := make(map[int]Past, len(id))
+	whole := make([]float64, len(id))
+	for i, job := range id {
+		p, known := a.Jobs[job]
+		if known && p.Rate > 0 {
+			p.Seconds += (p.Left - steps[i]) / p.Rate
+		}
+		p.Rate, p.Left = j.Rate(i, share), steps[i]
+		whole[i] = p.Seconds + p.Left/p.Rate
+		past[job] = p
+	}
+	a.Jobs = past
+	return whole
+}

@@ -1,0 +1,264 @@
+package gavel
+
+import "math"
+
+// program is: maximise sum gain*X + goal*t over X and t, so that X is an allocation and, for every job with a need,
+// rate_i . X_i >= need_i(t). Needs are convex in t, so the program is convex.
+type program struct {
+	n, r int
+	// rate and gain are n*r numbers, row by row; gain is nil for none.
+	rate, gain []float64
+	need       []need
+	scale      []float64
+	workers    []float64
+	// goal is +1 to make t large, -1 to make it small, 0 if there is no t.
+	goal float64
+	// from is t to start at, such that small rates meet the needs if that can be.
+	from float64
+}
+
+// need is slope*t + base + steps/(t*iso - elapsed): linear for max-min fairness and makespan, hyperbolic for finish-time
+// fairness, where t is rho and the job must end within rho times its isolated time.
+type need struct {
+	slope, base         float64
+	steps, iso, elapsed float64
+	none                bool
+}
+
+// at is the need at t and its first and second derivatives.
+func (d need) at(t float64) (value, first, second float64) {
+	value, first = float64(d.slope*t)+d.base, d.slope
+	if d.steps > 0 {
+		left := float64(t*d.iso) - d.elapsed
+		h := d.steps / left
+		slope := d.iso / left
+		value += h
+		first -= h * slope
+		second = 2 * h * slope * slope
+	}
+	return value, first, second
+}
+
+// point is a primal and dual point. Slacks are kept beside the variables, so that small ones keep their digits.
+type point struct {
+	x, zx []float64 // allocation >= 0
+	row   []float64 // 1 - sum_j x
+	zrow  []float64
+	over  []float64 // rate.x - need(t)
+	zover []float64
+	free  []float64 // workers - sum scale*x
+	price []float64
+	t     float64
+}
+
+func newPoint(n, r int) *point {
+	flat := make([]float64, 2*n*r+4*n+2*r)
+	cut := func(size int) []float64 {
+		part := flat[:size:size]
+		flat = flat[size:]
+		return part
+	}
+	return &point{
+		x: cut(n * r), zx: cut(n * r), row: cut(n), zrow: cut(n), over: cut(n), zover: cut(n), free: cut(r), price: cut(r),
+	}
+}
+
+// newton is a point, a direction and the factors of the system that links them.
+type newton struct {
+	*program
+	*point
+	// step is the direction; target is what the complementarity products are to become, less what they are.
+	step, target *point
+	// inverse holds each job's r*r block inverted; drag is the block's coupling to t and solved its image.
+	inverse, drag, solved, rhs []float64
+	// d1, lack: need's derivative and the residual of "over".
+	d1, lack []float64
+	curve    float64 // sum of zover * need''
+	slackT   float64 // sum of zover/over * need'^2 + curve
+	system   []float64
+	chol     []float64
+}
+
+// maxSteps is far more than any program was seen to need; a program that does not converge is still bounded by its gap.
+const maxSteps = 100
+
+// patience is how many steps without a better gap end the search once the gap is Acceptable: rounding has the last digits.
+const patience = 3
+
+// solve follows the central path until gap says that the point is good enough. With centre it looks for the analytic
+// centre of what is feasible instead of an optimum.
+func (p *program) solve(tolerance float64, centre bool, gap func(*point) float64) (*point, int) {
+	s := p.start()
+	best, bestGap, stale := newPoint(p.n, p.r), math.Inf(1), 0
+	steps := 0
+	for ; steps < maxSteps; steps++ {
+		s.residuals()
+		mu := s.mu()
+		if g := gap(s.point); g < bestGap {
+			best.copy(s.point)
+			bestGap, stale = g, 0
+		} else if stale++; stale > patience && bestGap < Acceptable {
+			break
+		}
+		if bestGap <= tolerance || math.IsNaN(mu) {
+			break
+		}
+		if !s.factor() {
+			break
+		}
+		s.predict()
+		s.direction()
+		primal, dual := s.lengths()
+		sigma := 1.0
+		if !centre {
+			ahead := s.muAfter(primal, dual) / mu
+			sigma = max(ahead*ahead*ahead, 1e-6)
+		}
+		s.correct(sigma*mu, !centre)
+		s.direction()
+		primal, dual = s.lengths()
+		if p.curved() || centre {
+			primal = min(primal, dual)
+			dual = primal
+		}
+		s.move(primal, dual)
+	}
+	return best, steps
+}
+
+func (p *program) curved() bool {
+	for i := range p.need {
+		if p.need[i].steps > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// start is inside every constraint, with products of slack and price all alike.
+func (p *program) start() *newton {
+	n, r := p.n, p.r
+	s := &newton{
+		program: p, point: newPoint(n, r), step: newPoint(n, r), target: newPoint(n, r),
+		inverse: make([]float64, n*r*r), drag: make([]float64, n*r), solved: make([]float64, n*r), rhs: make([]float64, n*r),
+		d1: make([]float64, n), lack: make([]float64, n),
+		system: make([]float64, (r+1)*(r+2)), chol: make([]float64, r*r),
+	}
+	p.interior(s.x)
+	copy(s.free, p.workers)
+	s.t = p.from
+	slope, value := 0.0, 0.0
+	for i := range n {
+		rate := 0.0
+		s.row[i] = 1
+		for j := range r {
+			k := i*r + j
+			s.row[i] -= s.x[k]
+			s.free[j] -= float64(p.scale[i] * s.x[k])
+			rate += float64(p.rate[k] * s.x[k])
+			if p.gain != nil {
+				value += p.gain[k] * s.x[k]
+			}
+		}
+		if p.need[i].none {
+			continue
+		}
+		d, d1, _ := p.need[i].at(s.t)
+		s.over[i] = max(rate-d, 0.1*rate)
+		slope += math.Abs(d1) * 1 / s.over[i]
+	}
+	mu := 1.0
+	switch {
+	case p.gain != nil:
+		mu = max(value/float64(n*r), math.SmallestNonzeroFloat64)
+	case slope > 0 && p.goal != 0:
+		mu = 1 / slope
+	}
+	s.setPrices(mu)
+	return s
+}
+
+// interior is a small allocation within all constraints.
+func (p *program) interior(x []float64) {
+	scale := 0.0
+	for _, s := range p.scale {
+		scale += s
+	}
+	for j := range p.r {
+		share := 0.5 * min(1/float64(p.r), p.workers[j]/scale)
+		for i := range p.n {
+			x[i*p.r+j] = share
+		}
+	}
+}
+
+func (s *newton) setPrices(mu float64) {
+	for k, x := range s.x {
+		s.zx[k] = mu / x
+	}
+	for i := range s.n {
+		s.zrow[i] = mu / s.row[i]
+		if !s.need[i].none {
+			s.zover[i] = mu / s.over[i]
+		}
+	}
+	for j, f := range s.free {
+		s.price[j] = mu / f
+	}
+}
+
+// residuals recomputes what depends on t, and how far "over" is from what it stands for.
+func (s *newton) residuals() {
+	s.curve = 0
+	for i := range s.n {
+		if s.need[i].none {
+			continue
+		}
+		d, d1, d2 := s.need[i].at(s.t)
+		rate := 0.0
+		for k := i * s.r; k < (i+1)*s.r; k++ {
+			rate += float64(s.rate[k] * s.x[k])
+		}
+		s.lack[i] = rate - d - s.over[i]
+		if s.goal != 0 {
+			s.d1[i] = d1
+			s.curve += float64(s.zover[i] * d2)
+		}
+	}
+}
+
+func (p *point) copy(from *point) {
+	copy(p.x, from.x)
+	copy(p.zx, from.zx)
+	copy(p.row, from.row)
+	copy(p.zrow, from.zrow)
+	copy(p.over, from.over)
+	copy(p.zover, from.zover)
+	copy(p.free, from.free)
+	copy(p.price, from.price)
+	p.t = from.t
+}
+
+// mu is the mean product of slack and price.
+func (s *newton) mu() float64 { return s.muAfter(0, 0) }
+
+// muAfter is what mu would be after steps of these lengths.
+func (s *newton) muAfter(primal, dual float64) float64 {
+	sum := dot(s.x, s.zx, s.step.x, s.step.zx, primal, dual) + dot(s.row, s.zrow, s.step.row, s.step.zrow, primal, dual) +
+		dot(s.over, s.zover, s.step.over, s.step.zover, primal, dual) + dot(s.free, s.price, s.step.free, s.step.price, primal, dual)
+	count := s.n*s.r + s.n + s.r
+	for i := range s.need {
+		if !s.need[i].none {
+			count++
+		}
+	}
+	return sum / float64(count)
+}
+
+func dot(a, b, da, db []float64, primal, dual float64) float64 {
+	sum := 0.0
+	for i := range a {
+		sum += float64((a[i] + primal*da[i]) * (b[i] + dual*db[i]))
+	}
+	return sum
+}

@@ -1,0 +1,220 @@
+package gavel
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Rounds is the round-based mechanism (section 5, algorithm 1): in every round each type of worker goes to the jobs with
+// the highest priority, which is the allocation a job should have over the fraction of rounds it got. The rules are those
+// of Gavel's code, which say more than the paper. All fields are its snapshot.
+type Rounds struct {
+	// Length of a round, in seconds.
+	Length float64 `json:"length"`
+	// Interval is the least time between two allocations, in seconds; Gavel's default is 1920.
+	Interval float64 `json:"interval"`
+	// Changed says that jobs came or went since the last allocation.
+	Changed bool `json:"changed"`
+	// Last is when the last allocation was made, in seconds; 0 for never.
+	Last float64 `json:"last"`
+	// Worked is the time all jobs together ran on each type since then, in seconds.
+	Worked []float64 `json:"worked"`
+	// Shares are the jobs in order of arrival.
+	Shares []Share `json:"shares,omitempty"`
+}
+
+// Share is what one job should get and got.
+type Share struct {
+	Job int `json:"job"`
+	// Target is its allocation, nil until one is made.
+	Target []float64 `json:"target,omitempty"`
+	// Time it ran on each type since the last allocation, in seconds; half a round stands for nothing.
+	Time []float64 `json:"time"`
+	// Deficit is the time it should have had and did not, over all allocations, in seconds.
+	Deficit []float64 `json:"deficit"`
+}
+
+// NewRounds is the mechanism for so many types of workers.
+func NewRounds(types int, length, interval float64) *Rounds {
+	return &Rounds{Length: length, Interval: interval, Changed: true, Worked: make([]float64, types)}
+}
+
+// Add takes a job in. It has no allocation, and so does not run, until the next one is made.
+func (r *Rounds) Add(job int) {
+	s := Share{Job: job, Time: make([]float64, len(r.Worked)), Deficit: make([]float64, len(r.Worked))}
+	for t := range s.Time {
+		s.Time[t] = r.Length / 2
+	}
+	r.Shares = append(r.Shares, s)
+	r.Changed = true
+}
+
+// Remove forgets a job.
+func (r *Rounds) Remove(job int) {
+	r.Shares = slices.DeleteFunc(r.Shares, func(s Share) bool { return s.Job == job })
+	r.Changed = true
+}
+
+// Ran records that a job ran on a type for so many seconds.
+func (r *Rounds) Ran(job, t int, seconds float64) {
+	r.Worked[t] += seconds
+	for i := range r.Shares {
+		if r.Shares[i].Job == job {
+			r.Shares[i].Time[t] += seconds
+		}
+	}
+}
+
+// Due says whether a new allocation is to be made now: something changed, and the last one is not too recent.
+func (r *Rounds) Due(now float64) bool {
+	return r.Changed && (r.Last == 0 || now-r.Last >= r.Interval)
+}
+
+// Allocate settles the accounts of the old allocation and takes a new one: a row for each of Shares.
+func (r *Rounds) Allocate(now float64, targets [][]float64) {
+	elapsed := now - r.Last
+	clear(r.Worked)
+	for i := range r.Shares {
+		s := &r.Shares[i]
+		for t := range s.Time {
+			due := 0.0
+			if s.Target != nil {
+				due = s.Target[t] * elapsed
+			}
+			s.Deficit[t] += due - (s.Time[t] - r.Length/2)
+			s.Time[t] = r.Length / 2
+			r.Worked[t] += s.Time[t]
+		}
+		s.Target = slices.Clone(targets[i])
+	}
+	r.Last, r.Changed = now, false
+}
+
+// Pick is a job that runs in a round.
+type Pick struct {
+	Job, Type, Scale int
+}
+
+// Round is what a round is picked from.
+type Round struct {
+	// Order in which types are filled; Gavel takes the fastest first, and shuffles them for policies that do not know
+	// the types.
+	Order []int
+	// Workers of each type.
+	Workers []int
+	// Scale and Throughput of each of the mechanism's Shares, in their order.
+	Scale      []int
+	Throughput [][]float64
+	// Strict leaves out jobs of priority 0, as under FIFO; without it they fill what is left.
+	Strict bool
+}
+
+// Pick chooses the jobs of a round. Of equal priorities the larger deficit goes first, then the larger allocation, then
+// who came first. A job without an allocation keeps the workers it is picked for idle, as Gavel's code does.
+func (r *Rounds) Pick(round Round) []Pick {
+	var picks []Pick
+	taken := make([]bool, len(r.Shares))
+	queue := make([]candidate, 0, len(r.Shares))
+	for _, t := range round.Order {
+		queue = queue[:0]
+		for i := range r.Shares {
+			queue = append(queue, r.candidate(i, t, round.Throughput[i][t]))
+		}
+		slices.SortStableFunc(queue, candidate.compare)
+		left := round.Workers[t]
+		for _, c := range queue {
+			scale := round.Scale[c.share]
+			if taken[c.share] || scale > left || round.Throughput[c.share][t] <= 0 || round.Strict && c.priority <= 0 {
+				continue
+			}
+			left -= scale
+			taken[c.share] = true
+			if r.Shares[c.share].Target != nil {
+				picks = append(picks, Pick{Job: r.Shares[c.share].Job, Type: t, Scale: scale})
+			}
+		}
+	}
+	return picks
+}
+
+type candidate struct {
+	share                        int
+	priority, deficit, allocated float64
+}
+
+func (a candidate) compare(b candidate) int {
+	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.deficit, a.deficit), cmp.Compare(b.allocated, a.allocated))
+}
+
+// unserved stands for the reciprocal of a fraction of 0.
+const unserved = 1e9
+
+func (r *Rounds) candidate(i, t int, throughput float64) candidate {
+	s := &r.Shares[i]
+	c := candidate{share: i, deficit: s.Deficit[t]}
+	if s.Target == nil {
+		return c
+	}
+	c.allocated = s.Target[t]
+	switch {
+	case throughput == 0:
+	case r.Worked[t] == 0:
+		c.priority = c.allocated * unserved
+	default:
+		c.priority = c.allocated / (s.Time[t] / r.Worked[t])
+	}
+	return c
+}
+
+// Place gives the picks workers: large jobs first, jobs on the workers they had before if these are free, the others
+// server by server, so that they touch few. servers[t] lists the workers of each server of type t; before holds the
+// workers of the last round by job.
+func Place(picks []Pick, servers [][][]int, before map[int][]int) map[int][]int {
+	placed := make(map[int][]int, len(picks))
+	for t := range servers {
+		of := slices.DeleteFunc(slices.Clone(picks), func(p Pick) bool { return p.Type != t })
+		slices.SortStableFunc(of, func(a, b Pick) int { return cmp.Compare(b.Scale, a.Scale) })
+		free := map[int]bool{}
+		var order []int
+		for _, server := range servers[t] {
+			for _, w := range server {
+				free[w] = true
+				order = append(order, w)
+			}
+		}
+		for start := 0; start < len(of); {
+			end := start
+			for end < len(of) && of[end].Scale == of[start].Scale {
+				end++
+			}
+			placeEqual(of[start:end], order, free, before, placed)
+			start = end
+		}
+	}
+	return placed
+}
+
+// placeEqual places jobs of one scale: first those that can stay, then the rest.
+func placeEqual(picks []Pick, order []int, free map[int]bool, before, placed map[int][]int) {
+	for _, p := range picks {
+		stay := before[p.Job]
+		if len(stay) != p.Scale || slices.ContainsFunc(stay, func(w int) bool { return !free[w] }) {
+			continue
+		}
+		placed[p.Job] = stay
+		for _, w := range stay {
+			free[w] = false
+		}
+	}
+	for _, p := range picks {
+		if placed[p.Job] != nil {
+			continue
+		}
+		for _, w := range order {
+			if free[w] && len(placed[p.Job]) < p.Scale {
+				placed[p.Job] = append(placed[p.Job], w)
+				free[w] = false
+			}
+		}
+	}
+}

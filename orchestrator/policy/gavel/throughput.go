@@ -1,0 +1,87 @@
+package gavel
+
+import (
+	"fmt"
+	"math"
+)
+
+// MaxThroughput maximises the sum over jobs of rate_i(X), each type's part divided by its cost (section 4.2; nil costs
+// are 1), while every job with a floor gets at least that rate, in steps/s (nil for none): what its deadline asks for,
+// steps left over seconds left. ErrInfeasible says that the floors cannot be met together; Gavel then drops them all.
+func (j Jobs) MaxThroughput(cost, floor []float64) (Allocation, error) {
+	if err := j.Check(); err != nil {
+		return Allocation{}, err
+	}
+	if cost != nil && len(cost) != len(j.Workers) || floor != nil && len(floor) != len(j.Throughput) {
+		return Allocation{}, fmt.Errorf("%d costs and %d floors for %d types and %d jobs", len(cost), len(floor), len(j.Workers), len(j.Throughput))
+	}
+	if err := j.meets(floor); err != nil {
+		return Allocation{}, err
+	}
+	p := j.program()
+	unit := 0.0
+	p.gain = make([]float64, len(p.rate))
+	for k, rate := range p.rate {
+		p.gain[k] = rate
+		if cost != nil {
+			if !(cost[k%p.r] > 0) {
+				return Allocation{}, fmt.Errorf("type %d costs %g: want more than 0", k%p.r, cost[k%p.r])
+			}
+			p.gain[k] /= cost[k%p.r]
+		}
+		unit = max(unit, p.gain[k])
+	}
+	if unit == 0 {
+		x := make([]float64, len(p.rate))
+		return Allocation{X: j.shape(x)}, nil
+	}
+	for k := range p.gain {
+		p.gain[k] /= unit
+	}
+	for i := range p.need {
+		p.need[i].none = floor == nil || floor[i] <= 0
+		if !p.need[i].none {
+			p.need[i].base = floor[i]
+		}
+	}
+	p.normalise()
+	value := func(s *point) (attained, bound, lack float64) {
+		bound = p.dual(s)
+		for k, g := range p.gain {
+			attained += float64(g * s.x[k])
+		}
+		for i, d := range p.need {
+			if !d.none {
+				bound -= float64(s.zover[i] * d.base)
+				lack = max(lack, 1-p.rateOf(i, s.x)/d.base)
+			}
+		}
+		return attained, bound, lack
+	}
+	best, took := p.solve(Tolerance, false, func(s *point) float64 {
+		attained, bound, lack := value(s)
+		return math.Abs(bound-attained)/attained + lack
+	})
+	attained, bound, _ := value(best)
+	return Allocation{X: j.shape(best.x), Objective: attained * unit, Bound: bound * unit, Steps: took}, nil
+}
+
+// meets says whether floors can be met: whether all rates can be raised to them.
+func (j Jobs) meets(floor []float64) error {
+	if floor == nil {
+		return nil
+	}
+	some := false
+	for i, f := range floor {
+		if f > 0 && !j.runs(i) {
+			return fmt.Errorf("job %d runs on no type of worker: %w", i, ErrInfeasible)
+		}
+		some = some || f > 0
+	}
+	if some {
+		if a := j.raise(floor); a.Objective < 1+Tolerance {
+			return fmt.Errorf("only %.3g of the floors can be met: %w", a.Objective, ErrInfeasible)
+		}
+	}
+	return nil
+}
