@@ -1,0 +1,117 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// ASTRAEAOptions describe the snapshots of the ASTRAEA paper, section 6.1.2.
+type ASTRAEAOptions struct {
+	Seed uint64
+	// Base is the cluster's trace: Philly's or Venus's.
+	Base *Trace
+	// Days of the snapshot, from the busiest of the base trace.
+	Days float64
+	// Jobs of the snapshot; 0 for all that arrive in it. Of more, Jobs are drawn. Where the base trace has fewer, as a
+	// published reduction may, the rest is drawn from the base trace's other jobs, arriving as the snapshot's do.
+	Jobs int
+}
+
+// ASTRAEAPhilly are the paper's figures for Philly: two weeks, 44,329 jobs (on 210 nodes of 8 GPUs).
+func ASTRAEAPhilly(base *Trace) ASTRAEAOptions {
+	return ASTRAEAOptions{Base: base, Days: 14, Jobs: 44329}
+}
+
+// ASTRAEAVenus are the paper's figures for Venus: two weeks, 11,304 jobs (on 100 nodes of 8 GPUs).
+func ASTRAEAVenus(base *Trace) ASTRAEAOptions {
+	return ASTRAEAOptions{Base: base, Days: 14, Jobs: 11304}
+}
+
+// MakeASTRAEA cuts a snapshot. CPU jobs are left out, durations and gangs stay as they are. The tenants' weights are in
+// proportion to the GPUs that all their jobs of the snapshot ask for, as the paper assumes for Philly.
+func MakeASTRAEA(o ASTRAEAOptions) (*Trace, error) {
+	if o.Base == nil {
+		return nil, errors.New("make an astraea snapshot: the base trace is missing")
+	}
+	if err := positive("make an astraea snapshot", setting{"days", o.Days}); err != nil {
+		return nil, err
+	}
+	if o.Jobs < 0 {
+		return nil, fmt.Errorf("make an astraea snapshot: jobs is %d: want 0 or more", o.Jobs)
+	}
+	base, span := o.Base.GPUJobs(), o.Days*86400
+	if len(base.Jobs) == 0 {
+		return nil, fmt.Errorf("make an astraea snapshot: %s has no GPU jobs", o.Base.Name)
+	}
+	start := base.Busiest(span)
+	out := base.Window(start, start+span)
+	found, drawn := len(out.Jobs), 0
+	d := newDraw(o.Seed, "astraea")
+	switch {
+	case o.Jobs == 0:
+	case found > o.Jobs:
+		out = out.with(d.sample(out.Jobs, o.Jobs))
+	case found < o.Jobs:
+		drawn = o.Jobs - found
+		out = out.with(append(out.Jobs, o.fill(base, out.Jobs, start, drawn, d)...))
+	}
+	out.Name = fmt.Sprintf("%s-%gd-%d", o.Base.Name, o.Days, o.Seed)
+	out.Source = fmt.Sprintf("%s: %d jobs in the %g days from day %.2f on; %d jobs in the snapshot, %d of them drawn "+
+		"from the other days, seed %d", o.Base.Name, found, o.Days, start/86400, len(out.Jobs), drawn, o.Seed)
+	out.order()
+	out.Tenants = WeighByDemand(out)
+	return out, nil
+}
+
+// sample draws n jobs without putting them back, and keeps their order.
+func (d draw) sample(jobs []Job, n int) []Job {
+	chosen := d.Perm(len(jobs))[:n]
+	slices.Sort(chosen)
+	out := make([]Job, n)
+	for i, at := range chosen {
+		out[i] = jobs[at]
+	}
+	return out
+}
+
+// fill draws jobs from outside the snapshot; where these do not suffice some are drawn twice. A job arrives within a
+// minute of one of the snapshot's.
+func (o *ASTRAEAOptions) fill(base *Trace, inside []Job, start float64, n int, d draw) []Job {
+	span := o.Days * 86400
+	outside := base.Filter(func(j *Job) bool { return j.Submit < start || j.Submit >= start+span }).Jobs
+	if len(outside) == 0 {
+		outside = inside
+	}
+	out := make([]Job, 0, n)
+	for len(out) < n {
+		for _, at := range d.Perm(len(outside))[:min(n-len(out), len(outside))] {
+			job := outside[at]
+			near := inside[d.IntN(len(inside))].Submit
+			job.Submit = min(span, max(0, near+d.between(-60, 60)))
+			job.ID = "drawn-" + strconv.Itoa(len(out)) + "-" + job.ID
+			out = append(out, job)
+		}
+	}
+	return out
+}
+
+// WeighByDemand gives every tenant of a trace a weight in proportion to the GPUs that its jobs ask for; the weights add
+// up to 1.
+func WeighByDemand(t *Trace) []Tenant {
+	demand, total := make(map[string]float64), 0.0
+	for i := range t.Jobs {
+		gpus := float64(t.Jobs[i].MaxGPUs) * t.Jobs[i].Share
+		demand[t.Jobs[i].Tenant] += gpus
+		total += gpus
+	}
+	var tenants []Tenant
+	for _, name := range slices.Sorted(maps.Keys(demand)) {
+		if name != "" && total > 0 {
+			tenants = append(tenants, Tenant{name, demand[name] / total})
+		}
+	}
+	return tenants
+}

@@ -1,0 +1,155 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// GavelOptions are those of Gavel's trace generator.
+type GavelOptions struct {
+	Seed uint64
+	Jobs int
+	// Lambda is the mean time between arrivals in seconds (Poisson); 0 for all jobs at the start.
+	Lambda float64
+	// Hours are the durations to choose from. Empty for Philly's distribution: 80 % of the jobs last 10^U(1.5, 3)
+	// minutes and 20 % 10^U(3, 4) minutes.
+	Hours []float64
+	// Gangs of the models that can be distributed; the others use one GPU.
+	Gangs []Choice
+	// Priorities gives one job in five the weight 5.
+	Priorities bool
+	// SLOs gives every job one of 1.2, 2 or 10 times its duration, each to a third.
+	SLOs bool
+	// Throughputs turn durations into steps, on GPUs of type Reference.
+	Throughputs *Throughputs
+	Reference   string
+}
+
+// GavelDefaults are the settings of Gavel's generator of static traces: durations of 1 to 4 hours, gangs of 1, 2 and 4
+// GPUs in 70, 10 and 20 % of the jobs, V100 as reference; 300 jobs with a mean gap of 900 s, as in docs/results.md.
+func GavelDefaults(table *Throughputs) GavelOptions {
+	return GavelOptions{
+		Jobs:        300,
+		Lambda:      900,
+		Hours:       []float64{1, 2, 3, 4},
+		Gangs:       []Choice{{1, .7}, {2, .1}, {4, .2}},
+		Throughputs: table,
+		Reference:   "v100",
+	}
+}
+
+// GavelContinuousDefaults are those of the paper's continuous experiments: Philly's durations and gangs of 1, 2, 4 and
+// 8 GPUs in 70, 10, 15 and 5 % of the jobs.
+func GavelContinuousDefaults(table *Throughputs) GavelOptions {
+	o := GavelDefaults(table)
+	o.Hours, o.Gangs = nil, []Choice{{1, .7}, {2, .1}, {4, .15}, {8, .05}}
+	return o
+}
+
+// gavelModel is a job type of Gavel's table of jobs.
+type gavelModel struct {
+	name        string
+	distributed bool
+}
+
+// gavelModels are Gavel's 26 job types, each as likely as the others.
+func gavelModels() []gavelModel {
+	var models []gavelModel
+	for _, family := range []struct {
+		name        string
+		batches     []int
+		distributed bool
+	}{
+		{"ResNet-18", []int{16, 32, 64, 128, 256}, true},
+		{"ResNet-50", []int{16, 32, 64, 128}, true},
+		{"Transformer", []int{16, 32, 64, 128, 256}, true},
+		{"LM", []int{5, 10, 20, 40, 80}, true},
+		{"Recommendation", []int{512, 1024, 2048, 4096, 8192}, false},
+	} {
+		for _, batch := range family.batches {
+			models = append(models, gavelModel{fmt.Sprintf("%s (batch size %d)", family.name, batch), family.distributed})
+		}
+	}
+	return append(models, gavelModel{"A3C", false}, gavelModel{"CycleGAN", false})
+}
+
+// MakeGavel makes a workload as Gavel's generator does (its distributions, not its random numbers). Jobs know both
+// their duration on the reference GPU and their steps.
+func MakeGavel(o GavelOptions) (*Trace, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	models := gavelModels()
+	kinds, gaps := newDraw(o.Seed, "gavel kinds"), newDraw(o.Seed, "gavel gaps")
+	lengths, gangs := newDraw(o.Seed, "gavel lengths"), newDraw(o.Seed, "gavel gangs")
+	extras := newDraw(o.Seed, "gavel extras")
+	out := &Trace{Name: fmt.Sprintf("gavel-%d", o.Seed), Source: o.source()}
+	now := 0.0
+	for i := range o.Jobs {
+		model := models[kinds.IntN(len(models))]
+		gpus := 1
+		if model.distributed {
+			gpus = gangs.choose(o.Gangs)
+		}
+		if i > 0 {
+			now += gaps.ExpFloat64() * o.Lambda
+		}
+		job := Job{
+			ID: strconv.Itoa(i), Submit: now, MinGPUs: gpus, MaxGPUs: gpus, Share: 1, Model: model.name, Weight: 1,
+			Duration: o.duration(lengths),
+		}
+		speed, err := o.Throughputs.Isolated(model.name, gpus, o.Reference)
+		if err != nil {
+			return nil, fmt.Errorf("make a gavel trace: %w", err)
+		}
+		job.TotalSteps = max(1, int64(job.Duration*speed))
+		if o.Priorities && extras.Float64() < .2 {
+			job.Weight = 5
+		}
+		if o.SLOs {
+			job.SLO = []float64{1.2, 2, 10}[extras.IntN(3)]
+		}
+		out.Jobs = append(out.Jobs, job)
+	}
+	return out, nil
+}
+
+func (o *GavelOptions) check() error {
+	if o.Throughputs == nil {
+		return errors.New("make a gavel trace: throughputs are missing: its jobs are measured in steps")
+	}
+	if !(o.Lambda >= 0 && o.Lambda <= maxSeconds) {
+		return fmt.Errorf("make a gavel trace: lambda is %g: want seconds, 0 or more", o.Lambda)
+	}
+	for _, h := range o.Hours {
+		if err := positive("make a gavel trace", setting{"hours", h}); err != nil {
+			return err
+		}
+	}
+	if err := checkChoices("make a gavel trace: gangs", o.Gangs); err != nil {
+		return err
+	}
+	return positive("make a gavel trace", setting{"jobs", float64(o.Jobs)})
+}
+
+func (o *GavelOptions) duration(d draw) float64 {
+	if len(o.Hours) > 0 {
+		return 3600 * o.Hours[d.IntN(len(o.Hours))]
+	}
+	return d.phillyDuration()
+}
+
+// phillyDuration is how Gavel's authors describe the run times of the Philly trace.
+func (d draw) phillyDuration() float64 {
+	if d.Float64() < .8 {
+		return 60 * math.Pow(10, d.between(1.5, 3))
+	}
+	return 60 * math.Pow(10, d.between(3, 4))
+}
+
+func (o *GavelOptions) source() string {
+	return fmt.Sprintf("made as Gavel's generator does: seed %d, lambda %g s, hours %v, gangs %v, reference %s",
+		o.Seed, o.Lambda, o.Hours, o.Gangs, o.Reference)
+}

@@ -1,0 +1,173 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// HadarOptions describe the trace-driven workload of the Hadar paper.
+type HadarOptions struct {
+	Seed uint64
+	Jobs int
+	// Base is the trace to take jobs from, Philly's in the paper; nil for jobs with Philly's distribution as Gavel's
+	// authors describe it.
+	Base *Trace
+	// FromHour and ToHour bound the hours of the base trace's days that jobs are taken from.
+	FromHour, ToHour float64
+	// UniformSizes draws the size first and then a job of that size. Otherwise jobs are drawn as they come, which keeps
+	// the base trace's many small jobs.
+	UniformSizes bool
+	// Arrive keeps the arrivals. In the paper all jobs are there at the start.
+	Arrive bool
+	// Throughputs turn durations into steps, on GPUs of type Reference.
+	Throughputs *Throughputs
+	Reference   string
+}
+
+// HadarDefaults are the paper's: 480 jobs of the hours 3 to 10, all there at the start, V100 as reference. The paper
+// can be read both ways as to UniformSizes; with sizes drawn first its total of 40 hours on 60 GPUs could not be met
+// (480 jobs of 29 GPU-hours each), so the jobs are drawn as they come.
+func HadarDefaults(table *Throughputs) HadarOptions {
+	return HadarOptions{Jobs: 480, FromHour: 3, ToHour: 10, Throughputs: table, Reference: "v100"}
+}
+
+// hadarSize is a row of the paper's table II: GPU-hours from Low to High, and the families of models trained.
+type hadarSize struct {
+	name      string
+	low, high float64
+	families  []string
+}
+
+func hadarSizes() []hadarSize {
+	return []hadarSize{
+		{"S", 0, 1, []string{"ResNet-18"}},
+		{"M", 1, 10, []string{"CycleGAN"}},
+		{"L", 10, 50, []string{"LM", "Transformer"}},
+		{"XL", 60, 100, []string{"ResNet-50"}},
+	}
+}
+
+// sizeOf finds the size by GPU-hours; -1 between L and XL and beyond XL.
+func sizeOf(gpuHours float64) int {
+	return slices.IndexFunc(hadarSizes(), func(s hadarSize) bool {
+		return gpuHours > s.low && gpuHours <= s.high
+	})
+}
+
+// MakeHadar makes the paper's workload. A gang that the table of throughputs does not have is cut to the largest that
+// it has, and lasts longer in proportion. The size is kept as the job's status.
+func MakeHadar(o HadarOptions) (*Trace, error) {
+	if o.Throughputs == nil {
+		return nil, errors.New("make a hadar trace: throughputs are missing: its jobs are measured in steps")
+	}
+	if err := positive("make a hadar trace", setting{"jobs", float64(o.Jobs)}); err != nil {
+		return nil, err
+	}
+	picked, from, err := o.pick()
+	if err != nil {
+		return nil, err
+	}
+	kinds := newDraw(o.Seed, "hadar kinds")
+	out := &Trace{Name: fmt.Sprintf("hadar-%d", o.Seed), Jobs: picked}
+	out.Source = fmt.Sprintf("made with the figures of the Hadar paper from %s: seed %d, %d jobs, uniform sizes %t",
+		from, o.Seed, o.Jobs, o.UniformSizes)
+	for i := range out.Jobs {
+		if err := o.train(&out.Jobs[i], kinds); err != nil {
+			return nil, fmt.Errorf("make a hadar trace: %w", err)
+		}
+	}
+	out.order()
+	if o.Arrive && len(out.Jobs) > 0 {
+		out.fromZero()
+	}
+	for i := range out.Jobs {
+		out.Jobs[i].ID = strconv.Itoa(i)
+		if !o.Arrive {
+			out.Jobs[i].Submit = 0
+		}
+	}
+	return out, nil
+}
+
+// pick draws the jobs without putting them back.
+func (o *HadarOptions) pick() (picked []Job, from string, err error) {
+	d := newDraw(o.Seed, "hadar pick")
+	sized := make([][]Job, len(hadarSizes()))
+	from = "Philly's distribution"
+	base := o.Base
+	if base == nil {
+		base = o.synthetic()
+	} else {
+		from = base.Name
+	}
+	var all []Job
+	for i := range base.Jobs {
+		job := base.Jobs[i]
+		hour := math.Mod(job.Submit/3600, 24)
+		size := sizeOf(job.GPUSeconds() / 3600)
+		if job.MaxGPUs == 0 || size < 0 || o.Base != nil && (hour < o.FromHour || hour >= o.ToHour) {
+			continue
+		}
+		job.App, job.Loss, job.Utility, job.Share = "", nil, nil, 1
+		sized[size] = append(sized[size], job)
+		all = append(all, job)
+	}
+	if !o.UniformSizes {
+		sized = [][]Job{all}
+	}
+	for range o.Jobs {
+		pool := &sized[d.IntN(len(sized))]
+		if len(*pool) == 0 {
+			return nil, "", fmt.Errorf("make a hadar trace: %s has too few jobs of one size in hours %g to %g: "+
+				"%d of %d were found", from, o.FromHour, o.ToHour, len(picked), o.Jobs)
+		}
+		i := d.IntN(len(*pool))
+		picked = append(picked, (*pool)[i])
+		*pool = slices.Delete(*pool, i, i+1)
+	}
+	return picked, from, nil
+}
+
+// synthetic jobs to pick from where no trace is at hand.
+func (o *HadarOptions) synthetic() *Trace {
+	d, out := newDraw(o.Seed, "hadar base"), &Trace{}
+	for i := range 20 * o.Jobs {
+		gpus := d.choose([]Choice{{1, .7}, {2, .1}, {4, .15}, {8, .05}})
+		out.Jobs = append(out.Jobs, Job{
+			ID: strconv.Itoa(i), Submit: d.between(0, 7*3600), MinGPUs: gpus, MaxGPUs: gpus, Share: 1,
+			// A tenth of Gavel's distribution, which begins at half an hour, has the mean of the real trace's jobs in the
+			// paper's four sizes: 3.3 against 3.4 GPU-hours.
+			Duration: d.phillyDuration() / 10, Weight: 1,
+		})
+	}
+	return out
+}
+
+// train gives the job the model of its size.
+func (o *HadarOptions) train(job *Job, d draw) error {
+	size := hadarSizes()[sizeOf(job.GPUSeconds()/3600)]
+	family := size.families[d.IntN(len(size.families))]
+	var models []string
+	for _, m := range gavelModels() {
+		name, _, _ := cutModel(m.name)
+		if name == family && o.Throughputs.largest(m.name, job.MaxGPUs, o.Reference) > 0 {
+			models = append(models, m.name)
+		}
+	}
+	if len(models) == 0 {
+		return &MissingError{JobType{family, job.MaxGPUs}, o.Reference, "the table has no such family of models"}
+	}
+	job.Model, job.Status = models[d.IntN(len(models))], size.name
+	gpus := o.Throughputs.largest(job.Model, job.MaxGPUs, o.Reference)
+	job.Duration *= float64(job.MaxGPUs) / float64(gpus)
+	job.MinGPUs, job.MaxGPUs, job.Nodes = gpus, gpus, 0
+	speed, err := o.Throughputs.Isolated(job.Model, gpus, o.Reference)
+	if err != nil {
+		return err
+	}
+	job.TotalSteps = max(1, int64(math.Round(job.Duration*speed)))
+	return nil
+}
