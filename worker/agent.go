@@ -21,6 +21,7 @@ var (
 	errUnknown  = errors.New("the orchestrator does not know this worker any more")
 	errStopping = errors.New("the worker is stopping")
 	errUnwanted = errors.New("ended by order")
+	errRival    = errors.New("another worker runs under the name")
 )
 
 // agent is the loop. What is not said to be shared belongs to its goroutine.
@@ -97,8 +98,7 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, stop()) }()
 	defer a.cfg.Bus.Reconnected(func() { poke(a.again) })()
 	defer a.run.Wait()
-	a.loop(ctx)
-	return nil
+	return a.loop(ctx)
 }
 
 func poke(c chan struct{}) {
@@ -108,8 +108,8 @@ func poke(c chan struct{}) {
 	}
 }
 
-// loop handles one thing at a time until ctx has ended and the worker has drained.
-func (a *agent) loop(ctx context.Context) {
+// loop handles one thing at a time until ctx has ended and the worker has drained, or another worker has its name.
+func (a *agent) loop(ctx context.Context) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	timer := time.NewTimer(0)
@@ -128,6 +128,10 @@ func (a *agent) loop(ctx context.Context) {
 			a.out.again()
 			a.send(true)
 		case <-beat.C:
+			if a.inbox.outranked() {
+				a.cancelAll(errRival)
+				return fmt.Errorf("%w %q: give each worker its own with --name", errRival, a.cfg.Node)
+			}
 			a.send(true)
 		case <-timer.C:
 		case <-stopping:
@@ -138,14 +142,14 @@ func (a *agent) loop(ctx context.Context) {
 			a.cancelAll(errStopping)
 		case <-flushed:
 			a.leave()
-			return
+			return nil
 		}
 		a.checkLease()
 		a.send(false)
 		if a.draining && a.quiet() {
 			if a.out.empty() {
 				a.leave()
-				return
+				return nil
 			}
 			if flushed == nil {
 				flushed = time.After(a.cfg.FlushTimeout)

@@ -187,6 +187,16 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return newRigOf(t, func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// newRigOf is a rig whose worker's end a test looks at.
+func newRigOf(t *testing.T, ended func(error)) *rig {
+	t.Helper()
 	dir, err := objects.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -207,9 +217,7 @@ func newRig(t *testing.T) *rig {
 	r.stop = stop
 	go func() {
 		defer close(r.done)
-		if err := r.agent.serve(ctx); err != nil {
-			t.Error(err)
-		}
+		ended(r.agent.serve(ctx))
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -18,17 +18,22 @@ type inbox struct {
 	boot   string
 	orders *outbidv1.Orders
 	came   time.Time
-	// stranger is another boot of the node that was ordered about.
-	stranger string
+	// stranger is another boot of the node that was ordered about: since when nobody else was, and when last.
+	stranger       string
+	strange, again time.Time
 }
 
 func (b *inbox) put(o *outbidv1.Orders) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if o.GetBoot() != b.boot {
-		b.stranger = o.GetBoot()
+		b.stranger, b.again = o.GetBoot(), time.Now()
+		if b.strange.IsZero() {
+			b.strange = time.Now()
+		}
 		return
 	}
+	b.strange = time.Time{}
 	if b.orders != nil && older(o, b.orders.GetTerm(), b.orders.GetGeneration()) {
 		return
 	}
@@ -48,7 +53,7 @@ func (b *inbox) get() (*outbidv1.Orders, time.Time) {
 func (b *inbox) become(boot string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.boot, b.orders, b.stranger = boot, nil, ""
+	b.boot, b.orders, b.stranger, b.strange = boot, nil, "", time.Time{}
 }
 
 // rival returns another boot of the node, once.
@@ -58,6 +63,13 @@ func (b *inbox) rival() string {
 	boot := b.stranger
 	b.stranger = ""
 	return boot
+}
+
+// outranked says whether orders have long been for another worker of this node's name, and never for this one.
+func (b *inbox) outranked() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.strange.IsZero() && b.again.Sub(b.strange) >= rivalPatience
 }
 
 func older(o *outbidv1.Orders, term, generation uint64) bool {

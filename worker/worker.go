@@ -71,6 +71,9 @@ const (
 	beatEvery = time.Second
 	// resendAfter is when what was not acknowledged is sent again.
 	resendAfter = time.Second
+	// rivalPatience is how long a worker bears that another one of its name gets all the orders. The orchestrator takes a
+	// worker that was killed for alive for some seconds, and so the one that was started in its place for a rival.
+	rivalPatience = 10 * time.Second
 	// defaultLease is used for orders that carry none.
 	defaultLease = 15 * time.Second
 
