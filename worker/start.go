@@ -89,7 +89,7 @@ func (s *starter) persist(ctx context.Context, f *fork, what string, try func() 
 		}
 		if !told {
 			told = true
-			f.note("warning", fmt.Sprintf("%s waits for %s: %s", f.name(), what, oneLine(err)))
+			f.note("warning", fmt.Sprintf("%s waits for %s: %s", f.name(), what, storeTrouble(s.cfg.Store, err)))
 		}
 		select {
 		case <-time.After(retry.pause()):

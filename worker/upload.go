@@ -40,6 +40,9 @@ type uploader struct {
 	owner  sync.WaitGroup
 	newer  chan struct{}
 
+	// troubled is since when nothing could be stored; zero if all is well. Owned by run, which is never run twice at once.
+	troubled time.Time
+
 	mu      sync.Mutex
 	running bool
 	closed  bool
@@ -138,13 +141,13 @@ func (u *uploader) store(s *outbidv1.ProcessSaved) {
 		return
 	}
 	var retry backoff
-	began, troubled := time.Now(), false
 	for {
 		c, err := u.put(s)
 		if err == nil {
-			if troubled {
+			if !u.troubled.IsZero() {
 				f.note("info", fmt.Sprintf("the checkpoint of step %d of %s is stored after %s", s.GetStep(), f.name(),
-					time.Since(began).Round(time.Second)))
+					time.Since(u.troubled).Round(time.Second)))
+				u.troubled = time.Time{}
 			}
 			f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: c}})
 			u.mu.Lock()
@@ -161,9 +164,10 @@ func (u *uploader) store(s *outbidv1.ProcessSaved) {
 			u.answer(s, oneLine(err))
 			return
 		}
-		if !troubled {
-			troubled = true
-			f.note("warning", fmt.Sprintf("the checkpoint of step %d of %s waits: %s", s.GetStep(), f.name(), oneLine(err)))
+		if u.troubled.IsZero() { // one line for the whole outage, however many checkpoints it holds up
+			u.troubled = time.Now()
+			f.note("warning", fmt.Sprintf("the checkpoint of step %d of %s waits: %s", s.GetStep(), f.name(),
+				storeTrouble(f.cfg.Store, err)))
 		}
 		if !u.rest(retry.pause()) {
 			u.drop(s, "overtaken by a later checkpoint")
@@ -190,6 +194,37 @@ func (u *uploader) rest(pause time.Duration) bool {
 				return false
 			}
 		}
+	}
+}
+
+// storeTrouble says in few words what is the matter with the store.
+func storeTrouble(store objects.Store, err error) string {
+	what := ""
+	switch {
+	case errors.Is(err, objects.ErrFull):
+		what = "is full"
+	case errors.Is(err, objects.ErrUnavailable):
+		what = "is unavailable"
+	default:
+		return oneLine(err)
+	}
+	if cause := root(err); !errors.Is(cause, objects.ErrFull) && !errors.Is(cause, objects.ErrUnavailable) {
+		what += " (" + oneLine(cause) + ")"
+	}
+	return fmt.Sprintf("the store %s %s; it is tried again until it works", store, what)
+}
+
+// root is what an error began with; of several the last.
+func root(err error) error {
+	for {
+		next := errors.Unwrap(err)
+		if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // looks at this very link
+			next = several.Unwrap()[len(several.Unwrap())-1]
+		}
+		if next == nil {
+			return err
+		}
+		err = next
 	}
 }
 

@@ -1,0 +1,232 @@
+package endtoend
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
+)
+
+// startIn runs the binary in dir with further environment, and through a wrapper such as unshare, if there is one. Both
+// end in the binary itself, so that signals reach it.
+func startIn(t testing.TB, dir string, wrapper, env []string, args ...string) *proc {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := append(append([]string{"env"}, env...), wrapper...)
+	command = append(append(command, path), args...)
+	self, err := exec.LookPath(command[0])
+	if err != nil {
+		t.Skipf("no env on this machine: %v", err)
+	}
+	return startCommand(t, dir, self, command[1:]...)
+}
+
+// serveIn is serve with further environment and a wrapper.
+func serveIn(t testing.TB, dir string, wrapper, env []string, args ...string) *server {
+	t.Helper()
+	ready := filepath.Join(t.TempDir(), "ready.json")
+	args = append(args, "--data", filepath.Join(dir, "data"), "--ready-file", ready, "--api", "127.0.0.1:0")
+	s := &server{proc: startIn(t, dir, wrapper, env, args...)}
+	waitFile(t, s.proc, ready)
+	s.connect(ready)
+	return s
+}
+
+// smallDisk is a wrapper that mounts a disk of so many bytes on dir, which only the wrapped process sees.
+func smallDisk(t testing.TB, dir string, size int) []string {
+	t.Helper()
+	script := fmt.Sprintf(`mount -t tmpfs -o size=%d none "%s" && exec "$@"`, size, dir)
+	flags := []string{"-m"}
+	if os.Geteuid() != 0 {
+		flags = []string{"-r", "-m"}
+	}
+	wrapper := append(append([]string{"unshare"}, flags...), "sh", "-c", script, "sh")
+	out, err := exec.Command(wrapper[0], append(wrapper[1:], "true")...).CombinedOutput()
+	if err != nil {
+		t.Skipf("this machine does not let a test mount a disk of its own (%v: %s)", err, bytes.TrimSpace(out))
+	}
+	return wrapper
+}
+
+// inside is a path as the process sees it.
+func (p *proc) inside(path string) string {
+	return fmt.Sprintf("/proc/%d/root%s", p.cmd.Process.Pid, path)
+}
+
+// notes that say what, by trial.
+func notes(sw *outbidv1.Sweep, what string) map[int32]int {
+	found := map[int32]int{}
+	for _, n := range sw.GetNotes() {
+		if strings.Contains(n.GetText(), what) {
+			found[n.GetTrial()]++
+		}
+	}
+	return found
+}
+
+// mustTellOnce fails unless each trial was told at most once, and anybody at all.
+func mustTellOnce(t *testing.T, sw *outbidv1.Sweep, what string) {
+	t.Helper()
+	told := notes(sw, what)
+	if len(told) == 0 {
+		t.Errorf("nobody was told %q: %v", what, sw.GetNotes())
+	}
+	for trial, n := range told {
+		if n > 1 {
+			t.Errorf("trial %d was told %q %d times: %v", trial, what, n, sw.GetNotes())
+		}
+	}
+}
+
+func TestAFullDiskOfTheStoreCostsNothingButTime(t *testing.T) {
+	t.Parallel()
+	const disk, checkpoint = 8 << 20, 512 << 10
+	dir, locks := t.TempDir(), t.TempDir()
+	store := filepath.Join(dir, "store")
+	if err := os.Mkdir(store, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := serveIn(t, dir, smallDisk(t, store, disk), nil, "up", "--devices", "cpu:2", "--store", store)
+	filler := s.inside(filepath.Join(store, "filler"))
+	if err := os.WriteFile(filler, make([]byte, disk-checkpoint), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := s.submit(job{name: "full", mode: "well", tuner: hyperband(9), env: map[string]string{
+		"PACE": "20ms", "CHECKPOINT_BYTES": fmt.Sprint(checkpoint),
+	}}.spec(t, locks))
+	poll(t, "somebody to be told that the store is full", func() bool { return len(notes(s.sweep(id), "no space left")) > 0 })
+	before := s.trials(id)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	sw := s.mustDone(id)
+	mustTellOnce(t, sw, "no space left")
+	if len(notes(sw, "is stored after")) == 0 {
+		t.Errorf("nobody was told that it went on: %v", sw.GetNotes())
+	}
+	now := s.trials(id)
+	for i, trial := range before {
+		if now[i].GetRestarts() != 0 || now[i].GetLast().GetStep() < trial.GetLast().GetStep() {
+			t.Errorf("trial %d lost its work: %d restarts, step %d, before %d", trial.GetNumber(), now[i].GetRestarts(),
+				now[i].GetLast().GetStep(), trial.GetLast().GetStep())
+		}
+	}
+	noTwoOwners(t, locks)
+	s.stop()
+}
+
+// bucket is a cluster that keeps checkpoints in MinIO.
+type bucket struct {
+	*server
+	minio *objectstest.Minio
+	env   []string
+	dir   string
+	store string
+}
+
+func newBucket(t *testing.T) *bucket {
+	t.Helper()
+	b := &bucket{minio: objectstest.StartMinio(t), dir: t.TempDir()}
+	b.env = []string{
+		"MINIO_ROOT_USER=" + b.minio.User, "MINIO_ROOT_PASSWORD=" + b.minio.Password, "AWS_ACCESS_KEY_ID=",
+		"AWS_SECRET_ACCESS_KEY=",
+	}
+	b.store = "s3://checkpoints/of/outbid?endpoint=" + b.minio.Endpoint
+	b.server = serveIn(t, b.dir, nil, b.env, "serve", "--lease", "4s", "--nats-listen", "127.0.0.1:0", "--store", b.store)
+	return b
+}
+
+// worker starts one that learns from the server where the store is.
+func (b *bucket) worker(name, devices string) *proc {
+	b.t.Helper()
+	return startIn(b.t, b.dir, nil, b.env, "worker", "--nats", b.Info.NATS, "--token-file", b.Info.TokenFile, "--name", name,
+		"--devices", devices, "--dir", filepath.Join(b.dir, "worker-"+name))
+}
+
+// checkpoint downloads a trial's checkpoint.
+func (s *server) checkpoint(id string, trial int32) []byte {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	stream, err := s.GetCheckpoint(ctx, &outbidv1.GetCheckpointRequest{Sweep: id, Trial: trial})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var data []byte
+	for {
+		part, err := stream.Recv()
+		if err == io.EOF { //nolint:errorlint // gRPC returns io.EOF itself
+			return data
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		data = append(data, part.GetData()...)
+	}
+}
+
+func TestASweepKeepsItsCheckpointsInABucket(t *testing.T) {
+	t.Parallel()
+	b := newBucket(t)
+	a, other := b.worker("a", "cpu:2"), b.worker("b", "cpu:1")
+	locks := t.TempDir()
+	id := b.submit(job{name: "bucket", mode: "well", tuner: hyperband(9), env: map[string]string{"CHECKPOINT_BYTES": "100000"}}.spec(t, locks))
+	sw := b.mustDone(id)
+	best := sw.GetBest()
+	data := b.checkpoint(id, best.GetNumber())
+	if step := strings.TrimSpace(string(data)); step != fmt.Sprint(best.GetStep()) || len(data) != 100_000 {
+		t.Errorf("the best trial did %d steps, its checkpoint of %d bytes says %s", best.GetStep(), len(data), step)
+	}
+	out := filepath.Join(b.dir, "best.ckpt")
+	get := start(t, b.dir, "best", id, "--checkpoint", out, "--server", b.Info.API)
+	<-get.ended
+	if file, err := os.ReadFile(out); err != nil || !bytes.Equal(file, data) {
+		text, _ := get.out.text()
+		t.Errorf("outbid best wrote another file: %d bytes, %v\n%s", len(file), err, text)
+	}
+	noTwoOwners(t, locks)
+	for _, p := range []*proc{a, other, b.proc} {
+		p.stop()
+		if p.err != nil {
+			t.Errorf("%v ended with %v", p.cmd.Args, p.err)
+		}
+	}
+}
+
+func TestABucketThatIsAwayCostsNothingButTime(t *testing.T) {
+	t.Parallel()
+	b := newBucket(t)
+	b.worker("a", "cpu:2")
+	locks := t.TempDir()
+	id := b.submit(job{name: "away", mode: "well", tuner: hyperband(9), env: map[string]string{"PACE": "30ms"}}.spec(t, locks))
+	b.waitSteps(id, 8)
+	b.minio.Stop(t)
+	poll(t, "somebody to be told that the store is away", func() bool { return len(notes(b.sweep(id), "waits")) > 0 })
+	before := b.trials(id)
+	gone := time.Now()
+	poll(t, "the outage to last", func() bool { return time.Since(gone) > 12*time.Second })
+	b.minio.Start(t)
+	sw := b.mustDone(id)
+	mustTellOnce(t, sw, "waits")
+	now := b.trials(id)
+	for i, trial := range before {
+		if now[i].GetRestarts() != 0 || now[i].GetStep() < trial.GetStep() {
+			t.Errorf("trial %d lost its work: %d restarts, step %d, before %d", trial.GetNumber(), now[i].GetRestarts(),
+				now[i].GetStep(), trial.GetStep())
+		}
+	}
+	noTwoOwners(t, locks)
+}
