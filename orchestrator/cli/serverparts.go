@@ -141,8 +141,9 @@ func (s *server) start(ctx context.Context) {
 	s.group.start(ctx, "API", s.api.Serve)
 }
 
-// orphanAge keeps the tidying away from checkpoints whose report may be under way.
-const orphanAge = 10 * time.Minute
+// orphanAge keeps the tidying away from checkpoints whose report may be under way, and from clocks that differ: the
+// store's clock says how old an object is.
+const orphanAge = time.Hour
 
 // runLoop runs control, hands it what workers say, and tidies the store once.
 func (s *server) runLoop(ctx context.Context) error {

@@ -20,7 +20,8 @@ type lister interface {
 
 // DeleteOrphans deletes checkpoints of this ledger's sweeps that the ledger does not name: those of a crash between
 // letting a checkpoint go and deleting it, or between storing one and reporting it. Objects newer than before are left
-// alone, as their report may be under way; so is everything of sweeps that this ledger does not know.
+// alone, and those of forks that go on, as their report may be under way: a worker keeps it while there is no
+// orchestrator. So is everything of sweeps that this ledger does not know.
 func (l *Loop) DeleteOrphans(ctx context.Context, store lister, before time.Time) (int, error) {
 	var orphans []string
 	err := store.List(ctx, "checkpoints/", func(o objects.Info) bool {
@@ -40,7 +41,7 @@ func (l *Loop) orphan(key string) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	t := l.trialOf(key)
-	if t == nil {
+	if t == nil || t.Lease != nil && strings.Contains(key, fmt.Sprintf("-%d.", t.Lease.Epoch)) {
 		return false
 	}
 	named := func(c *outbidv1.Checkpoint) bool { return key == c.GetKey() || strings.HasPrefix(key, c.GetKey()+"/") }

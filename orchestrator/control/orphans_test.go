@@ -1,0 +1,58 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
+)
+
+// shelf is a list of objects.
+type shelf map[string]time.Time
+
+// List gives the objects.
+func (s shelf) List(_ context.Context, _ string, f func(objects.Info) bool) error {
+	for key, modified := range s {
+		f(objects.Info{Key: key, Modified: modified})
+	}
+	return nil
+}
+
+func TestOrphansAreOldNamelessAndOfNoForkThatGoesOn(t *testing.T) {
+	t.Parallel()
+	l := startLoop(t, startNATS(t), &reports{})
+	spec := sim.Sweep("s", "min", 2, sim.Tuner("random", map[string]int64{"max_steps": 50}))
+	id, err := l.Submit(t.Context(), spec, "me", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Uplink(&outbidv1.Uplink{Node: "n", Boot: "b", Info: &outbidv1.NodeInfo{Devices: []*outbidv1.Device{{Type: "gpu"}}}})
+	o := <-l.orders
+	for len(o.GetAssignments()) == 0 {
+		l.Uplink(&outbidv1.Uplink{Node: "n", Boot: "b"})
+		o = <-l.orders
+	}
+	epoch := o.GetAssignments()[0].GetFork().GetEpoch()
+	now := time.Now()
+	old := now.Add(-2 * time.Hour)
+	for key, want := range map[string]int{
+		fmt.Sprintf("checkpoints/%s/0/000000000003-%d.ckpt", id, epoch+7): 1,
+		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.ckpt", id, epoch):   0, // of the fork that runs
+		"checkpoints/other-9/0/000000000003-1.ckpt":                       0, // of a sweep of somebody else
+		"checkpoints/" + id + "/99/000000000003-1.ckpt":                   0,
+		"checkpoints/readme": 0,
+	} {
+		if n, err := l.DeleteOrphans(t.Context(), shelf{key: old}, now.Add(-time.Hour)); err != nil || n != want {
+			t.Errorf("%s: %d deleted, %v; want %d", key, n, err, want)
+		}
+		if n, err := l.DeleteOrphans(t.Context(), shelf{key: now}, now.Add(-time.Hour)); err != nil || n != 0 {
+			t.Errorf("%s is new: %d deleted, %v", key, n, err)
+		}
+	}
+	l.end(t)
+}
