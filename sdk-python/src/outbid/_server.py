@@ -16,7 +16,7 @@ from pathlib import Path
 
 from outbid._errors import UnavailableError
 
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
 _STOP_SECONDS = 20.0
 
 
