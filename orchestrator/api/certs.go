@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 )
 
@@ -143,11 +144,49 @@ func writePEM(path, kind string, der []byte, mode os.FileMode) error {
 	return os.Rename(f.Name(), path)
 }
 
-// LoadTLS reads a server's certificate and key, as MakeCert or anybody else made them.
-func LoadTLS(certFile, keyFile string) (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
-		return nil, fmt.Errorf("load TLS certificate: %w; make one with: outbid tls new --dir %s", err, filepath.Dir(certFile))
+// Certificate is a server's certificate and key, which may be renewed while the server runs.
+type Certificate struct {
+	certFile, keyFile string
+	pair              atomic.Pointer[tls.Certificate]
+}
+
+// LoadCertificate reads a certificate and its key, as MakeCert or anybody else made them.
+func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
+	c := &Certificate{certFile: certFile, keyFile: keyFile}
+	if _, err := c.Reload(); err != nil {
+		return nil, err
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+	return c, nil
+}
+
+// Reload reads the files again, for connections from now on, and says whether they hold another certificate. After an
+// error the one of before stays.
+func (c *Certificate) Reload() (changed bool, err error) {
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return false, fmt.Errorf("load TLS certificate: %w; make one with: outbid tls new --dir %s --host NAME", err,
+			filepath.Dir(c.certFile))
+	}
+	old := c.pair.Swap(&pair)
+	return old != nil && !old.Leaf.Equal(pair.Leaf), nil
+}
+
+// Expires is when the certificate is good no longer.
+func (c *Certificate) Expires() time.Time { return c.pair.Load().Leaf.NotAfter }
+
+// Config is for servers; each connection gets the certificate of its time.
+func (c *Certificate) Config() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil },
+	}
+}
+
+// LoadTLS reads a server's certificate and key for a server that need not have them renewed.
+func LoadTLS(certFile, keyFile string) (*tls.Config, error) {
+	c, err := LoadCertificate(certFile, keyFile)
+	if err != nil {
+		return nil, err
+	}
+	return c.Config(), nil
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -132,24 +133,36 @@ func checkAddr(cfg Config) error {
 	if cfg.Listener != nil {
 		addr = cfg.Listener.Addr().String()
 	}
+	return CheckAddr(addr, cfg.Tokens != nil, cfg.TLS != nil)
+}
+
+// CheckAddr refuses HOST:PORT beyond loopback without tokens and TLS, with the commands that make them.
+func CheckAddr(addr string, tokens, secure bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("address %q: must be HOST:PORT, such as 127.0.0.1:7700", addr)
 	}
-	if loopbackHost(host) || (cfg.Tokens != nil && cfg.TLS != nil) {
+	if loopbackHost(host) || (tokens && secure) {
 		return nil
 	}
-	missing := ""
-	if cfg.Tokens == nil {
-		missing += "\n  a tokens file:  outbid token new --file tokens"
+	var missing, commands []string
+	if !tokens {
+		missing = append(missing, "a tokens file (--tokens)")
+		commands = append(commands, "'outbid token new --file tokens --name NAME'")
 	}
-	if cfg.TLS == nil {
-		missing += "\n  a certificate:  outbid tls new --dir tls"
+	if !secure {
+		name := host
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			name = "NAME"
+		}
+		missing = append(missing, "a certificate (--tls-cert, --tls-key)")
+		commands = append(commands, fmt.Sprintf("'outbid tls new --dir tls --host %s'", name))
 	}
 	if host == "" {
 		host = "every address"
 	}
-	return fmt.Errorf("refused to listen on %s, which is beyond loopback, without:%s", host, missing)
+	return fmt.Errorf("refused to listen on %s, which is beyond loopback, without %s: make it with %s", host,
+		strings.Join(missing, " and "), strings.Join(commands, " and "))
 }
 
 // Addr is where the server listens.

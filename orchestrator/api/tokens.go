@@ -12,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // Role says what a token's holder may do.
@@ -49,7 +51,8 @@ func local() Principal { return Principal{Name: "local", Tenant: AnyTenant, Role
 
 // Tokens knows bearer tokens. It keeps only their hashes.
 type Tokens struct {
-	entries []tokenEntry
+	path    string
+	entries atomic.Pointer[[]tokenEntry]
 }
 
 type tokenEntry struct {
@@ -64,13 +67,38 @@ const minTokenLength = 20
 func LoadTokens(path string) (*Tokens, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("there is no tokens file %s; make one with: outbid token new --file %s", path, path)
+		return nil, fmt.Errorf("there is no tokens file %s; make one with: outbid token new --file %s --name NAME", path, path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open tokens: %w", err)
 	}
 	defer f.Close()
-	return ParseTokens(f, path)
+	t, err := ParseTokens(f, path)
+	if err != nil {
+		return nil, err
+	}
+	t.path = path
+	return t, nil
+}
+
+// Reload reads the file again and says whether it holds other tokens. After an error those of before stay.
+func (t *Tokens) Reload() (changed bool, err error) {
+	now, err := LoadTokens(t.path)
+	if err != nil {
+		return false, err
+	}
+	if slices.Equal(t.all(), now.all()) {
+		return false, nil
+	}
+	t.entries.Store(now.entries.Load())
+	return true, nil
+}
+
+func (t *Tokens) all() []tokenEntry {
+	if list := t.entries.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
 
 // ParseTokens reads tokens from r as LoadTokens does; name stands for the file in errors, which never show a token.
@@ -89,8 +117,8 @@ func ParseTokens(r io.Reader, name string) (*Tokens, error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read tokens from %s: %w", name, err)
 	}
-	if len(t.entries) == 0 {
-		return nil, fmt.Errorf("%s holds no token; make one with: outbid token new --file %s", name, name)
+	if len(t.all()) == 0 {
+		return nil, fmt.Errorf("%s holds no token; make one with: outbid token new --file %s --name NAME", name, name)
 	}
 	return t, nil
 }
@@ -107,30 +135,32 @@ func (t *Tokens) add(fields []string) error {
 		return err
 	}
 	hash := sha256.Sum256([]byte(token))
-	for _, e := range t.entries {
+	list := t.all()
+	for _, e := range list {
 		if e.hash == hash {
 			return fmt.Errorf("%s and %s have the same token", e.who.Name, who.Name)
 		}
 	}
-	t.entries = append(t.entries, tokenEntry{hash: hash, who: who})
+	list = append(list, tokenEntry{hash: hash, who: who})
+	t.entries.Store(&list)
 	return nil
 }
 
 // find returns whose token this is. It takes the same time for every token of a file.
 func (t *Tokens) find(token string) (Principal, bool) {
 	hash := sha256.Sum256([]byte(token))
-	found := -1
-	for i := range t.entries {
-		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], t.entries[i].hash[:]), i, found)
+	list, found := t.all(), -1
+	for i := range list {
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], list[i].hash[:]), i, found)
 	}
 	if found < 0 {
 		return Principal{}, false
 	}
-	return t.entries[found].who, true
+	return list[found].who, true
 }
 
 func (t *Tokens) hasName(name string) bool {
-	for _, e := range t.entries {
+	for _, e := range t.all() {
 		if e.who.Name == name {
 			return true
 		}

@@ -87,6 +87,10 @@ func (a *app) checkServer(ctx context.Context) []checkView {
 	defer cancel()
 	info, err := c.GetServerInfo(ctx, &outbidv1.GetServerInfoRequest{})
 	if err != nil && unreachableError(err) {
+		_, line := explain(err)
+		if strings.HasPrefix(line, "cannot talk") { // it is there, and not trusted
+			return bad(err, "outbid doctor --ca FILE")
+		}
 		return []checkView{{Name: "server", Detail: "no server answers at " + c.target.url, Fix: "outbid up"}}
 	}
 	if err != nil {

@@ -134,6 +134,10 @@ func (a *app) findToken() (string, error) {
 		if token == "" {
 			return "", badInput("--token-file %s is empty", a.opts.tokenFile)
 		}
+		if len(strings.Fields(token)) > 1 {
+			return "", badInput("--token-file %s: want one token alone, as 'outbid token new' prints it; a line of a tokens "+
+				"file holds a name, a tenant and a role too", a.opts.tokenFile)
+		}
 		return token, nil
 	}
 	return a.getenv("OUTBID_TOKEN"), nil

@@ -15,7 +15,7 @@ func (a *app) tokenCommand() *cobra.Command {
 		Use:   "token",
 		Short: "Make tokens for people and tools",
 		Long: `A server that listens beyond loopback asks everybody for a token. Tokens are kept in a file, one a line, which
-'outbid serve --tokens FILE' reads.`,
+'outbid serve --tokens FILE' reads, and reads again when it changes: take a line out and its token opens nothing.`,
 		Example: "  outbid token new --file tokens --name ada",
 	}, a.tokenNewCommand())
 }
@@ -41,7 +41,7 @@ The role is admin (everything), user (everything with the tenant's sweeps) or vi
 				return badInput("%w", err)
 			}
 			a.printf("%s\n", token)
-			a.notef("added %s (tenant %s, role %s) to %s; restart the server so that it reads it", name, tenant, role, file)
+			a.notef("added %s (tenant %s, role %s) to %s; a server that runs with it lets it in within seconds", name, tenant, role, file)
 			return nil
 		},
 	}

@@ -2,8 +2,12 @@ package cli
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/outbid-dev/outbid/orchestrator/api"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -68,5 +72,14 @@ Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certifi
 func (a *app) greetServe(s *server) {
 	a.printf("outbid %s serves at %s\n", a.version, s.api.URL())
 	a.printf("data is in %s, NATS at %s\n", s.opts.data, s.natsURL)
-	a.printf("next: outbid worker --nats %s --token-file %s\n", s.natsURL, s.opts.nats.tokenFile)
+	a.printf("next: outbid worker --nats %s --token-file %s%s\n", s.natsURL, s.opts.nats.tokenFile, s.authority())
+}
+
+// authority is the flag by which workers trust a certificate that 'outbid tls new' made.
+func (s *server) authority() string {
+	ca := api.CertFiles(filepath.Dir(s.opts.tlsCert)).CA
+	if _, err := os.Stat(ca); s.opts.tlsCert == "" || s.embedded == nil || err != nil {
+		return ""
+	}
+	return " --ca " + ca
 }

@@ -51,7 +51,9 @@ type server struct {
 	log  *slog.Logger
 
 	key      joinKey
+	cert     *api.Certificate
 	certs    *tls.Config
+	tokens   *api.Tokens
 	embedded *bus.Server
 	natsURL  string
 	nc       *nats.Conn
@@ -100,7 +102,7 @@ func (s *server) open(ctx context.Context) error {
 	if s.key, err = makeJoinKey(s.opts.nats.tokenFile); err != nil {
 		return err
 	}
-	if s.certs, err = s.certificates(); err != nil {
+	if err := s.readSecrets(); err != nil {
 		return err
 	}
 	// The door is opened first, though it answers last: an address that is taken or refused is said at once.
@@ -128,20 +130,40 @@ func (s *server) close() error {
 	return errors.Join(errs...)
 }
 
-// certificates loads the server's certificate; nil without one.
-func (s *server) certificates() (*tls.Config, error) {
+// readSecrets loads the certificate and the tokens, and refuses an address that wants those that are missing, before
+// anything listens there.
+func (s *server) readSecrets() error {
 	o := s.opts
-	switch {
-	case o.tlsCert == "" && o.tlsKey == "":
-		return nil, nil //nolint:nilnil // nil is what api and bus take for none
-	case o.tlsCert == "" || o.tlsKey == "":
-		return nil, badInput("--tls-cert and --tls-key belong together: give both, or make them with 'outbid tls new'")
+	if (o.tlsCert == "") != (o.tlsKey == "") {
+		return badInput("--tls-cert and --tls-key belong together: give both, or make them with 'outbid tls new'")
 	}
-	conf, err := api.LoadTLS(o.tlsCert, o.tlsKey)
-	if err != nil {
-		return nil, badInput("%w", err)
+	var err error
+	if o.tlsCert != "" {
+		if s.cert, err = api.LoadCertificate(o.tlsCert, o.tlsKey); err != nil {
+			return badInput("%w", err)
+		}
+		s.certs = s.cert.Config()
 	}
-	return conf, nil
+	if o.tokens != "" {
+		if s.tokens, err = api.LoadTokens(o.tokens); err != nil {
+			return badInput("%w", err)
+		}
+	}
+	for _, file := range []string{o.nats.tokenFile, o.tokens, o.tlsKey} {
+		s.warnOpen(file)
+	}
+	if err := api.CheckAddr(o.api, s.tokens != nil, s.certs != nil); err != nil {
+		return badInput("--api: %w", err)
+	}
+	return nil
+}
+
+// warnOpen warns of a secret that everybody on this machine can read.
+func (s *server) warnOpen(file string) {
+	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o007 != 0 {
+		s.log.Warn("everybody on this machine can read a secret; make it readable by its owner alone", "file", file,
+			"fix", "chmod 600 "+file)
+	}
 }
 
 // listen opens the API's port, or a free one if nobody asked for that very port.
@@ -236,16 +258,9 @@ func (s *server) campaign(ctx context.Context) error {
 const closeTimeout = 5 * time.Second
 
 func (s *server) openAPI(listener net.Listener) error {
-	var tokens *api.Tokens
-	if s.opts.tokens != "" {
-		var err error
-		if tokens, err = api.LoadTokens(s.opts.tokens); err != nil {
-			return errors.Join(badInput("%w", err), listener.Close())
-		}
-	}
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
-		Tokens: tokens, TLS: s.certs,
+		Tokens: s.tokens, TLS: s.certs,
 	})
 	if err != nil {
 		return errors.Join(badInput("%w", err), listener.Close())

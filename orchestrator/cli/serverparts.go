@@ -139,6 +139,9 @@ func (s *server) start(ctx context.Context) {
 		s.group.start(ctx, "worker "+w.name, func(ctx context.Context) error { return s.runWorker(ctx, w) })
 	}
 	s.group.start(ctx, "API", s.api.Serve)
+	if s.tokens != nil || s.cert != nil {
+		s.group.start(ctx, "secrets", s.watchSecrets)
+	}
 }
 
 // orphanAge keeps the tidying away from checkpoints whose report may be under way, and from clocks that differ: the

@@ -288,7 +288,11 @@ func TestServerRefusesBadOptions(t *testing.T) {
 		{"belong together", []string{"serve", "--tls-cert", "cert.pem", "--nats-listen", "127.0.0.1:0"}},
 		{"beyond loopback NATS needs a certificate", []string{"serve", "--nats-listen", "0.0.0.0:0"}},
 		{"want HOST:PORT", []string{"serve", "--nats-listen", "4222"}},
-		{"outbid tls new", []string{"serve", "--api", "0.0.0.0:0", "--nats-listen", "127.0.0.1:0"}},
+		{
+			"'outbid token new --file tokens --name NAME' and 'outbid tls new --dir tls --host NAME'",
+			[]string{"serve", "--api", "0.0.0.0:0", "--nats-listen", "127.0.0.1:0"},
+		},
+		{"'outbid tls new --dir tls --host tuner.example'", []string{"up", "--api", "tuner.example:7700"}},
 		{"only one of them", []string{"serve", "--nats", "nats://127.0.0.1:1", "--nats-listen", "127.0.0.1:0"}},
 		{"--standby wants --nats", []string{"serve", "--standby"}},
 		{"64 hexadecimal digits", []string{"serve", "--token-file", file, "--nats-listen", "127.0.0.1:0"}},
@@ -321,6 +325,7 @@ func TestWorkerRefusesBadOptions(t *testing.T) {
 		{"connect to NATS", exitUnreachable, []string{"--nats", "nats://127.0.0.1:1", "--token-file", s.file.TokenFile}},
 		{"connect to NATS", exitUnreachable, []string{"--nats", s.file.NATS, "--token-file", wrong}},
 		{"--name", exitUsage, []string{"--nats", s.file.NATS, "--token-file", s.file.TokenFile, "--name", "a.b"}},
+		{"--ca: nowhere", exitUsage, []string{"--nats", s.file.NATS, "--token-file", s.file.TokenFile, "--ca", "nowhere"}},
 		{"--devices", exitUsage, []string{"--nats", s.file.NATS, "--token-file", s.file.TokenFile, "--devices", "v100"}},
 	} {
 		app := newTestApp(nil, map[string]string{"HOME": t.TempDir()})

@@ -167,6 +167,9 @@ func (a *app) runWorkerCommand(ctx context.Context, o workerOptions, nats natsOp
 		return badInput("--token-file: %w", err)
 	}
 	nc, err := nats.connect(ctx, key, nil, "worker "+o.name, a.opts.ca, log)
+	if _, said := errors.AsType[*exitError](err); said {
+		return err
+	}
 	if err != nil {
 		return &exitError{code: exitUnreachable, msg: err.Error(), err: err}
 	}
