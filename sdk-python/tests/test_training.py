@@ -166,6 +166,13 @@ def test_an_error_keeps_the_newest_weights(tmp_path: Path) -> None:
     assert w.said == ["saved 0", "ended 0"]
 
 
+def test_weights_saved_before_the_loop_are_of_its_start(tmp_path: Path) -> None:
+    w = Worker(tmp_path, start_step=2, until_step=2)
+    w.trial.save(weights(2))
+    assert list(w.trial.steps()) == []
+    assert w.said == ["saved 2", "reached 2"]
+
+
 def test_store_errors_are_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     w = Worker(tmp_path, until_step=1)
     w.save_errors = ["object store is full"]

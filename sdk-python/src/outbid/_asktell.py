@@ -11,7 +11,7 @@ from typing import Any
 
 from outbid._client import Client
 from outbid._config import Config, parse_config
-from outbid._training import metric_values
+from outbid._metrics import metric_values
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 

@@ -12,7 +12,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
 import grpc
 
@@ -41,6 +41,18 @@ class _Close:
 
 Incoming = session_pb2.AttachResponse | Terminate | Poke
 _Item = session_pb2.AttachRequest | tuple[node_pb2.ForkRef, event_pb2.Report] | _Close
+
+
+class Link(Protocol):
+    """What a trial needs of the session."""
+
+    inbox: queue.SimpleQueue[Incoming]
+
+    def send(self, message: session_pb2.AttachRequest) -> None:
+        """Queue a message."""
+
+    def report(self, fork: node_pb2.ForkRef, report: event_pb2.Report) -> None:
+        """Queue a report."""
 
 
 class Session:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-import os
 import queue
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from outbid import _tensors
 from outbid._config import Config, parse_config
 from outbid._errors import CheckpointError, StopTrial
-from outbid._session import Incoming, Poke, Terminate
-from outbid.v1 import bus_pb2, event_pb2, node_pb2, session_pb2
+from outbid._metrics import metric_values, step_number
+from outbid._saving import Keeper
+from outbid._session import Incoming, Link, Poke, Terminate
+from outbid.v1 import bus_pb2, event_pb2, session_pb2
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,27 +35,6 @@ class Device:
     type: str
     name: str
     memory_bytes: int
-
-
-class Link(Protocol):
-    """What a trial needs of the session."""
-
-    inbox: queue.SimpleQueue[Incoming]
-
-    def send(self, message: session_pb2.AttachRequest) -> None:
-        """Queue a message."""
-
-    def report(self, fork: node_pb2.ForkRef, report: event_pb2.Report) -> None:
-        """Queue a report."""
-
-
-@dataclass
-class _Weights:
-    """Weights that training code saved. step is None until the report that follows names it."""
-
-    step: int | None
-    arrays: dict[str, npt.NDArray[Any]]
-    metadata: str
 
 
 class Trial:
@@ -81,14 +60,9 @@ class Trial:
         self._known = assignment.start_step  # the last step reported or saved
         self._metric: float | None = None
         self._seq = 0
-        self._held: _Weights | None = None
-        self._offered: _Weights | None = None
-        self._offers = 0
-        self._save_error = ""
-        self._save_asked = False
+        self._keeper = Keeper(assignment, link)
         self._skipped_save = False
-        self._save_every = assignment.save_every.ToTimedelta().total_seconds()
-        self._last_offer = self._since = time.monotonic()
+        self._since = time.monotonic()
         self._trained = 0.0
         self._metadata: dict[str, Any] | None = None
         self._leaving = False  # the process is to end after this trial
@@ -170,7 +144,7 @@ class Trial:
         with self._lock:
             self._drain()
             upcoming = self._body if self._body is not None else self._step + 1
-            due = self._ending() or self._periodic() or 0 < self._target <= upcoming
+            due = self._ending() or self._keeper.due or 0 < self._target <= upcoming
             self._skipped_save = not due
             return due
 
@@ -197,6 +171,7 @@ class Trial:
             if not self._uses_steps:
                 self._uses_steps = True
                 self._step = self._a.start_step
+                self._keeper.name(self._step)
         return _Steps(self)
 
     def report(
@@ -227,9 +202,8 @@ class Trial:
             report.train_seconds = self._trained + time.monotonic() - self._since
             self._metric = values.get(self._a.metric, self._metric)
             self._known = step
-            if self._held is not None and self._held.step is None:
-                self._held.step = step
-        self._link.report(self._fork, report)
+            self._keeper.name(step)
+            self._link.report(self._fork, report)
         if not self._uses_steps:
             with self._lock:
                 self._step = step
@@ -252,12 +226,10 @@ class Trial:
 
         Raises TypeError for what is no array, naming it.
         """
-        arrays = _tensors.to_arrays(weights, copy=copy)
-        text = _tensors.encode_metadata(metadata)
         with self._lock:
             # Before the first report of a loop without steps() nobody knows the step: the report names it.
             step = self._body if self._body is not None else self._step if self._uses_steps else None
-            self._held = _Weights(step, arrays, text)
+            self._keeper.hold(step, weights, metadata, copy=copy)
             self._known = max(self._known, step or 0)
             self._skipped_save = False
 
@@ -288,8 +260,8 @@ class Trial:
                 self._secure()
                 break
             if not at_target:
-                if self._periodic():
-                    self._offer()
+                if self._keeper.due:
+                    self._keeper.offer(self._metric)
                 return True
             self._secure()
             if self._ending() or self._target > self._step or self._target == 0:
@@ -306,8 +278,7 @@ class Trial:
         """Say that the training code has returned or raised."""
         with self._lock:
             self._drain()
-            if self._held is not None and self._held.step is None:
-                self._held.step = self._known
+            self._keeper.name(self._known)
             ordered = self._obeyed and not error
             if not (ordered and self._verdict == bus_pb2.VERDICT_STOP):
                 try:
@@ -326,18 +297,12 @@ class Trial:
     def _ending(self) -> bool:
         return self._verdict in (bus_pb2.VERDICT_PAUSE, bus_pb2.VERDICT_STOP)
 
-    def _periodic(self) -> bool:
-        """Whether a checkpoint is due though the trial goes on."""
-        if self._save_asked:
-            return True
-        return 0 < self._save_every <= time.monotonic() - self._last_offer
-
     def _report_step(self, step: int | None) -> int:
         if step is None:
             if self._uses_steps:
                 return self._step if self._body is None else self._body
             return self._step + 1
-        number = _step_number(step)
+        number = step_number(step)
         limit = self._step if self._body is None else self._body
         if self._uses_steps and number > limit:
             raise ValueError(
@@ -364,7 +329,7 @@ class Trial:
         finally:
             self._since = time.monotonic()
             # Waiting must not count towards the next periodic save either.
-            self._last_offer += self._since - waited
+            self._keeper.postpone(self._since - waited)
         self._drain()
 
     def _take(self, message: Incoming) -> None:
@@ -377,10 +342,11 @@ class Trial:
         elif message.HasField("directive") and message.directive.fork == self._fork:
             self._follow(message.directive)
         elif message.HasField("save_done") and message.save_done.fork == self._fork:
-            self._stored(message.save_done)
+            self._keeper.stored(message.save_done)
 
     def _follow(self, directive: session_pb2.Directive) -> None:
-        self._save_asked = self._save_asked or directive.save
+        if directive.save:
+            self._keeper.ask()
         if directive.verdict == bus_pb2.VERDICT_TRAIN:
             # Until_step 0 lets the code end by itself. After a signal to leave, no word makes it stay.
             self._target = directive.until_step
@@ -389,50 +355,23 @@ class Trial:
         elif directive.verdict in (bus_pb2.VERDICT_PAUSE, bus_pb2.VERDICT_STOP):
             self._verdict = directive.verdict
 
-    def _stored(self, done: session_pb2.SaveDone) -> None:
-        if self._offered is None or self._offered.step != done.step:
-            return
-        if done.error:
-            if done.error != self._save_error:
-                print(
-                    f"outbid: the checkpoint of step {done.step} is not stored yet: {done.error}",
-                    file=sys.stderr,
-                    flush=True,
-                )
-            self._held = self._held or self._offered
-        self._save_error = done.error
-        self._offered = None
-
-    def _offer(self) -> None:
-        """Write the newest weights and offer them to the worker, unless an offer is under way."""
-        if self._held is None or self._held.step is None or self._offered is not None:
-            return
-        self._offers += 1
-        self._save_asked = False
-        self._last_offer = time.monotonic()
-        path = os.path.join(self._a.scratch, f"{self._held.step:012d}-{self._offers}.safetensors")
-        _tensors.write(path, self._held.arrays, self._held.metadata)
-        saved = session_pb2.ProcessSaved(fork=self._fork, path=path, step=self._held.step, metric=self._metric)
-        self._held, self._offered = None, self._held
-        self._link.send(session_pb2.AttachRequest(saved=saved))
-
     def _secure(self, patience: float | None = None) -> None:
         """Return once the newest weights are in the store, or the trial is to stop, or patience (s) is over."""
         pause = _FIRST_RETRY
         deadline = math.inf if patience is None else time.monotonic() + patience
-        while self._verdict != bus_pb2.VERDICT_STOP and (self._held or self._offered):
+        while self._verdict != bus_pb2.VERDICT_STOP and self._keeper.pending:
             left = deadline - time.monotonic()
             if left <= 0:
                 return
-            if self._offered is not None:
+            if self._keeper.offered:
                 self._wait(None if left == math.inf else left)
                 continue
-            if self._save_error:
+            if self._keeper.error:
                 self._rest(min(pause, left))
                 pause = min(2 * pause, _LAST_RETRY)
                 if self._verdict == bus_pb2.VERDICT_STOP:
                     return
-            self._offer()
+            self._keeper.offer(self._metric)
 
     def _rest(self, seconds: float) -> None:
         """Wait for so long, or until the trial is to stop."""
@@ -459,49 +398,3 @@ def one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     name = type(error).__name__
     return f"{name}: {text}" if text else name
-
-
-def _step_number(step: Any) -> int:
-    try:
-        number = int(step.__index__())
-    except (AttributeError, TypeError):
-        raise TypeError(f"report: step must be a whole number, got {step!r}") from None
-    if isinstance(step, bool) or number < 0:
-        raise ValueError(f"report: step must be a whole number from 0, got {step!r}")
-    return number
-
-
-def metric_values(where: str, *sources: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return reported metrics as floats; TypeError names the one that is no number."""
-    values: dict[str, float] = {}
-    for source in sources:
-        if source is not None and not isinstance(source, Mapping):
-            raise TypeError(
-                f"{where}: metrics must be a dict or keywords such as loss=0.1, got {type(source).__name__}"
-            )
-        for name, value in (source or {}).items():
-            if not isinstance(name, str) or not name:
-                raise TypeError(f"{where}: a metric's name must be a string, got {name!r}")
-            values[name] = _number(where, name, value)
-    if not values:
-        raise TypeError(f"{where}: name at least one metric, such as loss=0.1")
-    return values
-
-
-def _number(where: str, name: str, value: Any) -> float:
-    if type(value) is float:
-        return value
-    if isinstance(value, (str, bytes)) or getattr(value, "ndim", 0) != 0:
-        raise _no_number(where, name, value)
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-    except Exception:
-        raise _no_number(where, name, value) from None
-
-
-def _no_number(where: str, name: str, value: Any) -> TypeError:
-    shape = getattr(value, "shape", None)
-    what = type(value).__name__ + (f" of shape {tuple(shape)}" if shape else f": {value!r:.80}")
-    return TypeError(f"{where}: metric {name!r} must be one number, got {what}")

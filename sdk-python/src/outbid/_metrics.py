@@ -1,0 +1,53 @@
+"""Reported metrics and steps, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def step_number(step: Any) -> int:
+    try:
+        number = int(step.__index__())
+    except (AttributeError, TypeError):
+        raise TypeError(f"report: step must be a whole number, got {step!r}") from None
+    if isinstance(step, bool) or number < 0:
+        raise ValueError(f"report: step must be a whole number from 0, got {step!r}")
+    return number
+
+
+def metric_values(where: str, *sources: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return reported metrics as floats; TypeError names the one that is no number."""
+    values: dict[str, float] = {}
+    for source in sources:
+        if source is not None and not isinstance(source, Mapping):
+            raise TypeError(
+                f"{where}: metrics must be a dict or keywords such as loss=0.1, got {type(source).__name__}"
+            )
+        for name, value in (source or {}).items():
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"{where}: a metric's name must be a string, got {name!r}")
+            values[name] = _number(where, name, value)
+    if not values:
+        raise TypeError(f"{where}: name at least one metric, such as loss=0.1")
+    return values
+
+
+def _number(where: str, name: str, value: Any) -> float:
+    if type(value) is float:
+        return value
+    if isinstance(value, (str, bytes)) or getattr(value, "ndim", 0) != 0:
+        raise _no_number(where, name, value)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except Exception:
+        raise _no_number(where, name, value) from None
+
+
+def _no_number(where: str, name: str, value: Any) -> TypeError:
+    shape = getattr(value, "shape", None)
+    what = type(value).__name__ + (f" of shape {tuple(shape)}" if shape else f": {value!r:.80}")
+    return TypeError(f"{where}: metric {name!r} must be one number, got {what}")
