@@ -161,7 +161,7 @@ func CheckAddr(addr string, tokens, secure bool) error {
 	if host == "" {
 		host = "every address"
 	}
-	return fmt.Errorf("refused to listen on %s, which is beyond loopback, without %s: make it with %s", host,
+	return fmt.Errorf("refused to listen on %s, which is beyond loopback, without %s; make what is missing with %s", host,
 		strings.Join(missing, " and "), strings.Join(commands, " and "))
 }
 

@@ -1,0 +1,130 @@
+package endtoend
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// tool runs a command to its end and returns what it printed and its exit code.
+func tool(t testing.TB, dir string, args ...string) (string, int) {
+	t.Helper()
+	p := start(t, dir, args...)
+	<-p.ended
+	text, _ := p.out.text()
+	return text, p.cmd.ProcessState.ExitCode()
+}
+
+func TestBeyondLoopbackWantsSecretsAndSaysHowToMakeThem(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	refused := []string{"serve", "--api", "0.0.0.0:0", "--nats-listen", "127.0.0.1:0", "--data", "refused"}
+	text, code := tool(t, dir, refused...)
+	if code != 2 || strings.Count(strings.TrimSpace(text), "\n") != 0 || !strings.Contains(text, "0.0.0.0") {
+		t.Fatalf("exit code %d:\n%s", code, text)
+	}
+	if made, err := os.ReadDir(filepath.Join(dir, "refused", "nats")); err == nil {
+		t.Errorf("a server that was refused had begun: %v", made)
+	}
+	commands := regexp.MustCompile(`'outbid ([^']+)'`).FindAllStringSubmatch(text, -1)
+	if len(commands) != 2 {
+		t.Fatalf("it names %d commands:\n%s", len(commands), text)
+	}
+	var token string
+	for _, c := range commands {
+		args := strings.Fields(strings.Replace(c[1], "NAME", "127.0.0.2", 1))
+		out, code := tool(t, dir, args...)
+		if code != 0 {
+			t.Fatalf("outbid %v: exit code %d:\n%s", args, code, out)
+		}
+		if args[0] == "token" {
+			token = strings.Fields(out)[0]
+			if !strings.HasPrefix(token, "outbid_") {
+				token = regexp.MustCompile(`outbid_\S+`).FindString(out)
+			}
+		}
+	}
+	s := startServer(t, dir, "secure", "serve", "--nats-listen", "127.0.0.2:0", "--data", filepath.Join(dir, "data"),
+		"--tls-cert", "tls/cert.pem", "--tls-key", "tls/key.pem", "--tokens", "tokens")
+	s.until("next: outbid worker")
+	useSecrets(t, dir, s.file, token)
+}
+
+// useSecrets calls a server that wants a token and a certificate, with and without them.
+func useSecrets(t *testing.T, dir, ready, token string) {
+	t.Helper()
+	data, err := os.ReadFile(ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := regexp.MustCompile(`https://[0-9.:]+`).FindString(string(data))
+	for want, args := range map[string][]string{
+		"--ca FILE":        {"--token", token, "ls"},
+		"--token-file":     {"--ca", "tls/ca.pem", "ls"},
+		"not known":        {"--ca", "tls/ca.pem", "--token", token + "x", "ls"},
+		"doctor --ca FILE": {"doctor"},
+		"one token alone":  {"--ca", "tls/ca.pem", "--token-file", writeFile(t, token+" ada default user\n"), "ls"},
+	} {
+		text, code := tool(t, dir, append([]string{"--server", url}, args...)...)
+		if code == 0 || !strings.Contains(text, want) {
+			t.Errorf("%v: exit code %d, not told %q:\n%s", args, code, want, text)
+		}
+	}
+	if text, code := tool(t, dir, "--server", url, "--ca", "tls/ca.pem", "--token", token, "ls"); code != 0 {
+		t.Errorf("with everything: exit code %d:\n%s", code, text)
+	}
+	added, code := tool(t, dir, "token", "new", "--file", "tokens", "--name", "late", "--role", "viewer")
+	if code != 0 {
+		t.Fatal(added)
+	}
+	late := regexp.MustCompile(`outbid_\S+`).FindString(added)
+	poll(t, "the running server to know a new token", func() bool {
+		_, code := tool(t, dir, "--server", url, "--ca", "tls/ca.pem", "--token", late, "ls")
+		return code == 0
+	})
+}
+
+func writeFile(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A bus that lets everybody in is the worst case: then the join token alone keeps functions from workers of strangers.
+func TestAFunctionWaitsForAWorkerThatHoldsTheJoinToken(t *testing.T) {
+	t.Parallel()
+	dir, nats := t.TempDir(), startNATS(t)
+	s := serveData(t, dir, "one", "serve", "--nats", nats, "--lease", "4s", "--data", filepath.Join(dir, "data"))
+	worker := func(name, token string) {
+		start(t, dir, "worker", "--nats", nats, "--token-file", token, "--name", name, "--devices", "cpu:1",
+			"--dir", filepath.Join(dir, name))
+	}
+	worker("stranger", writeFile(t, strings.Repeat("ab", 32)))
+	spec := job{name: "trust", tuner: random(0), trials: 2}.bare()
+	spec.Workload = s.putStub(map[string]string{"STUB_MODE": "once"})
+	id := s.submit(spec)
+	poll(t, "the sweep to say why it waits", func() bool {
+		return strings.Contains(s.sweep(id).GetWaiting(), "join token")
+	})
+	if why := s.sweep(id).GetWaiting(); strings.Contains(why, "\n") {
+		t.Errorf("it waits for more than a line: %s", why)
+	}
+	if n := s.sweep(id).GetCounts(); n.GetRunning() > 0 || n.GetCompleted() > 0 {
+		t.Fatalf("the stranger was given a function: %v", n)
+	}
+	// Programs are not held back: what may run them is decided by who is let into NATS.
+	worker("ours", s.Info.TokenFile)
+	s.mustDone(id)
+	for _, trial := range s.trials(id) {
+		if trial.GetState() != outbidv1.TrialState_TRIAL_STATE_COMPLETED {
+			t.Errorf("trial %d is %s", trial.GetNumber(), trial.GetState())
+		}
+	}
+}
