@@ -200,9 +200,13 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, r *outbidv1.Report) {
 	if has && math.IsNaN(value) && !t.NaNNoted {
 		c.note(s.ID, &t.Number, "warning", "reported NaN for %s at step %d: it counts as the worst value", s.Spec.GetMetric(), r.GetStep())
 	}
+	best := s.Best
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
 		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Report: r,
 	}}})
+	if best >= 0 && best != s.Best {
+		c.drop(s, s.Trials[best])
+	}
 	if limits := s.Spec.GetLimits(); limits != nil && (limits.Target != nil || limits.GetSteps() > 0) {
 		c.touched[s.ID] = true
 	}

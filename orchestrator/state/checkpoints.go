@@ -90,6 +90,8 @@ func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 		switch {
 		case c == newest && (rules.GetLast() || !t.Done() || t.Lease != nil):
 		case s.refs[c.GetKey()] > 0:
+		case t.Number == s.Best && rules.GetBest() > 0 && c == s.BestCheckpoint(t):
+			// The best trial always has one to load, also if its best value was never saved or another's equals it.
 		case slices.ContainsFunc(s.ranking, func(r ranked) bool { return r.key == c.GetKey() }):
 		default:
 			drop = append(drop, c)

@@ -84,6 +84,12 @@ func saved(n int32, key string, step int64, metric float64) *outbidv1.Event {
 	}}}
 }
 
+func reported(n int32, epoch uint64, metric float64) *outbidv1.Event {
+	return &outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
+		Sweep: "s-1", Trial: n, Epoch: epoch, Report: &outbidv1.Report{Seq: 1, Step: 1, Metrics: map[string]float64{"loss": metric}},
+	}}}
+}
+
 // Every event is tried on a trial in every state: the table says which pairs are legal, and where they lead.
 func TestEveryTrialTransition(t *testing.T) {
 	t.Parallel()
@@ -193,6 +199,14 @@ func TestRetention(t *testing.T) {
 			&outbidv1.Checkpoints{Best: 1},
 			[]*outbidv1.Event{saved(0, "a", 1, .3), saved(1, "b", 1, .1), ended(0, completed), ended(1, completed)},
 			[2][]string{{"a"}, nil},
+		},
+		"the best trial's, also if it is not the best checkpoint": {
+			&outbidv1.Checkpoints{Best: 1},
+			[]*outbidv1.Event{
+				saved(0, "a", 1, .1), granted(1, 1, 0), reported(1, 1, .05), saved(1, "b", 2, .2), leaseEnded(1, 1),
+				ended(0, completed), ended(1, completed),
+			},
+			[2][]string{nil, nil},
 		},
 		"the last of all": {
 			&outbidv1.Checkpoints{Last: true},

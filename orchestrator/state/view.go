@@ -49,6 +49,9 @@ func (l *Lease) DeviceSeconds(now time.Time) float64 {
 func (st *State) TrialView(s *Sweep, t *Trial) *outbidv1.Trial {
 	v := t.record(s.ID)
 	v.Config = configStruct(t.Config)
+	if t.State == trialFailed && v.GetRestarts() > 0 {
+		v.Restarts-- // its last failure was not followed by a start
+	}
 	if l := t.Lease; l != nil {
 		v.Node, v.Devices = l.Node, l.Devices
 		v.DeviceSeconds += l.DeviceSeconds(st.Time)
