@@ -20,7 +20,7 @@ func houseColumns() []string {
 //	status      how it ended
 //	model       job type, as in Gavel's tables
 //	gpu_type    the type on which duration_s was measured (not a demand)
-//	extra       key=value;…: steps or iters, priority or prio, user, nodes, mode, cpu_milli, mem_mib, gpu_milli
+//	extra       key=value;…: steps or iters, priority (a weight), user, nodes, mode, bs, cpu_milli, mem_mib, gpu_milli
 //
 // Keys of extra that are not listed are ignored.
 func readHouse(r *reader) error {
@@ -31,16 +31,17 @@ func readHouse(r *reader) error {
 	return t.each(func(w *row) error {
 		gpus := w.whole("num_gpus", 0)
 		job := Job{
-			ID:       w.text("job_id"),
-			Tenant:   w.text("tenant"),
-			Submit:   w.number("submit_s"),
-			MinGPUs:  gpus,
-			MaxGPUs:  gpus,
-			Share:    1,
-			Duration: w.optional("duration_s"),
-			Model:    w.text("model"),
-			Weight:   1,
-			Status:   w.text("status"),
+			ID:         w.text("job_id"),
+			Tenant:     w.text("tenant"),
+			Submit:     w.number("submit_s"),
+			MinGPUs:    gpus,
+			MaxGPUs:    gpus,
+			Share:      1,
+			Duration:   w.optional("duration_s"),
+			MeasuredOn: w.text("gpu_type"),
+			Model:      w.text("model"),
+			Weight:     1,
+			Status:     w.text("status"),
 		}
 		w.houseExtra(&job)
 		return w.finish(job)
@@ -58,6 +59,8 @@ func (w *row) houseExtra(job *Job) {
 			job.User = value
 		case "mode":
 			job.BatchMode = value
+		case "bs":
+			job.Model += " (batch size " + value + ")"
 		case "steps", "iters", "nodes", "priority", "cpu_milli", "mem_mib", "gpu_milli":
 			v, err := strconv.ParseFloat(value, 64)
 			if err != nil || !(v >= 0 && v <= maxSeconds) {

@@ -33,6 +33,8 @@ type Job struct {
 	Nodes int
 	// Duration is its run time in seconds with MaxGPUs, without interruption.
 	Duration float64
+	// MeasuredOn is the GPU type that Duration is of; it does not bind the job.
+	MeasuredOn string
 	// TotalSteps of training; with a throughput table they say more than Duration.
 	TotalSteps int64
 	// Model is the job type as Gavel's tables name it: "ResNet-18 (batch size 32)".

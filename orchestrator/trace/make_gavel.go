@@ -27,13 +27,14 @@ type GavelOptions struct {
 	Reference   string
 }
 
-// GavelDefaults are the settings of Gavel's generator of static traces: durations of 1 to 4 hours, gangs of 1, 2 and 4
-// GPUs in 70, 10 and 20 % of the jobs, V100 as reference; 300 jobs with a mean gap of 900 s, as in docs/results.md.
+// GavelDefaults are those of the trace on which Gavel's policies and ours are compared: 300 jobs with a mean gap of
+// 900 s, 1 to 8 whole hours long (the generator's own default is 1 to 4), gangs of 1, 2 and 4 GPUs in 70, 10 and 20 %
+// of the jobs that can be distributed, V100 as reference.
 func GavelDefaults(table *Throughputs) GavelOptions {
 	return GavelOptions{
 		Jobs:        300,
 		Lambda:      900,
-		Hours:       []float64{1, 2, 3, 4},
+		Hours:       []float64{1, 2, 3, 4, 5, 6, 7, 8},
 		Gangs:       []Choice{{1, .7}, {2, .1}, {4, .2}},
 		Throughputs: table,
 		Reference:   "v100",
@@ -98,7 +99,7 @@ func MakeGavel(o GavelOptions) (*Trace, error) {
 		}
 		job := Job{
 			ID: strconv.Itoa(i), Submit: now, MinGPUs: gpus, MaxGPUs: gpus, Share: 1, Model: model.name, Weight: 1,
-			Duration: o.duration(lengths),
+			Duration: o.duration(lengths), MeasuredOn: o.Reference,
 		}
 		speed, err := o.Throughputs.Isolated(model.name, gpus, o.Reference)
 		if err != nil {

@@ -126,7 +126,9 @@ func (o *HadarOptions) pick() (picked []Job, from string, err error) {
 		}
 		i := d.IntN(len(*pool))
 		picked = append(picked, (*pool)[i])
-		*pool = slices.Delete(*pool, i, i+1)
+		last := len(*pool) - 1
+		(*pool)[i] = (*pool)[last]
+		*pool = (*pool)[:last]
 	}
 	return picked, from, nil
 }
@@ -163,7 +165,7 @@ func (o *HadarOptions) train(job *Job, d draw) error {
 	job.Model, job.Status = models[d.IntN(len(models))], size.name
 	gpus := o.Throughputs.largest(job.Model, job.MaxGPUs, o.Reference)
 	job.Duration *= float64(job.MaxGPUs) / float64(gpus)
-	job.MinGPUs, job.MaxGPUs, job.Nodes = gpus, gpus, 0
+	job.MinGPUs, job.MaxGPUs, job.Nodes, job.MeasuredOn = gpus, gpus, 0, o.Reference
 	speed, err := o.Throughputs.Isolated(job.Model, gpus, o.Reference)
 	if err != nil {
 		return err

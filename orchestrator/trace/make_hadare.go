@@ -79,7 +79,7 @@ func MakeHadarE(o HadarEOptions) (*Trace, error) {
 		}
 		job := Job{
 			ID: strings.ToLower(name) + "-" + strconv.Itoa(i), MinGPUs: 1, MaxGPUs: 1, Share: 1,
-			Duration: seconds, Model: task.model, Weight: 1, Status: task.size,
+			Duration: seconds, MeasuredOn: o.Reference, Model: task.model, Weight: 1, Status: task.size,
 		}
 		if o.Throughputs != nil && name != "MM" {
 			speed, err := o.Throughputs.Isolated(task.model, 1, o.Reference)

@@ -34,6 +34,7 @@ type jobLine struct {
 	GPUTypes   []string `json:"gpu_types,omitempty"`
 	Nodes      int      `json:"nodes,omitempty"`
 	Duration   float64  `json:"duration_s,omitempty"`
+	MeasuredOn string   `json:"measured_on,omitempty"`
 	TotalSteps int64    `json:"total_steps,omitempty"`
 	Model      string   `json:"model,omitempty"`
 	BatchMode  string   `json:"batch_mode,omitempty"`
@@ -61,14 +62,14 @@ type appLine struct {
 func (j *Job) line() jobLine {
 	return jobLine{
 		"job", j.ID, j.Tenant, j.User, j.Submit, j.MinGPUs, j.MaxGPUs, j.Share, j.GPUTypes, j.Nodes, j.Duration,
-		j.TotalSteps, j.Model, j.BatchMode, j.Weight, j.SLO, j.Status, j.CPUs, j.Memory, j.App, j.Loss, j.Utility,
+		j.MeasuredOn, j.TotalSteps, j.Model, j.BatchMode, j.Weight, j.SLO, j.Status, j.CPUs, j.Memory, j.App, j.Loss, j.Utility,
 	}
 }
 
 func (l *jobLine) job() Job {
 	return Job{
 		l.ID, l.Tenant, l.User, l.Submit, l.MinGPUs, l.MaxGPUs, l.Share, l.GPUTypes, l.Nodes, l.Duration,
-		l.TotalSteps, l.Model, l.BatchMode, l.Weight, l.SLO, l.Status, l.CPUs, l.Memory, l.App, l.Loss, l.Utility,
+		l.MeasuredOn, l.TotalSteps, l.Model, l.BatchMode, l.Weight, l.SLO, l.Status, l.CPUs, l.Memory, l.App, l.Loss, l.Utility,
 	}
 }
 

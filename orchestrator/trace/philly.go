@@ -62,7 +62,7 @@ func readPhilly(r *reader) error {
 // phillySyntax is an error behind which nothing can be read, lenient or not.
 func (r *reader) phillySyntax(line int, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("the list does not end: the file is cut short")
+		return &RowError{File: r.file, Line: line, Reason: "the list does not end: the file is cut short"}
 	}
 	var syntax *json.SyntaxError
 	if !errors.As(err, &syntax) {

@@ -84,7 +84,7 @@ func (r *reader) csvTable(header []string) (*table, error) {
 	if header == nil {
 		first, line, err := t.next()
 		if err != nil {
-			return nil, &RowError{File: r.file, Line: line, Reason: "header: " + err.Error()}
+			return nil, &RowError{File: r.file, Line: max(1, line), Reason: "the header cannot be read: " + err.Error()}
 		}
 		header = make([]string, len(first))
 		for i, name := range first {

@@ -146,7 +146,11 @@ func (t *Throughputs) largest(model string, gpus int, gpuType string) int {
 // Timed returns the trace with every duration set to steps over throughput on a GPU type, as Gavel reads its traces.
 // Jobs without steps or model keep theirs.
 func (t *Trace) Timed(table *Throughputs, gpuType string) (*Trace, error) {
-	return t.convert(table, gpuType, func(job *Job, speed float64) { job.Duration = float64(job.TotalSteps) / speed })
+	return t.convert(table, gpuType, func(job *Job, speed float64) {
+		if job.TotalSteps > 0 {
+			job.Duration, job.MeasuredOn = float64(job.TotalSteps)/speed, gpuType
+		}
+	})
 }
 
 // Stepped returns the trace with the steps set to duration times throughput on a GPU type. Jobs without duration or

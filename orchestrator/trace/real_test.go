@@ -1,0 +1,226 @@
+package trace
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// real is the path of a real trace, which lies beside the repository; the test is skipped where it does not.
+func realFile(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join("..", "..", "..", "shared", "data", "traces", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("the real trace is not here: %v", err)
+	}
+	return path
+}
+
+func openReal(t *testing.T, name string) *Trace {
+	t.Helper()
+	got, err := Open(realFile(t, name), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestRealTraces(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		file, format string
+		jobs         int
+		tenants      int
+	}{
+		{"philly_82k.csv.gz", "house csv", 82247, 15},
+		{"helios_venus_2vc_sept.csv.gz", "house csv", 1867, 2},
+		{"openb_default.csv.gz", "house csv", 8152, 4},
+		{"muri_trace1.csv.gz", "house csv", 1494, 0},
+		{"muri_trace2.csv.gz", "house csv", 5755, 0},
+		{"gavel_msr_seed0_allvc.csv.gz", "house csv", 15264, 15},
+		{"gavel_max_min_fairness.csv.gz", "house csv", 96, 0},
+		{"shockwave_120_100_40.csv.gz", "house csv", 120, 0},
+		{"shockwave_220_100_25.csv.gz", "house csv", 220, 0},
+		{"gavel/peer/gavel300_multi_lam900_s0.trace", "gavel trace", 300, 0},
+		{"gavel/physical_cluster/minimize_makespan.trace", "gavel trace", 100, 0},
+		{"gavel/msr_seed0/b436b2.trace.gz", "gavel vc trace", -1, 1},
+		{"shockwave/120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic.trace", "shockwave trace", 120, 0},
+		{"tiresias/60_job.csv", "tiresias csv", 60, 0},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			t.Parallel()
+			got := openReal(t, c.file)
+			s := got.Summary()
+			if got.Report.Format != c.format || c.jobs >= 0 && s.Jobs != c.jobs || s.Tenants != c.tenants {
+				t.Errorf("got %s, %d tenants; want %s, %d jobs, %d tenants", got.Report.String(), s.Tenants, c.format, c.jobs, c.tenants)
+			}
+			if got.Report.Broken+len(got.Report.LeftOut) > 0 || got.Report.Rows != len(got.Jobs) {
+				t.Errorf("rows were lost: %s", got.Report.String())
+			}
+		})
+	}
+}
+
+// The house files of Gavel's traces hold the durations that Gavel's table gives for their steps.
+func TestHouseAndPublishedFormsAgree(t *testing.T) {
+	t.Parallel()
+	table, err := OpenThroughputs(realFile(t, "gavel/simulation_throughputs.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for house, published := range map[string]string{
+		"gavel_minimize_makespan.csv.gz": "gavel/physical_cluster/minimize_makespan.trace",
+		"gavel_max_min_fairness.csv.gz":  "gavel/physical_cluster/max_min_fairness.trace",
+	} {
+		want := openReal(t, house)
+		got, err := openReal(t, published).Timed(table, "v100")
+		if err != nil {
+			t.Fatal(err)
+		}
+		about := cmpopts.EquateApprox(0, .051)
+		if diff := cmp.Diff(want.Jobs, got.Jobs, about); diff != "" {
+			t.Errorf("%s and %s (-want +got):\n%s", house, published, diff)
+		}
+	}
+	want := openReal(t, "shockwave_120_100_40.csv.gz")
+	got := openReal(t, "shockwave/120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic.trace")
+	if diff := cmp.Diff(want.Jobs, got.Jobs, cmpopts.IgnoreFields(Job{}, "MeasuredOn")); diff != "" {
+		t.Errorf("shockwave (-want +got):\n%s", diff)
+	}
+}
+
+func TestRealThroughputs(t *testing.T) {
+	t.Parallel()
+	full, err := OpenThroughputs(realFile(t, "gavel/simulation_throughputs.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, err := OpenThroughputs(realFile(t, "gavel_throughputs_isolated.csv.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if full.Len() != 492 || alone.Len() != 492 {
+		t.Errorf("%d and %d speeds, want 492", full.Len(), alone.Len())
+	}
+	if diff := cmp.Diff([]string{"k80", "p100", "v100"}, full.GPUTypes()); diff != "" {
+		t.Error(diff)
+	}
+	for _, gpuType := range []string{"k80", "p100", "v100", "k80" + Spread, "p100" + Spread, "v100" + Spread} {
+		for _, job := range full.JobTypes(gpuType) {
+			a, _ := full.Isolated(job.Model, job.GPUs, gpuType)
+			b, err := alone.Isolated(job.Model, job.GPUs, gpuType)
+			if err != nil || math.Abs(a-b) > 1e-9 {
+				t.Errorf("%s on %s: %g and %g, %v", job, gpuType, a, b, err)
+			}
+		}
+	}
+	a, b, err := full.Pair(JobType{"ResNet-18 (batch size 16)", 1}, JobType{"ResNet-18 (batch size 64)", 1}, "v100")
+	if err != nil || math.Abs(a-32.353384328946916) > 1e-9 || math.Abs(b-24.093231895382736) > 1e-9 {
+		t.Errorf("pair: %g, %g, %v", a, b, err)
+	}
+	if shock, err := OpenThroughputs(realFile(t, "shockwave/tacc_throughputs.json.gz")); err != nil || shock.Len() == 0 {
+		t.Errorf("shockwave's table: %v", err)
+	}
+}
+
+// What Gavel's generator made, ours makes alike.
+func TestMadeGavelTraceLooksLikeTheRealOne(t *testing.T) {
+	t.Parallel()
+	table, err := OpenThroughputs(realFile(t, "gavel/simulation_throughputs.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	real, err := openReal(t, "gavel/peer/gavel300_multi_lam900_s0.trace").Timed(table, "v100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := GavelDefaults(table)
+	o.Jobs = 5000
+	made, err := MakeGavel(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, m := real.Summary(), made.Summary()
+	near(t, "gap", m.Gap.Mean, r.Gap.Mean, .15)
+	near(t, "duration", m.Duration.Mean, r.Duration.Mean, .1)
+	near(t, "GPUs", m.GPUs.Mean, r.GPUs.Mean, .15)
+}
+
+func TestASTRAEASnapshotsOfRealTraces(t *testing.T) {
+	t.Parallel()
+	philly := openReal(t, "philly_82k.csv.gz")
+	o := ASTRAEAPhilly(philly)
+	o.Seed = 7
+	got, err := MakeASTRAEA(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := got.Summary()
+	if s.Jobs != 44329 || s.Span > 14*86400 || len(got.Tenants) != s.Tenants || s.Tenants < 12 || s.Tenants > 15 {
+		t.Errorf("got %s", s)
+	}
+	sum := 0.0
+	for _, tenant := range got.Tenants {
+		sum += tenant.Weight
+	}
+	near(t, "the weights' sum", sum, 1, 1e-9)
+	venus, err := MakeASTRAEA(ASTRAEAOptions{Base: openReal(t, "helios_venus_2vc_sept.csv.gz"), Days: 14, Jobs: 500})
+	if err != nil || len(venus.Jobs) != 500 {
+		t.Errorf("venus: %v", err)
+	}
+}
+
+func TestHadarFromPhilly(t *testing.T) {
+	t.Parallel()
+	table, err := OpenThroughputs(realFile(t, "gavel/simulation_throughputs.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uniform := range []bool{false, true} {
+		o := HadarDefaults(table)
+		o.Base, o.UniformSizes = openReal(t, "philly_82k.csv.gz"), uniform
+		got, err := MakeHadar(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkHadar(t, got, uniform)
+	}
+	themis := ThemisDefaults(false)
+	themis.Arrivals = openReal(t, "philly_82k.csv.gz")
+	got, err := MakeThemis(themis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := got.Summary(); s.Apps != 85 || s.Span > 14*86400 {
+		t.Errorf("got %s", s)
+	}
+}
+
+func checkHadar(t *testing.T, got *Trace, uniform bool) {
+	t.Helper()
+	counts := make(map[string]int)
+	for i := range got.Jobs {
+		job := &got.Jobs[i]
+		counts[job.Status]++
+		size := hadarSizes()[slices.IndexFunc(hadarSizes(), func(s hadarSize) bool { return s.name == job.Status })]
+		family, _, _ := cutModel(job.Model)
+		hours := job.GPUSeconds() / 3600
+		if job.Submit != 0 || job.TotalSteps < 1 || !slices.Contains(size.families, family) ||
+			hours < size.low-1e-9 || hours > size.high+1e-9 {
+			t.Errorf("job %+v with %g GPU-hours does not fit size %s", job, hours, size.name)
+		}
+	}
+	if len(got.Jobs) != 480 {
+		t.Errorf("%d jobs, want 480", len(got.Jobs))
+	}
+	for name, n := range counts {
+		if uniform && (n < 85 || n > 155) {
+			t.Errorf("%d of 480 jobs of size %s, want about 120", n, name)
+		}
+	}
+}
