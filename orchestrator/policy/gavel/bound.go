@@ -46,7 +46,7 @@ func (p *program) beyond(price []float64, attained, limit float64) float64 {
 				continue
 			}
 			value, first, _ := d.at(t)
-			c, m := p.spend(i, min(value, 1), price)
+			c, m := p.spend(i, min(value, p.top(i)), price)
 			cost += c
 			slope += float64(m * first)
 		}

@@ -54,33 +54,38 @@ func (j Jobs) WaterFill(reweigh Reweigh) (Allocation, error) {
 func (j Jobs) fill(filled, level []float64) (Allocation, []bool, bool) {
 	p := j.program()
 	p.goal = 1
-	x := make([]float64, p.n*p.r)
-	p.interior(x)
-	unit := math.Inf(1)
+	raised := false
 	for i, l := range level {
-		p.need[i].none = l == 0 && filled[i] == 0
+		d := &p.need[i]
+		d.none = l == 0 && filled[i] == 0
+		unit := l
+		if l == 0 {
+			unit = filled[i]
+		}
+		if d.none {
+			continue
+		}
+		for k := i * p.r; k < (i+1)*p.r; k++ {
+			p.rate[k] /= unit
+		}
+		// A hair below what was reached keeps an inside that rounding cannot close.
+		d.base = filled[i] * (1 - slack) / unit
 		if l > 0 {
-			unit = min(unit, p.rateOf(i, x)/l)
+			d.slope = 1
+			raised = true
 		}
 	}
-	if math.IsInf(unit, 1) {
+	if !raised {
 		return Allocation{}, nil, false
 	}
-	for i, l := range level {
-		if !p.need[i].none {
-			// A hair below what was reached keeps an inside that rounding cannot close.
-			p.need[i].base, p.need[i].slope = filled[i]*(1-slack), l*unit
-		}
-	}
-	p.normalise()
 	value := func(s *point) (attained, bound, lack float64) {
 		attained, limit := math.Inf(1), math.Inf(1)
 		for i, d := range p.need {
 			switch {
 			case d.none:
 			case d.slope > 0:
-				attained = min(attained, (p.rateOf(i, s.x)-d.base)/d.slope)
-				limit = min(limit, (1-d.base)/d.slope)
+				attained = min(attained, p.rateOf(i, s.x)-d.base)
+				limit = min(limit, p.top(i)-d.base)
 			default:
 				lack = max(lack, 1-p.rateOf(i, s.x)/d.base)
 			}
@@ -91,22 +96,23 @@ func (j Jobs) fill(filled, level []float64) (Allocation, []bool, bool) {
 	whole := 0.0
 	for i, d := range p.need {
 		if level[i] > 0 {
-			whole = max(whole, d.base/d.slope)
+			whole = max(whole, d.base)
 		}
 	}
-	best, took := p.solve(Tolerance, false, func(s *point) float64 {
+	best, took := p.embed(func(s *point) float64 {
 		attained, bound, lack := value(s)
 		return math.Abs(bound-attained)/(math.Abs(attained)+whole) + lack
 	})
 	attained, bound, _ := value(best)
-	a := Allocation{X: j.shape(best.x), Objective: attained * unit, Bound: bound * unit, Steps: took}
+	a := Allocation{X: j.shape(best.x), Objective: attained, Bound: bound, Steps: took}
 	return a, p.tight(best), true
 }
 
 // slack is by how much a frozen level may fall when later levels are filled, relative to it.
 const slack = 1e-7
 
-// tight are the raised jobs whose price outweighs their slack, the dearest always.
+// tight are the raised jobs with a price worth the name and no slack, the dearest always. One that is missed is found at
+// the next level, which then is no higher.
 func (p *program) tight(s *point) []bool {
 	held := make([]bool, p.n)
 	total, count, dearest, most := 0.0, 0.0, -1, 0.0
@@ -125,7 +131,8 @@ func (p *program) tight(s *point) []bool {
 		if d.none || d.slope == 0 {
 			continue
 		}
-		held[i] = i == dearest || s.zover[i]*d.slope/total*count > s.over[i]/(s.over[i]+d.base+math.Abs(d.slope*s.t))
+		share, loose := s.zover[i]*d.slope/total*count, s.over[i]/(s.over[i]+d.base+math.Abs(d.slope*s.t))
+		held[i] = i == dearest || share > 1e-3 && loose < 1e-5
 	}
 	return held
 }

@@ -110,11 +110,12 @@ func (p *program) solve(tolerance float64, centre bool, gap func(*point) float64
 		s.direction()
 		primal, dual := s.lengths()
 		sigma := 1.0
-		if !centre {
+		recentre := !centre && s.spreadOut() > 10
+		if !centre && !recentre {
 			ahead := s.muAfter(primal, dual) / mu
 			sigma = max(ahead*ahead*ahead, 1e-6)
 		}
-		s.correct(sigma*mu, !centre)
+		s.correct(sigma*mu, !centre && !recentre)
 		s.direction()
 		primal, dual = s.lengths()
 		if p.curved() || centre {
@@ -135,15 +136,20 @@ func (p *program) curved() bool {
 	return false
 }
 
-// start is inside every constraint, with products of slack and price all alike.
-func (p *program) start() *newton {
+func (p *program) newton() *newton {
 	n, r := p.n, p.r
-	s := &newton{
+	return &newton{
 		program: p, point: newPoint(n, r), step: newPoint(n, r), target: newPoint(n, r),
 		inverse: make([]float64, n*r*r), drag: make([]float64, n*r), solved: make([]float64, n*r), rhs: make([]float64, n*r),
 		d1: make([]float64, n), lack: make([]float64, n),
 		system: make([]float64, (r+1)*(r+2)), chol: make([]float64, r*r),
 	}
+}
+
+// start is inside every constraint, with products of slack and price all alike.
+func (p *program) start() *newton {
+	n, r := p.n, p.r
+	s := p.newton()
 	p.interior(s.x)
 	copy(s.free, p.workers)
 	s.t = p.from
@@ -261,4 +267,21 @@ func dot(a, b, da, db []float64, primal, dual float64) float64 {
 		sum += float64((a[i] + primal*da[i]) * (b[i] + dual*db[i]))
 	}
 	return sum
+}
+
+// spreadOut is the ratio of the largest to the smallest product.
+func (p *point) spreadOut() float64 {
+	least, most := math.Inf(1), 0.0
+	note := func(slack, price []float64) {
+		for i := range slack {
+			if v := slack[i] * price[i]; v > 0 {
+				least, most = min(least, v), max(most, v)
+			}
+		}
+	}
+	note(p.x, p.zx)
+	note(p.row, p.zrow)
+	note(p.over, p.zover)
+	note(p.free, p.price)
+	return most / least
 }

@@ -237,6 +237,22 @@ func (p *peer) allocate() [][]float64 {
 		p.t.Fatal(err)
 	}
 	p.gap = max(p.gap, a.Gap())
+	if chaos != nil {
+		for _, r := range a.X {
+			for k := range r {
+				r[k] *= 1 + 1e-8*chaos.Float64()
+			}
+		}
+	}
+	if f := os.Getenv("DUMP"); f != "" {
+		out, _ := os.OpenFile(f+p.policy, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		iso := []float64{}
+		for i, id := range p.active {
+			iso = append(iso, p.alone.Jobs[id].Seconds+steps[i]/jobs.Rate(i, jobs.Isolated()))
+		}
+		json.NewEncoder(out).Encode(map[string]any{"T": jobs.Throughput, "s": jobs.Scale, "N": jobs.Workers, "steps": steps, "elapsed": elapsed, "iso": iso, "X": a.X, "obj": a.Objective, "gap": a.Gap()})
+		out.Close()
+	}
 	return a.X
 }
 
@@ -270,7 +286,7 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// completion are the mean and the 99th percentile of completion times, as numpy interpolates it.
+// completion are the mean and the 99th percentile of completion times.
 func (p *peer) completion() (mean, p99 float64, finished int) {
 	var all []float64
 	for _, j := range p.jobs {
@@ -280,7 +296,5 @@ func (p *peer) completion() (mean, p99 float64, finished int) {
 		}
 	}
 	slices.Sort(all)
-	at := 0.99 * float64(len(all)-1)
-	low := int(at)
-	return mean / float64(len(all)), all[low] + (at-float64(low))*(all[min(low+1, len(all)-1)]-all[low]), len(all)
+	return mean / float64(len(all)), all[len(all)*99/100], len(all)
 }

@@ -41,39 +41,29 @@ func (j Jobs) levels() []float64 {
 func (j Jobs) raise(level []float64) Allocation {
 	p := j.program()
 	p.goal = 1
-	unit := math.Inf(1)
-	x := make([]float64, p.n*p.r)
-	p.interior(x)
-	for i := range p.need {
-		if level[i] > 0 && p.top(i) > 0 {
-			unit = min(unit, p.rateOf(i, x)/level[i])
-		} else {
-			p.need[i] = need{none: true}
-		}
-	}
-	if math.IsInf(unit, 1) {
-		return Allocation{X: j.shape(x), Objective: 0, Bound: 0}
-	}
-	for i := range p.need {
-		if !p.need[i].none {
-			p.need[i].slope = level[i] * unit
-		}
-	}
-	p.normalise()
-	p.from = 0.5
 	limit := math.Inf(1)
 	for i := range p.need {
-		if d := &p.need[i]; !d.none {
-			limit = min(limit, 1/d.slope)
+		top := p.top(i)
+		if level[i] == 0 || top == 0 {
+			p.need[i].none = true
+			continue
 		}
+		for k := i * p.r; k < (i+1)*p.r; k++ {
+			p.rate[k] /= level[i]
+		}
+		p.need[i].slope = 1
+		limit = min(limit, top/level[i])
+	}
+	if math.IsInf(limit, 1) {
+		return Allocation{X: j.shape(make([]float64, p.n*p.r))}
 	}
 	value := func(s *point) (attained, bound float64) {
 		attained, bound = limit, limit
 		sum := 0.0
 		for i := range p.need {
-			if d := &p.need[i]; !d.none {
-				attained = min(attained, p.rateOf(i, s.x)/d.slope)
-				sum += float64(s.zover[i] * d.slope)
+			if !p.need[i].none {
+				attained = min(attained, p.rateOf(i, s.x))
+				sum += s.zover[i]
 			}
 		}
 		if rough := p.dual(s) / sum; rough > 1.01*attained {
@@ -81,12 +71,12 @@ func (j Jobs) raise(level []float64) Allocation {
 		}
 		return attained, p.beyond(s.price, attained, limit)
 	}
-	best, steps := p.solve(Tolerance, false, func(s *point) float64 {
+	best, steps := p.embed(func(s *point) float64 {
 		attained, bound := value(s)
 		return (bound - attained) / bound
 	})
 	attained, bound := value(best)
-	return Allocation{X: j.shape(best.x), Objective: attained * unit, Bound: bound * unit, Steps: steps}
+	return Allocation{X: j.shape(best.x), Objective: attained, Bound: bound, Steps: steps}
 }
 
 // program has the constraints of the jobs, needs for all and no goal. Types without workers have no throughput.
@@ -221,8 +211,15 @@ func (j Jobs) MakespanAsPublished(steps []float64) (Allocation, error) {
 	for i := range p.need {
 		p.need[i] = need{base: steps[i] / found, none: steps[i] == 0}
 	}
-	p.normalise()
-	best, took := p.solve(1e-3, true, p.offCentre)
+	best, took := p.embed(func(s *point) float64 {
+		lack := 0.0
+		for i, d := range p.need {
+			if !d.none {
+				lack = max(lack, 1-p.rateOf(i, s.x)/d.base)
+			}
+		}
+		return lack
+	})
 	a := Allocation{X: j.shape(best.x), Bound: exact.Bound, Steps: exact.Steps + took}
 	for i, s := range steps {
 		if s > 0 {
@@ -233,27 +230,6 @@ func (j Jobs) MakespanAsPublished(steps []float64) (Allocation, error) {
 		return exact, nil
 	}
 	return a, nil
-}
-
-// offCentre is 0 at the analytic centre: every product of slack and price the same, and all needs met.
-func (p *program) offCentre(s *point) float64 {
-	least, most := math.Inf(1), 0.0
-	note := func(slack, price []float64) {
-		for i := range slack {
-			least, most = min(least, slack[i]*price[i]), max(most, slack[i]*price[i])
-		}
-	}
-	note(s.x, s.zx)
-	note(s.row, s.zrow)
-	note(s.free, s.price)
-	off := 0.0
-	for i, d := range p.need {
-		if !d.none {
-			note(s.over[i:i+1], s.zover[i:i+1])
-			off = max(off, math.Abs(p.rateOf(i, s.x)-d.base-s.over[i])/d.base)
-		}
-	}
-	return max(off, (most-least)/most)
 }
 
 func (j Jobs) runs(i int) bool {

@@ -19,7 +19,7 @@ func (j Jobs) MaxThroughput(cost, floor []float64) (Allocation, error) {
 		return Allocation{}, err
 	}
 	p := j.program()
-	unit := 0.0
+	top := 0.0
 	p.gain = make([]float64, len(p.rate))
 	for k, rate := range p.rate {
 		p.gain[k] = rate
@@ -29,14 +29,11 @@ func (j Jobs) MaxThroughput(cost, floor []float64) (Allocation, error) {
 			}
 			p.gain[k] /= cost[k%p.r]
 		}
-		unit = max(unit, p.gain[k])
+		top = max(top, p.gain[k])
 	}
-	if unit == 0 {
+	if top == 0 {
 		x := make([]float64, len(p.rate))
 		return Allocation{X: j.shape(x)}, nil
-	}
-	for k := range p.gain {
-		p.gain[k] /= unit
 	}
 	for i := range p.need {
 		p.need[i].none = floor == nil || floor[i] <= 0
@@ -44,7 +41,6 @@ func (j Jobs) MaxThroughput(cost, floor []float64) (Allocation, error) {
 			p.need[i].base = floor[i]
 		}
 	}
-	p.normalise()
 	value := func(s *point) (attained, bound, lack float64) {
 		bound = p.dual(s)
 		for k, g := range p.gain {
@@ -58,12 +54,12 @@ func (j Jobs) MaxThroughput(cost, floor []float64) (Allocation, error) {
 		}
 		return attained, bound, lack
 	}
-	best, took := p.solve(Tolerance, false, func(s *point) float64 {
+	best, took := p.embed(func(s *point) float64 {
 		attained, bound, lack := value(s)
 		return math.Abs(bound-attained)/attained + lack
 	})
 	attained, bound, _ := value(best)
-	return Allocation{X: j.shape(best.x), Objective: attained * unit, Bound: bound * unit, Steps: took}, nil
+	return Allocation{X: j.shape(best.x), Objective: attained, Bound: bound, Steps: took}, nil
 }
 
 // meets says whether floors can be met: whether all rates can be raised to them.

@@ -1,0 +1,235 @@
+package gavel
+
+import "math"
+
+// embedding solves a linear program by the primal-dual method on the homogeneous embedding, with the starting point,
+// step lengths and stopping rule of ECOS (Domahidi, Chu and Boyd, ECC 2013), on which Gavel's published runs stand:
+// where optima are many, it ends near the one that they ended at. In minimising form: min c'x with Gx + s = h, s >= 0
+// and multipliers z, x being the allocation and t; tau and kappa scale the whole.
+type embedding struct {
+	*newton
+	alloc      []float64
+	tau, kappa float64
+	// one and two solve the system for (-c, h) and for the residuals.
+	one, two *point
+	// rx, rt and rz are the residuals of the dual, of its t and of the primal; rz sits in a point's slacks.
+	rx  []float64
+	rt  float64
+	rz  *point
+	gap float64
+	// bx and bz are the right hand side in work.
+	bx []float64
+	bz *point
+}
+
+// Step lengths as in ECOS.
+const (
+	shortOfBoundary  = 0.99
+	longestStep      = 0.999
+	leastCentring    = 1e-4
+	roundsOfScaling  = 3
+	scaledBelow      = 1e-6
+	feasibleWithin   = 1e-8
+	objectiveWithin  = 1e-8
+	shiftIntoTheCone = 1.0
+)
+
+// embed runs the method and returns the point with the least gap; gap judges X and prices.
+func (p *program) embed(gap func(*point) float64) (*point, int) {
+	e := &embedding{newton: p.newton(), alloc: make([]float64, p.n*p.r), tau: 1, kappa: 1}
+	e.one, e.two, e.rz, e.bz = newPoint(p.n, p.r), newPoint(p.n, p.r), newPoint(p.n, p.r), newPoint(p.n, p.r)
+	e.rx, e.bx = make([]float64, p.n*p.r), make([]float64, p.n*p.r)
+	if p.goal != 0 {
+		for i := range p.need {
+			e.d1[i] = p.need[i].slope
+		}
+	}
+	e.begin()
+	best, found, bestGap, stale, steps := newPoint(p.n, p.r), newPoint(p.n, p.r), math.Inf(1), 0, 0
+	for ; steps < maxSteps; steps++ {
+		e.measure()
+		done := e.converged()
+		if done || steps%4 == 3 || e.gap < 1e-4 {
+			e.answer(found)
+			if g := gap(found); g < bestGap {
+				best.copy(found)
+				bestGap, stale = g, 0
+			} else if stale++; stale > patience && bestGap < Acceptable {
+				break
+			}
+		}
+		if done && bestGap <= Acceptable || math.IsNaN(e.gap) || !e.advance() {
+			break
+		}
+	}
+	return best, steps
+}
+
+// begin sets the least-squares starting point, in the scaling that begin itself chooses.
+func (e *embedding) begin() {
+	scale := e.equilibrate()
+	// A price of 1 for slacks of the scale squared makes the system that of weighted least squares.
+	square := func(s, z, scale []float64) {
+		for i, r := range scale {
+			s[i], z[i] = r*r, 1
+		}
+	}
+	square(e.x, e.zx, scale.x)
+	square(e.row, e.zrow, scale.row)
+	square(e.over, e.zover, scale.over)
+	square(e.free, e.price, scale.free)
+	e.factor()
+	clear(e.bx)
+	e.limits(e.bz, 1)
+	e.solveFor(e.bx, 0, e.bz, e.one)
+	copy(e.alloc, e.one.x)
+	t := e.one.t
+	for k := range e.bx {
+		e.bx[k] = e.gainAt(k)
+	}
+	e.solveFor(e.bx, e.goal, newPoint(e.n, e.r), e.two)
+	// The slacks of the one and the prices of the other, moved into the cone by one shift each.
+	e.t = t
+	s := newPoint(e.n, e.r)
+	e.image(e.alloc, e.t, s)
+	primal, dual := -shortOfBoundary, -shortOfBoundary
+	shift := func(value, scale []float64, h func(i int) float64, scaled func(v, r float64) float64, worst *float64, out []float64) {
+		for i, v := range value {
+			out[i] = scaled(h(i)-v, scale[i])
+			if out[i] <= 0 {
+				*worst = max(*worst, -out[i])
+			}
+		}
+	}
+	over := func(v, r float64) float64 { return v / r }
+	times := func(v, r float64) float64 { return -v * r }
+	zero := func(int) float64 { return 0 }
+	shift(s.x, scale.x, zero, over, &primal, e.x)
+	shift(s.row, scale.row, func(int) float64 { return 1 }, over, &primal, e.row)
+	shift(s.over, scale.over, func(i int) float64 { return -e.need[i].base }, over, &primal, e.over)
+	shift(s.free, scale.free, func(i int) float64 { return e.workers[i] }, over, &primal, e.free)
+	shift(e.two.zx, scale.x, zero, times, &dual, e.zx)
+	shift(e.two.zrow, scale.row, zero, times, &dual, e.zrow)
+	shift(e.two.zover, scale.over, zero, times, &dual, e.zover)
+	shift(e.two.price, scale.free, zero, times, &dual, e.price)
+	e.unscale(scale, shiftIntoTheCone+primal, shiftIntoTheCone+dual)
+}
+
+// unscale adds the shifts and takes the scaling away.
+func (e *embedding) unscale(scale *point, primal, dual float64) {
+	apply := func(s, z, scale []float64) {
+		for i, r := range scale {
+			s[i] = (s[i] + primal) * r
+			z[i] = (z[i] + dual) / r
+		}
+	}
+	apply(e.x, e.zx, scale.x)
+	apply(e.row, e.zrow, scale.row)
+	apply(e.over, e.zover, scale.over)
+	apply(e.free, e.price, scale.free)
+	for i := range e.need {
+		if e.need[i].none {
+			e.over[i], e.zover[i] = 1, 0
+		}
+	}
+}
+
+func (p *program) gainAt(k int) float64 {
+	if p.gain == nil {
+		return 0
+	}
+	return p.gain[k]
+}
+
+// limits writes factor*h.
+func (e *embedding) limits(h *point, factor float64) {
+	clear(h.x)
+	for i := range h.row {
+		h.row[i] = factor
+		h.over[i] = -factor * e.need[i].base
+	}
+	for j, w := range e.workers {
+		h.free[j] = factor * w
+	}
+}
+
+// image writes Gx into the slacks of out.
+func (e *embedding) image(alloc []float64, t float64, out *point) {
+	r := e.r
+	clear(out.free)
+	for i := range e.n {
+		sum, rate := 0.0, 0.0
+		for k := i * r; k < (i+1)*r; k++ {
+			out.x[k] = -alloc[k]
+			sum += alloc[k]
+			rate += float64(e.rate[k] * alloc[k])
+			out.free[k-i*r] += float64(e.scale[i] * alloc[k])
+		}
+		out.row[i] = sum
+		if !e.need[i].none {
+			out.over[i] = float64(e.d1[i]*t) - rate
+		}
+	}
+}
+
+// solveFor solves G'z = (bx, bt) and Gx - (s/z)z = bz for x and z, with the factors at hand.
+func (e *embedding) solveFor(bx []float64, bt float64, bz, out *point) {
+	r, w := e.r, e.r+2
+	for j := range r {
+		e.system[j*w+w-1] = -bz.free[j]
+	}
+	last := -bt
+	for i := range e.n {
+		drow, share := e.zrow[i]/e.row[i]*bz.row[i], 0.0
+		if !e.need[i].none {
+			share = e.zover[i] / e.over[i] * bz.over[i]
+			last -= float64(e.d1[i] * share)
+		}
+		rhs := e.rhs[i*r : (i+1)*r]
+		for j := range rhs {
+			k := i*r + j
+			rhs[j] = bx[k] - e.zx[k]/e.x[k]*bz.x[k] + drow - float64(e.rate[k]*share)
+			last += float64(e.solved[k] * rhs[j])
+		}
+		for j := range rhs {
+			k := i*r + j
+			sum := 0.0
+			for l, v := range e.inverse[k*r : (k+1)*r] {
+				sum += float64(v * rhs[l])
+			}
+			out.x[k] = sum
+			e.system[j*w+w-1] += float64(e.scale[i] * sum)
+		}
+	}
+	if e.goal == 0 {
+		last = 0
+	}
+	e.system[r*w+w-1] = last
+	prices := e.eliminate()
+	copy(out.price, prices[:r])
+	out.t = prices[r]
+	e.finish(bz, out)
+}
+
+// finish computes X and the prices of a solution from the types' prices and t.
+func (e *embedding) finish(bz, out *point) {
+	r := e.r
+	for i := range e.n {
+		sum, rate := 0.0, 0.0
+		for j := range r {
+			k := i*r + j
+			x := out.x[k] - float64(e.solved[k]*out.t)
+			for l, v := range e.inverse[k*r : (k+1)*r] {
+				x -= float64(e.scale[i] * v * out.price[l])
+			}
+			out.x[k] = x
+			out.zx[k] = e.zx[k] / e.x[k] * (-x - bz.x[k])
+			sum += x
+			rate += float64(e.rate[k] * x)
+		}
+		out.zrow[i] = e.zrow[i] / e.row[i] * (sum - bz.row[i])
+		if !e.need[i].none {
+			out.zover[i] = e.zover[i] / e.over[i] * (float64(e.d1[i]*out.t) - rate - bz.over[i])
+		}
+	}
+}
