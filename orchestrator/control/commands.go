@@ -125,23 +125,12 @@ func (c *Core) extend(in Extend) error {
 	if proto.Equal(wider, s.Spec) {
 		return fmt.Errorf("%w: extend: nothing would change; give more trials, longer max_steps, a wider space or other limits", state.ErrInvalid)
 	}
-	if _, err := c.set.NewTuner(tuner.Settings{Spec: wider}, nil); err != nil {
-		return fmt.Errorf("%w: tuner: %w", state.ErrInvalid, err)
-	}
-	if err := c.reviveTuner(s); err != nil {
+	if err := c.wake(s); err != nil {
 		return err
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepExtended{SweepExtended: &outbidv1.SweepExtended{
 		Sweep: s.ID, Spec: wider, Actor: in.Actor,
 	}}})
-	return nil
-}
-
-// reviveTuner finds the tuner of a sweep, which is kept after the sweep has ended so that it can be extended.
-func (c *Core) reviveTuner(s *state.Sweep) error {
-	if c.tuners[s.ID] == nil {
-		return conflict(s, "extended", "its tuner failed")
-	}
 	return nil
 }
 

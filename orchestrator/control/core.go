@@ -36,10 +36,13 @@ type Settings struct {
 
 // Core decides. It is not safe for concurrent use.
 type Core struct {
-	set    Settings
-	st     *state.State
-	tuners map[string]tuner.Tuner
-	policy policy.Policy
+	set Settings
+	st  *state.State
+	// tuners of sweeps that have not ended, rested ones of those that have, and those that did not start.
+	tuners   map[string]tuner.Tuner
+	rested   map[string]rested
+	unopened map[string]error
+	policy   policy.Policy
 	// now is the time of the step under way.
 	now time.Time
 	// started is when this core first decided something: nodes not heard of since are given a lease's time.
@@ -81,7 +84,8 @@ type Input interface {
 // NewCore returns a core that goes on from a state and its tuners' and policy's snapshots.
 func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
 	return &Core{
-		set: set, st: st, policy: p, tuners: map[string]tuner.Tuner{}, nodes: map[string]*link{},
+		set: set, st: st, policy: p, tuners: map[string]tuner.Tuner{}, rested: map[string]rested{},
+		unopened: map[string]error{}, nodes: map[string]*link{},
 		touched: map[string]bool{}, later: map[string]bool{}, waiting: map[string]string{}, demand: true,
 	}
 }
@@ -97,6 +101,7 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 	}
 	c.now, c.out = now, Outcome{}
 	c.touched, c.later = c.later, c.touched
+	c.failUnopened()
 	for _, in := range inputs {
 		in.apply(c)
 	}
@@ -137,6 +142,9 @@ func (c *Core) emit(e *outbidv1.Event) {
 	id := c.mark(e)
 	if heard {
 		c.tell(id, e)
+	}
+	if e.GetSweepChanged() != nil && c.st.Sweeps[id].Done() {
+		c.rest(c.st.Sweeps[id])
 	}
 }
 

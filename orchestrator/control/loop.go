@@ -197,7 +197,9 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 	decided := time.Since(began)
 	if len(out.Events) > 0 {
 		// An append that was begun is finished even if the loop is to end: half a step must not be acted on.
-		if err := l.append(context.WithoutCancel(ctx), now, out.Events); err != nil {
+		patient, cancel := outlive(ctx, lastAppend)
+		defer cancel()
+		if err := l.append(patient, now, out.Events); err != nil {
 			return Outcome{}, err
 		}
 	}
@@ -208,6 +210,25 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 		})
 	}
 	return out, nil
+}
+
+// lastAppend is how long an append may still take once the loop is to end: the ledger may be out of reach, and what was
+// not appended did not happen.
+const lastAppend = 3 * time.Second
+
+// outlive returns a context that ends some time after ctx.
+func outlive(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(by)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-longer.Done():
+		}
+	})
+	return longer, func() { stop(); cancel() }
 }
 
 func countReports(events []*outbidv1.Event) int {

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
-	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -107,18 +106,8 @@ func (l *Loop) Sweep(id string) (*outbidv1.Sweep, error) {
 func (l *Loop) sweep(s *state.Sweep) *outbidv1.Sweep {
 	v := l.core.st.View(s)
 	v.Waiting = l.core.waiting[s.ID]
-	if t := l.core.tuners[s.ID]; t != nil {
-		v.Outlook = outlook(t.Outlook())
-	}
-	return v
-}
-
-func outlook(o tuner.Outlook) *outbidv1.Outlook {
-	v := &outbidv1.Outlook{Trials: int32(o.Trials), Steps: o.Steps}
-	for _, r := range o.Rungs {
-		v.Rungs = append(v.Rungs, &outbidv1.Rung{
-			Bracket: int32(r.Bracket), UntilStep: r.UntilStep, Trials: int32(r.Trials), Steps: r.Steps,
-		})
+	if o, known := l.core.outlook(s.ID); known {
+		v.Outlook = outlook(o)
 	}
 	return v
 }

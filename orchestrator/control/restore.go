@@ -10,7 +10,6 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/state"
-	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -58,21 +57,27 @@ func (c *Core) Appended(b *outbidv1.Batch) { c.st.Seq, c.st.Hash = b.GetSeq(), b
 func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
 	for _, e := range events {
 		heard := c.hears(e)
+		if s := c.st.Sweeps[e.GetSweepExtended().GetSweep()]; s != nil {
+			if err := c.wake(s); err != nil {
+				c.unopened[s.ID] = err
+			}
+		}
 		if err := c.st.Apply(at, e); err != nil {
 			return err
 		}
+		id := state.SweepOf(e)
 		switch k := e.GetKind().(type) {
 		case *outbidv1.Event_SweepSubmitted:
-			t, err := c.set.NewTuner(tuner.Settings{Spec: k.SweepSubmitted.GetSpec()}, nil)
-			if err != nil {
-				return fmt.Errorf("tuner of sweep %s: %w", k.SweepSubmitted.GetSweep(), err)
-			}
-			c.tuners[k.SweepSubmitted.GetSweep()] = t
+			c.open(k.SweepSubmitted.GetSweep(), k.SweepSubmitted.GetSpec(), nil)
 		case *outbidv1.Event_TunerAsked:
 			heard = true
 		}
 		if heard {
-			c.rehear(state.SweepOf(e), e)
+			c.rehear(id, e)
+		}
+		if e.GetSweepChanged() != nil && c.st.Sweeps[id].Done() {
+			delete(c.unopened, id)
+			c.rest(c.st.Sweeps[id])
 		}
 	}
 	return nil
@@ -92,15 +97,9 @@ func (c *Core) rehear(id string, e *outbidv1.Event) {
 func (c *Core) Snapshot() ([]byte, error) {
 	snap := c.st.Snapshot()
 	for _, r := range snap.GetSweeps() {
-		t := c.tuners[r.GetId()]
-		if t == nil {
-			continue
+		if err := c.snapshotTuner(r); err != nil {
+			return nil, err
 		}
-		data, err := t.Snapshot()
-		if err != nil {
-			return nil, fmt.Errorf("snapshot of the tuner of sweep %s: %w", r.GetId(), err)
-		}
-		r.Tuner = data
 	}
 	data, err := c.policy.Snapshot()
 	if err != nil {
@@ -121,14 +120,7 @@ func (c *Core) load(data []byte) error {
 	}
 	c.st = st
 	for _, r := range snap.GetSweeps() {
-		if r.GetTuner() == nil {
-			continue
-		}
-		t, err := c.set.NewTuner(tuner.Settings{Spec: r.GetSpec()}, r.GetTuner())
-		if err != nil {
-			return fmt.Errorf("tuner of sweep %s: %w", r.GetId(), err)
-		}
-		c.tuners[r.GetId()] = t
+		c.loadTuner(r)
 	}
 	if snap.GetPolicyName() == c.policy.Name() && snap.GetPolicy() != nil {
 		if err := c.policy.Restore(snap.GetPolicy()); err != nil {

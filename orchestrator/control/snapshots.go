@@ -30,7 +30,7 @@ func (l *Loop) maybeSnapshot() {
 	l.events = 0
 	l.snapshot.Go(func() {
 		defer func() { <-l.saving }()
-		l.saveSnapshot(seq, data)
+		l.saveSnapshot(seq, data, snapshotTimeout)
 	})
 }
 
@@ -43,11 +43,14 @@ func (l *Loop) makeSnapshot() (uint64, []byte, error) {
 	return l.core.st.Seq, data, err
 }
 
-// snapshotTimeout bounds the writing of one snapshot.
-const snapshotTimeout = 2 * time.Minute
+// How long the writing of a snapshot may take: one while the loop runs, and the last one, which its end waits for.
+const (
+	snapshotTimeout = 2 * time.Minute
+	finalTimeout    = 10 * time.Second
+)
 
-func (l *Loop) saveSnapshot(seq uint64, data []byte) {
-	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)
+func (l *Loop) saveSnapshot(seq uint64, data []byte, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := l.cfg.Ledger.SaveSnapshot(ctx, seq, data); err != nil {
 		l.cfg.Logger.Warn("the snapshot could not be saved; the next restart reads more of the ledger", "seq", seq, "err", err)
@@ -63,7 +66,7 @@ func (l *Loop) finalSnapshot() error {
 	if err != nil {
 		return err
 	}
-	l.saveSnapshot(seq, data)
+	l.saveSnapshot(seq, data, finalTimeout)
 	return nil
 }
 

@@ -128,13 +128,13 @@ func (c *Core) actOne(s *state.Sweep, action tuner.Action) error {
 			Sweep: s.ID, Trial: t.Number, UntilStep: a.UntilStep, Reason: a.Reason,
 		}}})
 	case tuner.Pause:
-		t, err := c.open(s, a.Trial, "pause")
+		t, err := c.live(s, a.Trial, "pause")
 		if err != nil {
 			return err
 		}
 		c.pause(s, t, a.Reason)
 	case tuner.End:
-		t, err := c.open(s, a.Trial, "end")
+		t, err := c.live(s, a.Trial, "end")
 		if err != nil {
 			return err
 		}
@@ -151,8 +151,8 @@ func (c *Core) actOne(s *state.Sweep, action tuner.Action) error {
 	return nil
 }
 
-// open finds a trial that an action names and that has not ended.
-func (c *Core) open(s *state.Sweep, n tuner.Trial, what string) (*state.Trial, error) {
+// live finds a trial that an action names and that has not ended.
+func (c *Core) live(s *state.Sweep, n tuner.Trial, what string) (*state.Trial, error) {
 	t, err := s.Trial(int32(n))
 	if err != nil {
 		return nil, fmt.Errorf("it wants to %s trial %d, which does not exist", what, n)
@@ -170,7 +170,7 @@ func (c *Core) trainable(s *state.Sweep, n tuner.Trial) (*state.Trial, error) {
 	if err == nil && t.State == outbidv1.TrialState_TRIAL_STATE_COMPLETED {
 		return t, nil
 	}
-	return c.open(s, n, "train on")
+	return c.live(s, n, "train on")
 }
 
 func (c *Core) create(s *state.Sweep, a tuner.Create) error {
@@ -186,7 +186,7 @@ func (c *Core) create(s *state.Sweep, a tuner.Create) error {
 }
 
 func (c *Core) clone(s *state.Sweep, a tuner.Clone) error {
-	t, err := c.open(s, a.Trial, "clone into")
+	t, err := c.live(s, a.Trial, "clone into")
 	if err != nil {
 		return err
 	}

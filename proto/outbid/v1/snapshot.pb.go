@@ -240,6 +240,8 @@ type SweepRecord struct {
 	StopActor     string  `protobuf:"bytes,14,opt,name=stop_actor,json=stopActor,proto3" json:"stop_actor,omitempty"`
 	Steps         int64   `protobuf:"varint,15,opt,name=steps,proto3" json:"steps,omitempty"`
 	DeviceSeconds float64 `protobuf:"fixed64,16,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
+	// What the tuner was to do in all, if the sweep has ended.
+	Outlook       *Outlook `protobuf:"bytes,17,opt,name=outlook,proto3" json:"outlook,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -384,6 +386,13 @@ func (x *SweepRecord) GetDeviceSeconds() float64 {
 		return x.DeviceSeconds
 	}
 	return 0
+}
+
+func (x *SweepRecord) GetOutlook() *Outlook {
+	if x != nil {
+		return x.Outlook
+	}
+	return nil
 }
 
 // TrialRecord is a trial in a snapshot.
@@ -683,7 +692,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
-	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xd3\x04\n" +
+	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\x81\x05\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -702,7 +711,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"stop_actor\x18\x0e \x01(\tR\tstopActor\x12\x14\n" +
 	"\x05steps\x18\x0f \x01(\x03R\x05steps\x12%\n" +
-	"\x0edevice_seconds\x18\x10 \x01(\x01R\rdeviceSeconds\"\xb8\x03\n" +
+	"\x0edevice_seconds\x18\x10 \x01(\x01R\rdeviceSeconds\x12,\n" +
+	"\aoutlook\x18\x11 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\"\xb8\x03\n" +
 	"\vTrialRecord\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12,\n" +
 	"\x05lease\x18\x02 \x01(\v2\x16.outbid.v1.LeaseRecordR\x05lease\x12\x12\n" +
@@ -759,9 +769,10 @@ var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*SweepSpec)(nil),             // 9: outbid.v1.SweepSpec
 	(SweepState)(0),               // 10: outbid.v1.SweepState
 	(*SweepNote)(nil),             // 11: outbid.v1.SweepNote
-	(*Trial)(nil),                 // 12: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 13: outbid.v1.Checkpoint
-	(RevokeKind)(0),               // 14: outbid.v1.RevokeKind
+	(*Outlook)(nil),               // 12: outbid.v1.Outlook
+	(*Trial)(nil),                 // 13: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 14: outbid.v1.Checkpoint
+	(RevokeKind)(0),               // 15: outbid.v1.RevokeKind
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	6,  // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
@@ -777,18 +788,19 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	6,  // 10: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
 	3,  // 11: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
 	11, // 12: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	12, // 13: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	4,  // 14: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
-	13, // 15: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	6,  // 16: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	6,  // 17: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	6,  // 18: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	14, // 19: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	12, // 13: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	13, // 14: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	4,  // 15: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
+	14, // 16: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	6,  // 17: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	6,  // 18: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	6,  // 19: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	15, // 20: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }

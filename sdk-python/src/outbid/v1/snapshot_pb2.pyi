@@ -144,6 +144,7 @@ class SweepRecord(google.protobuf.message.Message):
     STOP_ACTOR_FIELD_NUMBER: builtins.int
     STEPS_FIELD_NUMBER: builtins.int
     DEVICE_SECONDS_FIELD_NUMBER: builtins.int
+    OUTLOOK_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -166,6 +167,10 @@ class SweepRecord(google.protobuf.message.Message):
     def trials(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrialRecord]: ...
     @property
     def notes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.service_pb2.SweepNote]: ...
+    @property
+    def outlook(self) -> outbid.v1.service_pb2.Outlook:
+        """What the tuner was to do in all, if the sweep has ended."""
+
     def __init__(
         self,
         *,
@@ -185,9 +190,10 @@ class SweepRecord(google.protobuf.message.Message):
         stop_actor: builtins.str = ...,
         steps: builtins.int = ...,
         device_seconds: builtins.float = ...,
+        outlook: outbid.v1.service_pb2.Outlook | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["ended", b"ended", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "device_seconds", b"device_seconds", "ended", b"ended", "id", b"id", "idempotency_key", b"idempotency_key", "notes", b"notes", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["ended", b"ended", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "device_seconds", b"device_seconds", "ended", b"ended", "id", b"id", "idempotency_key", b"idempotency_key", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
 

@@ -1,0 +1,126 @@
+package control
+
+import (
+	"fmt"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+)
+
+// rested is the tuner of a sweep that has ended: its snapshot, from which it goes on if the sweep is extended.
+type rested struct {
+	snapshot []byte
+	outlook  tuner.Outlook
+}
+
+// open starts a sweep's tuner, or goes on from its snapshot. A tuner that does not start fails its sweep in the next
+// step, and nothing else.
+func (c *Core) open(id string, spec *outbidv1.SweepSpec, snapshot []byte) {
+	t, err := c.set.NewTuner(tuner.Settings{Spec: spec}, snapshot)
+	if err != nil {
+		c.unopened[id] = err
+		return
+	}
+	c.tuners[id] = t
+}
+
+// failUnopened ends the sweeps whose tuner did not start.
+func (c *Core) failUnopened() {
+	for _, id := range sortedKeys(c.unopened) {
+		err := c.unopened[id]
+		delete(c.unopened, id)
+		c.tunerFailed(c.st.Sweeps[id], err)
+	}
+}
+
+// rest puts a sweep's tuner by once the sweep has ended: it keeps its snapshot, and a program of its own ends.
+func (c *Core) rest(s *state.Sweep) {
+	t := c.tuners[s.ID]
+	if t == nil {
+		return
+	}
+	delete(c.tuners, s.ID)
+	if data, err := t.Snapshot(); err == nil {
+		c.rested[s.ID] = rested{data, t.Outlook()}
+	}
+	if program, ok := t.(interface{ Close() }); ok {
+		program.Close()
+	}
+}
+
+// wake takes up the tuner of a sweep that is to be extended.
+func (c *Core) wake(s *state.Sweep) error {
+	if c.tuners[s.ID] != nil {
+		return nil
+	}
+	r, ok := c.rested[s.ID]
+	if !ok {
+		return conflict(s, "extended", "its tuner failed")
+	}
+	t, err := c.set.NewTuner(tuner.Settings{Spec: s.Spec}, r.snapshot)
+	if err != nil {
+		return fmt.Errorf("%w: tuner: %w", state.ErrConflict, err)
+	}
+	c.tuners[s.ID] = t
+	delete(c.rested, s.ID)
+	return nil
+}
+
+// outlook is what a sweep's tuner will do, or did, in all; false if nobody knows.
+func (c *Core) outlook(id string) (tuner.Outlook, bool) {
+	if t := c.tuners[id]; t != nil {
+		return t.Outlook(), true
+	}
+	r, ok := c.rested[id]
+	return r.outlook, ok
+}
+
+// snapshotTuner adds a sweep's tuner to its record.
+func (c *Core) snapshotTuner(r *outbidv1.SweepRecord) error {
+	t := c.tuners[r.GetId()]
+	if t == nil {
+		if put, ok := c.rested[r.GetId()]; ok {
+			r.Tuner, r.Outlook = put.snapshot, outlook(put.outlook)
+		}
+		return nil
+	}
+	data, err := t.Snapshot()
+	if err != nil {
+		return fmt.Errorf("snapshot of the tuner of sweep %s: %w", r.GetId(), err)
+	}
+	r.Tuner = data
+	return nil
+}
+
+// loadTuner is the counterpart of snapshotTuner.
+func (c *Core) loadTuner(r *outbidv1.SweepRecord) {
+	switch {
+	case r.GetTuner() == nil:
+	case c.st.Sweeps[r.GetId()].Done():
+		c.rested[r.GetId()] = rested{r.GetTuner(), outlookOf(r.GetOutlook())}
+	default:
+		c.open(r.GetId(), r.GetSpec(), r.GetTuner())
+	}
+}
+
+func outlook(o tuner.Outlook) *outbidv1.Outlook {
+	v := &outbidv1.Outlook{Trials: int32(o.Trials), Steps: o.Steps}
+	for _, r := range o.Rungs {
+		v.Rungs = append(v.Rungs, &outbidv1.Rung{
+			Bracket: int32(r.Bracket), UntilStep: r.UntilStep, Trials: int32(r.Trials), Steps: r.Steps,
+		})
+	}
+	return v
+}
+
+func outlookOf(v *outbidv1.Outlook) tuner.Outlook {
+	o := tuner.Outlook{Trials: int(v.GetTrials()), Steps: v.GetSteps()}
+	for _, r := range v.GetRungs() {
+		o.Rungs = append(o.Rungs, tuner.Rung{
+			Bracket: int(r.GetBracket()), UntilStep: r.GetUntilStep(), Trials: int(r.GetTrials()), Steps: r.GetSteps(),
+		})
+	}
+	return o
+}
