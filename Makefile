@@ -37,7 +37,7 @@ lint: ## check style: golangci-lint, gofumpt, buf, ruff, mypy
 	cd sdk-python && "$$python" -m mypy --strict
 
 fmt: ## put code into its standard format
-	git ls-files '*.go' | grep -v '^proto/' | xargs $$(.ci/tool gofumpt) -w
+	$$(.ci/tool golangci-lint) fmt
 	python=$$(.ci/python); "$$python" -m ruff format $(PY_FILES); "$$python" -m ruff check --fix $(PY_FILES)
 
 gen: ## generate the code of proto/ anew
