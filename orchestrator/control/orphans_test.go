@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // shelf is a list of objects.

@@ -3,10 +3,9 @@ package control
 import (
 	"fmt"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // rested is the tuner of a sweep that has ended: its snapshot, from which it goes on if the sweep is extended.
