@@ -86,7 +86,6 @@ def main() -> None:
         mode="max",
         tuner=ob.Hyperband(max_steps=options.max_steps, eta=3, seed=7),
         resources=ob.Resources(devices=1),
-        checkpoints=ob.Checkpoints(last=True),
         # The matrices are small: several threads would only wait for each other.
         env={"OMP_NUM_THREADS": "1"},
     )
