@@ -121,9 +121,9 @@ func samples() []sample {
 				"openb-pod-0031,16000,32768,1,250,V100M16|V100M32,LS,Running,11,17,12\n" +
 				"openb-pod-0017,88000,327680,8,1000,,Burstable,Pending,20,30,\n",
 			want: []Job{
-				{ID: "openb-pod-0005", Tenant: "LS", Submit: 1, Share: 1, Duration: 12, Weight: 1, Status: "Running", CPUs: 20, Memory: 64 << 30},
+				{ID: "openb-pod-0005", Tenant: "LS", Submit: 1, Share: 1, Duration: 11, Weight: 1, Status: "Running", CPUs: 20, Memory: 64 << 30},
 				{
-					ID: "openb-pod-0031", Tenant: "LS", Submit: 11, MinGPUs: 1, MaxGPUs: 1, Share: .25, Duration: 6, Weight: 1,
+					ID: "openb-pod-0031", Tenant: "LS", Submit: 11, MinGPUs: 1, MaxGPUs: 1, Share: .25, Duration: 5, Weight: 1,
 					GPUTypes: []string{"V100M16", "V100M32"}, Status: "Running", CPUs: 16, Memory: 32 << 30,
 				},
 				{
@@ -295,6 +295,7 @@ func TestWhatIsNoTraceIsRefusedWithAReason(t *testing.T) {
 		{"a,b,c\n1,2,3\n", `no known format begins with "a,b,c"`},
 		{`{"v100": {"('A3C', 1)": {"null": 1.5}}}`, "give it to --throughputs"},
 		{"model,num_gpus,gpu_type,steps_per_s\n", "give it to --throughputs"},
+		{"name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1,1,1,1\n", "no creation_time"},
 		{"a,b,u,Terminated,1,2\n", "pai_job_table"},
 		{"[{\"jobid\": ", "cut short"},
 		{"[{\"jobid\" 5}]", "not JSON"},

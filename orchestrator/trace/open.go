@@ -147,6 +147,9 @@ func sniffCSV(line string) (string, func(*reader) error, error) {
 	switch {
 	case containsAll(cells, []string{"steps_per_s", "gpu_type"}):
 		return "", nil, errors.New("this is a table of throughputs, not a trace: give it to --throughputs")
+	case containsAll(cells, []string{"cpu_milli", "num_gpu", "gpu_milli"}):
+		return "", nil, errors.New("this list of openb pods has no creation_time and deletion_time: " +
+			"without times it is no trace")
 	case len(cells) == len(paiTaskColumns()) && plausiblePAI(cells):
 		return "pai_task_table", readPAI, nil
 	case len(cells) == len(paiJobColumns()) && (cells[3] == "status" || knownPAIStatus(cells[3])):

@@ -16,8 +16,8 @@ import "strings"
 //	deletion_time   seconds
 //	scheduled_time  seconds; empty if it was never scheduled
 //
-// The quality of service stands for the tenant, of whom nothing is published. A pod's duration is from creation to
-// deletion: time in the queue is not left out, since pods that were never scheduled have no other length.
+// The quality of service stands for the tenant, of whom nothing is published. A pod's duration is from being
+// scheduled to deletion; a pod that was never scheduled has no other length than from creation to deletion.
 func readOpenb(r *reader) error {
 	t, err := r.csvTable(nil)
 	if err != nil {
@@ -37,8 +37,13 @@ func readOpenb(r *reader) error {
 			CPUs:    w.optional("cpu_milli") / 1000,
 			Memory:  int64(w.optional("memory_mib")) << 20,
 		}
-		if job.Duration = w.number("deletion_time") - job.Submit; job.Duration < 0 {
-			w.bad("deletion_time", "a time not before creation_time")
+		start := job.Submit
+		if w.text("scheduled_time") != "" {
+			start = w.number("scheduled_time")
+		}
+		end := w.number("deletion_time")
+		if job.Duration = end - start; end < max(start, job.Submit) {
+			w.bad("deletion_time", "a time not before creation_time and scheduled_time")
 		}
 		if milli := w.optional("gpu_milli"); gpus == 1 && milli > 0 {
 			if milli > 1000 {
