@@ -117,7 +117,10 @@ func resultLines(p *progress, now time.Time) []string {
 	for _, v := range settings {
 		lines = append(lines, fmt.Sprintf("  %-*s  %s", width, clean(v.path), clean(v.exact())))
 	}
-	return append(lines, fmt.Sprintf("its checkpoint: outbid best %s --checkpoint FILE", s.GetId()))
+	if len(best.GetCheckpoints()) > 0 {
+		lines = append(lines, fmt.Sprintf("its checkpoint: outbid best %s --checkpoint FILE", s.GetId()))
+	}
+	return lines
 }
 
 // jsonPresenter prints each update, and the result, as a line of JSON.

@@ -105,7 +105,9 @@ func (l *Loop) Sweep(id string) (*outbidv1.Sweep, error) {
 
 func (l *Loop) sweep(s *state.Sweep) *outbidv1.Sweep {
 	v := l.core.st.View(s)
-	v.Waiting = l.core.waiting[s.ID]
+	if s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING && (len(s.Queued) > 0 || len(s.Running) == 0) {
+		v.Waiting = l.core.waiting[s.ID]
+	}
 	if o, known := l.core.outlook(s.ID); known {
 		v.Outlook = outlook(o)
 	}
