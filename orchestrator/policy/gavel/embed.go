@@ -20,6 +20,9 @@ type embedding struct {
 	// bx and bz are the right hand side in work.
 	bx []float64
 	bz *point
+	// left, nothing and more are for the refinement of a solution.
+	left          []float64
+	nothing, more *point
 }
 
 // Step lengths as in ECOS.
@@ -32,13 +35,15 @@ const (
 	feasibleWithin   = 1e-8
 	objectiveWithin  = 1e-8
 	shiftIntoTheCone = 1.0
+	refinedBelow     = 1e-5
 )
 
 // embed runs the method and returns the point with the least gap; gap judges X and prices.
 func (p *program) embed(gap func(*point) float64) (*point, int) {
 	e := &embedding{newton: p.newton(), alloc: make([]float64, p.n*p.r), tau: 1, kappa: 1}
 	e.one, e.two, e.rz, e.bz = newPoint(p.n, p.r), newPoint(p.n, p.r), newPoint(p.n, p.r), newPoint(p.n, p.r)
-	e.rx, e.bx = make([]float64, p.n*p.r), make([]float64, p.n*p.r)
+	e.rx, e.bx, e.left = make([]float64, p.n*p.r), make([]float64, p.n*p.r), make([]float64, p.n*p.r)
+	e.nothing, e.more = newPoint(p.n, p.r), newPoint(p.n, p.r)
 	if p.goal != 0 {
 		for i := range p.need {
 			e.d1[i] = p.need[i].slope
@@ -232,4 +237,25 @@ func (e *embedding) finish(bz, out *point) {
 			out.zover[i] = e.zover[i] / e.over[i] * (float64(e.d1[i]*out.t) - rate - bz.over[i])
 		}
 	}
+}
+
+// refine solves and, near the optimum, where the blocks are ill-conditioned, solves once more for what is left over.
+func (e *embedding) refine(bx []float64, bt float64, bz, out *point) {
+	e.solveFor(bx, bt, bz, out)
+	if e.gap > refinedBelow {
+		return
+	}
+	for i := range e.n {
+		for k := i * e.r; k < (i+1)*e.r; k++ {
+			e.left[k] = bx[k] + out.zx[k] - out.zrow[i] + float64(e.rate[k]*out.zover[i]) - float64(e.scale[i]*out.price[k-i*e.r])
+		}
+		bt -= float64(e.d1[i] * out.zover[i])
+	}
+	e.solveFor(e.left, bt, e.nothing, e.more)
+	add(out.x, e.more.x, 1)
+	add(out.zx, e.more.zx, 1)
+	add(out.zrow, e.more.zrow, 1)
+	add(out.zover, e.more.zover, 1)
+	add(out.price, e.more.price, 1)
+	out.t += e.more.t
 }

@@ -10,12 +10,8 @@ func (e *embedding) costs(x []float64, t float64, z *point) (cx, hz float64) {
 			cx -= float64(g * x[k])
 		}
 	}
-	for i, z := range z.zrow {
-		hz += z
-		_ = i
-	}
-	for i, z := range z.zover {
-		hz -= float64(z * e.need[i].base)
+	for i, price := range z.zrow {
+		hz += price - float64(z.zover[i]*e.need[i].base)
 	}
 	for j, y := range z.price {
 		hz += float64(e.workers[j] * y)
@@ -99,18 +95,15 @@ func (e *embedding) advance() bool {
 		e.bx[k] = e.gainAt(k)
 	}
 	e.limits(e.bz, 1)
-	e.solveFor(e.bx, e.goal, e.bz, e.one)
+	e.refine(e.bx, e.goal, e.bz, e.one)
 	c1, h1 := e.costs(e.one.x, e.one.t, e.one)
 	cx, hz := e.costs(e.alloc, e.t, e.point)
 	rtau := e.kappa + cx + hz
 	denominator := e.kappa/e.tau - c1 - h1
 
 	// Affine: aim for products of zero.
-	aim(e.target.x, e.x, e.zx)
-	aim(e.target.row, e.row, e.zrow)
-	aim(e.target.over, e.over, e.zover)
-	aim(e.target.free, e.free, e.price)
-	dtau := e.step1(1, rtau-e.kappa, denominator)
+	e.predict()
+	dtau := e.towards(1, rtau-e.kappa, denominator)
 	dkappa := -e.kappa - e.kappa/e.tau*dtau
 	alpha := e.length(dtau, dkappa)
 	sigma := min(max(math.Pow(1-alpha, 3), leastCentring), 1)
@@ -123,7 +116,7 @@ func (e *embedding) advance() bool {
 			e.target.over[i] = 0
 		}
 	}
-	dtau = e.step1(1-sigma, (1-sigma)*rtau-bkappa/e.tau, denominator)
+	dtau = e.towards(1-sigma, (1-sigma)*rtau-bkappa/e.tau, denominator)
 	dkappa = -(bkappa + e.kappa*dtau) / e.tau
 	alpha = shortOfBoundary * e.length(dtau, dkappa)
 	if !(alpha > 0) || math.IsNaN(dtau) {
@@ -136,9 +129,9 @@ func (e *embedding) advance() bool {
 	return true
 }
 
-// step1 finds the step that takes the given part of the residuals away and products to their targets: e.step holds the
+// towards finds the step that takes the given part of the residuals away and products to their targets: e.step holds the
 // slacks' and prices' part and t's, e.two.x the allocation's.
-func (e *embedding) step1(part, tau, denominator float64) (dtau float64) {
+func (e *embedding) towards(part, tau, denominator float64) (dtau float64) {
 	for k, v := range e.rx {
 		e.bx[k] = part * v
 	}
@@ -155,7 +148,7 @@ func (e *embedding) step1(part, tau, denominator float64) (dtau float64) {
 			e.bz.over[i] = -part*e.rz.over[i] - e.target.over[i]/e.zover[i]
 		}
 	}
-	e.solveFor(e.bx, part*e.rt, e.bz, e.two)
+	e.refine(e.bx, part*e.rt, e.bz, e.two)
 	c2, h2 := e.costs(e.two.x, e.two.t, e.two)
 	dtau = (tau + c2 + h2) / denominator
 	combine := func(ds, dz, two, one, target, s, z []float64) {
@@ -184,8 +177,14 @@ func (e *embedding) step1(part, tau, denominator float64) (dtau float64) {
 func (e *embedding) length(dtau, dkappa float64) float64 {
 	longest := longestStep
 	for _, pair := range [][2][]float64{
-		{e.x, e.step.x}, {e.row, e.step.row}, {e.over, e.step.over}, {e.free, e.step.free},
-		{e.zx, e.step.zx}, {e.zrow, e.step.zrow}, {e.zover, e.step.zover}, {e.price, e.step.price},
+		{e.x, e.step.x},
+		{e.row, e.step.row},
+		{e.over, e.step.over},
+		{e.free, e.step.free},
+		{e.zx, e.step.zx},
+		{e.zrow, e.step.zrow},
+		{e.zover, e.step.zover},
+		{e.price, e.step.price},
 		{{e.tau, e.kappa}, {dtau, dkappa}},
 	} {
 		value := pair[0]

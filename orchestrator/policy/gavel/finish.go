@@ -60,7 +60,7 @@ func (j Jobs) FinishTime(steps, elapsed, isolated []float64) (Allocation, error)
 		}
 		return attained, p.beyond(s.price, attained, limit)
 	}
-	best, took := p.solve(Tolerance, false, func(s *point) float64 {
+	best, took := p.solve(func(s *point) float64 {
 		attained, bound := value(s)
 		return (attained - bound) / attained
 	})

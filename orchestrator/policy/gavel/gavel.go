@@ -8,13 +8,16 @@
 //
 // # Which solver, and why
 //
-// The programs have one row per job, and only one more row per type. A primal-dual interior-point method (Mehrotra's
-// predictor and corrector) keeps that structure: a step is one small Cholesky factor per job and one system of types+1
-// unknowns, so it costs O(jobs * types^3) and a program takes 10 to 25 steps whatever the number of jobs. A simplex
-// would be as exact, but would end in a corner of the optimal face. Max-min optima are seldom unique, the mechanism
-// below hands out rounds by X, and Gavel's own solver (ECOS) is an interior-point method too: the centre of the
-// optimal face treats equal jobs alike, and is what Gavel's published runs use. Each solution comes with a bound from
-// the dual prices, which weak duality proves whatever the rounding in them, so that the gap is known and not hoped for.
+// The programs have one row per job, and only one more row per type. Primal-dual interior-point methods keep that
+// structure: a step is one small Cholesky factor per job and one system of types+1 unknowns, so it costs O(jobs *
+// types^3), and a program takes 10 to 30 steps whatever the number of jobs. A simplex would be as exact, but would end
+// in a corner of the optimal face. Optima are seldom unique, the mechanism hands out rounds by X, and so it matters which
+// one is found: the linear programs follow ECOS, the solver that Gavel calls, step by step on this structure (embedding),
+// and end within about 1e-6 of its X. Finish-time fairness is solved for rho and X at once on the central path (solve);
+// ECOS sees it as second-order cones, and ends elsewhere on the optimal face.
+//
+// Each solution comes with a bound from the dual prices, which weak duality proves whatever the rounding in them, so that
+// the gap is known and not hoped for.
 package gavel
 
 import (
@@ -29,7 +32,7 @@ var ErrInfeasible = errors.New("no allocation meets every demand")
 // Jobs are the jobs and the cluster that an allocation is for.
 type Jobs struct {
 	// Throughput of each job on each type of worker, in steps/s of the whole job at its scale factor; 0 where it cannot
-	// run.
+	// run, which includes types with fewer workers than its scale factor: the programs themselves would share those out.
 	Throughput [][]float64
 	// Scale is the number of workers that each job occupies while it runs.
 	Scale []float64

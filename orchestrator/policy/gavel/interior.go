@@ -73,10 +73,12 @@ type newton struct {
 	inverse, drag, solved, rhs []float64
 	// d1, lack: need's derivative and the residual of "over".
 	d1, lack []float64
-	curve    float64 // sum of zover * need''
-	slackT   float64 // sum of zover/over * need'^2 + curve
-	system   []float64
-	chol     []float64
+	// weight is how many logarithms of "over" the barrier holds.
+	weight []float64
+	curve  float64 // sum of zover * need''
+	slackT float64 // sum of zover/over * need'^2 + curve
+	system []float64
+	chol   []float64
 }
 
 // maxSteps is far more than any program was seen to need; a program that does not converge is still bounded by its gap.
@@ -85,9 +87,10 @@ const maxSteps = 100
 // patience is how many steps without a better gap end the search once the gap is Acceptable: rounding has the last digits.
 const patience = 3
 
-// solve follows the central path until gap says that the point is good enough. With centre it looks for the analytic
-// centre of what is feasible instead of an optimum.
-func (p *program) solve(tolerance float64, centre bool, gap func(*point) float64) (*point, int) {
+// solve follows the central path of a program whose needs are curved until gap says that the point is good enough. The
+// centre is the one that such a program has in Gavel, which splits each need in two, with t_i for 1/rate_i in between:
+// the two logarithms of its barrier come, at the best t_i, to those of need.weight.
+func (p *program) solve(gap func(*point) float64) (*point, int) {
 	s := p.start()
 	best, bestGap, stale := newPoint(p.n, p.r), math.Inf(1), 0
 	steps := 0
@@ -100,40 +103,27 @@ func (p *program) solve(tolerance float64, centre bool, gap func(*point) float64
 		} else if stale++; stale > patience && bestGap < Acceptable {
 			break
 		}
-		if bestGap <= tolerance || math.IsNaN(mu) {
+		if bestGap <= Tolerance || math.IsNaN(mu) || !s.factor() {
 			break
 		}
-		if !s.factor() {
-			break
-		}
+		sigma, astray := 1.0, s.spreadOut() > 10
 		s.predict()
-		s.direction()
-		primal, dual := s.lengths()
-		sigma := 1.0
-		recentre := !centre && s.spreadOut() > 10
-		if !centre && !recentre {
+		if !astray {
+			s.direction()
+			primal, dual := s.lengths()
 			ahead := s.muAfter(primal, dual) / mu
 			sigma = max(ahead*ahead*ahead, 1e-6)
 		}
-		s.correct(sigma*mu, !centre && !recentre)
-		s.direction()
-		primal, dual = s.lengths()
-		if p.curved() || centre {
-			primal = min(primal, dual)
-			dual = primal
+		s.correct(sigma*mu, !astray)
+		for i, w := range s.weight {
+			s.target.over[i] += (w - 1) * sigma * mu
 		}
-		s.move(primal, dual)
+		s.direction()
+		primal, dual := s.lengths()
+		length := min(primal, dual)
+		s.move(length, length)
 	}
 	return best, steps
-}
-
-func (p *program) curved() bool {
-	for i := range p.need {
-		if p.need[i].steps > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 func (p *program) newton() *newton {
@@ -141,7 +131,7 @@ func (p *program) newton() *newton {
 	return &newton{
 		program: p, point: newPoint(n, r), step: newPoint(n, r), target: newPoint(n, r),
 		inverse: make([]float64, n*r*r), drag: make([]float64, n*r), solved: make([]float64, n*r), rhs: make([]float64, n*r),
-		d1: make([]float64, n), lack: make([]float64, n),
+		d1: make([]float64, n), lack: make([]float64, n), weight: make([]float64, n),
 		system: make([]float64, (r+1)*(r+2)), chol: make([]float64, r*r),
 	}
 }
@@ -153,7 +143,7 @@ func (p *program) start() *newton {
 	p.interior(s.x)
 	copy(s.free, p.workers)
 	s.t = p.from
-	slope, value := 0.0, 0.0
+	slope := 0.0
 	for i := range n {
 		rate := 0.0
 		s.row[i] = 1
@@ -162,9 +152,6 @@ func (p *program) start() *newton {
 			s.row[i] -= s.x[k]
 			s.free[j] -= float64(p.scale[i] * s.x[k])
 			rate += float64(p.rate[k] * s.x[k])
-			if p.gain != nil {
-				value += p.gain[k] * s.x[k]
-			}
 		}
 		if p.need[i].none {
 			continue
@@ -173,14 +160,7 @@ func (p *program) start() *newton {
 		s.over[i] = max(rate-d, 0.1*rate)
 		slope += math.Abs(d1) * 1 / s.over[i]
 	}
-	mu := 1.0
-	switch {
-	case p.gain != nil:
-		mu = max(value/float64(n*r), math.SmallestNonzeroFloat64)
-	case slope > 0 && p.goal != 0:
-		mu = 1 / slope
-	}
-	s.setPrices(mu)
+	s.setPrices(1 / slope)
 	return s
 }
 
@@ -226,6 +206,7 @@ func (s *newton) residuals() {
 			rate += float64(s.rate[k] * s.x[k])
 		}
 		s.lack[i] = rate - d - s.over[i]
+		s.weight[i] = 1.5 - s.over[i]/(s.over[i]+d)
 		if s.goal != 0 {
 			s.d1[i] = d1
 			s.curve += float64(s.zover[i] * d2)
@@ -269,19 +250,21 @@ func dot(a, b, da, db []float64, primal, dual float64) float64 {
 	return sum
 }
 
-// spreadOut is the ratio of the largest to the smallest product.
-func (p *point) spreadOut() float64 {
+// spreadOut is the ratio of the largest to the smallest product, as the barrier weighs them.
+func (s *newton) spreadOut() float64 {
 	least, most := math.Inf(1), 0.0
-	note := func(slack, price []float64) {
-		for i := range slack {
-			if v := slack[i] * price[i]; v > 0 {
-				least, most = min(least, v), max(most, v)
-			}
+	note := func(v float64) { least, most = min(least, v), max(most, v) }
+	for k, x := range s.x {
+		note(x * s.zx[k])
+	}
+	for i, row := range s.row {
+		note(row * s.zrow[i])
+		if !s.need[i].none {
+			note(s.over[i] * s.zover[i] / s.weight[i])
 		}
 	}
-	note(p.x, p.zx)
-	note(p.row, p.zrow)
-	note(p.over, p.zover)
-	note(p.free, p.price)
+	for j, f := range s.free {
+		note(f * s.price[j])
+	}
 	return most / least
 }

@@ -108,7 +108,7 @@ func aim(target, slack, price []float64) {
 	}
 }
 
-// correct aims for products of mu, and for what the predictor's second order will add.
+// correct aims for products of mu, less what the predictor's second order will add.
 func (s *newton) correct(mu float64, second bool) {
 	weight := 0.0
 	if second {

@@ -21,14 +21,14 @@ import (
 const shared = "../../../../shared/data/traces/gavel"
 
 type peerJob struct {
-	kind                      string
-	scale                     int
-	arrival, last             float64
-	steps, done, perRound     int
-	failures                  int
-	rates                     []float64
-	weight, finished, runFrom float64
-	dropped                   bool
+	kind          string
+	scale         int
+	arrival, last float64
+	steps, done   int
+	failures      int
+	rates         []float64
+	weight        float64
+	dropped       bool
 }
 
 // typeNames in the order of their names, as Gavel's matrices have them.
@@ -237,42 +237,34 @@ func (p *peer) allocate() [][]float64 {
 		p.t.Fatal(err)
 	}
 	p.gap = max(p.gap, a.Gap())
-	if chaos != nil {
-		for _, r := range a.X {
-			for k := range r {
-				r[k] *= 1 + 1e-8*chaos.Float64()
-			}
-		}
-	}
-	if f := os.Getenv("DUMP"); f != "" {
-		out, _ := os.OpenFile(f+p.policy, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-		iso := []float64{}
-		for i, id := range p.active {
-			iso = append(iso, p.alone.Jobs[id].Seconds+steps[i]/jobs.Rate(i, jobs.Isolated()))
-		}
-		json.NewEncoder(out).Encode(map[string]any{"T": jobs.Throughput, "s": jobs.Scale, "N": jobs.Workers, "steps": steps, "elapsed": elapsed, "iso": iso, "X": a.X, "obj": a.Objective, "gap": a.Gap()})
-		out.Close()
-	}
 	return a.X
 }
 
+// The figures are of Gavel's own simulator, seed 0. Runs are chaotic: of jobs that are equal in everything but rounding
+// one goes first, and the 99th percentile is the completion time of one job, the third from the end. Disturbing X by 1e-8
+// moves the mean of max_min_fairness by 1 % and its 99th percentile by 7 %.
 func TestPeer(t *testing.T) {
+	t.Parallel()
 	const trace = "peer/gavel300_multi_lam900_s0.trace"
 	for _, want := range []struct {
 		policy                 string
 		mean, p99, makespan, u float64
+		// off is how far the 99th percentile may be, in per cent, where it is not 3.
+		off float64
 	}{
-		{"fifo", 55965, 216601, 463433, .684},
-		{"fifo_perf", 33294, 58438, 321328, .827},
-		{"isolated", 32467, 166180, 321425, .895},
-		{"max_min_fairness", 32326, 158106, 318943, .901},
-		{"max_min_fairness_perf", 23109, 117278, 302150, .881},
-		{"finish_time_fairness", 37040, 162641, 318500, .903},
-		{"finish_time_fairness_perf", 24376, 117211, 301277, .887},
-		{"max_sum_throughput_perf", 24733, 178178, 304163, .835},
-		{"min_total_duration_perf", 45877, 144698, 298081, .878},
+		{policy: "fifo", mean: 55965, p99: 216601, makespan: 463433, u: .684},
+		{policy: "fifo_perf", mean: 33294, p99: 58438, makespan: 321328, u: .827},
+		{policy: "isolated", mean: 32467, p99: 166180, makespan: 321425, u: .895},
+		{policy: "max_min_fairness", mean: 32326, p99: 158106, makespan: 318943, u: .901},
+		{policy: "max_min_fairness_perf", mean: 23109, p99: 117278, makespan: 302150, u: .881},
+		// Another optimum than ECOS's: it tells apart only jobs whose rho is not the largest.
+		{policy: "finish_time_fairness", mean: 37040, p99: 162641, makespan: 318500, u: .903, off: 15},
+		{policy: "finish_time_fairness_perf", mean: 24376, p99: 117211, makespan: 301277, u: .887},
+		{policy: "max_sum_throughput_perf", mean: 24733, p99: 178178, makespan: 304163, u: .835},
+		{policy: "min_total_duration_perf", mean: 45877, p99: 144698, makespan: 298081, u: .878},
 	} {
 		t.Run(want.policy, func(t *testing.T) {
+			t.Parallel()
 			p := &peer{
 				t: t, policy: want.policy, jobs: readPeer(t, trace), workers: []int{12, 12, 12}, rounds: NewRounds(3, 360, 1920),
 				fifo: FIFO{Perf: want.policy == "fifo_perf"}, random: NewMersenne(0, 0), shuffle: NewMersenne(5, 0),
@@ -282,6 +274,12 @@ func TestPeer(t *testing.T) {
 			off := func(got, want float64) float64 { return 100 * (got/want - 1) }
 			t.Logf("mean %.0f (%+.2f %%), p99 %.0f (%+.2f %%), makespan %.0f (%+.2f %%), utilisation %.3f (%.3f), %d done, gap %.1g",
 				mean, off(mean, want.mean), p99, off(p99, want.p99), p.now, off(p.now, want.makespan), p.busy/p.now/36, want.u, finished, p.gap)
+			if math.Abs(off(mean, want.mean)) > 3 || math.Abs(off(p.now, want.makespan)) > 3 || math.Abs(off(p99, want.p99)) > max(3, want.off) {
+				t.Error("further off than 3 %")
+			}
+			if p.gap > Acceptable {
+				t.Errorf("an allocation has a gap of %g", p.gap)
+			}
 		})
 	}
 }

@@ -58,7 +58,7 @@ func (j Jobs) raise(level []float64) Allocation {
 		return Allocation{X: j.shape(make([]float64, p.n*p.r))}
 	}
 	value := func(s *point) (attained, bound float64) {
-		attained, bound = limit, limit
+		attained = limit
 		sum := 0.0
 		for i := range p.need {
 			if !p.need[i].none {
