@@ -115,6 +115,7 @@ type Leadership struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	lost   chan struct{}
+	lapsed bool
 	resign sync.Once
 }
 
@@ -123,6 +124,17 @@ func (l *Leadership) Term() uint64 { return l.record.Term }
 
 // Lost is closed when this process leads no more, also by Resign.
 func (l *Leadership) Lost() <-chan struct{} { return l.lost }
+
+// Lapsed says, once Lost is closed, whether the lead was lost because NATS could not be reached, and not to another
+// orchestrator.
+func (l *Leadership) Lapsed() bool {
+	select {
+	case <-l.lost:
+		return l.lapsed
+	default:
+		return false
+	}
+}
 
 // Resign ends the leadership and lets the next candidate lead at once.
 func (l *Leadership) Resign(ctx context.Context) error {
@@ -158,6 +170,7 @@ func (l *Leadership) keep(ctx context.Context) {
 		}
 		if !time.Now().Before(l.until) {
 			l.log.Warn("lost the lead: the lease could not be renewed", "term", l.record.Term)
+			l.lapsed = true
 			return
 		}
 		pause = ttl / 3

@@ -37,7 +37,7 @@ func (a *app) connect() (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dial(t, a.opts.ca)
+	conn, err := dial(t, a.caFile())
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +151,10 @@ func (t target) explain(err error) error {
 func (t target) unreachable(detail string) string {
 	if strings.Contains(detail, "tls:") || strings.Contains(detail, "x509:") {
 		return fmt.Sprintf("cannot talk to the server at %s: %s (give its authority with --ca FILE)", t.url, lastPart(detail))
+	}
+	if strings.HasPrefix(t.url, "http://") && strings.Contains(detail, "server preface") {
+		return fmt.Sprintf("what answers at %s does not speak in the clear: if it is an Outbid server with a certificate, "+
+			"name it with --server https://%s", t.url, strings.TrimPrefix(t.url, "http://"))
 	}
 	hint := "start one with 'outbid up', or name another with --server URL"
 	if t.from != "the default" {

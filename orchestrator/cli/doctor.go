@@ -91,6 +91,9 @@ func (a *app) checkServer(ctx context.Context) []checkView {
 		if strings.HasPrefix(line, "cannot talk") { // it is there, and not trusted
 			return bad(err, "outbid doctor --ca FILE")
 		}
+		if strings.HasPrefix(line, "what answers") {
+			return bad(err, "outbid doctor --server https://HOST:PORT --ca FILE")
+		}
 		return []checkView{{Name: "server", Detail: "no server answers at " + c.target.url, Fix: "outbid up"}}
 	}
 	if err != nil {
@@ -174,7 +177,7 @@ func checkPython(ctx context.Context, python string) checkView {
 	if err != nil {
 		lines := strings.Split(found, "\n")
 		check.Detail = path + ": " + lines[len(lines)-1]
-		check.Fix = path + " -m pip install outbid"
+		check.Fix = path + " -m pip install ./sdk-python, in a checkout of Outbid; or name another with --python PATH"
 		return check
 	}
 	version, sdk, _ := strings.Cut(found, " ")

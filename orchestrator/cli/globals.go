@@ -31,7 +31,8 @@ func (a *app) globalFlags(root *cobra.Command) {
 		"from ./.outbid or ~/.outbid, else "+defaultServer+")")
 	f.StringVar(&a.opts.token, "token", "", "`TOKEN` for the server (environment: OUTBID_TOKEN)")
 	f.StringVar(&a.opts.tokenFile, "token-file", "", "`FILE` that holds the token")
-	f.StringVar(&a.opts.ca, "ca", "", "PEM `FILE` of the authority that signed the server's certificate")
+	f.StringVar(&a.opts.ca, "ca", "", "PEM `FILE` of the authority that signed the server's certificate (environment: "+
+		"OUTBID_CA_FILE)")
 	f.StringVar(&a.opts.logLevel, "log-level", "info", "least `LEVEL` that is logged: debug, info, warn or error")
 	f.StringVar(&a.opts.logFormat, "log-format", "auto", "`FORMAT` of the log: auto, text or json")
 	_ = root.MarkPersistentFlagFilename("token-file")
@@ -118,6 +119,14 @@ func (a *app) dataDirs() []string {
 		dirs = append(dirs, filepath.Join(home, defaultData))
 	}
 	return dirs
+}
+
+// caFile is the authority that certificates are checked with; "" for those that the system trusts.
+func (a *app) caFile() string {
+	if a.opts.ca != "" {
+		return a.opts.ca
+	}
+	return a.getenv("OUTBID_CA_FILE")
 }
 
 // findToken takes the token from the flags or the environment; "" if there is none.

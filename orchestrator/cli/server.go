@@ -89,7 +89,10 @@ func (a *app) runServer(ctx context.Context, opts serverOptions, ready func(*ser
 		return errors.Join(err, stopped())
 	}
 	ready(s)
-	err = s.group.wait(ctx, s.lead.Lost())
+	if err = s.group.wait(ctx, s.lead.Lost()); errors.Is(err, errDeposed) && s.lead.Lapsed() {
+		err = fmt.Errorf("NATS at %s does not answer, so this orchestrator leads no more and has stopped; start it again "+
+			"once NATS is back: nothing is lost", s.natsURL)
+	}
 	return errors.Join(err, s.withdraw(), stopped())
 }
 
@@ -110,10 +113,14 @@ func (s *server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	porch := openPorch(listener, s.certs)
 	for _, step := range []func(context.Context) error{s.openBus, s.openStore, s.takeLead, s.openLoop} {
 		if err := step(ctx); err != nil {
-			return errors.Join(err, listener.Close())
+			return errors.Join(err, porch.leave(), listener.Close())
 		}
+	}
+	if err := porch.leave(); err != nil {
+		return errors.Join(err, listener.Close())
 	}
 	return s.openAPI(listener)
 }
@@ -244,6 +251,9 @@ func (s *server) campaign(ctx context.Context) error {
 	s.lead = lead
 	s.onClose(func() error {
 		defer release()
+		if lead.Lapsed() { // NATS is away, or was for too long
+			return nil
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		if err := lead.Resign(ctx); err != nil {

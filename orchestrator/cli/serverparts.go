@@ -33,10 +33,14 @@ func (s *server) openBus(ctx context.Context) (err error) {
 	} else {
 		s.natsURL = redactURLs(o.url)
 	}
-	if s.nc, err = o.connect(ctx, s.key, s.embedded, "orchestrator "+s.opts.name, s.app.opts.ca, s.log); err != nil {
+	if s.nc, err = o.connect(ctx, s.key, s.embedded, "orchestrator "+s.opts.name, s.app.caFile(), s.log); err != nil {
 		return err
 	}
 	s.onClose(func() error {
+		if !s.nc.IsConnected() { // nobody listens to last words
+			s.nc.Close()
+			return nil
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		if err := bus.Drain(ctx, s.nc); err != nil {

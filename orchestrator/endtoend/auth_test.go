@@ -77,6 +77,10 @@ func useSecrets(t *testing.T, dir, ready, token string) {
 	if text, code := tool(t, dir, "--server", url, "--ca", "tls/ca.pem", "--token", token, "ls"); code != 0 {
 		t.Errorf("with everything: exit code %d:\n%s", code, text)
 	}
+	clear, code := tool(t, dir, "--server", strings.Replace(url, "https", "http", 1), "ls")
+	if code == 0 || !strings.Contains(clear, "--server "+url) {
+		t.Errorf("in the clear: exit code %d:\n%s", code, clear)
+	}
 	added, code := tool(t, dir, "token", "new", "--file", "tokens", "--name", "late", "--role", "viewer")
 	if code != 0 {
 		t.Fatal(added)

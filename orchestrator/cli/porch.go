@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// porch answers on the API's port while the server is not ready: as long as it restores its state or stands by. Probes
+// learn that it lives and takes no commands, and clients are told to come again instead of waiting in vain.
+type porch struct {
+	http  *http.Server
+	door  *lentListener
+	ended chan error
+}
+
+// openPorch begins to answer on a listener, which stays the caller's.
+func openPorch(l net.Listener, certs *tls.Config) *porch {
+	p := &porch{
+		http: &http.Server{Handler: http.HandlerFunc(answerUnready), ReadHeaderTimeout: 10 * time.Second},
+		door: &lentListener{Listener: l}, ended: make(chan error, 1),
+	}
+	p.http.SetKeepAlivesEnabled(false) // the next request is for the API
+	go func() {
+		inner := net.Listener(p.door)
+		if certs != nil {
+			inner = tls.NewListener(inner, certs)
+		}
+		p.ended <- p.http.Serve(inner)
+	}()
+	return p
+}
+
+// leave stops answering, and leaves the listener open.
+func (p *porch) leave() error {
+	p.door.giveBack()
+	err := <-p.ended
+	closeErr := p.http.Close()
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	return errors.Join(err, closeErr, p.door.reset())
+}
+
+func answerUnready(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Path == "/healthz" {
+		_, _ = io.WriteString(w, "{\"status\":\"ok\"}\n")
+		return
+	}
+	w.Header().Set("Retry-After", "2")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(w, "{\"code\":\"UNAVAILABLE\",\"message\":\"this orchestrator starts or stands by: ask the one "+
+		"that leads, or again in a moment\"}\n")
+}
+
+// lentListener is a listener for a while: Close ends its use and not the listener.
+type lentListener struct {
+	net.Listener
+	once sync.Once
+}
+
+// Close implements net.Listener.
+func (l *lentListener) Close() error {
+	l.giveBack()
+	return nil
+}
+
+// giveBack lets Accept return.
+func (l *lentListener) giveBack() {
+	l.once.Do(func() { _ = l.deadline(time.Unix(1, 0)) })
+}
+
+// reset makes the listener as it was.
+func (l *lentListener) reset() error { return l.deadline(time.Time{}) }
+
+func (l *lentListener) deadline(at time.Time) error {
+	d, ok := l.Listener.(interface{ SetDeadline(t time.Time) error })
+	if !ok {
+		return nil
+	}
+	return d.SetDeadline(at)
+}
+
+// Accept implements net.Listener.
+func (l *lentListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return nil, net.ErrClosed
+	}
+	return conn, err
+}
