@@ -57,7 +57,7 @@ func newGateway() *runtime.ServeMux {
 		runtime.WithErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler,
 			w http.ResponseWriter, _ *http.Request, err error,
 		) {
-			writeError(w, err)
+			writeError(w, pathError(err))
 		}),
 		runtime.WithRoutingErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler,
 			w http.ResponseWriter, r *http.Request, code int,

@@ -29,7 +29,7 @@ config.NAME, with dots between groups; metrics are columns named metric.NAME (of
 Absent cells are empty; NaN stays NaN.
 
 Without --trials and --reports both are written, to SWEEP-trials and SWEEP-reports in this directory. A file named "-"
-is standard output. The format is that of the file's name unless --format says otherwise.`,
+is standard output. The format is that of the file's name, which ends in .csv or .parquet, unless --format says it.`,
 		Example: `  outbid export digits-1
   outbid export digits-1 --format parquet
   outbid export digits-1 --trials trials.parquet --reports reports.parquet
@@ -43,6 +43,9 @@ is standard output. The format is that of the file's name unless --format says o
 			}
 			if e.kind != "" && e.kind != "csv" && e.kind != "parquet" {
 				return badInput("--format %q: want csv or parquet", e.kind)
+			}
+			if err := e.checkNames(); err != nil {
+				return err
 			}
 			if e.trials == "-" && e.reports == "-" {
 				return badInput("--trials and --reports cannot both be written to standard output")
@@ -65,6 +68,19 @@ is standard output. The format is that of the file's name unless --format says o
 	f.StringVar(&e.kind, "format", "", "csv or parquet; by default that of the file's name, else csv")
 	complete(cmd, "format", "csv", "parquet")
 	return cmd
+}
+
+// checkNames refuses a file whose name promises a format that there is none of.
+func (e exported) checkNames() error {
+	for _, part := range []struct{ flag, file string }{{"trials", e.trials}, {"reports", e.reports}} {
+		switch ext := strings.ToLower(filepath.Ext(part.file)); {
+		case part.file == "" || part.file == "-" || e.kind != "" || ext == ".csv" || ext == ".parquet":
+		default:
+			return badInput("--%s %s: want a name that ends in .csv or .parquet, or --format csv or parquet",
+				part.flag, part.file)
+		}
+	}
+	return nil
 }
 
 func (a *app) export(ctx context.Context, c *connection, sweep *outbidv1.Sweep, e exported) error {

@@ -144,6 +144,8 @@ func TestExportRefusesBadRequests(t *testing.T) {
 	for _, args := range [][]string{
 		{"--format", "xlsx"},
 		{"--trials", "-", "--reports", "-"},
+		{"--trials", filepath.Join(t.TempDir(), "trials.xlsx")},
+		{"--reports", filepath.Join(t.TempDir(), "reports")},
 		{"--trials", filepath.Join(t.TempDir(), "no", "such", "dir.csv")},
 	} {
 		app := newTestApp(nil, nil)

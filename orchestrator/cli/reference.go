@@ -29,6 +29,8 @@ func (a *app) docsCommand() *cobra.Command {
 
 // reference is the whole command line as Markdown.
 func reference(root *cobra.Command) string {
+	// Cobra adds it when a command runs; the reference is the same before and after.
+	root.InitDefaultHelpCmd()
 	var b strings.Builder
 	b.WriteString(`# The command line
 

@@ -94,7 +94,7 @@ func Impossible(nodes []Node, d Demand) string {
 		case n.CPUs > 0 && d.CPUs > n.CPUs:
 			refusals[fmt.Sprintf("no fitting node has %g CPU cores", d.CPUs)] = true
 		case n.Memory > 0 && d.Memory > n.Memory:
-			refusals[fmt.Sprintf("no fitting node has %d bytes of memory", d.Memory)] = true
+			refusals[fmt.Sprintf("no fitting node has %.1f GiB of memory", float64(d.Memory)/(1<<30))] = true
 		case n.Draining:
 			refusals["every fitting node is draining"] = true
 		default:
@@ -125,6 +125,9 @@ func (n Node) accepted(d Demand) map[string]int {
 
 func (d Demand) describe() string {
 	text := "devices"
+	if d.Min == 1 {
+		text = "device"
+	}
 	if len(d.Types) > 0 {
 		text += " of type " + strings.Join(d.Types, " or ")
 	}

@@ -135,7 +135,7 @@ func TestGangsGetTheBestLinks(t *testing.T) {
 func TestImpossibleSaysWhy(t *testing.T) {
 	t.Parallel()
 	big := node("a", true, "v100", "v100")
-	big.CPUs = 4
+	big.CPUs, big.Memory = 4, 8<<30
 	for name, tc := range map[string]struct {
 		nodes  []cluster.Node
 		demand cluster.Demand
@@ -143,8 +143,9 @@ func TestImpossibleSaysWhy(t *testing.T) {
 	}{
 		"nobody there":  {nil, cluster.Demand{Min: 1}, "no worker is connected"},
 		"too many":      {[]cluster.Node{big}, cluster.Demand{Min: 3, Max: 3}, "no node has 3 devices; the most is 2"},
-		"no such type":  {[]cluster.Node{big}, cluster.Demand{Min: 1, Types: []string{"h100"}}, "no node has 1 devices of type h100; the most is 0"},
+		"no such type":  {[]cluster.Node{big}, cluster.Demand{Min: 1, Types: []string{"h100"}}, "no node has 1 device of type h100; the most is 0"},
 		"cores":         {[]cluster.Node{big}, cluster.Demand{Min: 1, CPUs: 8}, "no fitting node has 8 CPU cores"},
+		"memory":        {[]cluster.Node{big}, cluster.Demand{Min: 1, Memory: 100 << 40}, "no fitting node has 102400.0 GiB of memory"},
 		"trust":         {[]cluster.Node{node("a", false, "cpu")}, cluster.Demand{Min: 1, NeedsTrust: true}, "join token"},
 		"busy only now": {[]cluster.Node{node("a", true, "cpu!")}, cluster.Demand{Min: 1}, ""},
 	} {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,20 @@ def modules_after(code: str) -> set[str]:
         timeout=60,
     )
     return set(done.stdout.split())
+
+
+def test_documents_use_names_that_exist() -> None:
+    top = ROOT.parent
+    documents = [
+        *top.glob("*.md"),
+        *top.glob("docs/*.md"),
+        *top.glob("examples/**/*.md"),
+        *top.glob("examples/**/*.ipynb"),
+    ]
+    assert len(documents) > 5
+    for path in documents:
+        for name in set(re.findall(r"\bob\.([A-Za-z]\w*)", path.read_text())):
+            assert hasattr(ob, name), f"{path} uses ob.{name}, which does not exist"
 
 
 def test_import_is_light() -> None:

@@ -234,6 +234,11 @@ func TestWhatIsNoPluginIsNamed(t *testing.T) {
 	contains(t, err, "no plugin of Outbid", "what is a tuner?")
 	_, err = Launch(t.Context(), []string{"/no/such/program"}, sweep(), nil, quiet())
 	contains(t, err, "/no/such/program")
+	_, err = Launch(t.Context(), []string{"true"}, sweep(), nil, quiet())
+	contains(t, err, "no plugin of Outbid")
+	if text := err.Error(); strings.HasSuffix(text, ":") || strings.Contains(text, "\n") {
+		t.Errorf("%q is no whole line", text)
+	}
 	_, err = Launch(t.Context(), nil, sweep(), nil, quiet())
 	contains(t, err, "tuner.plugin.command")
 	_, err = start(t, "none", []byte("no snapshot"))

@@ -54,5 +54,5 @@ func (l *lastLines) last() string {
 // firstLine cuts go-plugin's pages of advice off an error.
 func firstLine(err error) error {
 	line, _, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
-	return errors.New(line)
+	return errors.New(strings.TrimSuffix(line, ":"))
 }
