@@ -58,7 +58,7 @@ func (p *program) beyond(price []float64, attained, limit float64) float64 {
 		if slope == 0 || p.goal*(next-limit) > 0 {
 			next = limit
 		}
-		if math.Abs(next-t) <= 1e-10*math.Abs(t) {
+		if math.Abs(next-t) <= 1e-10*math.Abs(t) || math.Abs(outside-attained) <= 0.1*Tolerance*math.Abs(attained) {
 			break
 		}
 		t = next

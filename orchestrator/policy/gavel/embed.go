@@ -36,10 +36,12 @@ const (
 	objectiveWithin  = 1e-8
 	shiftIntoTheCone = 1.0
 	refinedBelow     = 1e-5
+	goodEnough       = 1e-11
 )
 
-// embed runs the method and returns the point with the least gap; gap judges X and prices.
-func (p *program) embed(gap func(*point) float64) (*point, int) {
+// embed runs the method and returns the point with the least gap; gap judges X and prices. It stops where ECOS does, or
+// once the gap is enough.
+func (p *program) embed(enough float64, gap func(*point) float64) (*point, int) {
 	e := &embedding{newton: p.newton(), alloc: make([]float64, p.n*p.r), tau: 1, kappa: 1}
 	e.one, e.two, e.rz, e.bz = newPoint(p.n, p.r), newPoint(p.n, p.r), newPoint(p.n, p.r), newPoint(p.n, p.r)
 	e.rx, e.bx, e.left = make([]float64, p.n*p.r), make([]float64, p.n*p.r), make([]float64, p.n*p.r)
@@ -51,19 +53,26 @@ func (p *program) embed(gap func(*point) float64) (*point, int) {
 	}
 	e.begin()
 	best, found, bestGap, stale, steps := newPoint(p.n, p.r), newPoint(p.n, p.r), math.Inf(1), 0, 0
+	judge := func() {
+		e.answer(found)
+		if g := gap(found); g < bestGap {
+			best.copy(found)
+			bestGap, stale = g, 0
+		} else {
+			stale++
+		}
+	}
 	for ; steps < maxSteps; steps++ {
 		e.measure()
 		done := e.converged()
-		if done || steps%4 == 3 || e.gap < 1e-4 {
-			e.answer(found)
-			if g := gap(found); g < bestGap {
-				best.copy(found)
-				bestGap, stale = g, 0
-			} else if stale++; stale > patience && bestGap < Acceptable {
-				break
-			}
+		if done || e.gap < max(enough, 10*Acceptable) {
+			judge()
 		}
-		if done && bestGap <= Acceptable || math.IsNaN(e.gap) || !e.advance() {
+		if done && bestGap <= Acceptable || bestGap <= enough || stale > patience && (bestGap < Acceptable || stale > hopeless) || math.IsNaN(e.gap) {
+			break
+		}
+		if !e.advance() {
+			judge()
 			break
 		}
 	}
@@ -185,23 +194,17 @@ func (e *embedding) solveFor(bx []float64, bt float64, bz, out *point) {
 	}
 	last := -bt
 	for i := range e.n {
-		drow, share := e.zrow[i]/e.row[i]*bz.row[i], 0.0
-		if !e.need[i].none {
-			share = e.zover[i] / e.over[i] * bz.over[i]
-			last -= float64(e.d1[i] * share)
-		}
+		drow, share := e.ratio.row[i]*bz.row[i], e.ratio.over[i]*bz.over[i]
+		last -= float64(e.d1[i] * share)
 		rhs := e.rhs[i*r : (i+1)*r]
 		for j := range rhs {
 			k := i*r + j
-			rhs[j] = bx[k] - e.zx[k]/e.x[k]*bz.x[k] + drow - float64(e.rate[k]*share)
+			rhs[j] = bx[k] - float64(e.ratio.x[k]*bz.x[k]) + drow - float64(e.rate[k]*share)
 			last += float64(e.solved[k] * rhs[j])
 		}
 		for j := range rhs {
 			k := i*r + j
-			sum := 0.0
-			for l, v := range e.inverse[k*r : (k+1)*r] {
-				sum += float64(v * rhs[l])
-			}
+			sum := inner(e.inverse[k*r:(k+1)*r], rhs)
 			out.x[k] = sum
 			e.system[j*w+w-1] += float64(e.scale[i] * sum)
 		}
@@ -223,19 +226,14 @@ func (e *embedding) finish(bz, out *point) {
 		sum, rate := 0.0, 0.0
 		for j := range r {
 			k := i*r + j
-			x := out.x[k] - float64(e.solved[k]*out.t)
-			for l, v := range e.inverse[k*r : (k+1)*r] {
-				x -= float64(e.scale[i] * v * out.price[l])
-			}
+			x := out.x[k] - float64(e.solved[k]*out.t) - float64(e.scale[i]*inner(e.inverse[k*r:(k+1)*r], out.price))
 			out.x[k] = x
-			out.zx[k] = e.zx[k] / e.x[k] * (-x - bz.x[k])
+			out.zx[k] = e.ratio.x[k] * (-x - bz.x[k])
 			sum += x
 			rate += float64(e.rate[k] * x)
 		}
-		out.zrow[i] = e.zrow[i] / e.row[i] * (sum - bz.row[i])
-		if !e.need[i].none {
-			out.zover[i] = e.zover[i] / e.over[i] * (float64(e.d1[i]*out.t) - rate - bz.over[i])
-		}
+		out.zrow[i] = e.ratio.row[i] * (sum - bz.row[i])
+		out.zover[i] = e.ratio.over[i] * (float64(e.d1[i]*out.t) - rate - bz.over[i])
 	}
 }
 
@@ -245,11 +243,16 @@ func (e *embedding) refine(bx []float64, bt float64, bz, out *point) {
 	if e.gap > refinedBelow {
 		return
 	}
+	worst := 0.0
 	for i := range e.n {
 		for k := i * e.r; k < (i+1)*e.r; k++ {
 			e.left[k] = bx[k] + out.zx[k] - out.zrow[i] + float64(e.rate[k]*out.zover[i]) - float64(e.scale[i]*out.price[k-i*e.r])
+			worst = max(worst, math.Abs(e.left[k]))
 		}
 		bt -= float64(e.d1[i] * out.zover[i])
+	}
+	if max(worst, math.Abs(bt)) < goodEnough {
+		return
 	}
 	e.solveFor(e.left, bt, e.nothing, e.more)
 	add(out.x, e.more.x, 1)

@@ -69,6 +69,8 @@ type newton struct {
 	*point
 	// step is the direction; target is what the complementarity products are to become, less what they are.
 	step, target *point
+	// ratio is price over slack of every constraint, in its slacks, as of the last factor.
+	ratio *point
 	// inverse holds each job's r*r block inverted; drag is the block's coupling to t and solved its image.
 	inverse, drag, solved, rhs []float64
 	// d1, lack: need's derivative and the residual of "over".
@@ -86,6 +88,9 @@ const maxSteps = 100
 
 // patience is how many steps without a better gap end the search once the gap is Acceptable: rounding has the last digits.
 const patience = 3
+
+// hopeless is how many end it in any case.
+const hopeless = 20
 
 // solve follows the central path of a program whose needs are curved until gap says that the point is good enough. The
 // centre is the one that such a program has in Gavel, which splits each need in two, with t_i for 1/rate_i in between:
@@ -129,7 +134,7 @@ func (p *program) solve(gap func(*point) float64) (*point, int) {
 func (p *program) newton() *newton {
 	n, r := p.n, p.r
 	return &newton{
-		program: p, point: newPoint(n, r), step: newPoint(n, r), target: newPoint(n, r),
+		program: p, point: newPoint(n, r), step: newPoint(n, r), target: newPoint(n, r), ratio: newPoint(n, r),
 		inverse: make([]float64, n*r*r), drag: make([]float64, n*r), solved: make([]float64, n*r), rhs: make([]float64, n*r),
 		d1: make([]float64, n), lack: make([]float64, n), weight: make([]float64, n),
 		system: make([]float64, (r+1)*(r+2)), chol: make([]float64, r*r),

@@ -15,11 +15,14 @@ func (s *newton) factor() bool {
 		if !s.need[i].none {
 			dover = s.zover[i] / s.over[i]
 		}
+		s.ratio.row[i], s.ratio.over[i] = drow, dover
 		for j := range r {
 			for k := range j + 1 {
 				inverse[j*r+k] = drow + float64(dover*a[j]*a[k])
 			}
-			inverse[j*r+j] += s.zx[i*r+j] / s.x[i*r+j]
+			ratio := s.zx[i*r+j] / s.x[i*r+j]
+			s.ratio.x[i*r+j] = ratio
+			inverse[j*r+j] += ratio
 		}
 		if !invert(inverse, s.chol, r) {
 			return false
@@ -32,9 +35,8 @@ func (s *newton) factor() bool {
 		}
 		for j := range r {
 			row := inverse[j*r : (j+1)*r]
-			sum := 0.0
+			sum := inner(row, s.drag[i*r:(i+1)*r])
 			for k, v := range row {
-				sum += float64(v * s.drag[i*r+k])
 				s.system[j*w+k] += float64(scale * scale * v)
 			}
 			s.solved[i*r+j] = sum
@@ -54,8 +56,23 @@ func (s *newton) factor() bool {
 	return true
 }
 
+// inner is the inner product of two vectors of one number per type; three types are the usual.
+func inner(a, b []float64) float64 {
+	if len(a) == 3 && len(b) == 3 {
+		return float64(a[0]*b[0]) + float64(a[1]*b[1]) + float64(a[2]*b[2])
+	}
+	sum := 0.0
+	for i, v := range a {
+		sum += float64(v * b[i])
+	}
+	return sum
+}
+
 // invert replaces the lower triangle of a positive definite r*r matrix by its whole inverse, by Cholesky's factor.
 func invert(m, chol []float64, r int) bool {
+	if r == 3 {
+		return invert3((*[9]float64)(m))
+	}
 	for j := range r {
 		for k := range j + 1 {
 			sum := m[j*r+k]
@@ -91,6 +108,39 @@ func invert(m, chol []float64, r int) bool {
 			m[j*r+k], m[k*r+j] = sum, sum
 		}
 	}
+	return true
+}
+
+// invert3 is invert for three types, unrolled.
+func invert3(m *[9]float64) bool {
+	l00 := m[0]
+	if !(l00 > 0) {
+		return false
+	}
+	l00 = 1 / math.Sqrt(l00)
+	l10, l20 := m[3]*l00, m[6]*l00
+	l11 := m[4] - float64(l10*l10)
+	if !(l11 > 0) {
+		return false
+	}
+	l11 = 1 / math.Sqrt(l11)
+	l21 := (m[7] - float64(l20*l10)) * l11
+	l22 := m[8] - float64(l20*l20) - float64(l21*l21)
+	if !(l22 > 0) {
+		return false
+	}
+	l22 = 1 / math.Sqrt(l22)
+	// The inverse of the factor, then its transpose times itself.
+	i10 := -l10 * l00 * l11
+	i20 := -(float64(l20*l00) + float64(l21*i10)) * l22
+	i21 := -l21 * l11 * l22
+	m[0] = float64(l00*l00) + float64(i10*i10) + float64(i20*i20)
+	m[1] = float64(i10*l11) + float64(i20*i21)
+	m[2] = i20 * l22
+	m[4] = float64(l11*l11) + float64(i21*i21)
+	m[5] = i21 * l22
+	m[8] = l22 * l22
+	m[3], m[6], m[7] = m[1], m[2], m[5]
 	return true
 }
 
@@ -152,11 +202,7 @@ func (s *newton) direction() {
 			rt -= float64(s.solved[k] * b)
 		}
 		for j := range r {
-			row := s.inverse[(i*r+j)*r : (i*r+j+1)*r]
-			sum := 0.0
-			for k, v := range row {
-				sum += float64(v * s.rhs[i*r+k])
-			}
+			sum := inner(s.inverse[(i*r+j)*r:(i*r+j+1)*r], s.rhs[i*r:(i+1)*r])
 			s.step.x[i*r+j] = sum
 			s.system[j*w+w-1] += float64(s.scale[i] * sum)
 		}
@@ -179,11 +225,7 @@ func (s *newton) spread() {
 		sum, rate := 0.0, 0.0
 		for j := range r {
 			k := i*r + j
-			row := s.inverse[k*r : (k+1)*r]
-			d := s.step.x[k] - float64(s.solved[k]*s.step.t)
-			for l, v := range row {
-				d -= float64(s.scale[i] * v * s.step.price[l])
-			}
+			d := s.step.x[k] - float64(s.solved[k]*s.step.t) - float64(s.scale[i]*inner(s.inverse[k*r:(k+1)*r], s.step.price))
 			s.step.x[k] = d
 			s.step.zx[k] = (s.target.x[k] - float64(s.zx[k]*d)) / s.x[k]
 			s.step.free[j] -= float64(s.scale[i] * d)

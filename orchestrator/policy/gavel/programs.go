@@ -22,7 +22,7 @@ func (j Jobs) MaxMin() (Allocation, error) {
 	if err := j.Check(); err != nil {
 		return Allocation{}, err
 	}
-	return j.raise(j.levels()), nil
+	return j.raise(j.levels(), 0), nil
 }
 
 // levels is the rate of each job at a max-min objective of 1; 0 for a job that runs nowhere.
@@ -38,7 +38,7 @@ func (j Jobs) levels() []float64 {
 // raise maximises the t at which every job i has rate_i(X) >= t*level[i]. The objective is t; the bound comes from the
 // prices y of types and z of needs: t * sum z*level = sum z*rate(X) <= sum_j Workers[j] y_j + sum_i max(0, max_j z_i T_ij -
 // Scale_i y_j).
-func (j Jobs) raise(level []float64) Allocation {
+func (j Jobs) raise(level []float64, enough float64) Allocation {
 	p := j.program()
 	p.goal = 1
 	limit := math.Inf(1)
@@ -71,7 +71,7 @@ func (j Jobs) raise(level []float64) Allocation {
 		}
 		return attained, p.beyond(s.price, attained, limit)
 	}
-	best, steps := p.embed(func(s *point) float64 {
+	best, steps := p.embed(enough, func(s *point) float64 {
 		attained, bound := value(s)
 		return (bound - attained) / bound
 	})
@@ -176,7 +176,7 @@ func (j Jobs) Makespan(steps []float64) (Allocation, error) {
 	if err := j.checkSteps(steps); err != nil {
 		return Allocation{}, err
 	}
-	a := j.raise(steps)
+	a := j.raise(steps, 0.1*Acceptable)
 	for i, s := range steps {
 		if s > 0 && !j.runs(i) {
 			return Allocation{}, fmt.Errorf("job %d runs on no type of worker: %w", i, ErrInfeasible)
@@ -211,7 +211,7 @@ func (j Jobs) MakespanAsPublished(steps []float64) (Allocation, error) {
 	for i := range p.need {
 		p.need[i] = need{base: steps[i] / found, none: steps[i] == 0}
 	}
-	best, took := p.embed(func(s *point) float64 {
+	best, took := p.embed(0, func(s *point) float64 {
 		lack := 0.0
 		for i, d := range p.need {
 			if !d.none {
