@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -40,13 +41,17 @@ var binary = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals 
 // patience bounds every wait: generous, as machines that run tests are busy.
 const patience = 2 * time.Minute
 
-// TestMain also plays the part of a training program, so that tests need nothing but this binary.
+// TestMain also plays the part of a training program and of a tuner plugin, so that tests need nothing but this binary.
 func TestMain(m *testing.M) {
 	if mode := os.Getenv("CLIMB_MODE"); mode != "" {
 		os.Exit(train(mode))
 	}
 	if mode := os.Getenv("STUB_MODE"); mode != "" {
 		os.Exit(stub(mode))
+	}
+	if handshake := plugin.Handshake(); os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue {
+		servePlugin()
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }

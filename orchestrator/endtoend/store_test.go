@@ -12,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // startIn runs the binary in dir with further environment, and through a wrapper such as unshare, if there is one. Both

@@ -145,6 +145,25 @@ def test_pbt_copies_checkpoints(real: ob.Client) -> None:
     assert {trial.step for trial in result.trials} == {12}
 
 
+def test_a_tuner_of_ones_own(real: ob.Client) -> None:
+    program = Path(__file__).resolve().parents[3] / "examples" / "own-tuner" / "tuner.py"
+    tuner = ob.Plugin([sys.executable, str(program)], max_steps=6, settings={"trials": 5})
+    sweep = ob.Sweep(counting, {"x": ob.uniform(0, 1)}, metric="score", mode="max", tuner=tuner)
+    result = sweep.run(display=False, timeout=DEADLINE, client=real)
+    assert result.sweep.state == "done", result.sweep.notes
+    assert sorted(round(trial.config.x, 3) for trial in result.trials) == [0.09, 0.236, 0.472, 0.618, 0.854]
+    assert {trial.step for trial in result.trials} == {2, 6}
+    assert result.best.step == 6 and result.best.checkpoint()["done"] == 6
+    with pytest.raises(ob.InvalidError, match="trials: is missing"):
+        ob.Sweep(
+            counting,
+            {"x": ob.uniform(0, 1)},
+            metric="score",
+            mode="max",
+            tuner=ob.Plugin([sys.executable, str(program)]),
+        ).submit(real)
+
+
 def test_ask_and_tell(real: ob.Client) -> None:
     sweep = ob.Sweep(
         space={"x": ob.uniform(0, 1), "n": ob.integer(1, 5)},

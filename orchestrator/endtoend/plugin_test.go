@@ -1,0 +1,77 @@
+package endtoend
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// servePlugin is Hyperband as a tuner from outside: its steps come in the plugin's settings.
+func servePlugin() {
+	within := func(s tuner.Settings) tuner.Settings {
+		steps := s.Spec.GetTuner().GetPlugin().GetSettings().GetFields()["steps"].GetNumberValue()
+		s.Spec = proto.CloneOf(s.Spec)
+		s.Spec.Tuner = hyperband(int64(steps))
+		return s
+	}
+	plugin.Serve(plugin.Factory{
+		Name: "outside", Version: "1",
+		New: func(s tuner.Settings) (tuner.Tuner, error) { return tuner.New(within(s)) },
+		Restore: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
+			return tuner.Restore(within(s), snapshot)
+		},
+	})
+}
+
+// A sweep whose tuner is a program of its own trains what the same tuner in the binary would have trained, although
+// the orchestrator is killed, and the plugin ends with it and is started again.
+func TestATunerPluginGoesOnAfterItsOrchestratorWasKilled(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, err := structpb.NewStruct(map[string]any{"steps": 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := &outbidv1.Tuner{Seed: 7, Kind: &outbidv1.Tuner_Plugin{
+		Plugin: &outbidv1.PluginTuner{Command: []string{self}, Settings: settings, MaxSteps: 9},
+	}}
+	dir, locks := t.TempDir(), t.TempDir()
+	s := serve(t, dir, "up", "--devices", "cpu:2")
+	own := s.submit(job{name: "own", mode: "well", tuner: hyperband(9)}.spec(t, locks))
+	s.mustDone(own)
+	id := s.submit(job{name: "outside", mode: "well", tuner: outside, env: map[string]string{"PACE": "20ms"}}.spec(t, locks))
+	s.waitSteps(id, 20)
+	s.kill()
+	s = serve(t, dir, "up", "--devices", "cpu:2")
+	s.mustDone(id)
+	if diff := cmp.Diff(trained(s.trials(own)), trained(s.trials(id))); diff != "" {
+		t.Errorf("trials by steps and configuration (-inside +outside):\n%s", diff)
+	}
+	noTwoOwners(t, locks)
+	s.stop()
+}
+
+// trained are the configurations and how far each was trained, in order.
+func trained(trials []*outbidv1.Trial) []string {
+	set := map[string]int64{}
+	for _, tr := range trials {
+		set[tr.GetConfigJson()] = tr.GetStep()
+	}
+	lines := make([]string, 0, len(set))
+	for _, config := range slices.Sorted(maps.Keys(set)) {
+		lines = append(lines, config+" until "+string(rune('0'+set[config])))
+	}
+	return lines
+}
