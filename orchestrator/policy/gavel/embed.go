@@ -65,7 +65,7 @@ func (p *program) embed(enough float64, gap func(*point) float64) (*point, int) 
 	for ; steps < maxSteps; steps++ {
 		e.measure()
 		done := e.converged()
-		if done || e.gap < max(enough, 10*Acceptable) {
+		if done || e.gap < 10*Acceptable {
 			judge()
 		}
 		if done && bestGap <= Acceptable || bestGap <= enough || stale > patience && (bestGap < Acceptable || stale > hopeless) || math.IsNaN(e.gap) {

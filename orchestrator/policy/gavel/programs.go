@@ -176,14 +176,25 @@ func (j Jobs) Makespan(steps []float64) (Allocation, error) {
 	if err := j.checkSteps(steps); err != nil {
 		return Allocation{}, err
 	}
-	a := j.raise(steps, 0.1*Acceptable)
+	// In units of what equal shares take the numbers are near 1, which saves steps.
+	equal, unit := j.Isolated(), 0.0
 	for i, s := range steps {
 		if s > 0 && !j.runs(i) {
 			return Allocation{}, fmt.Errorf("job %d runs on no type of worker: %w", i, ErrInfeasible)
 		}
+		if s > 0 {
+			unit = max(unit, s/j.Rate(i, equal))
+		}
 	}
+	level := make([]float64, len(steps))
+	for i, s := range steps {
+		if s > 0 {
+			level[i] = s / unit
+		}
+	}
+	a := j.raise(level, 0.1*Acceptable)
 	if a.Objective > 0 {
-		a.Objective, a.Bound = 1/a.Objective, 1/a.Bound
+		a.Objective, a.Bound = unit/a.Objective, unit/a.Bound
 	}
 	return a, nil
 }
