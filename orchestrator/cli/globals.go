@@ -121,7 +121,8 @@ func (a *app) dataDirs() []string {
 	return dirs
 }
 
-// caFile is the authority that certificates are checked with; "" for those that the system trusts.
+// caFile is the authority that the API's certificate is checked with; "" for those that the system trusts. The
+// environment says nothing of NATS, which may well be in the clear beside an API with a certificate.
 func (a *app) caFile() string {
 	if a.opts.ca != "" {
 		return a.opts.ca

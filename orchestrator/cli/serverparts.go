@@ -33,7 +33,7 @@ func (s *server) openBus(ctx context.Context) (err error) {
 	} else {
 		s.natsURL = redactURLs(o.url)
 	}
-	if s.nc, err = o.connect(ctx, s.key, s.embedded, "orchestrator "+s.opts.name, s.app.caFile(), s.log); err != nil {
+	if s.nc, err = o.connect(ctx, s.key, s.embedded, "orchestrator "+s.opts.name, s.app.opts.ca, s.log); err != nil {
 		return err
 	}
 	s.onClose(func() error {

@@ -48,7 +48,7 @@ func hostName() string {
 
 // runWorker runs a worker in the server's own process.
 func (s *server) runWorker(ctx context.Context, o workerOptions) error {
-	nc, err := s.opts.nats.connect(ctx, s.key, s.embedded, "worker "+o.name, s.app.caFile(), s.log)
+	nc, err := s.opts.nats.connect(ctx, s.key, s.embedded, "worker "+o.name, s.app.opts.ca, s.log)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (a *app) runWorkerCommand(ctx context.Context, o workerOptions, nats natsOp
 	if err != nil {
 		return badInput("--token-file: %w", err)
 	}
-	nc, err := nats.connect(ctx, key, nil, "worker "+o.name, a.caFile(), log)
+	nc, err := nats.connect(ctx, key, nil, "worker "+o.name, a.opts.ca, log)
 	if _, said := errors.AsType[*exitError](err); said {
 		return err
 	}

@@ -190,6 +190,8 @@ func (s *S3) classify(err error) error {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	case "AccessDenied":
 		return fmt.Errorf("the credentials do not allow it; check the policy of bucket %q: %w", s.bucket, err)
+	case "RequestTimeTooSkewed":
+		return fmt.Errorf("this machine's clock and the store's differ too much; set them: %w", err)
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch":
 		return fmt.Errorf("the credentials are wrong; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: %w", err)
 	}
