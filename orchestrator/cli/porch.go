@@ -3,11 +3,16 @@ package cli
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/codes"
 )
 
 // porch answers on the API's port while the server is not ready: as long as it restores its state or stands by. Probes
@@ -25,6 +30,11 @@ func openPorch(l net.Listener, certs *tls.Config) *porch {
 		door: &lentListener{Listener: l}, ended: make(chan error, 1),
 	}
 	p.http.SetKeepAlivesEnabled(false) // the next request is for the API
+	// gRPC speaks HTTP/2, which is not to be taken for a server of another kind.
+	p.http.Protocols = new(http.Protocols)
+	p.http.Protocols.SetHTTP1(true)
+	p.http.Protocols.SetHTTP2(true)
+	p.http.Protocols.SetUnencryptedHTTP2(true)
 	go func() {
 		inner := net.Listener(p.door)
 		if certs != nil {
@@ -46,7 +56,16 @@ func (p *porch) leave() error {
 	return errors.Join(err, closeErr, p.door.reset())
 }
 
+// unready is what clients are told.
+const unready = "this orchestrator starts or stands by: ask the one that leads, or again in a moment"
+
 func answerUnready(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Grpc-Status", strconv.Itoa(int(codes.Unavailable)))
+		w.Header().Set("Grpc-Message", unready)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Path == "/healthz" {
 		_, _ = io.WriteString(w, "{\"status\":\"ok\"}\n")
@@ -54,8 +73,7 @@ func answerUnready(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Retry-After", "2")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = io.WriteString(w, "{\"code\":\"UNAVAILABLE\",\"message\":\"this orchestrator starts or stands by: ask the one "+
-		"that leads, or again in a moment\"}\n")
+	_, _ = fmt.Fprintf(w, "{\"code\":\"UNAVAILABLE\",\"message\":%q}\n", unready)
 }
 
 // lentListener is a listener for a while: Close ends its use and not the listener.
