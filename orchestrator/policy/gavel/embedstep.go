@@ -101,8 +101,16 @@ func (e *embedding) advance() bool {
 	rtau := e.kappa + cx + hz
 	denominator := e.kappa/e.tau - c1 - h1
 
-	// Affine: aim for products of zero.
-	e.predict()
+	// Affine: aim for products of zero. Targets are held divided by their prices here, which leaves the slacks.
+	turn := func(target, s []float64) {
+		for i, v := range s {
+			target[i] = -v
+		}
+	}
+	turn(e.target.x, e.x)
+	turn(e.target.row, e.row)
+	turn(e.target.over, e.over)
+	turn(e.target.free, e.free)
 	dtau := e.towards(1, rtau-e.kappa, denominator)
 	dkappa := -e.kappa - e.kappa/e.tau*dtau
 	alpha := e.length(dtau, dkappa)
@@ -110,10 +118,17 @@ func (e *embedding) advance() bool {
 
 	// Combined: towards the central path, with the second order of the affine step.
 	bkappa := e.kappa*e.tau + dkappa*dtau - sigma*mu
-	e.correct(sigma*mu, true)
+	bend := func(target, ds, dz, z []float64) {
+		for i := range target {
+			target[i] += (sigma*mu - float64(ds[i]*dz[i])) / z[i]
+		}
+	}
+	bend(e.target.x, e.step.x, e.step.zx, e.zx)
+	bend(e.target.row, e.step.row, e.step.zrow, e.zrow)
+	bend(e.target.free, e.step.free, e.step.price, e.price)
 	for i := range e.need {
-		if e.need[i].none {
-			e.target.over[i] = 0
+		if !e.need[i].none {
+			e.target.over[i] += (sigma*mu - float64(e.step.over[i]*e.step.zover[i])) / e.zover[i]
 		}
 	}
 	dtau = e.towards(1-sigma, (1-sigma)*rtau-bkappa/e.tau, denominator)
@@ -135,32 +150,29 @@ func (e *embedding) towards(part, tau, denominator float64) (dtau float64) {
 	for k, v := range e.rx {
 		e.bx[k] = part * v
 	}
-	aside := func(b, rz, target, z []float64) {
-		for i := range b {
-			b[i] = -part*rz[i] - target[i]/z[i]
+	aside := func(b, rz, target []float64) {
+		for i, t := range target {
+			b[i] = float64(-part*rz[i]) - t
 		}
 	}
-	aside(e.bz.x, e.rz.x, e.target.x, e.zx)
-	aside(e.bz.row, e.rz.row, e.target.row, e.zrow)
-	aside(e.bz.free, e.rz.free, e.target.free, e.price)
-	for i := range e.need {
-		if !e.need[i].none {
-			e.bz.over[i] = -part*e.rz.over[i] - e.target.over[i]/e.zover[i]
-		}
-	}
+	aside(e.bz.x, e.rz.x, e.target.x)
+	aside(e.bz.row, e.rz.row, e.target.row)
+	aside(e.bz.over, e.rz.over, e.target.over)
+	aside(e.bz.free, e.rz.free, e.target.free)
 	e.refine(e.bx, part*e.rt, e.bz, e.two)
 	c2, h2 := e.costs(e.two.x, e.two.t, e.two)
 	dtau = (tau + c2 + h2) / denominator
-	combine := func(ds, dz, two, one, target, s, z []float64) {
-		for i := range dz {
-			dz[i] = two[i] + float64(dtau*one[i])
-			ds[i] = (target[i] - float64(s[i]*dz[i])) / z[i]
+	combine := func(ds, dz, two, one, target, ratio []float64) {
+		for i, t := range target {
+			d := two[i] + float64(dtau*one[i])
+			dz[i] = d
+			ds[i] = t - d/ratio[i]
 		}
 	}
-	combine(e.step.x, e.step.zx, e.two.zx, e.one.zx, e.target.x, e.x, e.zx)
-	combine(e.step.row, e.step.zrow, e.two.zrow, e.one.zrow, e.target.row, e.row, e.zrow)
-	combine(e.step.over, e.step.zover, e.two.zover, e.one.zover, e.target.over, e.over, e.zover)
-	combine(e.step.free, e.step.price, e.two.price, e.one.price, e.target.free, e.free, e.price)
+	combine(e.step.x, e.step.zx, e.two.zx, e.one.zx, e.target.x, e.ratio.x)
+	combine(e.step.row, e.step.zrow, e.two.zrow, e.one.zrow, e.target.row, e.ratio.row)
+	combine(e.step.over, e.step.zover, e.two.zover, e.one.zover, e.target.over, e.ratio.over)
+	combine(e.step.free, e.step.price, e.two.price, e.one.price, e.target.free, e.ratio.free)
 	for i := range e.need {
 		if e.need[i].none {
 			e.step.over[i], e.step.zover[i] = 0, 0

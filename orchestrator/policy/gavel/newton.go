@@ -45,6 +45,7 @@ func (s *newton) factor() bool {
 		}
 	}
 	for j := range r {
+		s.ratio.free[j] = s.price[j] / s.free[j]
 		s.system[j*w+j] += s.free[j] / s.price[j]
 		s.system[r*w+j] = s.system[j*w+r]
 	}
