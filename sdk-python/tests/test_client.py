@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -367,14 +368,59 @@ def test_bad_urls(url: str) -> None:
 def test_interrupt_stops_the_sweep(
     server: FakeServer, client: ob.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_args: Any, **_kwargs: Any) -> None:
-        raise KeyboardInterrupt
+    watched = 0
 
-    monkeypatch.setattr(ob.SweepHandle, "wait", interrupted)
+    def interrupted(*_args: Any, **_kwargs: Any) -> Iterator[Any]:
+        nonlocal watched
+        watched += 1
+        if watched == 1:
+            raise KeyboardInterrupt
+        server.sweep.state = event_pb2.SWEEP_STATE_STOPPED
+        return iter(())
+
+    monkeypatch.setattr(ob.SweepHandle, "_watch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         make_sweep().run()
     assert server.last(pb.ControlSweepRequest).command == pb.SWEEP_COMMAND_STOP
-    assert "stopped s-1; ob.attach('s-1')" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "s-1: stopped" in said.out, "how it ended is shown"
+    assert "stopped s-1; ob.attach('s-1')" in said.err
+
+
+def test_extend_waits_while_the_sweep_stops(server: FakeServer, handle: ob.SweepHandle) -> None:
+    server.sweep.state = event_pb2.SWEEP_STATE_STOPPING
+    over = pb.WatchSweepResponse(sweep=server.sweep)
+    over.sweep.state = event_pb2.SWEEP_STATE_STOPPED
+    server.news.put(over)
+    server.news.put(None)
+    handle.extend(trials=5)
+    assert server.last(pb.ExtendSweepRequest).trials == 5
+    assert server.news.empty()
+
+
+@pytest.mark.parametrize("value", ["5", 2.5, True, 0])
+def test_extend_checks_counts(handle: ob.SweepHandle, value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"extend: max_steps must be .*, got"):
+        handle.extend(max_steps=value)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "why"),
+    [
+        ({}, r"ended without trial.report\(accuracy=...\)"),
+        ({"acc": 1.0, "loss": 2.0}, "what they reported is acc, loss; "),
+        ({"accuracy": float("nan")}, "every value was NaN"),
+    ],
+)
+def test_no_result_says_what_was_reported_instead(
+    server: FakeServer, handle: ob.SweepHandle, metrics: dict[str, float], why: str
+) -> None:
+    server.trials[0] = make_trial(0, "completed")
+    server.trials[0].ClearField("best")
+    server.trials[0].last.metrics.clear()
+    server.trials[0].last.metrics.update(metrics)
+    with pytest.raises(ob.NoResultError, match=why):
+        _ = handle.result().best
 
 
 def test_no_result_says_why(server: FakeServer, handle: ob.SweepHandle) -> None:

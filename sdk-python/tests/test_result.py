@@ -185,3 +185,15 @@ def test_notebook_display(result: ob.Result, server: FakeServer, monkeypatch: py
     display.close()
     assert len(shown) == 2
     assert "<table>" in shown[-1]
+
+
+def test_columns_of_a_parameter_that_not_every_trial_has(result: ob.Result) -> None:
+    columns = list(result.frame().columns)
+    start = columns.index("config.junk")
+    names = ["junk", "lr", "opt.m", "opt.name", "units"]
+    assert columns[start : start + 5] == [f"config.{name}" for name in names]
+
+
+def test_parallel_shows_values(result: ob.Result) -> None:
+    texts = {text.get_text() for text in result.plot.parallel().figure.axes[0].texts}
+    assert {"sgd", "adam", "none"} <= texts

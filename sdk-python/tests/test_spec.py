@@ -251,7 +251,7 @@ def test_choices_survive(values: list[Any]) -> None:
 
 
 def test_names_are_made_from_functions() -> None:
-    def train_Digits_2() -> None: ...
+    def train_Digits_2(trial: Any) -> None: ...
 
     def name(train: Any = None, **more: Any) -> str:
         return typed.Sweep(train, {}, metric="a", mode="max", **more)._spec.name
@@ -260,3 +260,40 @@ def test_names_are_made_from_functions() -> None:
     assert name(lambda t: None) == "lambda"
     assert name(program=["/opt/bin/solve.sh", "x"]) == "solve"
     assert name() == "sweep"
+
+
+def _generator(trial: Any) -> Any:
+    yield trial
+
+
+async def _coroutine(trial: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        (_generator, "_generator is async or yields; use a plain function"),
+        (_coroutine, "_coroutine is async or yields"),
+        (lambda: None, "called with one argument, the trial, which does not suit .*: too many"),
+        (lambda trial, data: None, "missing a required argument: 'data'; functools.partial"),
+        (dict, "got the class dict"),
+    ],
+)
+def test_functions_that_cannot_train(train: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="a", mode="max")
+
+
+def test_tuner_without_parentheses() -> None:
+    tuner: Any = ob.Hyperband
+    with pytest.raises(TypeError, match=r"tuner must be an outbid Tuner, got the class: write ob\.Hyperband\(\.\.\.\)"):
+        ob.Sweep(None, {"x": ob.uniform(0, 1)}, metric="a", mode="max", tuner=tuner)
+
+
+def test_preview_is_a_table_in_notebooks() -> None:
+    preview = ob.Preview(9, 13, (ob.Rung(1, 3, 9, 27),), 0.5, ({"name": "<b>", "lr": 0.25},), ("few & far",))
+    page = preview._repr_html_()
+    assert "9 trials, 13 steps, 0.5 device-hours" in page
+    assert "few &amp; far" in page
+    assert "<td>27</td>" in page
+    assert "name=&lt;b&gt; lr=0.25" in page

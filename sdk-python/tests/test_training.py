@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outbid import StopTrial, Trial
+from outbid import StopTrial, Trial, _trial
 from outbid._session import Incoming, Terminate
 from outbid.v1 import bus_pb2, event_pb2, node_pb2, session_pb2
 
@@ -276,3 +276,23 @@ def test_config_attributes(tmp_path: Path) -> None:
     import pickle
 
     assert pickle.loads(pickle.dumps(trial.config)) == copy.deepcopy(trial.config) == trial.config
+
+
+def test_a_report_after_the_loop_does_not_count_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    w = Worker(tmp_path, until_step=2)
+    for step in w.trial.steps():
+        w.trial.report(loss=step)
+    assert capsys.readouterr().err == ""
+    w.trial.report(loss=0.5)
+    w.trial.report(loss=0.25)
+    said = capsys.readouterr().err
+    assert said.count("reported after its loop over steps() had ended") == 1, "said once"
+
+
+def test_a_value_returned_instead_of_reported(tmp_path: Path) -> None:
+    w = Worker(tmp_path, until_step=2)
+    error, trace = _trial.call(lambda trial: 0.5, w.trial)
+    assert error.startswith("TypeError: the training function returned 0.5 and reported nothing: call trial.report(")
+    assert trace == ""
+    w.trial.report(loss=0.5)
+    assert _trial.call(lambda trial: 0.5, w.trial) == ("", ""), "after a report it may return what it likes"

@@ -85,9 +85,8 @@ class AskTell:
         `metrics` is a dict, or just the value of the sweep's metric. `step` is steps done, `until_step` if left
         out. A tell at `until_step` or later finishes the trial unless the tuner wants more of it; so does
         `finished=True`, and any tell of a trial without `until_step` and `step`. `error` says in one line
-        that it failed. After False, ask for another trial.
-
-        Raises NotFoundError or ConflictError if the trial is not yours any more.
+        that it failed. After False, ask for another trial. It is False too if the trial is not yours any more,
+        because it was not told about for `ask_timeout`: then what was told does not count.
         """
         at_end = step is None
         step = (trial.until_step or trial.step + 1) if step is None else step

@@ -173,17 +173,22 @@ def html_of(sweep: SweepInfo, trials: Iterable[TrialResult], rate: float = 0.0) 
             trial.state,
             _bar_text(trial),
             _value(trial.metric),
-            _config(trial.config),
+            config_text(trial.config),
         ]
-        rows.append("<tr>" + "".join(f"<td>{esc(cell)}</td>" for cell in cells) + "</tr>")
-    head = "".join(f"<th>{esc(h)}</th>" for h in ("trial", "state", "step", sweep.metric, "configuration"))
+        rows.append(cells)
+    table = html_table(("trial", "state", "step", sweep.metric, "configuration"), rows)
     notes = "".join(f"<p>{esc(n.level)}: {esc(n.text)}</p>" for n in sweep.notes if n.level != "info")
     share = _share(sweep)
     bar = f'<progress value="{share:.3f}" max="1"></progress> ' if share is not None else ""
-    return (
-        f"<div><p>{bar}<b>{esc(sweep.id)}</b> {esc(_line(sweep, rate).split(': ', 1)[1])}</p>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>{notes}</div>"
-    )
+    return f"<div><p>{bar}<b>{esc(sweep.id)}</b> {esc(_line(sweep, rate).split(': ', 1)[1])}</p>{table}{notes}</div>"
+
+
+def html_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table of plain texts as HTML."""
+    esc = html.escape
+    body = "".join("<tr>" + "".join(f"<td>{esc(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    top = "".join(f"<th>{esc(cell)}</th>" for cell in head)
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _table(sweep: SweepInfo, trials: Iterable[TrialResult], rate: float) -> Group:
@@ -209,7 +214,7 @@ def _table(sweep: SweepInfo, trials: Iterable[TrialResult], rate: float) -> Grou
             bar,
             _bar_text(trial),
             _value(trial.metric),
-            _config(trial.config),
+            config_text(trial.config),
         ]
         table.add_row(*cells, style="bold" if is_best else "dim" if trial.over else "")
     parts: list[Any] = [Text(_line(sweep, rate), style="bold")]
@@ -268,7 +273,8 @@ def _value(value: float | None) -> str:
     return "" if value is None else f"{value:.5g}"
 
 
-def _config(config: Mapping[str, Any]) -> str:
+def config_text(config: Mapping[str, Any]) -> str:
+    """Return a configuration in one line."""
     return " ".join(
         f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in flatten(config).items()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import operator
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 import grpc
 
@@ -17,12 +18,14 @@ from outbid._asktell import AskTell
 from outbid._callbacks import Callback, Caller
 from outbid._client import Client
 from outbid._display import Display, NoDisplay, make_display
-from outbid._errors import SweepFailedError
+from outbid._errors import OutbidError, SweepFailedError
 from outbid._resources import Limits
 from outbid._result import Result
 from outbid._space import Space, fill_space
 from outbid._transport import Patience
 from outbid.v1 import service_pb2 as pb
+
+_STOP_SECONDS = 10.0  # after Ctrl-C, to show how the sweep ended
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class SweepHandle(AskTell):
         a live table. Raises SweepFailedError if the sweep failed. A server that restarts meanwhile is waited
         for, a minute at most.
         """
-        return self._wait(timeout, make_display(display), tuple(callbacks), _Cancel())
+        return self._wait(timeout, make_display(display), tuple(callbacks))
 
     async def wait_async(self, timeout: float | None = None, *, callbacks: Iterable[Callback] = ()) -> Result:
         """Wait like `wait`, for asyncio. Callbacks run in another thread."""
@@ -128,23 +131,31 @@ class SweepHandle(AskTell):
 
         `trials` is the new total of trials, `max_steps` the tuner's new longest training in steps, `space`
         holds parameters whose range becomes wider (each must contain the old one), `limits` new limits.
+        A sweep that is stopping is waited for.
         """
         request = pb.ExtendSweepRequest(sweep=self.id)
         if trials is not None:
-            request.trials = trials
+            request.trials = _count("trials", trials)
         if max_steps is not None:
-            request.max_steps = max_steps
+            request.max_steps = _count("max_steps", max_steps)
         if space is not None:
             fill_space(request.space, space)
         if limits is not None:
             request.limits.CopyFrom(limits.to_proto())
+        if self.info().state == "stopping":
+            for _ in self.watch():
+                pass
         self._client._transport.call(lambda s: s.ExtendSweep, request, pb.ExtendSweepResponse)
 
     def logs(self, trial: int | None = None, *, follow: bool = False, tail: int = 0) -> Iterator[LogLine]:
         """Yield what the trials printed, or one of them; only the last `tail` lines if that is not 0.
 
-        `follow` waits for more until the sweep, or the trial, has ended.
+        `follow` waits for more until the sweep, or the trial, has ended; for a trial that is not there yet, too.
         """
+        if follow and trial is not None:
+            for update in self.watch():
+                if any(there.number >= trial for there in update.trials):
+                    break
         request = pb.StreamLogsRequest(sweep=self.id, follow=follow, tail=tail)
         if trial is not None:
             request.trial = trial
@@ -164,21 +175,38 @@ class SweepHandle(AskTell):
         timeout: float | None,
         display: Display,
         callbacks: tuple[Callback, ...],
-        cancel: _Cancel,
+        cancel: _Cancel | None = None,
+        *,
+        stop: bool = False,
     ) -> Result:
+        """Wait for the sweep's end; with `stop`, Ctrl-C stops it."""
         caller = Caller(callbacks)
         last: _model.SweepInfo | None = None
         with contextlib.closing(display):
-            for update in self._watch(caller.wants_reports, timeout, cancel):
-                last = update.sweep
-                display.update(update)
-                caller.update(update)
+            try:
+                for update in self._watch(caller.wants_reports, timeout, cancel or _Cancel()):
+                    last = update.sweep
+                    display.update(update)
+                    caller.update(update)
+            except KeyboardInterrupt:
+                if stop:
+                    self._interrupt(display)
+                raise
             result = self.result()
             display.end(result.sweep, result.trials)
         caller.end(result)
         if last is not None and last.state == "failed":
             raise SweepFailedError(self.id, last.reason or "the server gave no reason")
         return result
+
+    def _interrupt(self, display: Display) -> None:
+        """Stop the sweep, and show how it ended rather than how it ran."""
+        self.stop()
+        with contextlib.suppress(TimeoutError):
+            for _ in self._watch(False, _STOP_SECONDS, _Cancel()):
+                pass
+        result = self.result()
+        display.end(result.sweep, result.trials)
 
     def _watch(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
         transport = self._client._transport
@@ -220,8 +248,13 @@ class SweepHandle(AskTell):
             waiting.more()
 
     def _late(self, timeout: float | None) -> TimeoutError:
+        why = ""
+        with contextlib.suppress(OutbidError):
+            if waiting := self.info().waiting:
+                why = f" ({waiting})"
         return TimeoutError(
-            f"sweep {self.id} has not ended within {timeout:g} s; it goes on, and ob.attach({self.id!r}) follows it"
+            f"sweep {self.id} has not ended within {timeout:g} s{why}; it goes on, "
+            f"and ob.attach({self.id!r}) follows it"
         )
 
 
@@ -243,3 +276,12 @@ class _Cancel:
         self._cancelled = True
         if self._call is not None:
             self._call.cancel()
+
+
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise TypeError(f"extend: {name} must be a whole number, got {value!r}")
+    number = operator.index(value)
+    if number < 1:
+        raise ValueError(f"extend: {name} must be at least 1, got {value!r}")
+    return number

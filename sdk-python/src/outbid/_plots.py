@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from outbid._result import Result
 
 _MOST_CURVES = 200
+_ABSENT = -1e9  # what encode() gives for a parameter that a trial has not
+_BELOW = -0.15  # where it is drawn
 
 
 class Chart:
@@ -95,17 +97,24 @@ class Plots:
         sweep = self._result.sweep
         trials = _ranked(self._result)[::-1]  # the best are drawn last, on top
         scales = self._result.space_scales()
-        names, x = encode([flatten(t.config) for t in trials], scales)
+        configs = [flatten(t.config) for t in trials]
+        names, x = encode(configs, scales)
         values = [t.metric for t in trials if t.metric is not None]
+        columns = [[v for v in x[:, j] if v > _ABSENT] for j in range(len(names))]
         chart, ax = _axes(ax)
         for i, trial in enumerate(trials):
             place = _place(trial.metric, values)
-            ys = [_place(v, [w for w in x[:, j] if w > -1e9]) if v > -1e9 else math.nan for j, v in enumerate(x[i])]
+            ys = [_place(v, columns[j]) if v > _ABSENT else _BELOW for j, v in enumerate(x[i])]
             good = 1 - place if sweep.mode == "min" else place
             ax.plot(range(len(names) + 1), [*ys, place], color=_colour(good), alpha=0.3 + 0.7 * good, lw=1)
+        for j, name in enumerate([*names, sweep.metric]):
+            shown: list[Any] = [c.get(name) for c in configs] if j < len(names) else list(values)
+            ax.axvline(j, color="0.6", lw=0.8, zorder=1)
+            for place, text in _marks(shown, named=name not in scales and j < len(names)):
+                ax.annotate(text, (j, place), (3, 0), textcoords="offset points", fontsize=8, va="center")
         ax.set_xticks(range(len(names) + 1), [*names, sweep.metric], rotation=20)
-        ax.set_yticks([0, 1], ["least", "most"])
-        ax.set_title(sweep.id)
+        ax.set_yticks([])
+        ax.set_title(f"{sweep.id}: each line a trial, light ones good" if trials else sweep.id)
         return chart
 
     def importance(self, ax: Axes | None = None) -> Chart:
@@ -113,7 +122,11 @@ class Plots:
         shares = self._result.importance()
         chart, ax = _axes(ax)
         names = list(shares)[::-1]
-        ax.barh(names, [shares[name] for name in names])
+        ax.barh(names, [shares[name] for name in names], height=0.6)
+        if not any(shares.values()):
+            few = "too few trials, or trials too much alike, to say"
+            ax.text(0.5, 0.5, few, transform=ax.transAxes, ha="center", va="center")
+        ax.set_xlim(0, 1)
         ax.set(xlabel=f"share of importance for {self._result.sweep.metric}", title=self._result.sweep.id)
         return chart
 
@@ -143,6 +156,23 @@ def _place(value: float | None, among: list[float]) -> float:
     """Return where a value lies between the least (0) and the most (1)."""
     low, high = min(among), max(among)
     return 0.5 if value is None or high == low else (value - low) / (high - low)
+
+
+def _marks(values: list[Any], *, named: bool) -> list[tuple[float, str]]:
+    """Return what stands beside an axis, and where: its ends, or every value of a few named ones."""
+    present = [value for value in values if value is not None]
+    marks = [(_BELOW, "none")] if len(present) < len(values) else []
+    if not present:
+        return marks
+    numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in present)
+    if named and not numbers:
+        texts = sorted({repr(value): str(value) for value in present}.items())  # as encode() ranks them
+        spread = max(1, len(texts) - 1)
+        return marks + [(i / spread if len(texts) > 1 else 0.5, text[:12]) for i, (_, text) in enumerate(texts)][:12]
+    low, high = min(present), max(present)
+    if low == high:
+        return [*marks, (0.5, f"{low:.3g}")]
+    return [*marks, (0.0, f"{low:.3g}"), (1.0, f"{high:.3g}")]
 
 
 def _colour(good: float) -> Any:

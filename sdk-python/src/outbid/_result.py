@@ -77,7 +77,7 @@ class Result:
                 "Result.frame() needs pandas: pip install 'outbid[frame]'; Result.records() does without"
             ) from None
         if not reports:
-            return pd.DataFrame.from_records(self.records())
+            return pd.DataFrame.from_records(self.records(), columns=self._columns())
         return pd.DataFrame.from_records(
             [
                 {
@@ -109,11 +109,32 @@ class Result:
             self._spec = self._client.spec(self.sweep.id)
         return dict(_scales(self._spec.space, ""))
 
+    def _columns(self) -> list[str]:
+        """Return the names of the columns; a parameter that not every trial has stands among the others."""
+        records = self.records()
+        names = list(dict.fromkeys(name for record in records for name in record))
+        config = sorted(name for name in names if name.startswith("config."))
+        last = [name for name in names if name.startswith("last.")]
+        head = [name for name in ("trial", "state", "step", "metric", "best_step") if name in names]
+        return [*head, *config, *last, *(n for n in names if n not in {*head, *config, *last})]
+
     def _why(self) -> str:
         errors = [note.text for note in self.sweep.notes if note.level == "error"]
         failed = [trial.reason for trial in self.trials if trial.state == "failed" and trial.reason]
-        reason = (errors or failed or [self.sweep.reason or self.sweep.waiting])[-1]
+        reason = (errors or failed or [self._reported() or self.sweep.reason or self.sweep.waiting])[-1]
         return f": {reason}" if reason else ""
+
+    def _reported(self) -> str:
+        """Say what trials that ended well reported instead of the metric."""
+        ended = [trial for trial in self.trials if trial.state in ("completed", "stopped")]
+        names = sorted({name for trial in ended for name in trial.metrics})
+        if self.sweep.metric in names:
+            return "every value was NaN"
+        if names:
+            return f"what they reported is {', '.join(names)}; Sweep(metric=...) must be one of these"
+        if ended:
+            return f"they ended without trial.report({self.sweep.metric}=...), or reported after the loop over steps()"
+        return ""
 
 
 def _scales(space: Any, prefix: str) -> list[tuple[str, bool]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import inspect
 import os
 import re
 import sys
@@ -17,6 +19,7 @@ from outbid import _pickle
 from outbid._asktell import AskedTrial
 from outbid._callbacks import Callback
 from outbid._client import Client, default_client
+from outbid._display import config_text, html_table, make_display
 from outbid._handle import SweepHandle
 from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, duration
 from outbid._result import Result
@@ -53,6 +56,19 @@ class Preview:
     device_hours: float
     examples: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        totals = f"{self.trials or 'any number of'} trials, {self.steps or 'any number of'} steps"
+        if self.device_hours:
+            totals += f", {self.device_hours:.3g} device-hours"
+        rungs = [(str(r.bracket), str(r.until_step), str(r.trials), str(r.steps)) for r in self.rungs]
+        examples = [(config_text(example),) for example in self.examples]
+        return (
+            f"<div><p><b>{totals}</b></p>{''.join(f'<p>warning: {html.escape(w)}</p>' for w in self.warnings)}"
+            + (html_table(("bracket", "until step", "trials", "steps"), rungs) if rungs else "")
+            + (html_table(("a few configurations",), examples) if examples else "")
+            + "</div>"
+        )
 
 
 class Sweep:
@@ -180,9 +196,8 @@ class Sweep:
             raise TypeError("run: this sweep has neither function nor program; use ask() and tell()")
         handle = self.submit(client)
         try:
-            return handle.wait(timeout, display=display, callbacks=callbacks)
+            return handle._wait(timeout, make_display(display), tuple(callbacks), stop=True)
         except KeyboardInterrupt:
-            handle.stop()
             print(f"stopped {handle.id}; ob.attach({handle.id!r}).result() has what it found", file=sys.stderr)
             raise
 
@@ -270,6 +285,20 @@ def _function(train: Any, program: Any) -> Callable[[Trial], Any] | None:
         raise TypeError("Sweep: give either a training function or a program")
     if not callable(train):
         raise TypeError(f"Sweep: train must be a function of a trial, got {type(train).__name__}: {train!r:.80}")
+    if isinstance(train, type):
+        raise TypeError(f"Sweep: train must be a function of a trial, got the class {train.__name__}")
+    name = _pickle.name_of(train)
+    if inspect.iscoroutinefunction(train) or inspect.isgeneratorfunction(train) or inspect.isasyncgenfunction(train):
+        raise TypeError(f"Sweep: train must run when it is called, but {name} is async or yields; use a plain function")
+    try:
+        inspect.signature(train).bind(None)
+    except TypeError as wrong:
+        raise TypeError(
+            f"Sweep: train is called with one argument, the trial, which does not suit {name}: {wrong}; "
+            "functools.partial binds other arguments"
+        ) from None
+    except ValueError:
+        pass  # written in C: nobody knows its arguments
     function: Callable[[Trial], Any] = train
     return function
 
@@ -295,6 +324,10 @@ def _merged(flat: Limits, limits: Limits | None) -> Limits:
 
 
 def _checked(name: str, value: Any, kind: type[T]) -> T:
+    if value is not None and isinstance(value, type) and issubclass(value, kind):
+        raise TypeError(
+            f"Sweep: {name} must be an outbid {kind.__name__}, got the class: write ob.{value.__name__}(...)"
+        )
     if not isinstance(value, kind):
         raise TypeError(f"Sweep: {name} must be an outbid {kind.__name__}, got {value!r:.80}")
     return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import queue
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -62,6 +63,7 @@ class Trial:
         self._seq = 0
         self._keeper = Keeper(assignment, link)
         self._skipped_save = False
+        self._told_late = False
         self._since = time.monotonic()
         self._trained = 0.0
         self._metadata: dict[str, Any] | None = None
@@ -204,6 +206,13 @@ class Trial:
             self._known = step
             self._keeper.name(step)
             self._link.report(self._fork, report)
+            if self._uses_steps and self._obeyed and not self._told_late:
+                self._told_late = True
+                print(
+                    f"outbid: trial {self.id} reported after its loop over steps() had ended: this does not count; "
+                    "report inside the loop",
+                    file=sys.stderr,
+                )
         if not self._uses_steps:
             with self._lock:
                 self._step = step
@@ -234,6 +243,11 @@ class Trial:
             self._skipped_save = False
 
     # What follows is for the runner and the loop, not for training code.
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing has been reported."""
+        return self._seq == 0
 
     def _advance(self) -> int | None:
         """End the body that ran, and return the step of the next one; None to end the loop."""

@@ -23,6 +23,7 @@ from outbid._training import Trial, one_line
 from outbid.v1 import node_pb2, session_pb2
 
 _MARK = "\x1eoutbid:"
+_HOW = "call trial.report(name=value) inside `for step in trial.steps():`"
 
 
 class Runner:
@@ -77,7 +78,9 @@ class Runner:
 def call(function: Callable[[Trial], Any], trial: Trial) -> tuple[str, str]:
     """Run training code; returns what went wrong, as one line and in full."""
     try:
-        function(trial)
+        answer = function(trial)
+        if answer is not None and trial.silent:
+            return f"TypeError: the training function returned {answer!r:.80} and reported nothing: {_HOW}", ""
     except StopTrial:
         pass
     except SystemExit as leave:

@@ -1,0 +1,134 @@
+"""What the documents and examples show is run as it is printed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outbid as ob
+
+DEADLINE = 240.0
+SRC = str(Path(__file__).resolve().parents[2] / "src")
+ROOT = Path(__file__).resolve().parents[3]
+
+MODEL = """
+import time
+import numpy as np
+
+class Model:
+    def __init__(self, config):
+        self.config, self.x = config, np.zeros(3)
+
+    def load(self, weights):
+        self.x = weights["x"]
+
+    def weights(self):
+        return {"x": self.x}
+
+    def train_one_epoch(self):
+        time.sleep(0.003)  # so that the sweep still runs when the guide pauses it
+        self.x = self.x + self.config.lr * (1 - self.x)
+        return float(np.mean((1 - self.x) ** 2)), float(np.mean(self.x))
+
+def build(config):
+    return Model(config)
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return an environment in which no server is named and the SDK is this checkout's."""
+    env = {k: v for k, v in os.environ.items() if k not in ("OUTBID_URL", "OUTBID_TOKEN")}
+    return {**env, "PYTHONPATH": SRC, **more}
+
+
+def test_guide_runs_as_printed(tmp_path: Path) -> None:
+    guide = ROOT / "docs" / "guide-notebook.md"
+    if not guide.exists():
+        pytest.skip("the guide is not beside the SDK")
+    blocks = re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 5
+    (tmp_path / "guide.py").write_text(MODEL + "\n".join(blocks) + "\nprint('all of it')\n")
+    done = subprocess.run(
+        [sys.executable, "guide.py"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "all of it"
+    assert (tmp_path / "best.safetensors").exists()
+
+
+def run_notebook(book: Any, path: Path, **env: str) -> None:
+    """Run a notebook's cells in a kernel of their own."""
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    client = nbclient.NotebookClient(book, timeout=DEADLINE, resources={"metadata": {"path": str(path)}})
+    client.execute(env=environment(JUPYTER_PLATFORM_DIRS="1", **env))
+
+
+def test_digits_notebook(tmp_path: Path) -> None:
+    """The example's every cell, with fewer steps."""
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("sklearn")
+    digits = ROOT / "examples" / "digits"
+    if not digits.exists():
+        pytest.skip("the examples are not beside the SDK")
+    for name in ("digits.ipynb", "network.py"):
+        shutil.copy(digits / name, tmp_path)
+    text = (tmp_path / "digits.ipynb").read_text()
+    for long, short in (("max_steps=27", "max_steps=3"), ("range(1, 28)", "range(1, 4)")):
+        assert long in text
+        text = text.replace(long, short)
+    book = nbformat.reads(text, as_version=4)
+    run_notebook(book, tmp_path)
+    outputs = [cell.outputs for cell in book.cells if cell.cell_type == "code"]
+    assert any("image/png" in o.get("data", {}) for out in outputs for o in out), "a plot is shown"
+    tuned, default = eval(outputs[-1][-1]["data"]["text/plain"], {"np": __import__("numpy")})
+    assert tuned > 0.5
+    assert 0 < default < 1
+
+
+def test_interrupted_kernel_stops_the_sweep_and_runs_again(real: ob.Client, tmp_path: Path) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    book = nbformat.v4.new_notebook()
+    book.cells = [
+        nbformat.v4.new_code_cell(text)
+        for text in (
+            "import os, signal, threading, outbid as ob",
+            "LONG = 10**9\n"
+            "def train(trial):\n"
+            "    for step in trial.steps():\n"
+            "        trial.report(step=step, loss=1 / step)\n"
+            "        if trial.number == 0 and step == LONG:\n"
+            "            raise ValueError('never')",
+            "class Interrupt(ob.Callback):\n"
+            "    def on_report(self, trial, report):\n"
+            "        os.kill(os.getpid(), signal.SIGINT)\n"
+            "sweep = ob.Sweep(train, {'x': ob.uniform(0, 1)}, metric='loss', mode='min', trials=1,\n"
+            "                 tuner=ob.Random(max_steps=LONG), name='interrupted')\n"
+            "try:\n"
+            "    sweep.run(callbacks=[Interrupt()])\n"
+            "except KeyboardInterrupt:\n"
+            "    print(sweep.handle.info().state)",
+            "LONG = 3",
+            "sweep = ob.Sweep(train, {'x': ob.uniform(0, 1)}, metric='loss', mode='min', trials=1,\n"
+            "                 tuner=ob.Random(max_steps=2), name='interrupted')\n"
+            "sweep.run().sweep.state",
+        )
+    ]
+    run_notebook(book, tmp_path, OUTBID_URL=real.url)
+    outputs = book.cells[2].outputs
+    assert "stopped" in [o["text"].strip() for o in outputs if o.get("name") == "stdout"]
+    page = next(o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {}))
+    assert "</b> stopped" in page, "the table says how it ended"
+    assert book.cells[-1].outputs[-1]["data"]["text/plain"] == "'done'"
