@@ -28,6 +28,13 @@ const (
 	logBufferBytes = 4 << 20
 )
 
+const (
+	// leastLogBytes is the least that is of use.
+	leastLogBytes = 1 << 20
+	// noRoomCode is how JetStream says that it cannot set so much storage aside.
+	noRoomCode = 10047
+)
+
 // LogsConfig says how much output is kept. The oldest goes first.
 type LogsConfig struct {
 	// MaxBytes kept; 0 means 1 GiB.
@@ -82,10 +89,36 @@ func OpenLogs(ctx context.Context, nc *nats.Conn, cfg LogsConfig) (*Logs, error)
 	if stream.Replicas == 1 { // replicated streams have no such mode
 		stream.PersistMode = jetstream.AsyncPersistMode
 	}
-	if _, err := js.CreateOrUpdateStream(ctx, stream); err != nil {
+	if err := makeLogs(ctx, js, stream, orDiscard(cfg.Logger)); err != nil {
 		return nil, fmt.Errorf("open stream %s: %w", LogStream, err)
 	}
 	return startLogs(nc, js, cfg.Logger), nil
+}
+
+// makeLogs makes the stream as large as the server has room for: JetStream sets its limit aside beforehand. Little
+// room for logs is no reason not to start.
+func makeLogs(ctx context.Context, js jetstream.JetStream, stream jetstream.StreamConfig, log *slog.Logger) error {
+	wanted := stream.MaxBytes
+	for {
+		_, err := js.CreateOrUpdateStream(ctx, stream)
+		if err == nil && stream.MaxBytes < wanted { // the ledger wants room too
+			stream.MaxBytes /= 2
+			_, err = js.UpdateStream(ctx, stream)
+		}
+		refused, ok := errors.AsType[*jetstream.APIError](err)
+		switch {
+		case err == nil && stream.MaxBytes < wanted:
+			log.Warn("JetStream has little room, so that less of what trials print is kept; make room on the disk of NATS, or "+
+				"raise max_file_store", "bytes", stream.MaxBytes, "wanted", wanted)
+			return nil
+		case !ok || refused.ErrorCode != noRoomCode:
+			return err
+		case stream.MaxBytes/2 < leastLogBytes:
+			return fmt.Errorf("JetStream has no room for %d bytes: make room on the disk of NATS, or raise max_file_store: %w",
+				stream.MaxBytes, err)
+		}
+		stream.MaxBytes /= 2
+	}
 }
 
 // AttachLogs returns the logs for a worker, which leaves the stream's settings to the orchestrator. Close it.
