@@ -23,6 +23,7 @@ import (
 type reportLog struct {
 	*history.History
 	mark string
+	end  *ledgerEnd
 
 	mu sync.Mutex
 	// upTo is the last batch that was appended, gap whether one before it is missing.
@@ -36,12 +37,16 @@ func openReportLog(dir string) (*reportLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &reportLog{History: h, mark: filepath.Join(dir, "complete-to")}
+	end, err := openLedgerEnd(filepath.Join(dir, "ledger-end"))
+	if err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	l := &reportLog{History: h, mark: filepath.Join(dir, "complete-to"), end: end}
 	data, err := os.ReadFile(l.mark)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return nil, errors.Join(fmt.Errorf("open report history: %w", err), h.Close())
+		return nil, errors.Join(fmt.Errorf("open report history: %w", err), l.Close())
 	default:
 		// One that cannot be read stands for nothing: everything is made again.
 		l.upTo, _ = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
@@ -57,8 +62,11 @@ func (l *reportLog) Append(seq uint64, events []*outbidv1.Event) error {
 	}
 	l.upTo = max(l.upTo, seq)
 	l.mu.Unlock()
-	return l.History.Append(seq, events)
+	return errors.Join(l.end.saw(seq), l.History.Append(seq, events))
 }
+
+// Close closes the files.
+func (l *reportLog) Close() error { return errors.Join(l.History.Close(), l.end.close()) }
 
 // Flush implements control.History. The mark is written after the reports it speaks of.
 func (l *reportLog) Flush() error {

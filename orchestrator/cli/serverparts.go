@@ -113,6 +113,9 @@ func (s *server) openLoop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := reports.end.check(ctx, record); err != nil {
+		return s.damaged(err)
+	}
 	s.loop, err = control.Open(ctx, control.Config{
 		Settings: control.Settings{
 			Lease: s.opts.lease, Term: s.lead.Term(), Store: s.store.String(), Prove: s.key.prove, Sign: s.key.sign,
@@ -122,18 +125,23 @@ func (s *server) openLoop(ctx context.Context) error {
 		Send:   func(o *outbidv1.Orders) error { return bus.PublishOrders(s.nc, o) },
 		Delete: s.store.Delete, Now: time.Now, Logger: s.log, Info: s.health.info, Observe: observe,
 	})
-	if damage, ok := errors.AsType[*ledger.DamageError](err); ok {
-		return fmt.Errorf("%w; nothing is skipped in silence: restore %s from a backup, or start afresh with another --data",
-			damage, s.opts.data)
-	}
 	if err != nil {
-		return err
+		return s.damaged(err)
 	}
 	var sweeps []string
 	for _, sweep := range s.loop.Sweeps() {
 		sweeps = append(sweeps, sweep.GetId())
 	}
 	return reports.complete(ctx, record, sweeps, s.log)
+}
+
+// damaged says what can be done if the ledger is damaged; other errors are left as they are.
+func (s *server) damaged(err error) error {
+	if damage, ok := errors.AsType[*ledger.DamageError](err); ok {
+		return fmt.Errorf("%w; nothing is skipped in silence: restore %s from a backup, or start afresh with another --data",
+			damage, s.opts.data)
+	}
+	return err
 }
 
 // start runs the parts; the group stops them in reverse.
