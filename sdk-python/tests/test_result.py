@@ -197,3 +197,9 @@ def test_columns_of_a_parameter_that_not_every_trial_has(result: ob.Result) -> N
 def test_parallel_shows_values(result: ob.Result) -> None:
     texts = {text.get_text() for text in result.plot.parallel().figure.axes[0].texts}
     assert {"sgd", "adam", "none"} <= texts
+
+
+def test_a_script_that_the_font_has_not_warns_nobody(result: ob.Result, server: FakeServer) -> None:
+    for number, word in enumerate(("日本", "漢字")):
+        server.trials[number].config_json = f'{{"word":"{word}"}}'
+    assert ob.attach("s-1").result().plot.parallel()._repr_png_().startswith(b"\x89PNG")

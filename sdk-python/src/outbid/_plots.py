@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from outbid._errors import MissingExtraError
@@ -32,7 +33,9 @@ class Chart:
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
-        self.figure.savefig(buffer, format="png", dpi=100)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph")  # names in a script that the font has not
+            self.figure.savefig(buffer, format="png", dpi=100)
         return buffer.getvalue()
 
 
@@ -114,6 +117,7 @@ class Plots:
                 ax.annotate(text, (j, place), (3, 0), textcoords="offset points", fontsize=8, va="center")
         ax.set_xticks(range(len(names) + 1), [*names, sweep.metric], rotation=20)
         ax.set_yticks([])
+        ax.set_xlim(-0.2, len(names) + 0.4)  # room for what stands beside the last axis
         ax.set_title(f"{sweep.id}: each line a trial, light ones good" if trials else sweep.id)
         return chart
 
