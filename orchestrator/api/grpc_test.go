@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -330,6 +331,27 @@ func TestFollowLogs(t *testing.T) {
 		if got := lines(t, stream, -1); got != "0last" {
 			t.Errorf("after the end: %q", got)
 		}
+	}
+}
+
+// A log that is asked for at once after the end has its last lines, which were still on their way.
+func TestLogsOfWhatHasJustEnded(t *testing.T) {
+	t.Parallel()
+	h := serve(t, nil)
+	h.control.add("digits-1", "", 1)
+	h.control.change("digits-1", func(s *fakeSweep) {
+		s.trials[0].State = outbidv1.TrialState_TRIAL_STATE_FAILED
+		s.trials[0].Ended = timestamppb.Now()
+	}, 0)
+	stream, err := h.dial(t, "").StreamLogs(t.Context(), &outbidv1.StreamLogsRequest{
+		Sweep: "digits-1", Trial: proto.Int32(0),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.logs.print(0, "ValueError\n")
+	if got := lines(t, stream, -1); got != "0ValueError" {
+		t.Errorf("the log is %q", got)
 	}
 }
 

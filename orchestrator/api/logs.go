@@ -13,8 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// lastLines is how long a followed log waits, after what it follows has ended, for lines that are still on their way:
-// workers send them in bundles, beside the reports.
+// lastLines is how long a log waits, after what it is of has ended, for lines that are still on their way: workers send
+// them in bundles, beside the reports.
 const lastLines = 500 * time.Millisecond
 
 // errEnded ends the reading of a followed log.
@@ -37,6 +37,9 @@ func (s *service) StreamLogs(
 	}
 	ctx := stream.Context()
 	if !req.GetFollow() {
+		if err := s.settle(ctx, req.GetSweep(), req.Trial); err != nil {
+			return err
+		}
 		return s.pastLogs(ctx, req, stream.Send)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -141,11 +144,41 @@ func (s *service) awaitEnd(ctx context.Context, sweep string, trial *int32) erro
 			return ctx.Err()
 		}
 	}
-	grace := time.NewTimer(lastLines)
-	defer grace.Stop()
+	if err := rest(ctx, lastLines); err != nil {
+		return err
+	}
+	return errEnded
+}
+
+// settle waits for the last lines of what has only just ended: who asks why it failed wants to see them.
+func (s *service) settle(ctx context.Context, sweep string, trial *int32) error {
+	var ended *timestamppb.Timestamp
+	if trial != nil {
+		t, err := s.control.Trial(sweep, *trial)
+		if err != nil {
+			return err
+		}
+		ended = t.GetEnded()
+	} else {
+		v, err := s.control.Sweep(sweep)
+		if err != nil {
+			return err
+		}
+		ended = v.GetEnded()
+	}
+	if ended == nil {
+		return nil
+	}
+	return rest(ctx, min(lastLines, lastLines-time.Since(ended.AsTime())))
+}
+
+// rest waits for d, or returns the error of a context that ends before.
+func rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-grace.C:
-		return errEnded
+	case <-timer.C:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
