@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -95,6 +97,13 @@ func (a *app) checkServer(ctx context.Context) []checkView {
 			return bad(err, "outbid doctor --server https://HOST:PORT --ca FILE")
 		}
 		return []checkView{{Name: "server", Detail: "no server answers at " + c.target.url, Fix: "outbid up"}}
+	}
+	if errors.Is(err, context.DeadlineExceeded) || isCode(err, codes.DeadlineExceeded) {
+		return []checkView{{
+			Name:   "server",
+			Detail: fmt.Sprintf("%s takes connections and does not answer within %s", c.target.url, doctorTimeout),
+			Fix:    "it waits for its ledger: make room on the disk of NATS and start NATS again, then the server; its log says more",
+		}}
 	}
 	if err != nil {
 		return bad(err, "outbid doctor --token-file FILE")

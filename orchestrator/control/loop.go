@@ -30,6 +30,9 @@ type Config struct {
 	Info func() *outbidv1.GetServerInfoResponse
 	// Observe is told how long each step's decisions and append took, and of how many reports; nil for nobody.
 	Observe func(Observation)
+	// AppendPatience is how long one append is tried before the loop ends; a minute if 0. JetStream takes nothing any more
+	// after a full disk until it is started again, and readers wait as long as an append does.
+	AppendPatience time.Duration
 	// SnapshotEvery is the least number of events between two snapshots; 50,000 if 0.
 	SnapshotEvery int
 }
@@ -75,6 +78,9 @@ const (
 func Open(ctx context.Context, cfg Config) (*Loop, error) {
 	if cfg.SnapshotEvery == 0 {
 		cfg.SnapshotEvery = 50_000
+	}
+	if cfg.AppendPatience == 0 {
+		cfg.AppendPatience = time.Minute
 	}
 	l := &Loop{
 		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}), changed: map[string]chan struct{}{},
@@ -199,7 +205,12 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 		// An append that was begun is finished even if the loop is to end: half a step must not be acted on.
 		patient, cancel := outlive(ctx, lastAppend)
 		defer cancel()
-		if err := l.append(patient, now, out.Events); err != nil {
+		patient, giveUp := context.WithTimeout(patient, l.cfg.AppendPatience)
+		defer giveUp()
+		if err := l.append(patient, now, out.Events); errors.Is(err, context.DeadlineExceeded) && patient.Err() != nil {
+			return Outcome{}, fmt.Errorf("the ledger took nothing for %s; make room on the disk of NATS, start NATS again, "+
+				"then this server: nothing acknowledged is lost: %w", l.cfg.AppendPatience, err)
+		} else if err != nil {
 			return Outcome{}, err
 		}
 	}
