@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,8 +21,12 @@ const (
 	maxReportBytes = 256 << 10
 )
 
-// outbox keeps what the worker says, in order, until the orchestrator has it in its ledger. One uplink is under way at
-// a time; what comes meanwhile gathers for the next.
+// maxFlights is how many uplinks may be under way at once: enough that a report need not wait for the answer to the one
+// before it, few enough that reports gather while the orchestrator is busy.
+const maxFlights = 4
+
+// outbox keeps what the worker says, in order, until the orchestrator has it in its ledger. A few uplinks are under way
+// at a time; what comes meanwhile gathers for the next.
 type outbox struct {
 	wake chan struct{}
 
@@ -29,11 +34,17 @@ type outbox struct {
 	entries []entry
 	// first is the sequence of entries[0]; sequences count from 1.
 	first uint64
-	// flying counts the entries of the uplink under way, which was sent at sent.
-	flying int
-	sent   time.Time
-	bytes  int
-	room   chan struct{}
+	// flights are the uplinks under way, oldest first; flying counts their entries.
+	flights []flight
+	flying  int
+	bytes   int
+	room    chan struct{}
+}
+
+// flight is an uplink under way: how many entries it carries, and when it was sent.
+type flight struct {
+	size int
+	sent time.Time
 }
 
 // entry is one message. What the acknowledgement is good for is kept with it.
@@ -109,31 +120,37 @@ func (o *outbox) notify() {
 	}
 }
 
-// next returns what to send now: new messages if nothing is under way, the same again (and more) if what is under way
-// was not acknowledged in time.
+// next returns what to send now: new messages if few uplinks are under way, everything again if one of them was not
+// acknowledged in time.
 func (o *outbox) next(now time.Time) (first uint64, messages []*outbidv1.UplinkMessage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.entries) == 0 || o.flying > 0 && now.Sub(o.sent) < resendAfter {
+	if len(o.flights) > 0 && now.Sub(o.flights[0].sent) >= resendAfter {
+		o.flights, o.flying = o.flights[:0], 0
+	}
+	waiting := o.entries[o.flying:]
+	if len(waiting) == 0 || len(o.flights) == maxFlights {
 		return 0, nil
 	}
 	bytes := 0
-	for i := range o.entries {
-		bytes += o.entries[i].bytes
+	for i := range waiting {
+		bytes += waiting[i].bytes
 		if i == maxUplink || i > 0 && bytes > maxUplinkBytes {
 			break
 		}
-		messages = append(messages, o.entries[i].message)
+		messages = append(messages, waiting[i].message)
 	}
-	o.flying, o.sent = len(messages), now
-	return o.first, messages
+	first = o.first + uint64(o.flying)
+	o.flights = append(o.flights, flight{len(messages), now})
+	o.flying += len(messages)
+	return first, messages
 }
 
 // again forgets what is under way, so that it is sent with the next uplink.
 func (o *outbox) again() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.flying = 0
+	o.flights, o.flying = o.flights[:0], 0
 	o.notify()
 }
 
@@ -152,7 +169,7 @@ func (o *outbox) acked(seq uint64, f func(e entry)) {
 	}
 	o.entries = o.entries[n:]
 	o.first += uint64(n)
-	o.flying = max(0, o.flying-n)
+	o.land(n)
 	if o.room != nil {
 		close(o.room)
 		o.room = nil
@@ -160,8 +177,22 @@ func (o *outbox) acked(seq uint64, f func(e entry)) {
 	if len(o.entries) == 0 {
 		o.entries = nil // the array may be large
 	}
-	if o.flying == 0 {
+	if len(o.entries) > o.flying && len(o.flights) < maxFlights {
 		o.notify()
+	}
+}
+
+// land takes n acknowledged entries off the flights that carried them.
+func (o *outbox) land(n int) {
+	o.flying = max(0, o.flying-n)
+	landed := 0
+	for landed < len(o.flights) && n >= o.flights[landed].size {
+		n -= o.flights[landed].size
+		landed++
+	}
+	o.flights = slices.Delete(o.flights, 0, landed)
+	if len(o.flights) > 0 {
+		o.flights[0].size -= n
 	}
 }
 
@@ -169,7 +200,8 @@ func (o *outbox) acked(seq uint64, f func(e entry)) {
 func (o *outbox) reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.entries, o.first, o.flying, o.bytes = nil, 1, 0, 0
+	o.entries, o.first, o.bytes = nil, 1, 0
+	o.flights, o.flying = nil, 0
 	if o.room != nil {
 		close(o.room)
 		o.room = nil
@@ -193,10 +225,10 @@ func (o *outbox) begun() bool {
 func (o *outbox) resendIn(now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.flying == 0 {
+	if len(o.flights) == 0 {
 		return -1
 	}
-	return max(0, resendAfter-now.Sub(o.sent))
+	return max(0, resendAfter-now.Sub(o.flights[0].sent))
 }
 
 func estimate(m *outbidv1.UplinkMessage) int {

@@ -94,27 +94,31 @@ func TestOutboxGathers(t *testing.T) {
 		}
 	}
 	send(0, 0)
-	o.add(f, &outbidv1.UplinkMessage{})
-	send(1, 1) // at once
+	for i := range uint64(maxFlights) {
+		o.add(f, &outbidv1.UplinkMessage{})
+		send(1, i+1) // at once
+	}
 	o.add(f, &outbidv1.UplinkMessage{}, &outbidv1.UplinkMessage{})
-	send(0, 0) // one is under way
+	send(0, 0) // enough are under way
 	if d := o.resendIn(now); d != resendAfter {
 		t.Errorf("again in %s", d)
 	}
+	o.acked(1, func(entry) {})
+	send(2, maxFlights+1) // one has landed: what has gathered
 	now = now.Add(resendAfter)
-	send(3, 1) // again, with what has gathered
-	o.acked(2, func(entry) {})
-	send(0, 0)
+	send(maxFlights+1, 2) // all again
 	o.acked(3, func(entry) {})
 	send(0, 0)
-	o.acked(9, func(entry) {}) // of nobody's message
-	if o.first != 4 || !o.empty() {
-		t.Errorf("first %d", o.first)
+	o.acked(maxFlights+2, func(entry) {})
+	send(0, 0)
+	o.acked(99, func(entry) {}) // of nobody's message
+	if o.first != maxFlights+3 || !o.empty() || len(o.flights) != 0 {
+		t.Errorf("first %d, %d flights", o.first, len(o.flights))
 	}
 	o.add(f, &outbidv1.UplinkMessage{})
-	send(1, 4)
+	send(1, maxFlights+3)
 	o.again()
-	send(1, 4)
+	send(1, maxFlights+3)
 }
 
 func TestOutboxBoundsAnUplink(t *testing.T) {

@@ -63,10 +63,12 @@ const warmUp = 25
 // measure reports at an even pace and notes how long each report took to be decided on.
 func measure(t *sessiontest.Trial, reports uint64, interval time.Duration) error {
 	var taken []string
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
+	// Processes take turns: a hundred that all wake at the same moment would measure the queue for two cores.
+	turn := interval * time.Duration(t.GetFork().GetTrial()%100) / 100
+	next := time.Now().Truncate(interval).Add(turn)
 	for seq := uint64(1); seq <= reports; seq++ {
-		<-tick.C
+		next = next.Add(interval)
+		<-time.After(time.Until(next))
 		began := time.Now()
 		if err := t.Report(int64(seq), map[string]float64{"loss": 1 / float64(seq)}); err != nil {
 			return err
