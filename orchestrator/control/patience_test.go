@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // fullDisk is a ledger that takes nothing any more once it is full, and tries as long as it may.
