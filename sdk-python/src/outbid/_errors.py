@@ -61,3 +61,13 @@ class StopTrial(BaseException):
 
     Let it pass: the runner catches it. It is no `Exception`, so `except Exception` lets it pass too.
     """
+
+
+LATE_REPORT = "reported after its loop over steps() had ended: this does not count; report inside the loop"
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception as one line, such as "ValueError: no such thing"."""
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from outbid import _tensors
 from outbid._config import Config, parse_config
-from outbid._errors import CheckpointError, StopTrial
+from outbid._errors import LATE_REPORT, CheckpointError, StopTrial, one_line
 from outbid._metrics import metric_values, step_number
 from outbid._saving import Keeper
 from outbid._session import Incoming, Link, Poke, Terminate
@@ -63,7 +63,7 @@ class Trial:
         self._seq = 0
         self._keeper = Keeper(assignment, link)
         self._skipped_save = False
-        self._told_late = False
+        self._late = False
         self._since = time.monotonic()
         self._trained = 0.0
         self._metadata: dict[str, Any] | None = None
@@ -206,13 +206,9 @@ class Trial:
             self._known = step
             self._keeper.name(step)
             self._link.report(self._fork, report)
-            if self._uses_steps and self._obeyed and not self._told_late:
-                self._told_late = True
-                print(
-                    f"outbid: trial {self.id} reported after its loop over steps() had ended: this does not count; "
-                    "report inside the loop",
-                    file=sys.stderr,
-                )
+            if self._uses_steps and self._obeyed and not self._late:
+                self._late = True
+                print(f"outbid: trial {self.id} {LATE_REPORT}", file=sys.stderr)
         if not self._uses_steps:
             with self._lock:
                 self._step = step
@@ -243,11 +239,6 @@ class Trial:
             self._skipped_save = False
 
     # What follows is for the runner and the loop, not for training code.
-
-    @property
-    def silent(self) -> bool:
-        """Whether nothing has been reported."""
-        return self._seq == 0
 
     def _advance(self) -> int | None:
         """End the body that ran, and return the step of the next one; None to end the loop."""
@@ -405,10 +396,3 @@ class _Steps(Iterator[int]):
         if step is None:
             raise StopIteration
         return step
-
-
-def one_line(error: BaseException) -> str:
-    """Return an exception as one line, such as "ValueError: no such thing"."""
-    text = " ".join(str(error).split())
-    name = type(error).__name__
-    return f"{name}: {text}" if text else name

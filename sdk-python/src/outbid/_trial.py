@@ -17,9 +17,9 @@ from typing import Any
 # Training code may fork (data loaders): gRPC's own handlers would only print warnings about its threads.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-from outbid._errors import OutbidError, StopTrial
+from outbid._errors import OutbidError, StopTrial, one_line
 from outbid._session import Poke, Session, Terminate
-from outbid._training import Trial, one_line
+from outbid._training import Trial
 from outbid.v1 import node_pb2, session_pb2
 
 _MARK = "\x1eoutbid:"
@@ -79,7 +79,7 @@ def call(function: Callable[[Trial], Any], trial: Trial) -> tuple[str, str]:
     """Run training code; returns what went wrong, as one line and in full."""
     try:
         answer = function(trial)
-        if answer is not None and trial.silent:
+        if answer is not None and not trial._seq:
             return f"TypeError: the training function returned {answer!r:.80} and reported nothing: {_HOW}", ""
     except StopTrial:
         pass
