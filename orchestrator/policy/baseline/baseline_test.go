@@ -18,7 +18,7 @@ func view(devices int, jobs ...policy.Job) *policy.View {
 	for i := range devices {
 		v.Nodes[0].Devices = append(v.Nodes[0].Devices, cluster.Device{Index: i, Type: "gpu", Speed: 1, Holder: cluster.Free})
 	}
-	for _, j := range jobs {
+	for _, j := range jobs { // of one tenant, unless a test says otherwise
 		for len(v.Apps) <= j.App {
 			v.Apps = append(v.Apps, policy.App{ID: string(rune('a' + len(v.Apps)))})
 		}
@@ -74,6 +74,26 @@ func TestDRFsOwnExample(t *testing.T) {
 	}
 	if tasks['a'] != 3 || tasks['b'] != 2 {
 		t.Fatalf("A runs %d tasks and B %d, the paper says 3 and 2", tasks['a'], tasks['b'])
+	}
+}
+
+// Three sweeps of one tenant share what one sweep of another gets alone.
+func TestDRFSharesAmongTenantsFirst(t *testing.T) {
+	t.Parallel()
+	var jobs []policy.Job
+	for app := range 4 {
+		for i := range int32(6) {
+			jobs = append(jobs, wants(app, i, 1, 1))
+		}
+	}
+	v := view(6, jobs...)
+	v.Apps[3].Tenant = "small"
+	got := map[rune]int{}
+	for _, app := range granted(v, baseline.DRF{}.Decide(v)) {
+		got[app]++
+	}
+	if got['d'] != 3 || got['a'] != 1 || got['b'] != 1 || got['c'] != 1 {
+		t.Errorf("granted %v", got)
 	}
 }
 
