@@ -57,7 +57,7 @@ func Preview(checked *outbidv1.SweepSpec, stepSeconds float64) (*outbidv1.Previe
 	if resp.Examples, err = exampleConfigs(settings); err != nil {
 		return nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
-	resp.Outlook = outlook(plan)
+	resp.Outlook = plan.Message()
 	resp.DeviceHours = float64(plan.Steps) * stepSeconds / 3600
 	resp.Warnings = append(resp.Warnings, planWarnings(checked, plan)...)
 	return resp, nil
@@ -90,16 +90,6 @@ func exampleConfigs(settings tuner.Settings) ([]*structpb.Struct, error) {
 		found = append(found, config)
 	}
 	return found, nil
-}
-
-func outlook(plan tuner.Outlook) *outbidv1.Outlook {
-	o := &outbidv1.Outlook{Trials: int32(min(plan.Trials, math.MaxInt32)), Steps: plan.Steps}
-	for _, r := range plan.Rungs {
-		o.Rungs = append(o.Rungs, &outbidv1.Rung{
-			Bracket: int32(r.Bracket), UntilStep: r.UntilStep, Trials: int32(r.Trials), Steps: r.Steps,
-		})
-	}
-	return o
 }
 
 // planWarnings says where the sweep's limits and its tuner's plan do not fit.

@@ -109,7 +109,7 @@ func (l *Loop) sweep(s *state.Sweep) *outbidv1.Sweep {
 		v.Waiting = l.core.waiting[s.ID]
 	}
 	if o, known := l.core.outlook(s.ID); known {
-		v.Outlook = outlook(o)
+		v.Outlook = o.Message()
 	}
 	return v
 }

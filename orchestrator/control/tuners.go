@@ -81,7 +81,7 @@ func (c *Core) snapshotTuner(r *outbidv1.SweepRecord) error {
 	t := c.tuners[r.GetId()]
 	if t == nil {
 		if put, ok := c.rested[r.GetId()]; ok {
-			r.Tuner, r.Outlook = put.snapshot, outlook(put.outlook)
+			r.Tuner, r.Outlook = put.snapshot, put.outlook.Message()
 		}
 		return nil
 	}
@@ -98,28 +98,8 @@ func (c *Core) loadTuner(r *outbidv1.SweepRecord) {
 	switch {
 	case r.GetTuner() == nil:
 	case c.st.Sweeps[r.GetId()].Done():
-		c.rested[r.GetId()] = rested{r.GetTuner(), outlookOf(r.GetOutlook())}
+		c.rested[r.GetId()] = rested{r.GetTuner(), tuner.OutlookOf(r.GetOutlook())}
 	default:
 		c.open(r.GetId(), r.GetSpec(), r.GetTuner())
 	}
-}
-
-func outlook(o tuner.Outlook) *outbidv1.Outlook {
-	v := &outbidv1.Outlook{Trials: int32(o.Trials), Steps: o.Steps}
-	for _, r := range o.Rungs {
-		v.Rungs = append(v.Rungs, &outbidv1.Rung{
-			Bracket: int32(r.Bracket), UntilStep: r.UntilStep, Trials: int32(r.Trials), Steps: r.Steps,
-		})
-	}
-	return v
-}
-
-func outlookOf(v *outbidv1.Outlook) tuner.Outlook {
-	o := tuner.Outlook{Trials: int(v.GetTrials()), Steps: v.GetSteps()}
-	for _, r := range v.GetRungs() {
-		o.Rungs = append(o.Rungs, tuner.Rung{
-			Bracket: int(r.GetBracket()), UntilStep: r.GetUntilStep(), Trials: int(r.GetTrials()), Steps: r.GetSteps(),
-		})
-	}
-	return o
 }

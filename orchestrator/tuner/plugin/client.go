@@ -132,7 +132,7 @@ func (c *Client) configure(s tuner.Settings, snapshot []byte) error {
 	if resp.GetName() != "" {
 		c.name = fmt.Sprintf("tuner plugin %s %s", resp.GetName(), resp.GetVersion())
 	}
-	c.outlook = fromOutlook(resp.GetOutlook())
+	c.outlook = tuner.OutlookOf(resp.GetOutlook())
 	return c.call(nil, &outbidv1.HandleRequest{}) // for its status
 }
 
@@ -184,7 +184,7 @@ func (c *Client) call(take func(*outbidv1.HandleResponse) error, req *outbidv1.H
 	}
 	c.status = tuner.Status{Waiting: resp.GetWaiting(), Exhausted: resp.GetExhausted()}
 	if resp.GetOutlook() != nil {
-		c.outlook = fromOutlook(resp.GetOutlook())
+		c.outlook = tuner.OutlookOf(resp.GetOutlook())
 	}
 	return nil
 }

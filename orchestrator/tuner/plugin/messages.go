@@ -129,23 +129,3 @@ func fromAction(m *outbidv1.TunerAction) (tuner.Action, error) {
 		return nil, errors.New("an action of no known kind")
 	}
 }
-
-func outlookMessage(o tuner.Outlook) *outbidv1.Outlook {
-	m := &outbidv1.Outlook{Trials: int32(o.Trials), Steps: o.Steps}
-	for _, r := range o.Rungs {
-		m.Rungs = append(m.Rungs, &outbidv1.Rung{
-			Bracket: int32(r.Bracket), UntilStep: r.UntilStep, Trials: int32(r.Trials), Steps: r.Steps,
-		})
-	}
-	return m
-}
-
-func fromOutlook(m *outbidv1.Outlook) tuner.Outlook {
-	o := tuner.Outlook{Trials: int(m.GetTrials()), Steps: m.GetSteps()}
-	for _, r := range m.GetRungs() {
-		o.Rungs = append(o.Rungs, tuner.Rung{
-			Bracket: int(r.GetBracket()), UntilStep: r.GetUntilStep(), Trials: int(r.GetTrials()), Steps: r.GetSteps(),
-		})
-	}
-	return o
-}

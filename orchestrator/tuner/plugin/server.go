@@ -55,7 +55,7 @@ func (s *server) Configure(
 		s.tuner = nil
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	s.outlook = outlookMessage(s.tuner.Outlook())
+	s.outlook = s.tuner.Outlook().Message()
 	return &outbidv1.ConfigureResponse{
 		Name: s.factory.Name, Version: s.factory.Version, Outlook: s.outlook,
 	}, nil
@@ -88,7 +88,7 @@ func (s *server) Handle(_ context.Context, req *outbidv1.HandleRequest) (*outbid
 		if _, ok := event.(tuner.Extended); !ok {
 			continue
 		}
-		if now := outlookMessage(s.tuner.Outlook()); !proto.Equal(now, s.outlook) {
+		if now := s.tuner.Outlook().Message(); !proto.Equal(now, s.outlook) {
 			s.outlook, resp.Outlook = now, now
 		}
 	}
