@@ -1,0 +1,205 @@
+// Package curvetest reads real learning curves for the tests of what extrapolates them: TaskSet (Metz et al. 2020) and
+// the logs of AlgoPerf's runs, one JSON object a line.
+package curvetest
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/curve"
+)
+
+// A Task holds curves of one training task, over the same steps.
+type Task struct {
+	Set, Name string
+	Maximise  bool
+	// Curves[i][s] is the metric of configuration i at step s+1; NaN where it diverged or was not measured.
+	Curves [][]float64
+	// Fresh[i][s] says that the metric was measured then, not carried forward.
+	Fresh [][]bool
+}
+
+// Steps of each curve.
+func (t *Task) Steps() int { return len(t.Curves[0]) }
+
+// Points of a curve that were measured by a step.
+func (t *Task) Points(i, step int) []curve.Point {
+	var points []curve.Point
+	for s, v := range t.Curves[i][:step] {
+		if t.Fresh[i][s] {
+			points = append(points, curve.Point{Step: int64(s + 1), Value: v})
+		}
+	}
+	return points
+}
+
+// Known reports whether a curve has a finite value at a step.
+func (t *Task) Known(i, step int) bool {
+	v := t.Curves[i][step-1]
+	return !math.IsNaN(v) && !math.IsInf(v, 0)
+}
+
+// All reads whatever is there; nothing if nothing is.
+func All(shared fs.FS) ([]Task, error) {
+	tasks, err := taskSet(shared)
+	if err != nil {
+		return nil, fmt.Errorf("read TaskSet's curves: %w", err)
+	}
+	more, err := algoPerf(shared)
+	if err != nil {
+		return nil, fmt.Errorf("read AlgoPerf's curves: %w", err)
+	}
+	return append(tasks, more...), nil
+}
+
+func taskSet(shared fs.FS) ([]Task, error) {
+	files, err := fs.Glob(shared, "taskset/*.json.gz")
+	if err != nil {
+		return nil, err
+	}
+	var tasks []Task
+	for _, name := range files {
+		text, err := unzip(shared, name)
+		if err != nil {
+			return nil, err
+		}
+		var rows []struct{ Valid struct{ Loss []number } }
+		if err := json.Unmarshal(strict(text), &rows); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		short := strings.TrimSuffix(path.Base(name), ".json.gz")
+		t := Task{Set: "TaskSet", Name: strings.TrimPrefix(short, "FixedTextRNNClassification_imdb_")}
+		for _, r := range rows {
+			values, fresh := make([]float64, len(r.Valid.Loss)), make([]bool, len(r.Valid.Loss))
+			for i, v := range r.Valid.Loss {
+				values[i], fresh[i] = float64(v), true
+			}
+			t.Curves, t.Fresh = append(t.Curves, values), append(t.Fresh, fresh)
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
+}
+
+// A run is a line of AlgoPerf's logs.
+type run struct {
+	Version, Ruleset, Workload, Mode string
+	TrainTime                        []float64 `json:"train_time_s"`
+	Value                            []number
+}
+
+const (
+	// Steps that the longest run of a workload is cut into, by its training time.
+	algoPerfSteps = 100
+	// Runs that were measured less often hold no curve, and workloads with fewer runs are left out.
+	leastMeasured, leastRuns = 5, 40
+)
+
+// algoPerf reads the runs that were tuned by search, in the version that has most of them.
+func algoPerf(shared fs.FS) ([]Task, error) {
+	const name = "algoperf_jax.jsonl.gz"
+	text, err := unzip(shared, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	groups := map[string][]run{}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		var r run
+		if err := json.Unmarshal(strict(lines.Bytes()), &r); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if r.Ruleset == "external_tuning" && r.Version == "algoperf_v05" && len(r.Value) >= leastMeasured {
+			groups[r.Workload] = append(groups[r.Workload], r)
+		}
+	}
+	var tasks []Task
+	for workload, runs := range groups {
+		if len(runs) >= leastRuns {
+			tasks = append(tasks, workloadTask(strings.TrimSuffix(workload, "_jax"), runs))
+		}
+	}
+	slices.SortFunc(tasks, func(a, b Task) int { return strings.Compare(a.Name, b.Name) })
+	return tasks, lines.Err()
+}
+
+// workloadTask lays runs over one axis of training time. A run that ended early is carried forward.
+func workloadTask(name string, runs []run) Task {
+	t := Task{Set: "AlgoPerf", Name: name, Maximise: runs[0].Mode == "max"}
+	end := 0.0
+	for _, r := range runs {
+		end = max(end, r.TrainTime[len(r.TrainTime)-1])
+	}
+	for _, r := range runs {
+		values, fresh := make([]float64, algoPerfSteps), make([]bool, algoPerfSteps)
+		last := -1
+		for i := range values {
+			before := last
+			for last+1 < len(r.Value) && r.TrainTime[last+1] <= end*float64(i+1)/algoPerfSteps*(1+1e-12) {
+				last++
+			}
+			values[i], fresh[i] = math.NaN(), last > before
+			if last >= 0 {
+				values[i] = float64(r.Value[last])
+			}
+		}
+		t.Curves, t.Fresh = append(t.Curves, values), append(t.Fresh, fresh)
+	}
+	return t
+}
+
+// A number may be null, which stands for what JSON cannot write.
+type number float64
+
+// UnmarshalJSON reads a number, or null as NaN.
+func (n *number) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*n = number(math.NaN())
+		return nil
+	}
+	var v float64
+	if err := json.Unmarshal(text, &v); err != nil {
+		return err
+	}
+	*n = number(v)
+	return nil
+}
+
+// strict turns the bare words that Python writes into null.
+func strict(text []byte) []byte {
+	for _, word := range []string{"NaN", "-Infinity", "Infinity"} {
+		text = bytes.ReplaceAll(text, []byte(word), []byte("null"))
+	}
+	return text
+}
+
+func unzip(shared fs.FS, name string) ([]byte, error) {
+	f, err := shared.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return text, nil
+}
