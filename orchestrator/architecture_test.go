@@ -14,7 +14,7 @@ var (
 		"orchestrator/state", "orchestrator/cluster", "orchestrator/tuner", "orchestrator/curve",
 		"orchestrator/agent", "orchestrator/policy", "orchestrator/fork",
 	}
-	impureCorners = []string{"orchestrator/tuner/plugin"}
+	impureCorners = []string{"orchestrator/tuner/plugin", "orchestrator/agent/plugin"}
 )
 
 // pureMayImport are the modules that a pure room may use: they compute, and touch nothing.

@@ -199,7 +199,7 @@ func (s *starter) program(ctx context.Context, f *fork, checkpoint string) (trai
 		Host: s.host, Fork: f.ref, Logger: s.cfg.Logger, Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
 		ConfigJSON: f.body.GetConfigJson(), Scratch: f.scratch(), StartStep: f.body.GetStart().GetStep(),
 		Checkpoint: checkpoint, UntilStep: f.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
-		Devices: f.body.GetDevices(), Grace: p.GetGrace().AsDuration(),
+		Devices: f.body.GetDevices(), Gang: f.body.GetGang(), Grace: p.GetGrace().AsDuration(),
 		Speed:  inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),
 		Output: func(stream process.Stream, line []byte) { log(s.cfg, f.ref, stream, line) },
 	}, f)

@@ -50,6 +50,14 @@ func newFakeControl() *fakeControl {
 }
 
 // add puts a running sweep there with n trials.
+func (c *fakeControl) Round(context.Context, uint64) (*outbidv1.Round, error) {
+	return &outbidv1.Round{Round: 7}, nil
+}
+
+func (c *fakeControl) Rounds(context.Context, uint64, string, int) ([]*outbidv1.Round, error) {
+	return []*outbidv1.Round{{Round: 7}}, nil
+}
+
 func (c *fakeControl) add(id, tenant string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

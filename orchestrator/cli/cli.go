@@ -26,7 +26,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	a := &app{
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv, version: version,
 		term: openTerminal(stdin, stdout, stderr, getenv),
-		now:  time.Now, interrupts: osInterrupts,
+		now:  time.Now, interrupts: osInterrupts, simulate: runEngine,
 	}
 	return a.run(ctx, args)
 }
@@ -41,6 +41,8 @@ type app struct {
 	now            func() time.Time
 	// interrupts starts to deliver Ctrl-C and SIGTERM until stop is called.
 	interrupts func() (signals <-chan os.Signal, stop func())
+	// simulate runs a policy on a trace.
+	simulate simulate
 
 	opts globalOptions
 	// started is set once a command's own code runs: an error before that is bad usage.
@@ -92,6 +94,7 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 		&cobra.Group{ID: groupSweeps, Title: "Sweeps:"},
 		&cobra.Group{ID: groupResults, Title: "Results:"},
 		&cobra.Group{ID: groupServer, Title: "Servers and workers:"},
+		&cobra.Group{ID: groupSimulation, Title: "Simulation:"},
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)
 	add := func(group string, cmds ...*cobra.Command) {
@@ -102,18 +105,20 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 	}
 	add(groupSweeps, a.initCommand(), a.previewCommand(), a.runCommand(), a.submitCommand(), a.watchCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.stopCommand(), a.extendCommand())
-	add(groupResults, a.lsCommand(), a.showCommand(), a.bestCommand(), a.logsCommand(), a.exportCommand())
+	add(groupResults, a.lsCommand(), a.showCommand(), a.bestCommand(), a.logsCommand(), a.exportCommand(), a.auctionCommand())
 	add(groupServer, a.serverCommands()...)
+	add(groupSimulation, a.simCommand(), a.replayCommand())
 	add(groupOther, a.versionCommand(), a.completionCommand(), a.docsCommand())
 	a.markStarted(root)
 	return root
 }
 
 const (
-	groupSweeps  = "sweeps"
-	groupResults = "results"
-	groupServer  = "server"
-	groupOther   = "other"
+	groupSweeps     = "sweeps"
+	groupResults    = "results"
+	groupServer     = "server"
+	groupSimulation = "simulation"
+	groupOther      = "other"
 )
 
 // markStarted wraps every command so that a later error is known not to be bad usage, and so that Ctrl-C ends the

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -11,32 +12,47 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // exported says what `export` writes and where.
 type exported struct {
 	trials, reports, kind string
+	// ledger is the file for the whole ledger of the server whose data directory is data.
+	ledger, data string
 }
 
 func (a *app) exportCommand() *cobra.Command {
 	var e exported
 	cmd := &cobra.Command{
-		Use:   "export SWEEP",
-		Short: "Write a sweep's trials and reports as CSV or Parquet",
+		Use:   "export [SWEEP]",
+		Short: "Write a sweep's trials and reports as CSV or Parquet, or a whole ledger",
 		Long: `Export writes two tables: one line for each trial, and one for each report. Parameters are columns named
 config.NAME, with dots between groups; metrics are columns named metric.NAME (of a trial: those of its newest report).
 Absent cells are empty; NaN stays NaN.
 
 Without --trials and --reports both are written, to SWEEP-trials and SWEEP-reports in this directory. A file named "-"
-is standard output. The format is that of the file's name, which ends in .csv or .parquet, unless --format says it.`,
+is standard output. The format is that of the file's name, which ends in .csv or .parquet, unless --format says it.
+
+With --ledger it writes the whole ledger of the server in --data instead, whether that runs or not: a line of JSON for
+each batch, as "outbid replay" reads them. The hashes that chain the batches are in it, so that damage is found.`,
 		Example: `  outbid export digits-1
   outbid export digits-1 --format parquet
   outbid export digits-1 --trials trials.parquet --reports reports.parquet
-  outbid export digits-1 --trials - | head`,
-		Args:              exactly("SWEEP"),
+  outbid export digits-1 --trials - | head
+  outbid export --ledger ledger.jsonl`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if e.ledger != "" {
+				return exactly()(cmd, args)
+			}
+			return exactly("SWEEP")(cmd, args)
+		},
 		ValidArgsFunction: a.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if e.ledger != "" {
+				return a.exportLedger(cmd.Context(), e)
+			}
 			r, err := sweepOnly(args[0])
 			if err != nil {
 				return err
@@ -66,8 +82,35 @@ is standard output. The format is that of the file's name, which ends in .csv or
 	f.StringVar(&e.trials, "trials", "", "write the trials to this `FILE`")
 	f.StringVar(&e.reports, "reports", "", "write the reports to this `FILE`")
 	f.StringVar(&e.kind, "format", "", "csv or parquet; by default that of the file's name, else csv")
+	f.StringVar(&e.ledger, "ledger", "", "write the whole ledger to this `FILE`, - for standard output")
+	f.StringVar(&e.data, "data", defaultData, "with --ledger: the server's data `DIR`")
 	complete(cmd, "format", "csv", "parquet")
 	return cmd
+}
+
+// exportLedger writes a server's whole ledger.
+func (a *app) exportLedger(ctx context.Context, e exported) error {
+	if e.trials != "" || e.reports != "" || e.kind != "" {
+		return badInput("--ledger writes everything that happened; --trials, --reports and --format are of one sweep")
+	}
+	l, done, err := a.openLedger(ctx, e.data)
+	if err != nil {
+		return err
+	}
+	var batches uint64
+	write := func(w io.Writer) (err error) {
+		buffered := bufio.NewWriterSize(w, 1<<20)
+		batches, err = ledger.Export(ctx, l, buffered)
+		return errors.Join(err, buffered.Flush())
+	}
+	if e.ledger == "-" {
+		return errors.Join(write(a.stdout), done())
+	}
+	if err := errors.Join(writeWhole(e.ledger, write), done()); err != nil {
+		return err
+	}
+	a.notef("wrote %s: %s batches", e.ledger, formatCount(int64(batches)))
+	return nil
 }
 
 // checkNames refuses a file whose name promises a format that there is none of.

@@ -397,7 +397,7 @@ func newTestApp(stdin io.Reader, env map[string]string) *testApp {
 		stdin: stdin, stdout: t.out, stderr: t.err, version: "test", now: noon,
 		getenv:     func(name string) string { return env[name] },
 		term:       terminal{size: func() (int, int) { return 80, 24 }},
-		interrupts: func() (<-chan os.Signal, func()) { return t.signals, func() {} },
+		interrupts: func() (<-chan os.Signal, func()) { return t.signals, func() {} }, simulate: runEngine,
 	}
 	return t
 }

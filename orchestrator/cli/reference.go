@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
 func (a *app) docsCommand() *cobra.Command {
@@ -77,9 +79,11 @@ below are stable: later versions only add some. Numbers are numbers, except that
 		{"A trial (`ls SWEEP`, `show SWEEP/TRIAL`, `best`)", trialView{}},
 		{"A line of `run` and `watch`", updateView{}},
 		{"A node (`nodes`)", nodeView{}},
+		{"A round (`auction`)", roundView{}},
 		{"A line of a log (`logs`)", logView{}},
 		{"A preview (`preview`)", previewView{}},
 		{"A check (`doctor`)", checkView{}},
+		{"A line of `sim`; docs/scheduling.md has the definitions", measure.Result{}},
 		{"A version (`version`)", versionView{}},
 	} {
 		writeFields(&b, v.title, reflect.TypeOf(v.of))
@@ -144,6 +148,9 @@ func writeFields(b *strings.Builder, title string, t reflect.Type) {
 	fmt.Fprintf(b, "### %s\n\n| field | meaning |\n|---|---|\n", title)
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" {
+			continue
+		}
 		fmt.Fprintf(b, "| `%s` | %s |\n", name, f.Tag.Get("doc"))
 	}
 	b.WriteString("\n")

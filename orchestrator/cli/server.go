@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	agents "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
 	"github.com/outbid-dev/outbid/orchestrator/api"
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
@@ -37,11 +38,16 @@ type serverOptions struct {
 	name    string
 	standby bool
 	// leadWait is how long one that does not stand by waits for the lease of a leader that was killed.
-	leadWait  time.Duration
-	policy    string
-	lease     time.Duration
-	readyFile string
-	workers   []workerOptions
+	leadWait time.Duration
+	policy   string
+	// policyOptions are name=value.
+	policyOptions []string
+	// agents are name=command.
+	agents       []string
+	agentTimeout time.Duration
+	lease        time.Duration
+	readyFile    string
+	workers      []workerOptions
 }
 
 // server is an orchestrator, with NATS and workers in the same process if they are asked for.
@@ -61,6 +67,7 @@ type server struct {
 	store    objects.Store
 	lead     *bus.Leadership
 	loop     *control.Loop
+	agents   *agents.Pool
 	api      *api.Server
 	health   *health
 	registry *prometheus.Registry

@@ -17,7 +17,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -103,9 +103,12 @@ func (s *server) openLoop(ctx context.Context) error {
 		return err
 	}
 	s.onClose(reports.Close)
-	rules, err := registry.New(s.opts.policy)
+	rules, err := s.opts.newPolicy()
 	if err != nil {
-		return badInput("--policy: %w", err)
+		return err
+	}
+	if err := s.openAgents(ctx); err != nil {
+		return err
 	}
 	tuners := &tunerHost{}
 	s.onClose(tuners.close)
@@ -119,7 +122,7 @@ func (s *server) openLoop(ctx context.Context) error {
 	s.loop, err = control.Open(ctx, control.Config{
 		Settings: control.Settings{
 			Lease: s.opts.lease, Term: s.lead.Term(), Store: s.store.String(), Prove: s.key.prove, Sign: s.key.sign,
-			NewTuner: tuners.opener(ctx, s.log),
+			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
 		},
 		Policy: rules, Ledger: record, History: reports,
 		Send:   func(o *outbidv1.Orders) error { return bus.PublishOrders(s.nc, o) },
@@ -147,6 +150,7 @@ func (s *server) damaged(err error) error {
 // start runs the parts; the group stops them in reverse.
 func (s *server) start(ctx context.Context) {
 	s.group.start(ctx, "control loop", s.runLoop)
+	s.group.start(ctx, "agents", s.hearAgents)
 	for _, w := range s.opts.workers {
 		s.group.start(ctx, "worker "+w.name, func(ctx context.Context) error { return s.runWorker(ctx, w) })
 	}

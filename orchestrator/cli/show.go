@@ -105,6 +105,11 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 	add("trials", trialsLine(s))
 	add("steps", planned(v.Steps, v.PlannedSteps))
 	add("device time", formatDuration(float64(v.DeviceSeconds)))
+	if f := v.Fairness; f != nil {
+		add("fairness", fmt.Sprintf("rho %s: ends %s after its submission, alone on its share %s (%s sweeps share the cluster)",
+			formatRho(float64(f.Rho)), formatDuration(float64(f.ForecastSeconds)), formatDuration(float64(f.AloneSeconds)),
+			formatMetric(float64(f.MeanSweeps))))
+	}
 	add("best", bestLine(s))
 	for _, k := range sortedKeys(v.Labels) {
 		add("label", clean(k+"="+v.Labels[k]))

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
@@ -32,6 +33,8 @@ func commonFlags(cmd *cobra.Command, o *serverOptions) {
 	f.StringVar(&o.store, "store", "", "`STORE` of checkpoints: a directory or s3://bucket/prefix?endpoint=URL "+
 		"(default: DATA/store)")
 	f.StringVar(&o.policy, "policy", registry.Default, "who gets which device: "+strings.Join(registry.Names(), ", "))
+	f.StringArrayVar(&o.policyOptions, "policy-option", nil, "`NAME=VALUE` of an option of the policy; see docs/scheduling.md")
+	agentFlags(cmd, o)
 	f.DurationVar(&o.lease, "lease", defaultLease, "how long a worker may go on without word from this server")
 	f.StringVar(&o.readyFile, "ready-file", "", "`FILE` to write, as DATA/server.json, once the server is ready")
 	f.StringVar(&o.tokens, "tokens", "", "`FILE` of the tokens of people and tools ('outbid token new')")
@@ -49,6 +52,12 @@ func (o *serverOptions) settle(flags *pflag.FlagSet) error {
 	if o.lease < minLease {
 		return badInput("--lease %s: want %s or more, or every hiccup ends a trial", o.lease, minLease)
 	}
+	if _, err := o.newPolicy(); err != nil {
+		return err
+	}
+	if _, err := o.agentCommands(); err != nil {
+		return err
+	}
 	o.leadWait = defaultLeadWait
 	o.anyPort = !flags.Changed("api")
 	if o.nats.tokenFile == "" {
@@ -58,6 +67,19 @@ func (o *serverOptions) settle(flags *pflag.FlagSet) error {
 		o.name = hostName()
 	}
 	return nil
+}
+
+// newPolicy makes the policy that the flags name, with its options.
+func (o *serverOptions) newPolicy() (policy.Policy, error) {
+	options, err := policy.ParseOptions(o.policyOptions)
+	if err != nil {
+		return nil, badInput("--policy-option: %w", err)
+	}
+	rules, err := registry.New(o.policy, options)
+	if err != nil {
+		return nil, badInput("--policy: %w", err)
+	}
+	return rules, nil
 }
 
 func (a *app) upCommand() *cobra.Command {

@@ -27,7 +27,7 @@ type sweepView struct {
 	Waiting       string            `json:"waiting" doc:"why trials wait for devices, if any do"`
 	Metric        string            `json:"metric" doc:"metric that is optimised"`
 	Mode          string            `json:"mode" doc:"max or min"`
-	Tuner         string            `json:"tuner" doc:"random, grid, sobol, successive_halving, hyperband, asha, median, pbt or plugin"`
+	Tuner         string            `json:"tuner" doc:"random, grid, sobol, successive_halving, hyperband, asha, median, performance_curve, pbt or plugin"`
 	Submitted     *time.Time        `json:"submitted" doc:"time in UTC"`
 	Ended         *time.Time        `json:"ended" doc:"time in UTC; null while it goes on"`
 	Seconds       number            `json:"elapsed_seconds" doc:"from submission to the end, or until now"`
@@ -36,9 +36,17 @@ type sweepView struct {
 	PlannedSteps  *int64            `json:"planned_steps" doc:"steps in all; null if unbounded"`
 	Steps         int64             `json:"steps" doc:"steps trained so far by all trials, repeated ones counted once"`
 	DeviceSeconds number            `json:"device_seconds" doc:"device-seconds used"`
+	Fairness      *fairnessView     `json:"fairness" doc:"rho (forecast over alone), alone_seconds, forecast_seconds, mean_sweeps; null once it has ended"`
 	Best          *bestView         `json:"best" doc:"the best trial so far: trial, metric, step, config; null before the first report"`
 	Notes         []noteView        `json:"notes" doc:"newest notes, oldest first: time, level, text, trial"`
 	Labels        map[string]string `json:"labels" doc:"labels from the sweep's file"`
+}
+
+type fairnessView struct {
+	Rho             number `json:"rho"`
+	AloneSeconds    number `json:"alone_seconds"`
+	ForecastSeconds number `json:"forecast_seconds"`
+	MeanSweeps      number `json:"mean_sweeps"`
 }
 
 type countsView struct {
@@ -154,6 +162,9 @@ func viewSweep(s *outbidv1.Sweep, now time.Time) sweepView {
 	}
 	if v.Tenant == "" {
 		v.Tenant = "default"
+	}
+	if f := s.GetFairness(); f != nil {
+		v.Fairness = &fairnessView{number(f.GetRho()), number(f.GetAloneSeconds()), number(f.GetForecastSeconds()), number(f.GetMeanSweeps())}
 	}
 	if v.Labels == nil {
 		v.Labels = map[string]string{}

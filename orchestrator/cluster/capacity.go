@@ -2,218 +2,251 @@ package cluster
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
-// Capacity is what is free on a cluster, for planning: Take and Release change it, the cluster itself stays as it is.
+// Capacity is what is free on a cluster, for planning: Take and Release change it, Rollback undoes them, and the cluster
+// itself stays as it is.
 type Capacity struct {
-	nodes []room
+	nodes []Node
+	types []string
+	rooms []room
+	// free devices of each type on nodes that take new jobs, and of all types together.
+	free  []int
+	total int
+	undo  []move
 }
 
 // room is what is free on one node.
 type room struct {
-	node   *Node
-	free   map[string][]int // device indexes by type, ascending
-	types  []string
-	cpus   float64
+	held []bool
+	// kind of each device, and how many of each kind are free, by index in Capacity.types.
+	kind   []int
+	free   []int
+	all    int
+	cpus   cores
 	memory int64
 }
 
-// Use is what a job holds beside its devices.
-type Use struct {
-	Node   string
-	CPUs   float64
-	Memory int64
+// cores are CPU cores in millionths: whole numbers, so that what is taken and given back adds up.
+type cores int64
+
+func coresOf(cpus float64) cores { return cores(math.Round(cpus * 1e6)) }
+
+// move is a Take or a Release.
+type move struct {
+	gang   Gang
+	cpus   cores
+	memory int64
+	take   bool
 }
 
-// NewCapacity is what is free on the nodes: devices without a holder, and the cores and memory that uses leave.
-func NewCapacity(nodes []Node, uses []Use) *Capacity {
-	c := &Capacity{nodes: make([]room, len(nodes))}
+// NewCapacity is the capacity of nodes on which nothing runs.
+func NewCapacity(nodes []Node) *Capacity {
+	c := &Capacity{nodes: nodes, rooms: make([]room, len(nodes))}
 	for i := range nodes {
-		n := &nodes[i]
-		r := room{node: n, free: map[string][]int{}, cpus: n.CPUs, memory: n.Memory}
-		for _, d := range n.Devices {
-			if _, seen := r.free[d.Type]; !seen {
-				r.types = append(r.types, d.Type)
-				r.free[d.Type] = nil
-			}
-			if d.Holder == Free {
-				r.free[d.Type] = append(r.free[d.Type], d.Index)
+		for _, d := range nodes[i].Devices {
+			if !slices.Contains(c.types, d.Type) {
+				c.types = append(c.types, d.Type)
 			}
 		}
-		slices.Sort(r.types)
-		c.nodes[i] = r
 	}
-	for _, u := range uses {
-		if r := c.room(u.Node); r != nil {
-			r.cpus -= u.CPUs
-			r.memory -= u.Memory
+	slices.Sort(c.types)
+	c.free = make([]int, len(c.types))
+	for i := range nodes {
+		n := &nodes[i]
+		r := &c.rooms[i]
+		*r = room{
+			held: make([]bool, len(n.Devices)), kind: make([]int, len(n.Devices)), free: make([]int, len(c.types)),
+			cpus: coresOf(n.CPUs), memory: n.Memory,
+		}
+		for d := range n.Devices {
+			r.kind[d] = slices.Index(c.types, n.Devices[d].Type)
+			c.count(i, d, 1)
 		}
 	}
 	return c
 }
 
-func (c *Capacity) room(name string) *room {
-	i, found := slices.BinarySearchFunc(c.nodes, name, func(r room, name string) int { return cmp.Compare(r.node.Name, name) })
-	if !found {
-		return nil
+// count adds to what is free of a device's kind.
+func (c *Capacity) count(node, device, by int) {
+	r := &c.rooms[node]
+	r.free[r.kind[device]] += by
+	r.all += by
+	if !c.nodes[node].Draining {
+		c.free[r.kind[device]] += by
+		c.total += by
 	}
-	return &c.nodes[i]
 }
 
-// FreeDevices counts the devices that nobody holds on nodes that take new jobs.
-func (c *Capacity) FreeDevices() int {
-	total := 0
-	for i := range c.nodes {
-		if c.nodes[i].node.Draining {
-			continue
-		}
-		for _, devices := range c.nodes[i].free {
-			total += len(devices)
-		}
+// Nodes are those of the view.
+func (c *Capacity) Nodes() []Node { return c.nodes }
+
+// Types of device in the cluster, sorted.
+func (c *Capacity) Types() []string { return c.types }
+
+// FreeDevices counts the free devices on nodes that take new jobs.
+func (c *Capacity) FreeDevices() int { return c.total }
+
+// FreeOf counts those of a type.
+func (c *Capacity) FreeOf(kind string) int {
+	if i := slices.Index(c.types, kind); i >= 0 {
+		return c.free[i]
 	}
-	return total
+	return 0
 }
 
-// Slots says how many jobs of the demand could start now, at most limit.
+// FreeAt counts the free devices of a type on a node, of all types for "".
+func (c *Capacity) FreeAt(node int, kind string) int {
+	if kind == "" {
+		return c.rooms[node].all
+	}
+	if i := slices.Index(c.types, kind); i >= 0 {
+		return c.rooms[node].free[i]
+	}
+	return 0
+}
+
+// IsFree says whether every device of a gang is free.
+func (c *Capacity) IsFree(g Gang) bool {
+	for _, p := range g {
+		for _, d := range p.Devices {
+			if c.rooms[p.Node].held[d] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Fits says whether a gang is free and the demand's other needs are met where it lies.
+func (c *Capacity) Fits(g Gang, d Demand) bool {
+	for _, p := range g {
+		if !c.admits(p.Node, d) {
+			return false
+		}
+	}
+	return c.IsFree(g)
+}
+
+// Take removes a gang from what is free; Release gives it back. Taking what is held is the caller's mistake.
+func (c *Capacity) Take(g Gang, d Demand) { c.move(move{g, coresOf(d.CPUs), d.Memory, true}, true) }
+
+// Release undoes a Take.
+func (c *Capacity) Release(g Gang, d Demand) { c.move(move{g, coresOf(d.CPUs), d.Memory, false}, true) }
+
+// Mark remembers how things are, for Rollback.
+func (c *Capacity) Mark() int { return len(c.undo) }
+
+// Rollback undoes every Take and Release since the mark.
+func (c *Capacity) Rollback(mark int) {
+	for i := len(c.undo) - 1; i >= mark; i-- {
+		m := c.undo[i]
+		m.take = !m.take
+		c.move(m, false)
+	}
+	c.undo = c.undo[:mark]
+}
+
+// Commit makes every Take and Release so far final.
+func (c *Capacity) Commit() { c.undo = c.undo[:0] }
+
+func (c *Capacity) move(m move, record bool) {
+	by := 1
+	if m.take {
+		by = -1
+	}
+	for _, p := range m.gang {
+		r := &c.rooms[p.Node]
+		r.cpus += cores(by) * m.cpus
+		r.memory += int64(by) * m.memory
+		for _, d := range p.Devices {
+			if r.held[d] != m.take {
+				r.held[d] = m.take
+				c.count(p.Node, d, by)
+			}
+		}
+	}
+	if record {
+		c.undo = append(c.undo, m)
+	}
+}
+
+// admits says whether one job of the demand would find cores, memory and trust on the node.
+func (c *Capacity) admits(node int, d Demand) bool {
+	n, r := &c.nodes[node], &c.rooms[node]
+	return !n.Draining && (n.Trusted || !d.NeedsTrust) &&
+		(n.CPUs == 0 || coresOf(d.CPUs) <= r.cpus) && (n.Memory == 0 || d.Memory <= r.memory)
+}
+
+// Slots says how many jobs of the demand could start now, at most limit; for gangs over nodes it is an estimate.
 func (c *Capacity) Slots(d Demand, limit int) int {
-	total := 0
+	least, total := max(1, d.Min), 0
+	var loose []int // devices by kind that are left over on their nodes
+	if d.Spread {
+		loose = make([]int, len(c.types))
+	}
 	for i := range c.nodes {
-		r := &c.nodes[i]
-		if !r.admits(d) {
+		r := &c.rooms[i]
+		if r.all == 0 || !c.admits(i, d) {
 			continue
 		}
 		slots := 0
-		for _, t := range r.types {
-			if d.Accepts(t) {
-				slots += len(r.free[t]) / max(1, d.Min)
+		for k, kind := range c.types {
+			if !d.Accepts(kind) {
+				continue
+			}
+			slots += r.free[k] / least
+			if d.Spread {
+				loose[k] += r.free[k] % least
 			}
 		}
-		if d.CPUs > 0 && r.node.CPUs > 0 {
-			slots = min(slots, int(r.cpus/d.CPUs))
+		if need := coresOf(d.CPUs); need > 0 && c.nodes[i].CPUs > 0 {
+			slots = min(slots, int(r.cpus/need))
 		}
-		if d.Memory > 0 && r.node.Memory > 0 {
+		if d.Memory > 0 && c.nodes[i].Memory > 0 {
 			slots = min(slots, int(r.memory/d.Memory))
 		}
 		if total += slots; total >= limit {
 			return limit
 		}
 	}
-	return total
-}
-
-// admits says whether one job of the demand would find cores, memory and trust on the node.
-func (r *room) admits(d Demand) bool {
-	return !r.node.Draining && (r.node.Trusted || !d.NeedsTrust) &&
-		(d.CPUs <= r.cpus || r.node.CPUs == 0) && (d.Memory <= r.memory || r.node.Memory == 0)
-}
-
-// Place finds the best place for a job: the fastest devices; of those, the node that is left with the fewest free
-// devices, so that large holes stay for large jobs; of those, the first by name. The job gets as many devices, up to
-// its Max, as are free there.
-func (c *Capacity) Place(d Demand) (Placement, bool) {
-	var best Placement
-	bestSpeed, bestLeft := -1.0, 0
-	for i := range c.nodes {
-		r := &c.nodes[i]
-		if !r.admits(d) {
-			continue
-		}
-		for _, t := range r.types {
-			free := r.free[t]
-			if !d.Accepts(t) || len(free) < max(1, d.Min) {
-				continue
-			}
-			devices := r.pick(free, min(max(1, d.Max), len(free)))
-			speed, left := r.speed(devices), len(free)-len(devices)
-			if speed > bestSpeed || speed == bestSpeed && left < bestLeft {
-				best = Placement{Node: r.node.Name, Type: t, Devices: devices}
-				bestSpeed, bestLeft = speed, left
-			}
-		}
+	rest := 0
+	for _, n := range loose {
+		total, rest = total+n/least, rest+n%least
 	}
-	return best, bestSpeed >= 0
+	if d.Mixed {
+		total += rest / least
+	}
+	return min(total, limit)
 }
 
-// speed is that of the slowest of the devices.
-func (r *room) speed(devices []int) float64 {
+// speed is that of the slowest of some devices of a node.
+func (c *Capacity) speed(node int, devices []int) float64 {
 	slowest := 1.0
 	for _, d := range devices {
-		if s := r.node.Devices[d].Speed; s > 0 {
+		if s := c.nodes[node].Devices[d].Speed; s > 0 {
 			slowest = min(slowest, s)
 		}
 	}
 	return slowest
 }
 
-// pick chooses n of the free devices: the fastest, and for several those with the fastest links between them, grown
-// greedily from each free device in turn.
-func (r *room) pick(free []int, n int) []int {
-	sorted := slices.Clone(free)
-	slices.SortStableFunc(sorted, func(a, b int) int {
-		return cmp.Compare(r.node.Devices[b].Speed, r.node.Devices[a].Speed)
-	})
-	if n == len(sorted) || n == 1 || len(r.node.Links) == 0 {
-		picked := sorted[:n]
-		slices.Sort(picked)
-		return picked
-	}
-	var best []int
-	bestRank := -1
-	for _, start := range sorted {
-		group, rank := r.grow(start, sorted, n)
-		if rank > bestRank {
-			best, bestRank = group, rank
+// freeDevices are a node's free devices of a kind, of all kinds the demand accepts for -1.
+func (c *Capacity) freeDevices(node, kind int, d Demand) []int {
+	r := &c.rooms[node]
+	var free []int
+	for i, held := range r.held {
+		if !held && (r.kind[i] == kind || kind < 0 && d.Accepts(c.types[r.kind[i]])) {
+			free = append(free, i)
 		}
 	}
-	slices.Sort(best)
-	return best
+	return free
 }
 
-// grow adds to a device, one by one, the free device that is linked best to those already chosen.
-func (r *room) grow(start int, free []int, n int) (group []int, total int) {
-	group = []int{start}
-	for len(group) < n {
-		next, nextRank := -1, -1
-		for _, d := range free {
-			if slices.Contains(group, d) {
-				continue
-			}
-			rank := 0
-			for _, g := range group {
-				rank += r.link(d, g)
-			}
-			if rank > nextRank {
-				next, nextRank = d, rank
-			}
-		}
-		group, total = append(group, next), total+nextRank
-	}
-	return group, total
-}
-
-func (r *room) link(a, b int) int {
-	for _, l := range r.node.Links {
-		if l.A == a && l.B == b || l.A == b && l.B == a {
-			return l.Rank
-		}
-	}
-	return 0
-}
-
-// Take removes a placement from what is free; Release gives it back.
-func (c *Capacity) Take(p Placement, d Demand) {
-	r := c.room(p.Node)
-	r.free[p.Type] = slices.DeleteFunc(slices.Clone(r.free[p.Type]), func(i int) bool { return slices.Contains(p.Devices, i) })
-	r.cpus -= d.CPUs
-	r.memory -= d.Memory
-}
-
-// Release undoes a Take.
-func (c *Capacity) Release(p Placement, d Demand) {
-	r := c.room(p.Node)
-	r.free[p.Type] = append(slices.Clone(r.free[p.Type]), p.Devices...)
-	slices.Sort(r.free[p.Type])
-	r.cpus += d.CPUs
-	r.memory += d.Memory
+// bySpeed sorts devices of a node, the fastest first.
+func (c *Capacity) bySpeed(node int, devices []int) {
+	all := c.nodes[node].Devices
+	slices.SortStableFunc(devices, func(a, b int) int { return cmp.Compare(all[b].Speed, all[a].Speed) })
 }

@@ -1,5 +1,6 @@
-// Package cluster knows nodes and their devices: what is free, what a trial could use, and where it is best placed.
-// It is pure: policies plan on a Capacity, which can be rolled back, and nothing here touches the real machines.
+// Package cluster knows nodes and their devices: what is free, what a trial could use, where it is best placed, and how
+// much slower it trains there. It is pure: policies plan on a Capacity, which can be rolled back, and nothing here
+// touches the real machines.
 package cluster
 
 import (
@@ -8,17 +9,11 @@ import (
 	"strings"
 )
 
-// Holders of a device other than the number of a job.
-const (
-	// Free: nobody holds the device.
-	Free = -1
-	// Busy: something holds it that a policy cannot move, such as a fork that is already ending.
-	Busy = -2
-)
-
 // Node is a machine that is up.
 type Node struct {
-	Name    string
+	Name string
+	// Rack that the node stands in; "" if nobody said, which is a rack of its own for all that did not say.
+	Rack    string
 	Devices []Device
 	// CPUs in cores and Memory in bytes.
 	CPUs   float64
@@ -35,10 +30,10 @@ type Node struct {
 type Device struct {
 	Index int
 	Type  string
+	// Slot is the group of devices behind one fast link that it belongs to.
+	Slot int
 	// Speed relative to others of its type; 1 is full.
 	Speed float64
-	// Holder is the number of the job that holds it, Free or Busy.
-	Holder int
 }
 
 // Link is a link between two devices of a node; the higher its rank the faster.
@@ -49,22 +44,44 @@ type Link struct {
 
 // Demand is what one job needs.
 type Demand struct {
-	// Min and Max devices, all of one type.
+	// Min and Max devices, all of one type unless Mixed.
 	Min, Max int
 	// Types it may run on, any if empty, and types it must not run on.
 	Types, Exclude []string
-	// CPUs in cores and Memory in bytes, 0 for no demand.
+	// CPUs in cores and Memory in bytes on each node it runs on, 0 for no demand.
 	CPUs   float64
 	Memory int64
 	// NeedsTrust: only trusted nodes will do.
 	NeedsTrust bool
+	// Spread: its gang may run over several nodes.
+	Spread bool
+	// Mixed: its gang may hold devices of several types.
+	Mixed bool
 }
 
-// Placement is where a job would go.
-type Placement struct {
-	Node    string
-	Type    string
+// Place is the part of a gang on one node.
+type Place struct {
+	// Node is its index among the nodes of the view.
+	Node int
+	// Devices by index, ascending.
 	Devices []int
+}
+
+// Gang is where a job runs: whole or not at all. Rank 0 is in the first place.
+type Gang []Place
+
+// Size is the number of devices.
+func (g Gang) Size() int {
+	n := 0
+	for i := range g {
+		n += len(g[i].Devices)
+	}
+	return n
+}
+
+// Equal says whether two gangs are the same places in the same order.
+func (g Gang) Equal(o Gang) bool {
+	return slices.EqualFunc(g, o, func(a, b Place) bool { return a.Node == b.Node && slices.Equal(a.Devices, b.Devices) })
 }
 
 // Accepts says whether the demand allows a device type.
@@ -75,34 +92,54 @@ func (d Demand) Accepts(deviceType string) bool {
 	return len(d.Types) == 0 || slices.Contains(d.Types, deviceType)
 }
 
-// Impossible says why no node could ever run a job of this demand, were the cluster empty; "" if one could.
+// Plain says whether nothing but the number of devices matters to the demand.
+func (d Demand) Plain() bool {
+	return len(d.Types) == 0 && len(d.Exclude) == 0 && d.CPUs == 0 && d.Memory == 0 && !d.NeedsTrust
+}
+
+// Impossible says why a job of this demand could never run, were the cluster empty; "" if it could.
 func Impossible(nodes []Node, d Demand) string {
 	if len(nodes) == 0 {
 		return "no worker is connected"
 	}
 	best, refusals := 0, map[string]bool{}
-	for _, n := range nodes {
-		most := 0
-		for _, count := range n.accepted(d) {
-			most = max(most, count)
+	across := map[string]int{}
+	for i := range nodes {
+		n := &nodes[i]
+		most, why := n.accepted(d), n.refuses(d)
+		if why == "" {
+			for kind, count := range most {
+				across[kind] += count
+			}
 		}
-		best = max(best, most)
-		switch {
-		case most < d.Min:
-		case d.NeedsTrust && !n.Trusted:
-			refusals["functions run only on workers that hold this server's join token"] = true
-		case n.CPUs > 0 && d.CPUs > n.CPUs:
-			refusals[fmt.Sprintf("no fitting node has %g CPU cores", d.CPUs)] = true
-		case n.Memory > 0 && d.Memory > n.Memory:
-			refusals[fmt.Sprintf("no fitting node has %.1f GiB of memory", float64(d.Memory)/(1<<30))] = true
-		case n.Draining:
-			refusals["every fitting node is draining"] = true
-		default:
+		for kind, count := range most {
+			if d.Spread && why == "" {
+				count = across[kind]
+			}
+			best = max(best, count)
+			if count >= d.Min && why == "" {
+				return ""
+			}
+			if count >= d.Min {
+				refusals[why] = true
+			}
+		}
+	}
+	if d.Mixed && d.Spread {
+		all := 0
+		for _, count := range across {
+			all += count
+		}
+		if best = max(best, all); all >= d.Min {
 			return ""
 		}
 	}
 	if len(refusals) == 0 {
-		return fmt.Sprintf("no node has %d %s; the most is %d", d.Min, d.describe(), best)
+		where := "no node has"
+		if d.Spread {
+			where = "the cluster does not have"
+		}
+		return fmt.Sprintf("%s %d %s; the most is %d", where, d.Min, d.describe(), best)
 	}
 	reasons := make([]string, 0, len(refusals))
 	for reason := range refusals {
@@ -112,8 +149,24 @@ func Impossible(nodes []Node, d Demand) string {
 	return strings.Join(reasons, "; ")
 }
 
+// refuses says what, beside devices, keeps a job of the demand off the node were it empty; "" for nothing.
+func (n *Node) refuses(d Demand) string {
+	switch {
+	case d.NeedsTrust && !n.Trusted:
+		return "functions run only on workers that hold this server's join token"
+	case n.CPUs > 0 && d.CPUs > n.CPUs:
+		return fmt.Sprintf("no fitting node has %g CPU cores", d.CPUs)
+	case n.Memory > 0 && d.Memory > n.Memory:
+		return fmt.Sprintf("no fitting node has %.1f GiB of memory", float64(d.Memory)/(1<<30))
+	case n.Draining:
+		return "every fitting node is draining"
+	default:
+		return ""
+	}
+}
+
 // accepted counts a node's devices by each type that the demand allows.
-func (n Node) accepted(d Demand) map[string]int {
+func (n *Node) accepted(d Demand) map[string]int {
 	counts := map[string]int{}
 	for _, dev := range n.Devices {
 		if d.Accepts(dev.Type) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -162,9 +163,21 @@ func (c *Core) endOpen(s *state.Sweep, end outbidv1.TrialState, reason string, b
 }
 
 func (c *Core) changeSweep(s *state.Sweep, to outbidv1.SweepState, reason, actor string) {
-	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepChanged{SweepChanged: &outbidv1.SweepChanged{
-		Sweep: s.ID, State: to, Reason: reason, Actor: actor,
-	}}})
+	changed := &outbidv1.SweepChanged{Sweep: s.ID, State: to, Reason: reason, Actor: actor}
+	if to != outbidv1.SweepState_SWEEP_STATE_STOPPING && to != outbidv1.SweepState_SWEEP_STATE_RUNNING &&
+		to != outbidv1.SweepState_SWEEP_STATE_PAUSED && c.set.Fairness != nil {
+		changed.Fairness = c.fairness(c.board.refresh(c), s, true)
+	}
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepChanged{SweepChanged: changed}})
+}
+
+// fairness is how a sweep fares in a view; nil if it is not in it or nobody can say.
+func (c *Core) fairness(v *policy.View, s *state.Sweep, over bool) *outbidv1.Fairness {
+	at := c.board.seats[s.ID]
+	if at == nil || c.set.Fairness == nil {
+		return nil
+	}
+	return c.set.Fairness(v, at.app, over)
 }
 
 // Tick lets time pass: silent nodes are lost, limits and time-outs apply.
@@ -181,6 +194,15 @@ func (Tick) apply(c *Core) {
 		if s.Spec.GetExternal() != nil {
 			c.expireClients(s)
 		}
+	}
+}
+
+// Look has a sweep looked at again: by the time its limits may apply. Unlike Tick it says nothing about nodes.
+type Look struct{ Sweep string }
+
+func (in Look) apply(c *Core) {
+	if s := c.st.Sweeps[in.Sweep]; s != nil && !s.Done() {
+		c.touched[s.ID] = true
 	}
 }
 

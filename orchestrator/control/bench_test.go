@@ -42,8 +42,13 @@ type bench struct {
 
 func newBench(tb testing.TB, devices int, spec *outbidv1.SweepSpec) *bench {
 	tb.Helper()
+	return benchOf(tb, control.NewCore(settings(), baseline.FIFO{}, state.New()), devices, spec)
+}
+
+func benchOf(tb testing.TB, core *control.Core, devices int, spec *outbidv1.SweepSpec) *bench {
+	tb.Helper()
 	b := &bench{
-		core: control.NewCore(settings(), baseline.FIFO{}, state.New()), ledger: ledger.NewMemory(),
+		core: core, ledger: ledger.NewMemory(),
 		now: time.Unix(1_700_000_000, 0), seq: 1, forks: map[uint64]*outbidv1.ForkRef{}, tb: tb,
 	}
 	info := &outbidv1.NodeInfo{Name: "n1", Boot: "b1"}
@@ -115,16 +120,21 @@ func BenchmarkReports(b *testing.B) {
 // turnOver lets the node finish one-report trials until the sweep has n of them.
 func (b *bench) turnOver(n int) {
 	for len(b.core.State().Sweeps["s-1"].Trials) < n || len(b.forks) > 0 {
-		var messages []*outbidv1.UplinkMessage
-		for epoch, f := range b.forks {
-			messages = append(messages, report(f, 1, 1),
-				&outbidv1.UplinkMessage{Fork: f, Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{
-					Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, Step: 1,
-				}}})
-			delete(b.forks, epoch)
-		}
-		b.say(messages)
+		b.work()
 	}
+}
+
+// work lets every fork report once and end.
+func (b *bench) work() {
+	var messages []*outbidv1.UplinkMessage
+	for epoch, f := range b.forks {
+		messages = append(messages, report(f, 1, 1),
+			&outbidv1.UplinkMessage{Fork: f, Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{
+				Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, Step: 1,
+			}}})
+		delete(b.forks, epoch)
+	}
+	b.say(messages)
 }
 
 // BenchmarkOneReportTrials is the cost of one trial from creation to end in the deciding core.

@@ -25,6 +25,10 @@ func (in Submit) apply(c *Core) {
 		c.reply(func() { in.Done(id, nil) })
 		return
 	}
+	if err := c.checkAgent(in.Spec); err != nil {
+		c.reply(func() { in.Done("", err) })
+		return
+	}
 	id := c.st.NextID(in.Spec.GetName())
 	t, err := c.set.NewTuner(tuner.Settings{Spec: in.Spec}, nil)
 	if err != nil {
@@ -32,7 +36,7 @@ func (in Submit) apply(c *Core) {
 		c.reply(func() { in.Done("", err) })
 		return
 	}
-	c.tuners[id] = t
+	c.tuners[id], c.hungry[id] = t, true
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepSubmitted{SweepSubmitted: &outbidv1.SweepSubmitted{
 		Sweep: id, Spec: in.Spec, Actor: in.Actor, IdempotencyKey: in.Key,
 	}}})
@@ -222,11 +226,11 @@ func (c *Core) tellTrial(r *outbidv1.TellTrialRequest) (*state.Trial, error) {
 	switch {
 	case t.Lease == nil || t.Lease.Epoch != r.GetEpoch():
 	case r.GetError() != "":
-		c.forkFailed(s, t, outbidv1.FailureKind_FAILURE_KIND_ERROR, r.GetError())
+		c.forkFailed(s, t, "", outbidv1.FailureKind_FAILURE_KIND_ERROR, r.GetError())
 	case t.UntilStep > 0 && t.Step >= t.UntilStep:
 		c.reached(s, t, t.Step)
 	case r.GetFinished():
-		c.finished(s, t, t.Step)
+		c.finished(s, t, "", t.Step)
 	}
 	return t, nil
 }

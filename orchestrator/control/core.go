@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
@@ -32,6 +33,20 @@ type Settings struct {
 	Sign func(blob string) []byte
 	// NewTuner makes a tuner from its sweep's settings, or from a snapshot if that is not nil.
 	NewTuner func(settings tuner.Settings, snapshot []byte) (tuner.Tuner, error)
+	// GangsInPlace: a gang over several nodes goes on to a later target without a stop. Simulated machines can do that;
+	// real workers start its processes again, each with the newest checkpoint.
+	GangsInPlace bool
+	// Fairness says how an app fares by sharing the cluster, or fared if it is over; nil if nobody wants to know.
+	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
+	// Agents outside the binary, which sweeps may choose; nil for none.
+	Agents Agents
+}
+
+// Agents answer for the sweeps that chose one of them.
+type Agents interface {
+	agent.Agent
+	// Names of the agents, sorted.
+	Names() []string
 }
 
 // Core decides. It is not safe for concurrent use.
@@ -58,8 +73,17 @@ type Core struct {
 	next time.Time
 	// err is set once, by an event that does not fit; the core is unusable from then on.
 	err error
-	// reasons why a sweep's trials wait, by sweep.
-	waiting map[string]string
+	// board is the policy's view.
+	board *board
+	// stateful policies remember something, so that each of their rounds is recorded; one that preempts is shown all that
+	// sweeps could use.
+	stateful, preempts bool
+	// hungry sweeps have a tuner that may want trials.
+	hungry map[string]bool
+	// audit is shown each round that is replayed: what the policy decides now, and what followed then.
+	audit func(at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event)
+	// restless nodes get orders at the end of the step.
+	restless map[string]bool
 }
 
 // Outcome is what a step wants done. Nothing of it may happen before Events are in the ledger.
@@ -83,12 +107,24 @@ type Input interface {
 
 // NewCore returns a core that goes on from a state and its tuners' and policy's snapshots.
 func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
-	return &Core{
+	c := &Core{
 		set: set, st: st, policy: p, tuners: map[string]tuner.Tuner{}, rested: map[string]rested{},
 		unopened: map[string]error{}, nodes: map[string]*link{},
-		touched: map[string]bool{}, later: map[string]bool{}, waiting: map[string]string{}, demand: true,
+		touched: map[string]bool{}, later: map[string]bool{}, demand: true,
+		board: newBoard(), hungry: map[string]bool{}, restless: map[string]bool{},
 	}
+	if data, err := p.Snapshot(); err != nil || data != nil {
+		c.stateful = true
+	}
+	if taker, ok := p.(policy.Preemptive); ok {
+		c.preempts = taker.Preempts()
+	}
+	c.useAgents()
+	return c
 }
+
+// Next is when the core wants a step although nothing happened; zero for never.
+func (c *Core) Next() time.Time { return c.next }
 
 // State is what the core decides on. It must not be changed, nor read while a step runs.
 func (c *Core) State() *state.State { return c.st }
@@ -139,6 +175,7 @@ func (c *Core) emit(e *outbidv1.Event) {
 		return
 	}
 	c.out.Events = append(c.out.Events, e)
+	c.board.mark(c.st, e)
 	id := c.mark(e)
 	if heard {
 		c.tell(id, e)
@@ -159,7 +196,7 @@ func (c *Core) mark(e *outbidv1.Event) string {
 	case *outbidv1.Event_SweepSubmitted:
 		c.demand, c.touched[k.SweepSubmitted.GetSweep()] = true, true
 		return k.SweepSubmitted.GetSweep()
-	case *outbidv1.Event_LeaseEnded:
+	case *outbidv1.Event_LeaseEnded, *outbidv1.Event_PlaceEnded:
 		c.demand = true
 	case *outbidv1.Event_TrialCreated, *outbidv1.Event_TrialTargeted, *outbidv1.Event_TrialCloned,
 		*outbidv1.Event_SweepChanged, *outbidv1.Event_SweepExtended, *outbidv1.Event_TrialReached,

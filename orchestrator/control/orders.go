@@ -17,14 +17,12 @@ func (c *Core) order() {
 	if c.err != nil {
 		return
 	}
-	for _, name := range sortedKeys(c.nodes) {
-		if l := c.nodes[name]; l.dirty {
-			l.dirty = false
-			if o := c.orders(name, l); o != nil {
-				c.out.Orders = append(c.out.Orders, o)
-			}
+	for _, name := range sortedKeys(c.restless) {
+		if o := c.orders(name, c.link(name)); o != nil {
+			c.out.Orders = append(c.out.Orders, o)
 		}
 	}
+	clear(c.restless)
 }
 
 // orders is all that a node should be doing. Bodies are left out of what it has taken in already.
@@ -46,7 +44,7 @@ func (c *Core) orders(name string, l *link) *outbidv1.Orders {
 	}
 	o.AckedSeq = n.SeenSeq
 	for _, lease := range n.Leases {
-		a, err := c.assignment(lease, l.taken[lease.Epoch] == 0)
+		a, err := c.assignment(name, lease, l.taken[lease.Epoch] == 0)
 		if err != nil {
 			s := c.st.Sweeps[lease.Sweep]
 			c.err = fmt.Errorf("orders for trial %d of %s: %w", lease.Trial, s.ID, err)
@@ -57,7 +55,7 @@ func (c *Core) orders(name string, l *link) *outbidv1.Orders {
 	return o
 }
 
-func (c *Core) assignment(l *state.Lease, withBody bool) (*outbidv1.Assignment, error) {
+func (c *Core) assignment(node string, l *state.Lease, withBody bool) (*outbidv1.Assignment, error) {
 	s := c.st.Sweeps[l.Sweep]
 	t := s.Trials[l.Trial]
 	a := &outbidv1.Assignment{
@@ -72,7 +70,7 @@ func (c *Core) assignment(l *state.Lease, withBody bool) (*outbidv1.Assignment, 
 	if !withBody {
 		return a, nil
 	}
-	body, err := c.body(s, t, l)
+	body, err := c.body(node, s, t, l)
 	a.Body = body
 	return a, err
 }
@@ -80,10 +78,11 @@ func (c *Core) assignment(l *state.Lease, withBody bool) (*outbidv1.Assignment, 
 // saveEvery is how often a running trial saves if its spec does not say.
 const saveEvery = 30 * time.Second
 
-func (c *Core) body(s *state.Sweep, t *state.Trial, l *state.Lease) (*outbidv1.AssignmentBody, error) {
+func (c *Core) body(node string, s *state.Sweep, t *state.Trial, l *state.Lease) (*outbidv1.AssignmentBody, error) {
 	sp := s.Spec
+	place := l.PlaceOn(node)
 	b := &outbidv1.AssignmentBody{
-		ConfigJson: t.Config, Devices: l.Devices, Start: t.From(), Seed: t.Seed, Metric: sp.GetMetric(), Mode: sp.GetMode(),
+		ConfigJson: t.Config, Devices: l.Places()[place].Devices, Gang: c.gang(s, l, place), Start: t.From(), Seed: t.Seed, Metric: sp.GetMetric(), Mode: sp.GetMode(),
 		SaveEvery: durationpb.New(saveEvery), Cpus: sp.GetResources().GetCpus(),
 	}
 	if d, err := spec.ParseDuration(sp.GetCheckpoints().GetEvery()); err == nil && d > 0 {
@@ -134,4 +133,33 @@ func program(p *outbidv1.Program, configJSON string) (*outbidv1.ProgramBody, err
 		body.Grace = durationpb.New(d)
 	}
 	return body, nil
+}
+
+// portBase is the first of portCount ports that gangs meet at: torchrun's own is 29500.
+const (
+	portBase  = 29500
+	portCount = 2000
+)
+
+// gang says which part of the trial's processes a place runs; nil if one process is all there is.
+func (c *Core) gang(s *state.Sweep, l *state.Lease, place int) *outbidv1.Gang {
+	perDevice := s.Spec.GetResources().GetProcesses() == "per_device"
+	if len(l.More) == 0 && !perDevice {
+		return nil
+	}
+	g := &outbidv1.Gang{
+		Place: int32(place), Places: int32(1 + len(l.More)), PerDevice: perDevice,
+		Address: c.st.Nodes[l.Node].Info.GetHostname(), Port: int32(portBase + l.Epoch%portCount),
+	}
+	for i, p := range l.Places() {
+		ranks := 1
+		if perDevice {
+			ranks = len(p.Devices)
+		}
+		if i < place {
+			g.FirstRank += int32(ranks)
+		}
+		g.Ranks += int32(ranks)
+	}
+	return g
 }

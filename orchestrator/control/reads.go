@@ -106,10 +106,16 @@ func (l *Loop) Sweep(id string) (*outbidv1.Sweep, error) {
 func (l *Loop) sweep(s *state.Sweep) *outbidv1.Sweep {
 	v := l.core.st.View(s)
 	if s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING && (len(s.Queued) > 0 || len(s.Running) == 0) {
-		v.Waiting = l.core.waiting[s.ID]
+		v.Waiting = l.core.whyWaiting(s)
 	}
 	if o, known := l.core.outlook(s.ID); known {
 		v.Outlook = o.Message()
+	}
+	if !s.Done() {
+		now := l.core.board.view
+		now.Now = l.cfg.Now()
+		now.AppSeconds = l.core.st.AppSeconds(now.Now)
+		v.Fairness = l.core.fairness(&now, s, false)
 	}
 	return v
 }

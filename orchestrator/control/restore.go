@@ -55,7 +55,10 @@ func (c *Core) Appended(b *outbidv1.Batch) { c.st.Seq, c.st.Hash = b.GetSeq(), b
 // Replay folds in events that were decided before, and lets tuners hear of them as they did then. What they answer is
 // in the events already.
 func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
-	for _, e := range events {
+	for i, e := range events {
+		if round := e.GetRoundDecided(); round != nil {
+			c.redecide(at, round, events[i+1:])
+		}
 		heard := c.hears(e)
 		if s := c.st.Sweeps[e.GetSweepExtended().GetSweep()]; s != nil {
 			if err := c.wake(s); err != nil {
@@ -65,6 +68,7 @@ func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
 		if err := c.st.Apply(at, e); err != nil {
 			return err
 		}
+		c.board.mark(c.st, e)
 		id := state.SweepOf(e)
 		switch k := e.GetKind().(type) {
 		case *outbidv1.Event_SweepSubmitted:
@@ -90,6 +94,22 @@ func (c *Core) rehear(id string, e *outbidv1.Event) {
 	}
 	if _, err := t.Handle(c.tunerEvent(s, e)); err != nil {
 		delete(c.tuners, id) // as it was when this was decided
+		return
+	}
+	c.hunger(s)
+}
+
+// redecide lets a policy with state go through a round again, as it did then. What it decides is in the events already.
+func (c *Core) redecide(at time.Time, round *outbidv1.RoundDecided, then []*outbidv1.Event) {
+	if round.GetPolicy() != c.policy.Name() || !c.stateful && c.audit == nil {
+		return
+	}
+	c.now = at
+	defer c.rememberAgents(round)()
+	v := c.board.refresh(c)
+	plan := c.decide(v)
+	if c.audit != nil {
+		c.audit(at, round, c.decided(v, plan), then)
 	}
 }
 

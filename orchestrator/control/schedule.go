@@ -3,7 +3,6 @@ package control
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -20,151 +19,183 @@ func (c *Core) schedule() {
 		return
 	}
 	c.askTuners()
-	v, jobs := c.view()
-	plan := c.policy.Decide(v)
+	v := c.board.refresh(c)
+	plan := c.decide(v)
 	c.next = plan.Next
-	if len(plan.Grants)+len(plan.Revokes) > 0 {
+	if c.stateful || len(plan.Grants)+len(plan.Revokes)+len(plan.Renews) > 0 {
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_RoundDecided{RoundDecided: &outbidv1.RoundDecided{
-			Round: v.Round, Policy: c.policy.Name(), Reason: plan.Reason,
+			Round: v.Round, Policy: c.policy.Name(), Reason: plan.Reason, Auction: plan.Auction,
 		}}})
 	}
+	for _, e := range c.decided(v, plan) {
+		if c.refused(e) {
+			continue
+		}
+		c.emit(e)
+		for _, node := range nodesOf(c.st, e) {
+			c.dirty(node)
+		}
+	}
+}
+
+// decide asks the policy, and leaves the view as it was.
+func (c *Core) decide(v *policy.View) policy.Plan {
+	mark := v.Free.Mark()
+	defer v.Free.Rollback(mark)
+	return c.policy.Decide(v)
+}
+
+// decided is a plan as events: what is taken first, then what is kept, then what is given.
+func (c *Core) decided(v *policy.View, plan policy.Plan) []*outbidv1.Event {
+	var events []*outbidv1.Event
 	for _, r := range plan.Revokes {
-		j := jobs[r.Job]
-		c.revoke(j.sweep, j.trial, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, r.Reason)
+		if t := c.trialOf(r.Job); t != nil && t.Lease != nil {
+			events = append(events, &outbidv1.Event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{
+				Sweep: r.Job.App.ID, Trial: t.Number, Epoch: t.Lease.Epoch, How: outbidv1.RevokeKind_REVOKE_KIND_PAUSE,
+				Reason: r.Reason,
+			}}})
+		}
 	}
-	for _, g := range plan.Grants {
-		c.grant(jobs[g.Job], g)
+	for _, r := range plan.Renews {
+		if t := c.trialOf(r.Job); t != nil && t.Lease != nil {
+			events = append(events, &outbidv1.Event{Kind: &outbidv1.Event_LeaseRenewed{LeaseRenewed: &outbidv1.LeaseRenewed{
+				Sweep: r.Job.App.ID, Trial: t.Number, Epoch: t.Lease.Epoch, TermEnd: timestamppb.New(r.TermEnd), Reason: r.Reason,
+			}}})
+		}
 	}
-	c.explainWaiting(v, jobs)
+	epoch := c.st.NextEpoch
+	for i := range plan.Grants {
+		events = append(events, granted(v, &plan.Grants[i], epoch))
+		epoch++
+	}
+	return events
 }
 
-// job is who stands behind a policy.Job.
-type job struct {
-	sweep *state.Sweep
-	trial *state.Trial
+func (c *Core) trialOf(j *policy.Job) *state.Trial {
+	s := c.st.Sweeps[j.App.ID]
+	if s == nil || int(j.Trial) >= len(s.Trials) {
+		return nil
+	}
+	return s.Trials[j.Trial]
 }
 
-// askTuners asks tuners for trials where devices are free that no trial waits for.
+func granted(v *policy.View, g *policy.Grant, epoch uint64) *outbidv1.Event {
+	e := &outbidv1.LeaseGranted{Sweep: g.Job.App.ID, Trial: g.Job.Trial, Epoch: epoch, Reason: g.Reason}
+	for i, p := range g.Gang {
+		node, devices := v.Nodes[p.Node].Name, make([]int32, len(p.Devices))
+		for k, d := range p.Devices {
+			devices[k] = int32(d)
+		}
+		if i == 0 {
+			e.Node, e.Devices = node, devices
+			continue
+		}
+		e.More = append(e.More, &outbidv1.LeasePlace{Node: node, Devices: devices})
+	}
+	if !g.TermEnd.IsZero() {
+		e.TermEnd = timestamppb.New(g.TermEnd)
+	}
+	return &outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: e}}
+}
+
+// refused says whether what a policy decided does not fit the state. That is the policy's mistake: it is told in the
+// sweep's notes and has no effect.
+func (c *Core) refused(e *outbidv1.Event) bool {
+	ref := state.TrialOf(e)
+	s := c.st.Sweeps[ref.GetSweep()]
+	t := s.Trials[ref.GetTrial()]
+	why := ""
+	switch k := e.GetKind().(type) {
+	case *outbidv1.Event_LeaseRevoked:
+		if t.Lease == nil || t.Lease.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+			return true // it is ending already
+		}
+	case *outbidv1.Event_LeaseGranted:
+		k.LeaseGranted.Epoch = c.st.NextEpoch // one that was refused before leaves no gap
+		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING ||
+			len(k.LeaseGranted.GetDevices()) == 0 {
+			why = "devices that it cannot have now"
+		} else if err := c.st.CanGrant(k.LeaseGranted); err != nil {
+			why = "what is not free: " + err.Error()
+		}
+	}
+	if why == "" {
+		return false
+	}
+	c.note(s.ID, &t.Number, "error", "policy %s granted it %s", c.policy.Name(), why)
+	return true
+}
+
+// nodesOf are the nodes that an event about a lease is about.
+func nodesOf(st *state.State, e *outbidv1.Event) []string {
+	ref := state.TrialOf(e)
+	l := st.Sweeps[ref.GetSweep()].Trials[ref.GetTrial()].Lease
+	if l == nil {
+		return nil
+	}
+	var names []string
+	for _, p := range l.Places() {
+		names = append(names, p.Node)
+	}
+	return names
+}
+
+// aheadAtMost bounds how many trials a tuner is asked for beyond what is free, so that a policy that preempts sees them.
+const aheadAtMost = 256
+
+// askTuners asks tuners for trials where devices are free that no trial waits for. A sweep that has none running or
+// waiting is always asked for one, so that the policy sees that it wants something; where the policy preempts, for as
+// many as the cluster could run.
 func (c *Core) askTuners() {
-	v, _ := c.view()
-	free := v.Capacity()
-	idle := free.FreeDevices()
-	if idle == 0 {
+	if len(c.hungry) == 0 {
 		return
 	}
-	for _, s := range slices.Clone(c.st.Live) {
+	v := c.board.refresh(c)
+	idle, size := v.Free.FreeDevices(), 0
+	if c.preempts {
+		for i := range v.Nodes {
+			size += len(v.Nodes[i].Devices)
+		}
+	}
+	for _, s := range c.hungryInOrder() {
 		t := c.tuners[s.ID]
-		if s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING || s.Spec.GetExternal() != nil || t == nil {
+		if s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING || t == nil {
 			continue
 		}
 		if status := t.Status(); status.Waiting || status.Exhausted {
+			delete(c.hungry, s.ID)
 			continue
 		}
-		n := min(free.Slots(demand(s), idle)-len(s.Queued), room(s))
-		if n > 0 {
+		n := 0
+		d := demand(s)
+		if idle > 0 {
+			n = v.Free.Slots(d, idle) - len(s.Queued)
+		}
+		if len(s.Queued) == 0 && len(s.Running) == 0 {
+			n = max(n, 1)
+		}
+		if c.preempts {
+			n = max(n, min(size/d.Min, aheadAtMost)-len(s.Queued)-len(s.Running))
+		}
+		if n = min(n, room(s)); n > 0 {
 			c.ask(s, n)
 		}
 	}
 }
 
-// view is what the policy sees: trials that hold devices or want some, of sweeps that are not over.
-func (c *Core) view() (*policy.View, []job) {
-	v := &policy.View{Now: c.now, Round: c.st.NextRound}
-	nodes := map[string]int{}
-	for _, name := range c.st.NodeNames {
-		if n := c.st.Nodes[name]; n.Up() {
-			nodes[name] = len(v.Nodes)
-			v.Nodes = append(v.Nodes, clusterNode(n))
-		}
+func (c *Core) hungryInOrder() []*state.Sweep {
+	all := make([]*state.Sweep, 0, len(c.hungry))
+	for id := range c.hungry {
+		all = append(all, c.st.Sweeps[id])
 	}
-	var jobs []job
-	for _, s := range c.st.Live {
-		if s.Spec.GetExternal() != nil {
-			continue
-		}
-		app := len(v.Apps)
-		v.Apps = append(v.Apps, policy.App{
-			ID: s.ID, Tenant: s.Spec.GetTenant(), Submitted: s.Submitted, DeviceSeconds: s.DeviceSeconds,
-		})
-		d := demand(s)
-		for _, n := range s.Running {
-			t := s.Trials[n]
-			c.hold(v, nodes, t.Lease, len(v.Jobs))
-			v.Jobs = append(v.Jobs, policyJob(app, t, d))
-			jobs = append(jobs, job{s, t})
-		}
-		if s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING {
-			continue
-		}
-		for _, n := range s.Queued {
-			v.Jobs = append(v.Jobs, policyJob(app, s.Trials[n], d))
-			jobs = append(jobs, job{s, s.Trials[n]})
-		}
-	}
-	return v, jobs
+	slices.SortFunc(all, func(a, b *state.Sweep) int { return a.Order - b.Order })
+	return all
 }
 
-// hold marks a lease's devices as held by a job, or as busy while its fork is ending.
-func (c *Core) hold(v *policy.View, nodes map[string]int, l *state.Lease, job int) {
-	i, ok := nodes[l.Node]
-	if !ok {
-		return
-	}
-	for _, d := range l.Devices {
-		holder := job
-		if l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
-			holder = cluster.Busy
-		}
-		v.Nodes[i].Devices[d].Holder = holder
-	}
-}
-
-func policyJob(app int, t *state.Trial, d cluster.Demand) policy.Job {
-	j := policy.Job{App: app, Trial: t.Number, Demand: d, Queued: t.Queued, Step: t.Step, UntilStep: t.UntilStep}
-	if l := t.Lease; l != nil {
-		j.Node, j.Granted, j.Queued = l.Node, l.Granted, time.Time{}
-		j.Ending = l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED
-		for _, d := range l.Devices {
-			j.Devices = append(j.Devices, int(d))
-		}
-	}
-	return j
-}
-
-func clusterNode(n *state.Node) cluster.Node {
-	info := n.Info
-	node := cluster.Node{
-		Name: info.GetName(), CPUs: info.GetCpus(), Memory: info.GetMemoryBytes(), Trusted: info.GetTrusted(),
-		Draining: n.State == outbidv1.NodeState_NODE_STATE_DRAINING,
-	}
-	for i, d := range info.GetDevices() {
-		speed := d.GetSpeed()
-		if speed == 0 {
-			speed = 1
-		}
-		node.Devices = append(node.Devices, cluster.Device{Index: i, Type: d.GetType(), Speed: speed, Holder: cluster.Free})
-	}
-	for _, l := range info.GetLinks() {
-		node.Links = append(node.Links, cluster.Link{A: int(l.GetA()), B: int(l.GetB()), Rank: linkRank(l)})
-	}
-	return node
-}
-
-// linkRank orders links by speed: any NVLink before any PCIe path, and those by how close they meet.
-func linkRank(l *outbidv1.DeviceLink) int {
-	switch l.GetKind() {
-	case "nvlink":
-		return 100 + int(l.GetLanes())
-	case "pix":
-		return 5
-	case "pxb":
-		return 4
-	case "phb":
-		return 3
-	case "node":
-		return 2
-	default:
-		return 1
+// hunger notes that a sweep's tuner may want trials.
+func (c *Core) hunger(s *state.Sweep) {
+	if s.Spec.GetExternal() == nil && !s.Done() {
+		c.hungry[s.ID] = true
 	}
 }
 
@@ -173,76 +204,34 @@ func demand(s *state.Sweep) cluster.Demand {
 	r := s.Spec.GetResources()
 	d := cluster.Demand{
 		Min: max(1, int(r.GetDevices().GetMin())), Types: r.GetTypes(), Exclude: r.GetExcludeTypes(), CPUs: r.GetCpus(),
-		NeedsTrust: s.Spec.GetFunction() != nil,
+		NeedsTrust: s.Spec.GetFunction() != nil, Spread: r.GetSpread(), Mixed: r.GetMixed(),
 	}
 	d.Max = max(d.Min, int(r.GetDevices().GetMax()))
+	for _, h := range s.Spec.GetThroughputs() {
+		if h.GetStepsPerSecond() == 0 && h.GetType() != "" && h.Trial == nil && !slices.Contains(d.Exclude, h.GetType()) {
+			d.Exclude = append(slices.Clip(d.Exclude), h.GetType()) // it does not run there
+		}
+	}
 	if bytes, err := spec.ParseBytes(r.GetMemory()); err == nil {
 		d.Memory = bytes
 	}
 	return d
 }
 
-// grant turns a policy's grant into a lease. A grant that does not fit the state is the policy's mistake: it is told
-// in the sweep's notes and has no effect.
-func (c *Core) grant(j job, g policy.Grant) {
-	n := c.st.Nodes[g.Node]
-	if n == nil || !n.Up() || j.trial.State != outbidv1.TrialState_TRIAL_STATE_QUEUED ||
-		j.sweep.State != outbidv1.SweepState_SWEEP_STATE_RUNNING || len(g.Devices) == 0 {
-		c.note(j.sweep.ID, &j.trial.Number, "error", "policy %s granted it devices that it cannot have now", c.policy.Name())
-		return
+// whyWaiting says why a sweep's trials wait for devices.
+func (c *Core) whyWaiting(s *state.Sweep) string {
+	if s.Spec.GetExternal() != nil || c.board.view.Free == nil {
+		return ""
 	}
-	devices := make([]int32, len(g.Devices))
-	for i, d := range g.Devices {
-		if d < 0 || d >= len(n.Holders) || n.Holders[d] != nil {
-			c.note(j.sweep.ID, &j.trial.Number, "error", "policy %s granted it device %d of node %s, which is not free", c.policy.Name(), d, g.Node)
-			return
-		}
-		devices[i] = int32(d)
+	if why := cluster.Impossible(c.board.view.Nodes, demand(s)); why != "" {
+		return why
 	}
-	granted := &outbidv1.LeaseGranted{
-		Sweep: j.sweep.ID, Trial: j.trial.Number, Epoch: c.st.NextEpoch, Node: g.Node, Devices: devices, Reason: g.Reason,
+	if len(s.Queued) > 0 {
+		return "waits for devices that others hold"
 	}
-	if !g.TermEnd.IsZero() {
-		granted.TermEnd = timestamppb.New(g.TermEnd)
+	held := -c.board.view.Free.FreeDevices()
+	for i := range c.board.view.Nodes {
+		held += len(c.board.view.Nodes[i].Devices)
 	}
-	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: granted}})
-	c.dirty(g.Node)
-}
-
-// explainWaiting finds out, for each sweep with trials that wait, why they do.
-func (c *Core) explainWaiting(v *policy.View, jobs []job) {
-	clear(c.waiting)
-	for i := range jobs {
-		s := jobs[i].sweep
-		if _, known := c.waiting[s.ID]; known || jobs[i].trial.State != outbidv1.TrialState_TRIAL_STATE_QUEUED {
-			continue
-		}
-		if why := cluster.Impossible(v.Nodes, v.Jobs[i].Demand); why != "" {
-			c.waiting[s.ID] = why
-		} else {
-			c.waiting[s.ID] = "waits for devices that others hold"
-		}
-	}
-	for _, s := range c.st.Live {
-		if len(s.Queued) > 0 || len(s.Running) > 0 || s.Spec.GetExternal() != nil {
-			continue
-		}
-		if why := cluster.Impossible(v.Nodes, demand(s)); why != "" {
-			c.waiting[s.ID] = why
-		} else if s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING {
-			c.waiting[s.ID] = fmt.Sprintf("waits for devices; %d of this cluster's are held", held(v))
-		}
-	}
-}
-
-func held(v *policy.View) int {
-	n := 0
-	for i := range v.Nodes {
-		for _, d := range v.Nodes[i].Devices {
-			if d.Holder != cluster.Free {
-				n++
-			}
-		}
-	}
-	return n
+	return fmt.Sprintf("waits for devices; %d of this cluster's are held", held)
 }

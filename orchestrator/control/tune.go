@@ -72,6 +72,7 @@ func (c *Core) tell(id string, e *outbidv1.Event) {
 		c.tunerFailed(s, err)
 		return
 	}
+	c.hunger(s)
 	c.act(s, actions)
 }
 
@@ -92,6 +93,7 @@ func (c *Core) ask(s *state.Sweep, n int) {
 
 func (c *Core) tunerFailed(s *state.Sweep, err error) {
 	delete(c.tuners, s.ID)
+	delete(c.hungry, s.ID)
 	if s.Done() || s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING {
 		return
 	}
@@ -127,6 +129,10 @@ func (c *Core) actOne(s *state.Sweep, action tuner.Action) error {
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialTargeted{TrialTargeted: &outbidv1.TrialTargeted{
 			Sweep: s.ID, Trial: t.Number, UntilStep: a.UntilStep, Reason: a.Reason,
 		}}})
+		if t.Lease != nil && len(t.Lease.More) > 0 && !c.set.GangsInPlace {
+			// Its other processes have ended at the old target, where they wait for word. They start again together.
+			c.revoke(s, t, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "its gang goes on from the checkpoint, on all its nodes")
+		}
 	case tuner.Pause:
 		t, err := c.live(s, a.Trial, "pause")
 		if err != nil {
@@ -240,7 +246,9 @@ func (c *Core) revoke(s *state.Sweep, t *state.Trial, how outbidv1.RevokeKind, r
 	if l.Node == "" {
 		c.endLease(s, t, reason)
 	} else {
-		c.dirty(l.Node)
+		for _, p := range l.Places() {
+			c.dirty(p.Node)
+		}
 	}
 }
 
@@ -249,7 +257,9 @@ func (c *Core) endLease(s *state.Sweep, t *state.Trial, reason string) {
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseEnded{LeaseEnded: &outbidv1.LeaseEnded{
 		Sweep: s.ID, Trial: t.Number, Epoch: l.Epoch, Reason: reason, DeviceSeconds: l.DeviceSeconds(c.now),
 	}}})
-	c.dirty(l.Node)
+	for _, p := range l.Places() {
+		c.dirty(p.Node)
+	}
 	c.drop(s, t)
 }
 

@@ -23,6 +23,7 @@ func (c *Core) open(id string, spec *outbidv1.SweepSpec, snapshot []byte) {
 		return
 	}
 	c.tuners[id] = t
+	c.hunger(c.st.Sweeps[id])
 }
 
 // failUnopened ends the sweeps whose tuner did not start.
@@ -41,6 +42,7 @@ func (c *Core) rest(s *state.Sweep) {
 		return
 	}
 	delete(c.tuners, s.ID)
+	delete(c.hungry, s.ID)
 	if data, err := t.Snapshot(); err == nil {
 		c.rested[s.ID] = rested{data, t.Outlook()}
 	}
@@ -63,6 +65,7 @@ func (c *Core) wake(s *state.Sweep) error {
 		return fmt.Errorf("%w: tuner: %w", state.ErrConflict, err)
 	}
 	c.tuners[s.ID] = t
+	c.hungry[s.ID] = true
 	delete(c.rested, s.ID)
 	return nil
 }

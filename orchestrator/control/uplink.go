@@ -29,8 +29,6 @@ type link struct {
 	missing map[uint64]time.Time
 	// generation of the orders sent last.
 	generation uint64
-	// dirty nodes get orders at the end of the step.
-	dirty bool
 	// hello: the node is to send its info.
 	hello bool
 }
@@ -47,7 +45,7 @@ func (c *Core) link(node string) *link {
 // dirty marks a node as needing orders.
 func (c *Core) dirty(node string) {
 	if node != "" {
-		c.link(node).dirty = true
+		c.restless[node] = true
 	}
 }
 
@@ -58,7 +56,8 @@ func (u Uplink) apply(c *Core) {
 	if c.rival(n, l, up) {
 		return
 	}
-	l.seen, l.boot, l.dirty = c.now, up.GetBoot(), true
+	l.seen, l.boot = c.now, up.GetBoot()
+	c.dirty(up.GetNode())
 	if n == nil || n.Info.GetBoot() != up.GetBoot() {
 		if up.GetInfo() == nil {
 			l.hello = true
@@ -113,7 +112,7 @@ func (c *Core) changeNode(node string, to outbidv1.NodeState, reason string) {
 func (c *Core) freeNode(n *state.Node, why string) {
 	for _, l := range slices.Clone(n.Leases) {
 		s := c.st.Sweeps[l.Sweep]
-		c.forkFailed(s, s.Trials[l.Trial], outbidv1.FailureKind_FAILURE_KIND_NODE_LOST,
+		c.forkFailed(s, s.Trials[l.Trial], n.Info.GetName(), outbidv1.FailureKind_FAILURE_KIND_NODE_LOST,
 			fmt.Sprintf("node %s: %s", n.Info.GetName(), why))
 	}
 }
@@ -165,8 +164,14 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 		return
 	}
 	t, err := s.Trial(ref.GetTrial())
-	if err != nil || t.Lease == nil || t.Lease.Epoch != ref.GetEpoch() || t.Lease.Node != n.Info.GetName() {
+	if err != nil || t.Lease == nil || t.Lease.Epoch != ref.GetEpoch() {
 		return
+	}
+	switch place := t.Lease.PlaceOn(n.Info.GetName()); {
+	case place < 0:
+		return
+	case place > 0 && m.GetEnded() == nil:
+		return // rank 0 speaks for all
 	}
 	switch k := m.GetKind().(type) {
 	case *outbidv1.UplinkMessage_Began:
@@ -180,7 +185,7 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 	case *outbidv1.UplinkMessage_Saved:
 		c.saved(s, t, k.Saved)
 	case *outbidv1.UplinkMessage_Ended:
-		c.ended(s, t, k.Ended)
+		c.ended(s, t, n.Info.GetName(), k.Ended)
 	}
 }
 
@@ -240,24 +245,40 @@ func (c *Core) saved(s *state.Sweep, t *state.Trial, ck *outbidv1.Checkpoint) {
 }
 
 // ended: the process is gone from the devices.
-func (c *Core) ended(s *state.Sweep, t *state.Trial, e *outbidv1.ForkEnded) {
+func (c *Core) ended(s *state.Sweep, t *state.Trial, node string, e *outbidv1.ForkEnded) {
 	switch e.GetOutcome() {
 	case outbidv1.ForkOutcome_FORK_OUTCOME_FAILED:
-		c.forkFailed(s, t, e.GetFailure(), e.GetDetail())
+		c.forkFailed(s, t, node, e.GetFailure(), e.GetDetail())
 	case outbidv1.ForkOutcome_FORK_OUTCOME_EXPIRED:
-		c.forkFailed(s, t, outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, "its node was cut off until the lease ran out")
+		c.forkFailed(s, t, node, outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, "its node was cut off until the lease ran out")
 	case outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED:
-		c.finished(s, t, e.GetStep())
+		c.finished(s, t, node, e.GetStep())
 	default:
-		c.endLease(s, t, "ended as it was told to")
+		c.leave(s, t, node, "ended as it was told to")
+	}
+}
+
+// leave ends a lease on one node: the whole of it if that was all, or the last of it. Otherwise the rest of the gang is
+// ended too, and the lease with its last place.
+func (c *Core) leave(s *state.Sweep, t *state.Trial, node, reason string) {
+	if len(t.Lease.More) == 0 {
+		c.endLease(s, t, reason)
+		return
+	}
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{
+		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Node: node, Reason: reason,
+	}}})
+	if t.Lease.Over() {
+		c.endLease(s, t, reason)
 	}
 }
 
 // finished: the training code ended by itself, before its target or without one.
-func (c *Core) finished(s *state.Sweep, t *state.Trial, step int64) {
-	c.endLease(s, t, "its code ended")
-	if t.Done() {
-		return
+func (c *Core) finished(s *state.Sweep, t *state.Trial, node string, step int64) {
+	first := t.Lease.Node == node
+	c.leave(s, t, node, "its code ended")
+	if t.Done() || !first {
+		return // the others of a gang are done when rank 0 is
 	}
 	reason := fmt.Sprintf("its code ended at step %d", max(step, t.Step))
 	if t.UntilStep > 0 {
@@ -284,12 +305,16 @@ func (c *Core) missing(n *state.Node, up *outbidv1.Uplink) {
 		}
 		delete(l.missing, lease.Epoch)
 		s := c.st.Sweeps[lease.Sweep]
-		c.forkFailed(s, s.Trials[lease.Trial], outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, "its worker does not know it any more")
+		c.forkFailed(s, s.Trials[lease.Trial], up.GetNode(), outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, "its worker does not know it any more")
 	}
 }
 
 // forkFailed ends a lease whose process failed, and the trial with it if it has failed too often.
-func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, kind outbidv1.FailureKind, detail string) {
+func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, node string, kind outbidv1.FailureKind, detail string) {
+	if len(t.Lease.More) > 0 && t.Lease.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+		c.leave(s, t, node, detail) // the gang is ending, and so were all its processes
+		return
+	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForkFailed{ForkFailed: &outbidv1.ForkFailed{
 		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Kind: kind, Detail: detail,
 	}}})
@@ -297,7 +322,9 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, kind outbidv1.FailureK
 	if from := t.From(); from != nil {
 		again = fmt.Sprintf("goes on from step %d", from.GetStep())
 	}
-	c.endLease(s, t, detail)
+	if c.leave(s, t, node, detail); t.Lease != nil {
+		c.revoke(s, t, outbidv1.RevokeKind_REVOKE_KIND_STOP, "another process of its gang failed: "+detail)
+	}
 	switch {
 	case t.Done():
 	case kind == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST:

@@ -133,7 +133,7 @@ func newSite(b *testing.B, devices int) *site {
 	must(err)
 	logs, err := bus.OpenLogs(ctx, nc, bus.LogsConfig{})
 	must(err)
-	policy, err := registry.New(registry.Default)
+	policy, err := registry.New(registry.Default, nil)
 	must(err)
 	loop, err := control.Open(ctx, control.Config{
 		Settings: control.Settings{

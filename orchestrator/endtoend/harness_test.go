@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
+	"github.com/outbid-dev/outbid/orchestrator/outside"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv("STUB_MODE"); mode != "" {
 		os.Exit(stub(mode))
 	}
-	if handshake := plugin.Handshake(); os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue {
+	if handshake := outside.Handshake(outside.Tuner); os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue {
 		servePlugin()
 		os.Exit(0)
 	}

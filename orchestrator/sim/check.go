@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -17,8 +18,8 @@ func Check(st *state.State) error {
 				continue
 			}
 			held[l.Epoch]++
-			if l.Node != name {
-				return fmt.Errorf("device %d of %s is held by a lease on %s", i, name, l.Node)
+			if at := l.PlaceOn(name); at < 0 || !slices.Contains(l.Places()[at].Devices, int32(i)) {
+				return fmt.Errorf("device %d of %s is held by lease %d, which has no such place", i, name, l.Epoch)
 			}
 		}
 	}
@@ -40,8 +41,9 @@ func checkSweep(s *state.Sweep, held map[uint64]int) error {
 		counts[t.State]++
 		if t.Lease != nil {
 			running++
-			if held[t.Lease.Epoch] != len(t.Lease.Devices) {
-				return fmt.Errorf("trial %d: its gang of %d holds %d devices", t.Number, len(t.Lease.Devices), held[t.Lease.Epoch])
+			if want := stillHeld(t.Lease); held[t.Lease.Epoch] != want {
+				return fmt.Errorf("trial %d: its gang of %d, of which %d have not ended, holds %d devices", t.Number,
+					t.Lease.Size(), want, held[t.Lease.Epoch])
 			}
 			delete(held, t.Lease.Epoch)
 		}
@@ -54,4 +56,15 @@ func checkSweep(s *state.Sweep, held map[uint64]int) error {
 		return fmt.Errorf("counts are %v, running %d, queued %d; the trials say %v and %d", s.Counts, len(s.Running), len(s.Queued), counts, running)
 	}
 	return nil
+}
+
+// stillHeld counts the devices of the places of a lease that have not ended. A lease ends with the last of them.
+func stillHeld(l *state.Lease) int {
+	n := 0
+	for _, p := range l.Places() {
+		if !p.Ended {
+			n += len(p.Devices)
+		}
+	}
+	return n
 }

@@ -122,7 +122,7 @@ func (p *script) node(name, devices string) error {
 
 func (p *script) crash(who string) error {
 	if who == "orchestrator" {
-		p.w.crash()
+		p.w.crashBetween()
 		return p.w.err
 	}
 	k := p.w.workers[who]
@@ -296,6 +296,8 @@ func Tuner(name string, v map[string]int64) *outbidv1.Tuner {
 		t.Kind = &outbidv1.Tuner_Hyperband{Hyperband: &outbidv1.Hyperband{MaxSteps: steps, Eta: eta, MinSteps: least}}
 	case "median":
 		t.Kind = &outbidv1.Tuner_Median{Median: &outbidv1.MedianStopping{MaxSteps: steps}}
+	case "performance":
+		t.Kind = &outbidv1.Tuner_PerformanceCurve{PerformanceCurve: &outbidv1.PerformanceCurve{MaxSteps: steps, Eta: eta}}
 	case "pbt":
 		t.Kind = &outbidv1.Tuner_Pbt{Pbt: &outbidv1.Pbt{MaxSteps: steps, Interval: max(1, steps/4), Population: int32(v["trials"])}}
 	default:

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -21,9 +22,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func newWorld(t *testing.T, cfg sim.Config, policyName string) *sim.World {
-	t.Helper()
-	cfg.Settings = control.Settings{
+func settings() control.Settings {
+	return control.Settings{
 		Lease: 15 * time.Second,
 		NewTuner: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 			if snapshot != nil {
@@ -32,8 +32,13 @@ func newWorld(t *testing.T, cfg sim.Config, policyName string) *sim.World {
 			return tuner.New(s)
 		},
 	}
+}
+
+func newWorld(t *testing.T, cfg sim.Config, policyName string) *sim.World {
+	t.Helper()
+	cfg.Settings = settings()
 	cfg.Policy = func() policy.Policy {
-		p, err := registry.New(policyName)
+		p, err := registry.New(policyName, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,12 +80,19 @@ type scenario struct {
 
 func scenarioOf(seed uint64) scenario {
 	s := scenario{nodes: map[string]int{"a": 1 + int(seed%4), "b": 1 + int(seed/4%3)}}
+	if seed%4 == 3 { // gangs over nodes of a device each
+		s.nodes = map[string]int{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1 + int(seed/4%2)}
+	}
 	names := []string{"halving", "hyperband", "asha", "asha-stop", "median", "random", "pbt"}
 	for i := range 1 + int(seed/12%3) {
 		name := names[(seed+uint64(i)*3)%uint64(len(names))]
 		spec := sim.Sweep(fmt.Sprintf("s%d", i), "max", int32(9+seed%8), sim.Tuner(name, map[string]int64{
 			"max_steps": 9, "eta": 3, "seed": int64(seed), "trials": 9 + int64(seed%8),
 		}))
+		if seed%4 == 3 {
+			n := int32(2 + (seed/8+uint64(i))%3)
+			spec.Resources = &outbidv1.Resources{Devices: &outbidv1.DeviceCount{Min: n, Max: n + int32(seed/16%2)}, Spread: true}
+		}
 		s.sweeps = append(s.sweeps, spec)
 	}
 	return s
@@ -88,7 +100,8 @@ func scenarioOf(seed uint64) scenario {
 
 func run(t *testing.T, seed uint64, faults sim.Faults) *sim.World {
 	t.Helper()
-	w := newWorld(t, sim.Config{Seed: seed, Faults: faults, StepTime: 2 * time.Second, SnapshotEvery: 7}, registry.Names()[seed%2])
+	name := registry.Names()[seed%uint64(len(registry.Names()))]
+	w := newWorld(t, sim.Config{Seed: seed, Faults: faults, StepTime: 2 * time.Second, SnapshotEvery: 7}, name)
 	sc := scenarioOf(seed)
 	for _, name := range slices.Sorted(maps.Keys(sc.nodes)) {
 		w.AddNode(name, "gpu", sc.nodes[name], 1)
@@ -102,9 +115,27 @@ func run(t *testing.T, seed uint64, faults sim.Faults) *sim.World {
 		}
 	}
 	if err := w.Run(48 * time.Hour); err != nil {
-		t.Fatalf("seed %d: %v", seed, err)
+		t.Fatalf("seed %d, policy %s: %v", seed, name, err)
 	}
+	decidesAgain(t, seed, name, w)
 	return w
+}
+
+// decidesAgain replays the world's ledger: crashes of the orchestrator change no decision.
+func decidesAgain(t *testing.T, seed uint64, policyName string, w *sim.World) {
+	t.Helper()
+	p, err := registry.New(policyName, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	audit, _, err := control.Replay(context.Background(), settings(), p, w.Ledger())
+	if err != nil {
+		t.Fatalf("seed %d, policy %s: %v", seed, policyName, err)
+	}
+	for _, d := range audit.Differences {
+		t.Fatalf("seed %d, policy %s: %d decisions differ; in round %d, batch %d:\nthen %s\nnow  %s", seed, policyName, audit.Differing,
+			d.Round, d.Seq, d.Then, d.Now)
+	}
 }
 
 // outcome is how far each trial of synchronous tuners was trained, and how it ended.

@@ -42,6 +42,9 @@ type fork struct {
 	finished bool
 }
 
+// follows says that it is the part of a gang that rank 0 is not in: it holds its devices, and rank 0 speaks for it.
+func (f *fork) follows() bool { return f.body.GetGang().GetPlace() > 0 }
+
 func (k *worker) boot() string { return fmt.Sprintf("%s-boot-%d", k.name, k.boots) }
 
 // start begins a new boot: whatever ran before is gone.
@@ -133,6 +136,7 @@ func (k *worker) assign(a *outbidv1.Assignment) {
 	switch {
 	case f.verdict != outbidv1.Verdict_VERDICT_TRAIN:
 		k.obey(f)
+	case f.follows():
 	case f.waiting && (f.until == 0 || f.step < f.until):
 		f.waiting = false
 		k.train(f)
@@ -157,6 +161,9 @@ func (k *worker) startWaiting() {
 		k.w.claim(k, f)
 		if c := f.body.GetStart(); c != nil {
 			f.step = c.GetStep()
+		}
+		if f.follows() {
+			continue
 		}
 		k.say(&outbidv1.UplinkMessage{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: f.step}}})
 		k.train(f)
@@ -231,7 +238,7 @@ func (k *worker) reach(f *fork) {
 }
 
 func (k *worker) save(f *fork) {
-	if f.saved == f.step || f.step == 0 {
+	if f.saved == f.step || f.step == 0 || f.follows() {
 		return
 	}
 	f.saved = f.step

@@ -4,8 +4,10 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -56,6 +58,7 @@ type World struct {
 	record  *ledger.Memory
 	ledger  ledger.Ledger
 	core    *control.Core
+	policy  policy.Policy
 	batches int
 
 	workers map[string]*worker
@@ -92,7 +95,8 @@ func (w *World) boot() error {
 	w.set.Term = w.term
 	w.set.Prove = func(string, string, []byte) bool { return true }
 	w.ledger = w.record.Another()
-	core, err := control.Restore(context.Background(), w.set, w.cfg.Policy(), w.ledger, nil)
+	w.policy = w.cfg.Policy()
+	core, err := control.Restore(context.Background(), w.set, w.policy, w.ledger, nil)
 	if err != nil {
 		return fmt.Errorf("restoring after %d crashes: %w", w.crashes, err)
 	}
@@ -136,7 +140,7 @@ func (w *World) Do(in control.Input) { w.step(in) }
 func (w *World) tick() {
 	f := w.cfg.Faults
 	if f.CrashOrchestrator > 0 && w.rng.Float64() < f.CrashOrchestrator {
-		w.crash()
+		w.crashBetween()
 	}
 	for _, name := range w.names {
 		k := w.workers[name]
@@ -157,6 +161,24 @@ func (w *World) crash() {
 		w.fail("%v", err)
 	}
 }
+
+// crashBetween is a crash between two steps, when everything decided is in the ledger: what the policy remembers must be
+// the same before and after.
+func (w *World) crashBetween() {
+	before, err1 := w.policy.Snapshot()
+	w.crash()
+	if w.err != nil {
+		return
+	}
+	after, err2 := w.policy.Snapshot()
+	if err1 != nil || err2 != nil || !bytes.Equal(before, after) {
+		w.fail("after crash %d policy %s remembers\n%s, and before\n%s (%v)", w.crashes, w.policy.Name(), after, before,
+			errors.Join(err1, err2))
+	}
+}
+
+// Ledger returns another reader of the world's ledger.
+func (w *World) Ledger() ledger.Ledger { return w.record.Another() }
 
 // step decides, appends and acts, as control.Loop does. The orchestrator may crash between any two of these.
 func (w *World) step(inputs ...control.Input) {

@@ -30,7 +30,7 @@ func Check(s *outbidv1.SweepSpec) error {
 		return err
 	}
 	for _, check := range []func(*outbidv1.SweepSpec) error{
-		checkMetric, checkLimits, checkResources, checkCheckpoints, checkRestarts,
+		checkMetric, checkLimits, checkResources, checkShare, checkAgent, checkCheckpoints, checkRestarts,
 	} {
 		if err := check(s); err != nil {
 			return err
@@ -119,50 +119,6 @@ func checkDuration(field, text string) error {
 	}
 	if _, err := ParseDuration(text); err != nil {
 		return wrong(field, "%v", err)
-	}
-	return nil
-}
-
-func checkResources(s *outbidv1.SweepSpec) error {
-	r := s.GetResources()
-	d := r.GetDevices()
-	switch {
-	case d.GetMin() < 1 || d.GetMin() > maxDevices:
-		return wrong("resources.devices.min", "%d is not from 1 to %d", d.GetMin(), maxDevices)
-	case d.GetMax() < d.GetMin():
-		return wrong("resources.devices.max", "%d is below min (%d)", d.GetMax(), d.GetMin())
-	case d.GetMax() > maxDevices:
-		return wrong("resources.devices.max", "%d is not from 1 to %d", d.GetMax(), maxDevices)
-	case math.IsNaN(r.GetCpus()) || math.IsInf(r.GetCpus(), 0) || r.GetCpus() < 0:
-		return wrong("resources.cpus", "%v is not a number of CPU cores; use 0 for no demand", r.GetCpus())
-	}
-	if err := checkTypes("resources.types", r.GetTypes()); err != nil {
-		return err
-	}
-	if err := checkTypes("resources.exclude_types", r.GetExcludeTypes()); err != nil {
-		return err
-	}
-	for i, t := range r.GetExcludeTypes() {
-		if slices.Contains(r.GetTypes(), t) {
-			return wrong("resources.exclude_types["+itoa(i)+"]", "%q is among resources.types too; keep it in one of them", t)
-		}
-	}
-	if r.GetMemory() != "" {
-		if _, err := ParseBytes(r.GetMemory()); err != nil {
-			return wrong("resources.memory", "%v", err)
-		}
-	}
-	return nil
-}
-
-func checkTypes(field string, types []string) error {
-	for i, t := range types {
-		switch {
-		case strings.TrimSpace(t) == "" || len(t) > 100:
-			return wrong(field+"["+itoa(i)+"]", "%q cannot be a device type; write one such as v100 or cpu", t)
-		case slices.Contains(types[:i], t):
-			return wrong(field+"["+itoa(i)+"]", "%q stands twice", t)
-		}
 	}
 	return nil
 }

@@ -77,6 +77,14 @@ func defaultTuner(t *outbidv1.Tuner) {
 		fill(&k.Median.GraceSteps, 1)
 		fill(&k.Median.MinTrials, 3)
 		fill(&k.Median.Sampler, "random")
+	case *outbidv1.Tuner_PerformanceCurve:
+		// The interval and the grace follow max_steps, and stay as they were if that is raised: the tuner settles them.
+		fill(&k.PerformanceCurve.Poor, 0.05)
+		if k.PerformanceCurve.Keep == nil {
+			k.PerformanceCurve.Keep = new(0.1)
+		}
+		fill(&k.PerformanceCurve.Eta, 3)
+		fill(&k.PerformanceCurve.Sampler, "random")
 	case *outbidv1.Tuner_Pbt:
 		fill(&k.Pbt.Population, 10)
 		fill(&k.Pbt.Quantile, 0.2)

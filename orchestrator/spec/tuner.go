@@ -38,6 +38,8 @@ func checkSettings(s *outbidv1.SweepSpec, compiled *space.Space) error {
 		return anyOf(checkAsha(k.Asha), needsEnd(s, "asha"))
 	case *outbidv1.Tuner_Median:
 		return anyOf(checkMedian(k.Median), needsEnd(s, "median"))
+	case *outbidv1.Tuner_PerformanceCurve:
+		return anyOf(checkPerformance(k.PerformanceCurve), needsEnd(s, "performance_curve"))
 	case *outbidv1.Tuner_Pbt:
 		return checkPbt(k.Pbt)
 	case *outbidv1.Tuner_Plugin:
@@ -47,7 +49,7 @@ func checkSettings(s *outbidv1.SweepSpec, compiled *space.Space) error {
 		return optionalSteps("tuner.plugin", k.Plugin.GetMaxSteps())
 	default:
 		return wrong("tuner", "is missing; set one of random, grid, sobol, successive_halving, hyperband, asha, median, "+
-			"pbt or plugin")
+			"performance_curve, pbt or plugin")
 	}
 }
 
@@ -185,6 +187,25 @@ func checkMedian(m *outbidv1.MedianStopping) error {
 		return wrong(field+".min_trials", "%d is not 1 or more", m.GetMinTrials())
 	}
 	return checkSampler(field, m.GetSampler())
+}
+
+func checkPerformance(p *outbidv1.PerformanceCurve) error {
+	const field = "tuner.performance_curve"
+	switch most := p.GetMaxSteps(); {
+	case most <= 0:
+		return wrong(field+".max_steps", "%s; say how many steps a trial is trained at the most", missing(most))
+	case p.GetInterval() < 0 || p.GetInterval() > most:
+		return wrong(field+".interval", "%d is not from 1 to max_steps (%d), or 0 for a twentieth of it", p.GetInterval(), most)
+	case p.GetGraceSteps() < 0 || p.GetGraceSteps() > most:
+		return wrong(field+".grace_steps", "%d is not from 1 to max_steps (%d), or 0 for two intervals", p.GetGraceSteps(), most)
+	case !(p.GetPoor() > 0 && p.GetPoor() < 1):
+		return wrong(field+".poor", "%v is not a chance above 0 and below 1; 0.05 is usual", p.GetPoor())
+	case !(p.GetKeep() >= 0 && p.GetKeep() <= 1):
+		return wrong(field+".keep", "%v is not a share from 0 to 1; 0.1 is usual", p.GetKeep())
+	case p.GetEta() < 2:
+		return wrong(field+".eta", "%d is not 2 or more; the rank rule stops 1 of eta trials", p.GetEta())
+	}
+	return checkSampler(field, p.GetSampler())
 }
 
 func checkPbt(p *outbidv1.Pbt) error {

@@ -44,7 +44,7 @@ func SweepOf(event *outbidv1.Event) string {
 	case *outbidv1.Event_TunerAsked:
 		return e.TunerAsked.GetSweep()
 	default:
-		if t, ok := trialEvent(event).(named); ok {
+		if t, ok := TrialOf(event).(named); ok {
 			return t.GetSweep()
 		}
 		return ""
@@ -57,8 +57,8 @@ type TrialRef interface {
 	GetTrial() int32
 }
 
-// trialEvent is the body of an event about a trial, nil for others.
-func trialEvent(event *outbidv1.Event) TrialRef {
+// TrialOf is the body of an event about a trial, nil for others.
+func TrialOf(event *outbidv1.Event) TrialRef {
 	switch e := event.GetKind().(type) {
 	case *outbidv1.Event_TrialReported:
 		return e.TrialReported
@@ -84,6 +84,10 @@ func trialEvent(event *outbidv1.Event) TrialRef {
 		return e.LeaseRevoked
 	case *outbidv1.Event_LeaseEnded:
 		return e.LeaseEnded
+	case *outbidv1.Event_LeaseRenewed:
+		return e.LeaseRenewed
+	case *outbidv1.Event_PlaceEnded:
+		return e.PlaceEnded
 	case *outbidv1.Event_ForkStarted:
 		return e.ForkStarted
 	case *outbidv1.Event_ForkFailed:
@@ -106,14 +110,14 @@ func (st *State) applyToSweep(at time.Time, event *outbidv1.Event) error {
 	case *outbidv1.Event_SweepChanged:
 		return st.sweepChanged(at, s, e.SweepChanged)
 	case *outbidv1.Event_SweepExtended:
-		return st.sweepExtended(s, e.SweepExtended)
+		return st.sweepExtended(at, s, e.SweepExtended)
 	case *outbidv1.Event_TunerAsked:
 		s.Waiting, s.Exhausted = e.TunerAsked.GetWaiting(), e.TunerAsked.GetExhausted()
 		return nil
 	case *outbidv1.Event_TrialCreated:
 		return s.created(at, e.TrialCreated)
 	}
-	ref := trialEvent(event)
+	ref := TrialOf(event)
 	t, err := s.Trial(ref.GetTrial())
 	if err != nil {
 		return broken("%T: %v", event.GetKind(), err)
@@ -128,7 +132,7 @@ func (st *State) applyToSweep(at time.Time, event *outbidv1.Event) error {
 func (st *State) applyToTrial(at time.Time, s *Sweep, t *Trial, event *outbidv1.Event) error {
 	switch e := event.GetKind().(type) {
 	case *outbidv1.Event_TrialReported:
-		return s.reported(t, e.TrialReported)
+		return s.reported(at, t, e.TrialReported)
 	case *outbidv1.Event_TrialReached:
 		return s.reached(t, e.TrialReached)
 	case *outbidv1.Event_TrialTargeted:
@@ -149,10 +153,14 @@ func (st *State) applyToTrial(at time.Time, s *Sweep, t *Trial, event *outbidv1.
 		return st.trialAsked(at, s, t, e.TrialAsked)
 	case *outbidv1.Event_LeaseRevoked:
 		return s.leaseRevoked(t, e.LeaseRevoked)
+	case *outbidv1.Event_LeaseRenewed:
+		return leaseRenewed(t, e.LeaseRenewed)
+	case *outbidv1.Event_PlaceEnded:
+		return st.placeEnded(t, e.PlaceEnded)
 	case *outbidv1.Event_LeaseEnded:
 		return st.leaseEnded(at, s, t, e.LeaseEnded)
 	case *outbidv1.Event_ForkStarted:
-		return s.forkStarted(t, e.ForkStarted)
+		return s.forkStarted(at, t, e.ForkStarted)
 	case *outbidv1.Event_ForkFailed:
 		return s.forkFailed(t, e.ForkFailed)
 	default:
@@ -171,10 +179,13 @@ func (st *State) submitted(at time.Time, e *outbidv1.SweepSubmitted) error {
 		IdempotencyKey: e.GetIdempotencyKey(), Submitted: at, Best: -1, Version: 1, refs: map[string]int{},
 	}
 	st.addSweep(s)
+	st.shares(at, s, 1)
+	s.AppSecondsBefore = st.appSeconds
 	return nil
 }
 
 func (st *State) addSweep(s *Sweep) {
+	s.Order = len(st.SweepIDs)
 	st.Sweeps[s.ID] = s
 	st.SweepIDs = append(st.SweepIDs, s.ID)
 	if s.IdempotencyKey != "" {
@@ -194,21 +205,26 @@ func (st *State) sweepChanged(at time.Time, s *Sweep, e *outbidv1.SweepChanged) 
 		s.StopActor = e.GetActor()
 	}
 	if s.Done() {
-		s.Ended = at
-		st.Live = slices.DeleteFunc(st.Live, func(o *Sweep) bool { return o == s })
+		s.Ended, s.Fairness = at, e.GetFairness()
+		st.shares(at, s, -1)
+		if i := slices.Index(st.Live, s); i >= 0 {
+			st.Live = slices.Delete(st.Live, i, i+1)
+		}
 	}
 	return nil
 }
 
-func (st *State) sweepExtended(s *Sweep, e *outbidv1.SweepExtended) error {
+func (st *State) sweepExtended(at time.Time, s *Sweep, e *outbidv1.SweepExtended) error {
 	if err := checkSweep(s.State, sweepRunning); err != nil && s.State != sweepRunning {
 		return broken("%v", err)
 	}
 	s.Spec = e.GetSpec()
 	s.Exhausted, s.Waiting = false, false
 	if s.Done() {
-		s.State, s.Reason, s.Ended = sweepRunning, "", time.Time{}
-		st.Live = append(st.Live, s)
+		s.State, s.Reason, s.Ended, s.Fairness = sweepRunning, "", time.Time{}, nil
+		st.shares(at, s, 1)
+		i, _ := slices.BinarySearchFunc(st.Live, s.Order, func(o *Sweep, order int) int { return o.Order - order })
+		st.Live = slices.Insert(st.Live, i, s)
 	}
 	return nil
 }

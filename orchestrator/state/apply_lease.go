@@ -4,25 +4,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 func (st *State) leaseGranted(at time.Time, s *Sweep, t *Trial, e *outbidv1.LeaseGranted) error {
-	n, ok := st.Nodes[e.GetNode()]
-	if !ok {
-		return broken("lease on node %q, which does not exist", e.GetNode())
-	}
-	for _, d := range e.GetDevices() {
-		if int(d) >= len(n.Holders) || d < 0 {
-			return broken("lease on device %d of node %s, which has %d", d, e.GetNode(), len(n.Holders))
-		}
-		if h := n.Holders[d]; h != nil {
-			return broken("device %d of node %s is held by %s under epoch %d", d, e.GetNode(), trialName(h.Sweep, h.Trial), h.Epoch)
-		}
-	}
 	l := &Lease{
 		Sweep: s.ID, Trial: t.Number, Epoch: e.GetEpoch(), Node: e.GetNode(), Devices: e.GetDevices(),
-		Granted: at, Reason: e.GetReason(), Version: 1,
+		Granted: at, Reason: e.GetReason(), Version: 1, More: e.GetMore(),
+	}
+	if err := st.canHold(l); err != nil {
+		return err
 	}
 	if e.GetTermEnd() != nil {
 		l.TermEnd = e.GetTermEnd().AsTime()
@@ -30,14 +22,73 @@ func (st *State) leaseGranted(at time.Time, s *Sweep, t *Trial, e *outbidv1.Leas
 	if err := st.lease(s, t, l); err != nil {
 		return err
 	}
-	n.hold(l)
+	st.hold(l)
 	return nil
 }
 
-func (n *Node) hold(l *Lease) {
-	n.Leases = append(n.Leases, l)
-	for _, d := range l.Devices {
-		n.Holders[d] = l
+// CanGrant says what keeps a lease from being granted: devices that are held or do not exist.
+func (st *State) CanGrant(e *outbidv1.LeaseGranted) error {
+	for _, p := range (&Lease{Node: e.GetNode(), Devices: e.GetDevices(), More: e.GetMore()}).Places() {
+		if n := st.Nodes[p.Node]; n == nil || !n.Up() {
+			return broken("node %q is not up", p.Node)
+		}
+	}
+	return st.canHold(&Lease{Epoch: e.GetEpoch(), Node: e.GetNode(), Devices: e.GetDevices(), More: e.GetMore()})
+}
+
+// canHold says what keeps a lease's devices from being held by it.
+func (st *State) canHold(l *Lease) error {
+	for _, p := range l.Places() {
+		if p.Ended {
+			continue // others may have its devices by now
+		}
+		n, ok := st.Nodes[p.Node]
+		if !ok {
+			return broken("lease %d on node %q, which does not exist", l.Epoch, p.Node)
+		}
+		for _, d := range p.Devices {
+			if int(d) >= len(n.Holders) || d < 0 {
+				return broken("lease %d on device %d of node %s, which has %d", l.Epoch, d, p.Node, len(n.Holders))
+			}
+			if h := n.Holders[d]; h != nil {
+				return broken("device %d of node %s is held by %s under epoch %d", d, p.Node, trialName(h.Sweep, h.Trial), h.Epoch)
+			}
+		}
+	}
+	return nil
+}
+
+// hold marks a lease's devices as its own, and finds out what they are together.
+func (st *State) hold(l *Lease) {
+	for i, p := range l.Places() {
+		n := st.Nodes[p.Node]
+		if !p.Ended {
+			n.Leases = append(n.Leases, l)
+			for _, d := range p.Devices {
+				n.Holders[d] = l
+			}
+		}
+		if p.Ended && len(p.Devices) > 0 && int(slices.Max(p.Devices)) >= len(n.Shape.Devices) {
+			continue // the node came back with fewer
+		}
+		gang := make([]int, len(p.Devices))
+		for k, d := range p.Devices {
+			gang[k] = int(d)
+		}
+		here := []cluster.Node{n.Shape}
+		kind, spread := cluster.TypeOf(here, cluster.Gang{{Devices: gang}}), cluster.SpreadOf(here, cluster.Gang{{Devices: gang}})
+		switch first := st.Nodes[l.Node]; {
+		case i == 0:
+			l.kind, l.spread = kind, spread
+			continue
+		case n.Shape.Rack == first.Shape.Rack:
+			l.spread = max(l.spread, cluster.SameRack)
+		default:
+			l.spread = cluster.AcrossRacks
+		}
+		if kind != l.kind {
+			l.kind = ""
+		}
 	}
 }
 
@@ -57,6 +108,7 @@ func (st *State) lease(s *Sweep, t *Trial, l *Lease) error {
 	}
 	st.NextEpoch++
 	t.Lease, t.LastReportSeq, t.AtTarget = l, 0, false
+	t.Leases++
 	s.setState(t, trialRunning)
 	s.Running = append(s.Running, t.Number)
 	return nil
@@ -79,12 +131,12 @@ func (st *State) leaseEnded(at time.Time, s *Sweep, t *Trial, e *outbidv1.LeaseE
 	if l == nil || l.Epoch != e.GetEpoch() {
 		return broken("ended epoch %d is not its lease", e.GetEpoch())
 	}
-	t.Lease = nil
+	t.Lease, t.Training = nil, time.Time{}
 	s.Running = remove(s.Running, t.Number)
 	t.DeviceSeconds += e.GetDeviceSeconds()
 	s.DeviceSeconds += e.GetDeviceSeconds()
-	if n, ok := st.Nodes[l.Node]; ok {
-		n.release(l)
+	for _, p := range l.Places() {
+		st.release(l, p)
 	}
 	switch {
 	case t.Done():
@@ -97,21 +149,54 @@ func (st *State) leaseEnded(at time.Time, s *Sweep, t *Trial, e *outbidv1.LeaseE
 	return nil
 }
 
-func (n *Node) release(l *Lease) {
+// placeEnded frees what a lease held on one node, while the rest of its gang ends too.
+func (st *State) placeEnded(t *Trial, e *outbidv1.PlaceEnded) error {
+	l := t.Lease
+	if l == nil || l.Epoch != e.GetEpoch() {
+		return broken("ended place of epoch %d is not of its lease", e.GetEpoch())
+	}
+	i := l.PlaceOn(e.GetNode())
+	if i < 0 {
+		return broken("lease %d has no place on node %s, or it has ended", l.Epoch, e.GetNode())
+	}
+	st.release(l, l.Places()[i])
+	if i == 0 {
+		l.Ended, t.Training = true, time.Time{}
+		return nil
+	}
+	// The event that granted the lease is not changed.
+	l.More = slices.Clone(l.More)
+	l.More[i-1] = &outbidv1.LeasePlace{Node: e.GetNode(), Devices: l.More[i-1].GetDevices(), Ended: true}
+	return nil
+}
+
+func leaseRenewed(t *Trial, e *outbidv1.LeaseRenewed) error {
+	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
+		return broken("renewed epoch %d is not its lease", e.GetEpoch())
+	}
+	t.Lease.TermEnd = from(e.GetTermEnd())
+	return nil
+}
+
+func (st *State) release(l *Lease, p Place) {
+	n, ok := st.Nodes[p.Node]
+	if !ok || p.Ended {
+		return
+	}
 	n.Leases = slices.DeleteFunc(n.Leases, func(o *Lease) bool { return o == l })
-	for _, d := range l.Devices {
+	for _, d := range p.Devices {
 		if int(d) < len(n.Holders) && n.Holders[d] == l {
 			n.Holders[d] = nil
 		}
 	}
 }
 
-func (s *Sweep) forkStarted(t *Trial, e *outbidv1.ForkStarted) error {
+func (s *Sweep) forkStarted(at time.Time, t *Trial, e *outbidv1.ForkStarted) error {
 	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
 		return broken("started epoch %d is not its lease", e.GetEpoch())
 	}
 	t.Lease.Started, t.Lease.FromStep = true, e.GetFromStep()
-	t.Step = e.GetFromStep()
+	t.Step, t.Training = e.GetFromStep(), at
 	return nil
 }
 
@@ -138,7 +223,7 @@ func (st *State) nodeJoined(at time.Time, e *outbidv1.NodeJoined) error {
 		st.NodeNames = slices.Insert(st.NodeNames, i, info.GetName())
 	}
 	*n = Node{
-		Info: info, State: outbidv1.NodeState_NODE_STATE_UP, Changed: at,
+		Info: info, State: outbidv1.NodeState_NODE_STATE_UP, Changed: at, Shape: shape(info),
 		Holders: make([]*Lease, len(info.GetDevices())),
 	}
 	return nil
@@ -150,6 +235,7 @@ func (st *State) nodeChanged(at time.Time, e *outbidv1.NodeChanged) error {
 		return broken("node %q does not exist", e.GetNode())
 	}
 	n.State, n.Reason, n.Changed = e.GetState(), e.GetReason(), at
+	n.Shape.Draining = n.State == outbidv1.NodeState_NODE_STATE_DRAINING
 	return nil
 }
 

@@ -48,18 +48,21 @@ func remove(list []int32, n int32) []int32 {
 	return list
 }
 
-func (s *Sweep) reported(t *Trial, e *outbidv1.TrialReported) error {
+func (s *Sweep) reported(at time.Time, t *Trial, e *outbidv1.TrialReported) error {
 	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
 		return broken("report under epoch %d, which is not its lease", e.GetEpoch())
 	}
 	r := e.GetReport()
 	t.Last, t.LastReportSeq = r, r.GetSeq()
 	s.advance(t, r.GetStep())
+	t.Training = at
+	s.measure(t, r)
 	if v, ok := r.GetMetrics()[s.Spec.GetMetric()]; ok {
 		t.Metric = v
 		t.MetricStep = max(t.MetricStep, r.GetStep())
 		t.NaNNoted = t.NaNNoted || math.IsNaN(v)
 		s.improve(t, v, r.GetStep())
+		t.plot(r.GetStep(), v)
 	}
 	return nil
 }
@@ -78,7 +81,8 @@ func (s *Sweep) improve(t *Trial, v float64, step int64) {
 		return
 	}
 	t.Best, t.BestStep = v, step
-	if s.Best < 0 || better(v, s.Trials[s.Best].Best, s.Maximise()) {
+	if s.Best < 0 || better(v, s.Trials[s.Best].Best, s.Maximise()) ||
+		v == s.Trials[s.Best].Best && t.Number < s.Best { // of equals the first by number, as after a restart
 		s.Best = t.Number
 	}
 }
@@ -88,7 +92,7 @@ func (s *Sweep) reached(t *Trial, e *outbidv1.TrialReached) error {
 		return broken("target reached under epoch %d, which is not its lease", e.GetEpoch())
 	}
 	s.advance(t, e.GetStep())
-	t.AtTarget = true
+	t.AtTarget, t.Training = true, time.Time{}
 	return nil
 }
 
@@ -102,6 +106,9 @@ func (s *Sweep) targeted(at time.Time, t *Trial, e *outbidv1.TrialTargeted) erro
 	t.UntilStep, t.Reason = e.GetUntilStep(), e.GetReason()
 	t.AtTarget, t.Pausing = false, false
 	if t.Lease != nil {
+		if t.Training.IsZero() && t.Lease.Started {
+			t.Training = at
+		}
 		t.Lease.Version++
 		return nil
 	}
@@ -135,6 +142,7 @@ func (s *Sweep) ended(at time.Time, t *Trial, e *outbidv1.TrialEnded) error {
 	}
 	s.setState(t, e.GetState())
 	t.Reason, t.Ended, t.Pausing = e.GetReason(), at, false
+	t.Training, t.Curve = time.Time{}, nil
 	s.setStart(t, nil)
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 func (st *State) Snapshot() *outbidv1.StateSnapshot {
 	snap := &outbidv1.StateSnapshot{
 		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextEpoch: st.NextEpoch, NextRound: st.NextRound,
-		NameCounters: maps.Clone(st.names),
+		NameCounters: maps.Clone(st.names), AppSeconds: st.AppSeconds(st.Time),
 	}
 	for _, name := range st.NodeNames {
 		n := st.Nodes[name]
@@ -36,6 +36,7 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		IdempotencyKey: s.IdempotencyKey, Submitted: stamp(s.Submitted), Ended: stamp(s.Ended),
 		Notes: slices.Clone(s.Notes), TunerWaiting: s.Waiting, TunerExhausted: s.Exhausted,
 		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
+		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
 	}
 	for i, t := range s.Trials {
 		r.Trials[i] = t.snapshot(s.ID)
@@ -47,14 +48,17 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 	r := &outbidv1.TrialRecord{
 		Trial: t.record(sweep), Seed: t.Seed, AtTarget: t.AtTarget, LastReportSeq: t.LastReportSeq, Start: t.Start,
 		MaxStep: t.MaxStep, Queued: stamp(t.Queued), Pausing: t.Pausing, Metric: number(t.Metric), NanNoted: t.NaNNoted,
-		MetricStep: t.MetricStep,
+		MetricStep: t.MetricStep, Leases: t.Leases, Measured: measuredRecords(t.Measured),
+	}
+	for _, p := range t.Curve {
+		r.CurveSteps, r.CurveValues = append(r.CurveSteps, p.Step), append(r.CurveValues, p.Value)
 	}
 	r.Trial.Sweep = ""
 	if l := t.Lease; l != nil {
 		r.Lease = &outbidv1.LeaseRecord{
 			Epoch: l.Epoch, Node: l.Node, Devices: l.Devices, Granted: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
 			Revoking: l.Revoking, Reason: l.Reason, Started: l.Started, Client: l.Client, Version: l.Version,
-			FromStep: l.FromStep,
+			FromStep: l.FromStep, More: l.More, Ended: l.Ended, Training: stamp(t.Training),
 		}
 	}
 	return r
@@ -69,8 +73,9 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	for _, r := range snap.GetNodes() {
 		st.Nodes[r.GetInfo().GetName()] = &Node{
 			Info: r.GetInfo(), State: r.GetState(), Reason: r.GetReason(), SeenSeq: r.GetSeenSeq(),
-			Changed: from(r.GetChanged()), Holders: make([]*Lease, len(r.GetInfo().GetDevices())),
+			Changed: from(r.GetChanged()), Holders: make([]*Lease, len(r.GetInfo().GetDevices())), Shape: shape(r.GetInfo()),
 		}
+		st.Nodes[r.GetInfo().GetName()].Shape.Draining = r.GetState() == outbidv1.NodeState_NODE_STATE_DRAINING
 		st.NodeNames = append(st.NodeNames, r.GetInfo().GetName())
 	}
 	for _, r := range snap.GetSweeps() {
@@ -79,7 +84,11 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 			return nil, fmt.Errorf("snapshot of sweep %s: %w", r.GetId(), err)
 		}
 		st.addSweep(s)
+		if shares(s) && !s.Done() {
+			st.sharing++
+		}
 	}
+	st.appSeconds, st.appsChanged = snap.GetAppSeconds(), st.Time
 	return st, nil
 }
 
@@ -90,6 +99,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 		Ended: from(r.GetEnded()), Best: -1, Steps: r.GetSteps(), DeviceSeconds: r.GetDeviceSeconds(),
 		Notes: r.GetNotes(), Waiting: r.GetTunerWaiting(), Exhausted: r.GetTunerExhausted(), Version: 1,
 		refs: map[string]int{}, Trials: make([]*Trial, len(r.GetTrials())),
+		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
 	}
 	for i, tr := range r.GetTrials() {
 		t := restoreTrial(tr)
@@ -143,27 +153,27 @@ func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error
 		Sweep: s.ID, Trial: t.Number, Epoch: r.GetEpoch(), Node: r.GetNode(), Devices: r.GetDevices(),
 		Granted: from(r.GetGranted()), TermEnd: from(r.GetTermEnd()), Reason: r.GetReason(), Revoking: r.GetRevoking(),
 		Started: r.GetStarted(), FromStep: r.GetFromStep(), Version: r.GetVersion(), Client: r.GetClient(),
+		More: r.GetMore(), Ended: r.GetEnded(),
 	}
-	t.Lease = l
+	t.Lease, t.Training = l, from(r.GetTraining())
 	if l.Node == "" {
 		return nil
 	}
-	n, ok := st.Nodes[l.Node]
-	if !ok {
-		return broken("lease %d is on node %q, which does not exist", l.Epoch, l.Node)
+	if err := st.canHold(l); err != nil {
+		return err
 	}
-	for _, d := range l.Devices {
-		if d < 0 || int(d) >= len(n.Holders) || n.Holders[d] != nil {
-			return broken("lease %d holds device %d of node %s, which is taken or does not exist", l.Epoch, d, l.Node)
-		}
-	}
-	n.hold(l)
+	st.hold(l)
 	return nil
 }
 
 func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 	v := r.GetTrial()
+	var curve []Point
+	for i, step := range r.GetCurveSteps() {
+		curve = append(curve, Point{step, r.GetCurveValues()[i]})
+	}
 	return &Trial{
+		Leases: r.GetLeases(), Measured: measuredOf(r.GetMeasured()), Curve: curve,
 		Number: v.GetNumber(), State: v.GetState(), Reason: v.GetReason(), Config: v.GetConfigJson(),
 		Bracket: v.GetBracket(), Seed: r.GetSeed(), Step: v.GetStep(), UntilStep: v.GetUntilStep(),
 		MaxStep: r.GetMaxStep(), Last: v.GetLast(), LastReportSeq: r.GetLastReportSeq(),

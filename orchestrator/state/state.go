@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -31,6 +32,10 @@ type State struct {
 
 	names map[string]int64
 	keys  map[string]string
+	// appSeconds is the time integral of sharing, the number of sweeps that compete for devices, up to appsChanged.
+	appSeconds  float64
+	appsChanged time.Time
+	sharing     int
 }
 
 // New returns the state before the first event.
@@ -53,6 +58,8 @@ type Node struct {
 	Changed time.Time
 	// SeenSeq is the last uplink message of this boot that the ledger holds.
 	SeenSeq uint64
+	// Shape is the node as policies see it.
+	Shape cluster.Node
 	// Holders says which lease holds each device, by index; nil for none.
 	Holders []*Lease
 	// Leases on this node, by epoch.
@@ -83,7 +90,14 @@ type Sweep struct {
 	Steps int64
 	// DeviceSeconds of leases that have ended.
 	DeviceSeconds float64
-	Notes         []*outbidv1.SweepNote
+	// Order counts sweeps by submission. AppSecondsBefore is the state's AppSeconds at that time.
+	Order            int
+	AppSecondsBefore float64
+	// Fairness is how it fared by sharing the cluster, once it has ended.
+	Fairness *outbidv1.Fairness
+	// Measured is how fast its trials trained on average.
+	Measured []cluster.Speed
+	Notes    []*outbidv1.SweepNote
 	// Waiting and Exhausted are what the tuner said last.
 	Waiting, Exhausted bool
 
@@ -140,6 +154,13 @@ type Trial struct {
 	Pausing bool
 	// NaNNoted: the user was told that it reported NaN.
 	NaNNoted bool
+	// Training is when Step was true and its fork trains on; zero while it does not.
+	Training time.Time
+	// Leases counts those it has had.
+	Leases int32
+	// Measured is how fast it trained, and Curve its metric over steps, thinned.
+	Measured []cluster.Speed
+	Curve    []Point
 
 	version uint64
 }
@@ -163,6 +184,13 @@ type Lease struct {
 	Version uint64
 	// Client holds the lease of a trial of an external sweep; Node is empty then.
 	Client string
+	// More is the rest of a gang over several nodes; rank 0 is on Node. Ended says that Node's processes are gone while
+	// others of the gang may still run.
+	More  []*outbidv1.LeasePlace
+	Ended bool
+
+	kind   string
+	spread cluster.Spread
 }
 
 // Done says whether the sweep has ended for good, unless it is extended.

@@ -25,6 +25,7 @@ func (st *State) View(s *Sweep) *outbidv1.Sweep {
 			Cancelled: s.Counts[trialCancelled], Total: int32(len(s.Trials)),
 		},
 	}
+	v.Fairness = s.Fairness
 	if s.Best >= 0 {
 		v.Best = st.TrialView(s, s.Trials[s.Best])
 	}
@@ -42,7 +43,7 @@ func (st *State) deviceSeconds(s *Sweep) float64 {
 
 // DeviceSeconds is what the lease has cost by a time.
 func (l *Lease) DeviceSeconds(now time.Time) float64 {
-	return max(0, now.Sub(l.Granted).Seconds()) * float64(len(l.Devices))
+	return max(0, now.Sub(l.Granted).Seconds()) * float64(l.Size())
 }
 
 // TrialView is the trial as people see it.

@@ -117,6 +117,10 @@ func BenchmarkMedian100k(b *testing.B) {
 	hundredThousand(b, spec(median(&outbidv1.MedianStopping{MaxSteps: 64}), trials(100_000)), 2)
 }
 
+func BenchmarkPerformanceCurve100k(b *testing.B) {
+	hundredThousand(b, spec(performance(&outbidv1.PerformanceCurve{MaxSteps: 64}), trials(100_000)), 2)
+}
+
 func BenchmarkPBT1k(b *testing.B) {
 	hundredThousand(b, spec(pbt(&outbidv1.Pbt{MaxSteps: 100, Interval: 10, Population: 1000})), 0)
 }

@@ -65,6 +65,8 @@ func samplerName(t *outbidv1.Tuner) string {
 		return kind.Asha.GetSampler()
 	case *outbidv1.Tuner_Median:
 		return kind.Median.GetSampler()
+	case *outbidv1.Tuner_PerformanceCurve:
+		return kind.PerformanceCurve.GetSampler()
 	default:
 		return ""
 	}

@@ -133,11 +133,12 @@ func TestLongerStepsTakeTheBestOfTheLastRungOn(t *testing.T) {
 			Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: 9}},
 		}, trials(7)), 7},
 		// 9, 3 and 1 trials in bracket 2, 5 and 1 in bracket 1, 3 in bracket 0: each takes its best on.
-		"hyperband": {spec(hyperband(&outbidv1.Hyperband{MaxSteps: 9})), 3},
-		"asha":      {spec(asha(&outbidv1.Asha{MaxSteps: 9}), trials(54)), 2},
-		"asha few":  {spec(asha(&outbidv1.Asha{MaxSteps: 9}), trials(9)), 1},
-		"pbt":       {spec(pbt(&outbidv1.Pbt{MaxSteps: 9, Interval: 3})), 10},
-		"median":    {spec(median(&outbidv1.MedianStopping{MaxSteps: 9}), trials(5)), 5},
+		"hyperband":   {spec(hyperband(&outbidv1.Hyperband{MaxSteps: 9})), 3},
+		"asha":        {spec(asha(&outbidv1.Asha{MaxSteps: 9}), trials(54)), 2},
+		"asha few":    {spec(asha(&outbidv1.Asha{MaxSteps: 9}), trials(9)), 1},
+		"pbt":         {spec(pbt(&outbidv1.Pbt{MaxSteps: 9, Interval: 3})), 10},
+		"performance": {spec(performance(&outbidv1.PerformanceCurve{MaxSteps: 9, Keep: new(1.0)}), trials(5)), 5},
+		"median":      {spec(median(&outbidv1.MedianStopping{MaxSteps: 9}), trials(5)), 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

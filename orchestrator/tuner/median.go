@@ -20,18 +20,18 @@ type median struct {
 	*flat
 	medianState
 	// live is the state of the trials under way, and of those that completed, for an extension.
-	live map[Trial]*curve
+	live map[Trial]*course
 }
 
 // medianState is what a snapshot holds beside the trials.
 type medianState struct {
 	Points []checkpoint
-	Curves []curve
+	Curves []course
 	Flat   flatState
 }
 
-// A curve is what is kept of a trial under way.
-type curve struct {
+// A course is what is kept of a trial under way.
+type course struct {
 	Trial Trial
 	Step  int64
 	Sum   float64
@@ -65,7 +65,7 @@ func newMedian(c *core) (rules, error) {
 	case set.GetMinTrials() < 0:
 		return nil, fmt.Errorf("tuner.median.min_trials: %d is negative; use 1 or more", set.GetMinTrials())
 	}
-	return &median{flat: f, live: map[Trial]*curve{}}, nil
+	return &median{flat: f, live: map[Trial]*course{}}, nil
 }
 
 func (m *median) grace() int64 { return max(1, m.spec.GetTuner().GetMedian().GetGraceSteps()) }
@@ -109,10 +109,10 @@ func (m *median) judge(t Trial, step int64, metric float64) {
 
 // take counts in a report. It returns the last checkpoint that the trial passed with it, -1 if none; the trial is in
 // those it passed before.
-func (m *median) take(t Trial, step int64, metric float64) (*curve, int) {
+func (m *median) take(t Trial, step int64, metric float64) (*course, int) {
 	c := m.live[t]
 	if c == nil {
-		c = &curve{Trial: t, Best: math.Inf(1)}
+		c = &course{Trial: t, Best: math.Inf(1)}
 		m.live[t] = c
 	}
 	from := c.Step
@@ -161,14 +161,14 @@ func (m *median) first(step int64) int {
 	return k
 }
 
-func (c *curve) average() float64 {
+func (c *course) average() float64 {
 	if c.Lost || c.N == 0 {
 		return math.NaN()
 	}
 	return c.Sum / float64(c.N)
 }
 
-func (c *curve) best() float64 {
+func (c *course) best() float64 {
 	if c.Lost || c.N == 0 {
 		return math.NaN()
 	}

@@ -21,6 +21,7 @@ func builtins() map[string]maker {
 		"hyperband":          {newHyperband, bareHyperband},
 		"asha":               {newASHA, newASHA},
 		"median":             {newMedian, newMedian},
+		"performance_curve":  {newPerformance, newPerformance},
 		"pbt":                {newPBT, newPBT},
 	}
 }
@@ -70,7 +71,7 @@ func build(s Settings) (*engine, maker, error) {
 	switch {
 	case kind == "":
 		return nil, maker{}, fmt.Errorf("tuner: nothing is set; name one of random, grid, sobol, successive_halving, " +
-			"hyperband, asha, median, pbt or plugin")
+			"hyperband, asha, median, performance_curve, pbt or plugin")
 	case !ok:
 		return nil, maker{}, fmt.Errorf("tuner.%s: not a tuner of this binary", kind)
 	}

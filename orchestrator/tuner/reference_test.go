@@ -297,6 +297,7 @@ func mapsKeys(m map[tuner.Trial]float64) func(func(tuner.Trial) bool) {
 
 func TestPBTSelectsByTruncation(t *testing.T) {
 	t.Parallel()
+	clones := 0
 	rapid.Check(t, func(t *rapid.T) {
 		set := &outbidv1.Pbt{
 			MaxSteps: 50, Interval: rapid.Int64Range(1, 20).Draw(t, "interval"),
@@ -317,8 +318,9 @@ func TestPBTSelectsByTruncation(t *testing.T) {
 		if o.Fail == 0 && full(result, 50) != int(set.Population) {
 			t.Errorf("%d of %d members were trained to the end", full(result, 50), set.Population)
 		}
-		if o.Fail == 0 && o.Workers > 4 && set.Interval <= 10 && set.Population > 4 && plain.clones == 0 {
-			t.Error("nobody copied anybody")
-		}
+		clones += plain.clones
 	})
+	if clones == 0 { // a run may well end without, but not all of them
+		t.Error("nobody copied anybody")
+	}
 }

@@ -31,6 +31,9 @@ func sweeps() map[string]func() tuner.Settings {
 		"asha stop brackets": make1(asha(&outbidv1.Asha{MaxSteps: 27, Form: "stop", Brackets: 2}), trials(60), minimise),
 		"median":             make1(median(&outbidv1.MedianStopping{MaxSteps: 20}), trials(40)),
 		"median grace":       make1(median(&outbidv1.MedianStopping{MaxSteps: 50, GraceSteps: 3, MinTrials: 5, Sampler: "sobol"}), trials(40), minimise),
+		"performance":        make1(performance(&outbidv1.PerformanceCurve{MaxSteps: 40}), trials(40)),
+		"performance target": make1(performance(&outbidv1.PerformanceCurve{MaxSteps: 60, Interval: 2, GraceSteps: 7, Poor: 0.3, Eta: 2, Sampler: "sobol"}), trials(30), func(s *outbidv1.SweepSpec) { s.Limits.Target = new(0.95) }),
+		"performance min":    make1(performance(&outbidv1.PerformanceCurve{MaxSteps: 25, Interval: 1, Keep: new(0.5)}), trials(50), minimise),
 		"pbt":                make1(pbt(&outbidv1.Pbt{MaxSteps: 40, Interval: 5})),
 		"pbt large":          make1(pbt(&outbidv1.Pbt{MaxSteps: 33, Interval: 4, Population: 30, Quantile: 0.4}), minimise),
 	}
@@ -40,6 +43,10 @@ func minimise(s *outbidv1.SweepSpec) { s.Mode = "min" }
 
 func median(m *outbidv1.MedianStopping) *outbidv1.Tuner {
 	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Median{Median: m}}
+}
+
+func performance(p *outbidv1.PerformanceCurve) *outbidv1.Tuner {
+	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_PerformanceCurve{PerformanceCurve: p}}
 }
 
 func pbt(p *outbidv1.Pbt) *outbidv1.Tuner { return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Pbt{Pbt: p}} }

@@ -1,5 +1,5 @@
 // Package tuner decides what a sweep trains and for how long: random, grid and Sobol search, successive halving,
-// Hyperband, ASHA, median stopping and population based training.
+// Hyperband, ASHA, median stopping, forecasts of learning curves and population based training.
 //
 // A Tuner is a pure value: an event goes in, actions come out. It has no clock, does no I/O, and draws its randomness
 // from a generator that is part of its snapshot, so that the same events always give the same actions, live, in the

@@ -84,6 +84,7 @@ def sweeps() -> dict[str, typed.Sweep]:
         ob.Median(max_steps=10, grace_steps=2, min_trials=5),
         ob.PBT(max_steps=100, interval=10, population=8, resample=0.0, factors=[0.5, 2]),
         ob.Plugin(["./mine", "--flag"], max_steps=5, settings={"depth": 3}),
+        ob.PerformanceCurve(max_steps=100, interval=4, grace_steps=8, poor=0.1, keep=0.0, eta=4, sampler="sobol"),
     ]
     found = {
         f"{i}-{type(t).__name__}": ob.Sweep(space=space, metric="loss", mode="min", tuner=t)
@@ -208,6 +209,16 @@ BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
     (bad(tuner=ob.Hyperband(9, eta=1)), ValueError, "eta must be at least 2"),
     (bad(tuner=ob.Hyperband(9, min_steps=10)), ValueError, "min_steps must not be above max_steps"),
     (bad(tuner=ob.ASHA(9, form="both")), ValueError, "form must be 'promote' or 'stop', got 'both'"),
+    (bad(tuner=ob.PerformanceCurve(0)), ValueError, "max_steps must be at least 1"),
+    (
+        bad(tuner=ob.PerformanceCurve(10, interval=11)),
+        ValueError,
+        "interval must not be above max_steps, got 11 and 10",
+    ),
+    (bad(tuner=ob.PerformanceCurve(10, grace_steps=-1)), ValueError, "grace_steps must be at least 0"),
+    (bad(tuner=ob.PerformanceCurve(10, poor=0)), ValueError, "poor must be above 0 and below 1"),
+    (bad(tuner=ob.PerformanceCurve(10, keep=2)), ValueError, "keep must be from 0 to 1"),
+    (bad(tuner=ob.PerformanceCurve(10, eta=1)), ValueError, "eta must be at least 2"),
     (bad(tuner=ob.PBT(10, 0)), ValueError, "interval must be at least 1"),
     (bad(tuner=ob.PBT(10, 1, quantile=0.7)), ValueError, "quantile must be above 0 and at most 0.5"),
     (bad(tuner=ob.PBT(10, 1, factors=[0])), ValueError, "factors must be above 0"),

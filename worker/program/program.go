@@ -86,6 +86,8 @@ type Spec struct {
 	Metric  string
 	Seed    uint64
 	Devices []int32
+	// Gang says which ranks of a gang run here; nil for a program that is one process.
+	Gang *outbidv1.Gang
 	// Grace is how long the program may take to end after SIGTERM; 0 means 10 s.
 	Grace time.Duration
 	// Speed relative to full speed; 0 means full. See process.SetSpeed.
@@ -107,7 +109,7 @@ type Run struct {
 	verdict outbidv1.Verdict
 	until   int64
 	killed  bool
-	current *process.Process
+	current *crew
 
 	// Owned by the goroutine that runs the trial.
 	tail      process.Tail
@@ -187,7 +189,7 @@ func (r *Run) notify() {
 
 // attempt is one start of the program.
 type attempt struct {
-	process *process.Process
+	process *crew
 	reports *reportFile
 	out     string
 	until   int64
@@ -220,11 +222,10 @@ func (r *Run) launch() (*attempt, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.until, r.step = r.until, r.inStep
-	env := append(r.spec.Env[:len(r.spec.Env):len(r.spec.Env)], r.environment(config, report, in, a)...)
 	if r.killed {
 		err = errors.New("killed before it was started")
 	} else {
-		a.process, err = r.spec.Host.Start(process.Command{Argv: r.spec.Argv, Env: env, Dir: r.spec.Dir, Output: r.output})
+		a.process, err = muster(&r.spec, r.commands(dir, r.environment(config, report, in, a)))
 	}
 	if err != nil {
 		return nil, errors.Join(err, reports.close())
@@ -234,6 +235,20 @@ func (r *Run) launch() (*attempt, error) {
 	}
 	r.current, r.began = a.process, time.Now()
 	return a, nil
+}
+
+// commands are what is started: one process, or one for each rank of a gang that runs here. Rank 0 speaks for all.
+func (r *Run) commands(dir string, common []string) []process.Command {
+	commands := make([]process.Command, r.spec.size())
+	for local := range commands {
+		env := append(r.spec.Env[:len(r.spec.Env):len(r.spec.Env)], common...)
+		env = append(env, r.spec.rankEnvironment(local)...)
+		if local > 0 || r.spec.follows() {
+			env = append(env, muted(dir, local)...)
+		}
+		commands[local] = process.Command{Argv: r.spec.Argv, Env: env, Dir: r.spec.Dir, Output: r.output}
+	}
+	return commands
 }
 
 func (r *Run) environment(config, report, in string, a *attempt) []string {

@@ -70,6 +70,9 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 	if killed || !outcome.OK() && !a.overran && !ordered {
 		return r.failure(outcome)
 	}
+	if r.spec.follows() && !ordered && a.until > 0 {
+		return r.follow()
+	}
 	if outcome.Signal == 0 && verdict != outbidv1.Verdict_VERDICT_STOP {
 		r.saveFinal(a.out)
 	}

@@ -1,6 +1,7 @@
 // Package allox is the mathematics of AlloX (Le et al., "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020):
 // jobs that run on unlike machines at unlike speeds are ordered on them so that the mean completion time is least, by one
-// minimum-cost matching of jobs with (machine, position) pairs. It is pure.
+// minimum-cost matching of jobs with (machine, position) pairs. It is pure. Schedule is the matching alone; Policy puts it
+// to work on a cluster.
 package allox
 
 import (

@@ -7,51 +7,58 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
+	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-func at(minute int) time.Time {
-	return time.Unix(1_700_000_000, 0).UTC().Add(time.Duration(minute) * time.Minute)
-}
-
-func view(devices int, jobs ...policy.Job) *policy.View {
-	v := &policy.View{Now: at(60), Nodes: []cluster.Node{{Name: "n", Trusted: true}}, Jobs: jobs}
-	for i := range devices {
-		v.Nodes[0].Devices = append(v.Nodes[0].Devices, cluster.Device{Index: i, Type: "gpu", Speed: 1, Holder: cluster.Free})
-	}
-	for _, j := range jobs { // of one tenant, unless a test says otherwise
-		for len(v.Apps) <= j.App {
-			v.Apps = append(v.Apps, policy.App{ID: string(rune('a' + len(v.Apps)))})
-		}
-	}
-	return v
-}
-
-func wants(app int, trial int32, devices, queued int) policy.Job {
-	return policy.Job{App: app, Trial: trial, Demand: cluster.Demand{Min: devices, Max: devices}, Queued: at(queued)}
+// one is a stage of a single node.
+func one(devices int) *stagetest.Stage {
+	return stagetest.New(stagetest.Nodes("gpu", 1, devices, devices)...)
 }
 
 // granted lists the apps in the order of their grants.
-func granted(v *policy.View, p policy.Plan) string {
+func granted(p policy.Plan) string {
 	text := ""
 	for _, g := range p.Grants {
-		text += v.Apps[v.Jobs[g.Job].App].ID
+		text += g.Job.App.ID
 	}
 	return text
 }
 
+func runs(j *policy.Job, node int, devices ...int) {
+	j.Gang, j.Queued = cluster.Gang{{Node: node, Devices: devices}}, time.Time{}
+}
+
 func TestFIFO(t *testing.T) {
 	t.Parallel()
-	v := view(3, wants(1, 0, 1, 5), wants(0, 1, 1, 9), wants(0, 0, 1, 7), wants(1, 1, 1, 6))
-	p := baseline.FIFO{}.Decide(v)
-	if got := granted(v, p); got != "aab" {
+	s := one(3)
+	a, b := s.App("a", "x"), s.App("b", "x")
+	for i, a := range []*policy.App{b, a, a, b} {
+		s.Job(a, 1, 1, 10).Queued = s.Now.Add(time.Duration(10-i) * -time.Minute)
+	}
+	a.Jobs[1].Queued = a.Jobs[0].Queued.Add(-time.Hour)
+	p := s.Decide(t, baseline.FIFO{})
+	if got := granted(p); got != "aab" {
 		t.Errorf("granted %q, want the first sweep's before the second's", got)
 	}
-	if first := v.Jobs[p.Grants[0].Job]; first.Trial != 0 {
+	if first := p.Grants[0].Job; first.Trial != 1 {
 		t.Errorf("first came trial %d, which waited less", first.Trial)
 	}
-	v = view(2, wants(0, 0, 3, 1), wants(1, 0, 1, 2))
-	if got := granted(v, baseline.FIFO{}.Decide(v)); got != "b" {
+	s = one(2)
+	s.Job(s.App("a", "x"), 3, 3, 10)
+	s.Job(s.App("b", "x"), 1, 1, 10)
+	if got := granted(s.Decide(t, baseline.FIFO{})); got != "b" {
 		t.Errorf("granted %q: what fits is to go past what does not", got)
+	}
+}
+
+// A gang that may run over nodes is no larger than one that failed because it may not.
+func TestFIFODoesNotTakeOneDemandForAnother(t *testing.T) {
+	t.Parallel()
+	s := stagetest.New(stagetest.Nodes("gpu", 2, 1, 1)...)
+	s.Job(s.App("a", "x"), 2, 2, 10)
+	s.Job(s.App("b", "x"), 2, 2, 10).Demand.Spread = true
+	if got := granted(s.Decide(t, baseline.FIFO{})); got != "b" {
+		t.Errorf("granted %q", got)
 	}
 }
 
@@ -59,17 +66,17 @@ func TestFIFO(t *testing.T) {
 // 4 GB, of B 3 CPUs and 1 GB. A runs 3 tasks, B 2.
 func TestDRFsOwnExample(t *testing.T) {
 	t.Parallel()
-	var jobs []policy.Job
-	for i := range int32(9) {
-		a, b := wants(0, i, 1, 1), wants(1, i, 1, 1)
-		a.Demand.CPUs, a.Demand.Memory = 1, 4<<30
-		b.Demand.CPUs, b.Demand.Memory = 3, 1<<30
-		jobs = append(jobs, a, b)
+	s := one(1000) // devices are no bottleneck
+	s.Nodes[0].CPUs, s.Nodes[0].Memory = 9, 18<<30
+	a, b := s.App("a", "x"), s.App("b", "x")
+	for range 9 {
+		d := &s.Job(a, 1, 1, 10).Demand
+		d.CPUs, d.Memory = 1, 4<<30
+		d = &s.Job(b, 1, 1, 10).Demand
+		d.CPUs, d.Memory = 3, 1<<30
 	}
-	v := view(1000, jobs...) // devices are no bottleneck
-	v.Nodes[0].CPUs, v.Nodes[0].Memory = 9, 18<<30
 	tasks := map[byte]int{}
-	for _, app := range []byte(granted(v, baseline.DRF{}.Decide(v))) {
+	for _, app := range []byte(granted(s.Decide(t, baseline.DRF{}))) {
 		tasks[app]++
 	}
 	if tasks['a'] != 3 || tasks['b'] != 2 {
@@ -80,16 +87,19 @@ func TestDRFsOwnExample(t *testing.T) {
 // Three sweeps of one tenant share what one sweep of another gets alone.
 func TestDRFSharesAmongTenantsFirst(t *testing.T) {
 	t.Parallel()
-	var jobs []policy.Job
-	for app := range 4 {
-		for i := range int32(6) {
-			jobs = append(jobs, wants(app, i, 1, 1))
+	s := one(6)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		tenant := "large"
+		if id == "d" {
+			tenant = "small"
+		}
+		a := s.App(id, tenant)
+		for range 6 {
+			s.Job(a, 1, 1, 10)
 		}
 	}
-	v := view(6, jobs...)
-	v.Apps[3].Tenant = "small"
 	got := map[rune]int{}
-	for _, app := range granted(v, baseline.DRF{}.Decide(v)) {
+	for _, app := range granted(s.Decide(t, baseline.DRF{})) {
 		got[app]++
 	}
 	if got['d'] != 3 || got['a'] != 1 || got['b'] != 1 || got['c'] != 1 {
@@ -99,19 +109,88 @@ func TestDRFSharesAmongTenantsFirst(t *testing.T) {
 
 func TestDRFSharesDevices(t *testing.T) {
 	t.Parallel()
-	var jobs []policy.Job
-	for i := range int32(4) {
-		jobs = append(jobs, wants(0, i, 1, 1), wants(1, i, 1, 2))
+	stage := func() (s *stagetest.Stage, a *policy.App) {
+		s = one(4)
+		a, b := s.App("a", "x"), s.App("b", "x")
+		for range 4 {
+			s.Job(a, 1, 1, 10)
+			s.Job(b, 1, 1, 10)
+		}
+		return s, a
 	}
-	v := view(4, jobs...)
-	if got := granted(v, baseline.DRF{}.Decide(v)); got != "abab" {
+	s, _ := stage()
+	if got := granted(s.Decide(t, baseline.DRF{})); got != "abab" {
 		t.Errorf("granted %q", got)
 	}
-	jobs[0].Node, jobs[0].Devices = "n", []int{0}
-	jobs[2].Node, jobs[2].Devices = "n", []int{1}
-	v = view(4, jobs...)
-	v.Nodes[0].Devices[0].Holder, v.Nodes[0].Devices[1].Holder = 0, 2
-	if got := granted(v, baseline.DRF{}.Decide(v)); got != "bb" {
+	s, a := stage()
+	runs(a.Jobs[0], 0, 0)
+	runs(a.Jobs[1], 0, 1)
+	if got := granted(s.Decide(t, baseline.DRF{})); got != "bb" {
 		t.Errorf("granted %q to one that holds nothing beside one that holds two", got)
+	}
+}
+
+func TestYARNSharesByQueue(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		policy           baseline.YARN
+		jobsOfA, jobsOfB int
+		want             string
+	}{
+		"equal shares":                  {baseline.YARN{Borrow: true}, 8, 8, "abababab"},
+		"three to one":                  {baseline.YARN{Borrow: true, Shares: map[string]float64{"a": 3}}, 8, 8, "abaaabaa"},
+		"what others leave may be used": {baseline.YARN{Borrow: true}, 1, 8, "abbbbbbb"},
+		"static quotas":                 {baseline.YARN{}, 1, 8, "abbbb"},
+		"quotas of named tenants that are not there": {
+			baseline.YARN{Shares: map[string]float64{"c": 2}}, 8, 8, "abab",
+		},
+	} {
+		s := one(8)
+		a, b := s.App("a", "a"), s.App("b", "b")
+		for range tc.jobsOfA {
+			s.Job(a, 1, 1, 10)
+		}
+		for range tc.jobsOfB {
+			s.Job(b, 1, 1, 10)
+		}
+		if got := granted(s.Decide(t, tc.policy)); got != tc.want {
+			t.Errorf("%s: granted %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestBinPackAndSpreadChooseNodes(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		policy policy.Policy
+		want   int
+	}{{baseline.BinPack{}, 1}, {baseline.Spread{}, 0}} {
+		s := stagetest.New(stagetest.Nodes("gpu", 2, 4, 4)...)
+		a := s.App("a", "x")
+		runs(s.Job(a, 1, 1, 10), 1, 0)
+		s.Job(a, 1, 1, 10)
+		if p := s.Decide(t, tc.policy); len(p.Grants) != 1 || p.Grants[0].Gang[0].Node != tc.want {
+			t.Errorf("%s granted %+v, want node %d", tc.policy.Name(), p.Grants, tc.want)
+		}
+	}
+}
+
+func TestProportional(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		asks []int
+		want []int
+	}{{[]int{8}, []int{8}}, {[]int{8, 8}, []int{4, 4}}, {[]int{6, 2, 2}, []int{4, 1, 1}}, {[]int{2, 2}, []int{2, 2}}} {
+		s := one(8)
+		a := s.App("a", "x")
+		for _, n := range tc.asks {
+			s.Job(a, 1, n, 10)
+		}
+		s.Decide(t, baseline.Proportional{})
+		for i, n := range tc.want {
+			if got := a.Jobs[i].Gang.Size(); got != n {
+				t.Errorf("of %v, job %d has %d devices, want %d", tc.asks, i, got, n)
+			}
+		}
 	}
 }

@@ -2,6 +2,8 @@ package baseline
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
@@ -17,78 +19,99 @@ func (DRF) Name() string { return "drf" }
 
 // Decide implements policy.Policy.
 func (DRF) Decide(v *policy.View) policy.Plan {
+	const round = "the smallest dominant share first"
+	p := policy.Extend(v)
+	if p.Free().FreeDevices() == 0 {
+		return p.Plan(round, "")
+	}
 	f := newFilling(v)
-	plan := policy.Plan{Reason: "the smallest dominant share first"}
-	free := v.Capacity()
-	for free.FreeDevices() > 0 {
-		app := f.poorest()
-		if app < 0 {
+	for p.Free().FreeDevices() > 0 {
+		s := f.poorest()
+		if s == nil {
 			break
 		}
-		job := f.queues[app][0]
-		f.queues[app] = f.queues[app][1:]
-		j := &v.Jobs[job]
-		place, ok := free.Place(j.Demand)
+		j := s.jobs[0]
+		s.jobs = s.jobs[1:]
+		g, ok := p.Free().Best(j.Demand)
 		if !ok {
+			f.misses.Add(j.Demand)
 			continue
 		}
 		reason := fmt.Sprintf("tenant %s held the smallest dominant share, %.3g, and its sweep %.3g of it",
-			v.Apps[app].Tenant, f.tenants[v.Apps[app].Tenant].dominant(f.total), f.apps[app].dominant(f.total))
-		free.Take(place, j.Demand)
-		f.hold(app, len(place.Devices), j)
-		plan.Grants = append(plan.Grants, policy.Grant{Job: job, Node: place.Node, Devices: place.Devices, Reason: reason})
+			j.App.Tenant, s.tenant.dominant(f.total), s.held.dominant(f.total))
+		if p.PutOn(j, g, reason, time.Time{}) {
+			s.hold(g.Size(), j)
+		}
 	}
-	return plan
+	return p.Plan(round, "")
 }
 
-// filling is how far progressive filling has come: what tenants and sweeps hold, and which jobs still wait.
+// filling is how far progressive filling has come.
 type filling struct {
-	view    *policy.View
-	total   amounts
-	tenants map[string]*amounts
-	apps    []amounts
-	queues  [][]int
+	total amounts
+	// sweeps that may still get something, in order of submission.
+	sweeps []*sweep
+	misses policy.Misses
+}
+
+// sweep is what a sweep and its tenant hold, and which of its jobs still wait, the longest waiting first.
+type sweep struct {
+	held   amounts
+	tenant *amounts
+	jobs   []*policy.Job
 }
 
 func newFilling(v *policy.View) *filling {
-	f := &filling{
-		view: v, total: totals(v), tenants: map[string]*amounts{}, apps: make([]amounts, len(v.Apps)),
-		queues: make([][]int, len(v.Apps)),
-	}
-	for i := range v.Apps {
-		f.tenants[v.Apps[i].Tenant] = &amounts{}
-	}
-	for i := range v.Jobs {
-		if j := &v.Jobs[i]; j.Running() {
-			f.hold(j.App, len(j.Devices), j)
+	f := &filling{total: totals(v)}
+	tenants := map[string]*amounts{}
+	sweeps := make([]sweep, len(v.Apps))
+	for i, a := range v.Apps {
+		if tenants[a.Tenant] == nil {
+			tenants[a.Tenant] = &amounts{}
 		}
-	}
-	for _, job := range waitingJobs(v) {
-		f.queues[v.Jobs[job].App] = append(f.queues[v.Jobs[job].App], job)
+		s := &sweeps[i]
+		s.tenant = tenants[a.Tenant]
+		for _, j := range a.Jobs {
+			if j.Running() {
+				s.hold(j.Gang.Size(), j)
+			} else if j.Waiting() {
+				s.jobs = append(s.jobs, j)
+			}
+		}
+		if len(s.jobs) > 0 {
+			slices.SortStableFunc(s.jobs, func(a, b *policy.Job) int { return a.Queued.Compare(b.Queued) })
+			f.sweeps = append(f.sweeps, s)
+		}
 	}
 	return f
 }
 
-func (f *filling) hold(app, devices int, j *policy.Job) {
+func (s *sweep) hold(devices int, j *policy.Job) {
 	more := amounts{float64(devices), j.Demand.CPUs, float64(j.Demand.Memory)}
-	f.apps[app].add(more)
-	f.tenants[f.view.Apps[app].Tenant].add(more)
+	s.held.add(more)
+	s.tenant.add(more)
 }
 
-// poorest is the sweep that comes next, the earliest of equals; -1 if none wants anything.
-func (f *filling) poorest() int {
-	best := -1
-	var bestTenant, bestApp float64
-	for i := range f.apps {
-		if len(f.queues[i]) == 0 {
+// poorest is the sweep that comes next, the earliest of equals; nil if none has a job that may find a place. Those that
+// have none drop out.
+func (f *filling) poorest() *sweep {
+	var best *sweep
+	var bestTenant, bestHeld float64
+	still := f.sweeps[:0]
+	for _, s := range f.sweeps {
+		for len(s.jobs) > 0 && f.misses.Covers(s.jobs[0].Demand) {
+			s.jobs = s.jobs[1:]
+		}
+		if len(s.jobs) == 0 {
 			continue
 		}
-		tenant := f.tenants[f.view.Apps[i].Tenant].dominant(f.total)
-		app := f.apps[i].dominant(f.total)
-		if best < 0 || tenant < bestTenant || tenant == bestTenant && app < bestApp {
-			best, bestTenant, bestApp = i, tenant, app
+		still = append(still, s)
+		tenant, held := s.tenant.dominant(f.total), s.held.dominant(f.total)
+		if best == nil || tenant < bestTenant || tenant == bestTenant && held < bestHeld {
+			best, bestTenant, bestHeld = s, tenant, held
 		}
 	}
+	f.sweeps = still
 	return best
 }
 

@@ -6,9 +6,29 @@ import (
 	"testing"
 )
 
-// BenchmarkPrograms reports the processor time of a program beside the clock's, which others on the machine stretch.
+// realistic are jobs of 26 models at four scales, as in Gavel's traces, with steps of their own.
+func realistic(rng *rand.Rand, n int) (Jobs, []float64) {
+	models, _ := randomJobs(rng, 26, 3)
+	j := Jobs{Workers: []float64{float64(n / 4), float64(n / 4), float64(n / 4)}}
+	steps := make([]float64, n)
+	for i := range n {
+		row := models.Throughput[rng.IntN(26)]
+		j.Throughput, j.Scale = append(j.Throughput, row), append(j.Scale, []float64{1, 1, 2, 4}[rng.IntN(4)])
+		steps[i] = max(1, row[0]*3600*(0.1+10*rng.Float64()))
+	}
+	return j, steps
+}
+
+// BenchmarkPrograms solves programs of 2,048 jobs and three types, cold, with jobs that are all unlike and with jobs of 26
+// models at four scales; it reports the processor time of a program beside the clock's, which others on the machine stretch.
 func BenchmarkPrograms(b *testing.B) {
 	j, steps := randomJobs(rand.New(rand.NewPCG(3, 1)), 2048, 3)
+	benchmarkPrograms(b, "unlike/", j, steps)
+	j, steps = realistic(rand.New(rand.NewPCG(3, 1)), 2048)
+	benchmarkPrograms(b, "models/", j, steps)
+}
+
+func benchmarkPrograms(b *testing.B, kind string, j Jobs, steps []float64) {
 	elapsed := make([]float64, len(steps))
 	for i := range elapsed {
 		elapsed[i] = float64(i * 10)
@@ -18,7 +38,7 @@ func BenchmarkPrograms(b *testing.B) {
 	all := programs(j, steps, elapsed, isolated)
 	all["water-filling"] = func() (Allocation, error) { return j.WaterFill(nil) }
 	for _, name := range []string{"max-min", "makespan", "finish-time", "throughput", "water-filling"} {
-		b.Run(name, func(b *testing.B) {
+		b.Run(kind+name, func(b *testing.B) {
 			var before, after syscall.Rusage
 			_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
 			for b.Loop() {

@@ -47,8 +47,8 @@ func (p *program) beyond(price []float64, attained, limit float64) float64 {
 			}
 			value, first, _ := d.at(t)
 			c, m := p.spend(i, min(value, p.top(i)), price)
-			cost += c
-			slope += float64(m * first)
+			cost += float64(p.count[i] * c)
+			slope += float64(p.count[i] * m * first)
 		}
 		// By convexity every t but the first is outside; rounding may say otherwise by a little.
 		if cost >= -1e-13*worth {

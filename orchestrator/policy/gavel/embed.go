@@ -177,7 +177,7 @@ func (e *embedding) image(alloc []float64, t float64, out *point) {
 			out.x[k] = -alloc[k]
 			sum += alloc[k]
 			rate += float64(e.rate[k] * alloc[k])
-			out.free[k-i*r] += float64(e.scale[i] * alloc[k])
+			out.free[k-i*r] += float64(e.mass[i] * alloc[k])
 		}
 		out.row[i] = sum
 		if !e.need[i].none {
@@ -193,21 +193,10 @@ func (e *embedding) solveFor(bx []float64, bt float64, bz, out *point) {
 		e.system[j*w+w-1] = -bz.free[j]
 	}
 	last := -bt
-	for i := range e.n {
-		drow, share := e.ratio.row[i]*bz.row[i], e.ratio.over[i]*bz.over[i]
-		last -= float64(e.d1[i] * share)
-		rhs := e.rhs[i*r : (i+1)*r]
-		for j := range rhs {
-			k := i*r + j
-			rhs[j] = bx[k] - float64(e.ratio.x[k]*bz.x[k]) + drow - float64(e.rate[k]*share)
-			last += float64(e.solved[k] * rhs[j])
-		}
-		for j := range rhs {
-			k := i*r + j
-			sum := inner(e.inverse[k*r:(k+1)*r], rhs)
-			out.x[k] = sum
-			e.system[j*w+w-1] += float64(e.scale[i] * sum)
-		}
+	if r == 3 {
+		last = e.reduce3(bx, last, bz, out)
+	} else {
+		last = e.reduce(bx, last, bz, out)
 	}
 	if e.goal == 0 {
 		last = 0
@@ -219,9 +208,35 @@ func (e *embedding) solveFor(bx []float64, bt float64, bz, out *point) {
 	e.finish(bz, out)
 }
 
+// reduce is the first half of solveFor: X but for the prices and t, and the system's right hand side.
+func (e *embedding) reduce(bx []float64, last float64, bz, out *point) float64 {
+	r, w := e.r, e.r+2
+	for i := range e.n {
+		drow, share := e.ratio.row[i]*bz.row[i], e.ratio.over[i]*bz.over[i]
+		last -= float64(e.count[i] * e.d1[i] * share)
+		rhs := e.rhs[i*r : (i+1)*r]
+		for j := range rhs {
+			k := i*r + j
+			rhs[j] = bx[k] - float64(e.ratio.x[k]*bz.x[k]) + drow - float64(e.rate[k]*share)
+			last += float64(e.count[i] * e.solved[k] * rhs[j])
+		}
+		for j := range rhs {
+			k := i*r + j
+			sum := inner(e.inverse[k*r:(k+1)*r], rhs)
+			out.x[k] = sum
+			e.system[j*w+w-1] += float64(e.mass[i] * sum)
+		}
+	}
+	return last
+}
+
 // finish computes X and the prices of a solution from the types' prices and t.
 func (e *embedding) finish(bz, out *point) {
 	r := e.r
+	if r == 3 {
+		e.finish3(bz, out)
+		return
+	}
 	for i := range e.n {
 		sum, rate := 0.0, 0.0
 		for j := range r {
@@ -249,7 +264,7 @@ func (e *embedding) refine(bx []float64, bt float64, bz, out *point) {
 			e.left[k] = bx[k] + out.zx[k] - out.zrow[i] + float64(e.rate[k]*out.zover[i]) - float64(e.scale[i]*out.price[k-i*e.r])
 			worst = max(worst, math.Abs(e.left[k]))
 		}
-		bt -= float64(e.d1[i] * out.zover[i])
+		bt -= float64(e.count[i] * e.d1[i] * out.zover[i])
 	}
 	if max(worst, math.Abs(bt)) < goodEnough {
 		return

@@ -7,11 +7,11 @@ func (e *embedding) costs(x []float64, t float64, z *point) (cx, hz float64) {
 	cx = -float64(e.goal * t)
 	if e.gain != nil {
 		for k, g := range e.gain {
-			cx -= float64(g * x[k])
+			cx -= float64(e.count[k/e.r] * g * x[k])
 		}
 	}
 	for i, price := range z.zrow {
-		hz += price - float64(z.zover[i]*e.need[i].base)
+		hz += float64(e.count[i] * (price - float64(z.zover[i]*e.need[i].base)))
 	}
 	for j, y := range z.price {
 		hz += float64(e.workers[j] * y)
@@ -30,7 +30,7 @@ func (e *embedding) measure() {
 			e.rx[k] = e.zx[k] - e.zrow[i] + float64(e.rate[k]*e.zover[i]) - float64(e.scale[i]*e.price[j]) + float64(e.gainAt(k)*e.tau)
 		}
 		if !e.need[i].none {
-			e.rt -= float64(e.d1[i] * e.zover[i])
+			e.rt -= float64(e.count[i] * e.d1[i] * e.zover[i])
 			e.rz.over[i] += e.over[i] + float64(e.tau*e.need[i].base)
 		}
 		e.rz.row[i] += e.row[i] - e.tau
@@ -53,30 +53,37 @@ func (e *embedding) measure() {
 
 // converged is ECOS's stopping rule.
 func (e *embedding) converged() bool {
-	norm := func(vectors ...[]float64) float64 {
+	product := e.products(e.step, 0, 0)
+	if product >= objectiveWithin && e.gap >= objectiveWithin {
+		return false
+	}
+	squares := func(v []float64, each int) float64 {
 		sum := 0.0
-		for _, v := range vectors {
-			for _, x := range v {
-				sum += float64(x * x)
+		for i := 0; i < len(v); i += each {
+			part := 0.0
+			for _, x := range v[i : i+each] {
+				part += float64(x * x)
 			}
+			sum += float64(e.count[i/each] * part)
+		}
+		return sum
+	}
+	// norm is of numbers for each row's types, for each row twice, and for each type.
+	norm := func(x, row, over, free []float64) float64 {
+		sum := squares(x, e.r) + squares(row, 1) + squares(over, 1)
+		for _, v := range free {
+			sum += float64(v * v)
 		}
 		return math.Sqrt(sum)
 	}
 	e.limits(e.bz, 1)
-	h := norm(e.bz.row, e.bz.over, e.bz.free)
-	nx := norm(e.alloc, []float64{e.t})
+	h := norm(nil, e.bz.row, e.bz.over, e.bz.free)
+	nx := norm(e.alloc, nil, nil, []float64{e.t})
 	ns := norm(e.x, e.row, e.over, e.free)
 	nz := norm(e.zx, e.zrow, e.zover, e.price)
 	primal := norm(e.rz.x, e.rz.row, e.rz.over, e.rz.free) / max(max(1, h)+nx+ns, 1) / e.tau
-	dual := norm(e.rx, []float64{e.rt}) / max(max(1, norm(e.gain, []float64{e.goal}))+nz, 1) / e.tau
-	product := e.product(e.point, 0)
-	return primal < feasibleWithin && dual < feasibleWithin && (product < objectiveWithin || e.gap < objectiveWithin)
-}
-
-// product is s'z after a step.
-func (e *embedding) product(step *point, length float64) float64 {
-	return dot(e.x, e.zx, step.x, step.zx, length, length) + dot(e.row, e.zrow, step.row, step.zrow, length, length) +
-		dot(e.over, e.zover, step.over, step.zover, length, length) + dot(e.free, e.price, step.free, step.price, length, length)
+	dual := norm(e.rx, nil, nil, []float64{e.rt}) / max(max(1, norm(e.gain, nil, nil, []float64{e.goal}))+nz, 1) / e.tau
+	return primal < feasibleWithin && dual < feasibleWithin
 }
 
 // advance takes one step; false if the system cannot be solved any more.
@@ -84,13 +91,7 @@ func (e *embedding) advance() bool {
 	if !e.factor() {
 		return false
 	}
-	degree := float64(e.n*e.r + e.n + e.r + 1)
-	for i := range e.need {
-		if !e.need[i].none {
-			degree++
-		}
-	}
-	mu := (e.product(e.point, 0) + e.tau*e.kappa) / degree
+	mu := (e.products(e.step, 0, 0) + e.tau*e.kappa) / (e.degree() + 1)
 	for k := range e.bx {
 		e.bx[k] = e.gainAt(k)
 	}
@@ -222,7 +223,7 @@ func (e *embedding) answer(to *point) {
 		}
 		for k := i * r; k < (i+1)*r; k++ {
 			to.x[k] /= max(1, sum)
-			used[k-i*r] += float64(e.scale[i] * to.x[k])
+			used[k-i*r] += float64(e.mass[i] * to.x[k])
 		}
 	}
 	for k := range to.x {

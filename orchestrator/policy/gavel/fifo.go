@@ -10,7 +10,7 @@ import (
 type FIFO struct {
 	// Perf chooses each job's fastest type with room, anew with every decision. Without it jobs keep their type, and the
 	// rules are those of Gavel's code, which is not quite what the paper says: a job gets the last type by name that has
-	// any worker left, whether it fits or not, and a type that is used up is struck off at random among those with room.
+	// any worker left and that it runs on, whether it fits or not, and a type that is used up is struck off at random among those with room.
 	// To agree with its published runs that is kept.
 	Perf bool `json:"perf"`
 	// Types by job.
@@ -50,6 +50,19 @@ func (f *FIFO) Allocate(requests []Request, workers []int, draw func(n int) int)
 	return x
 }
 
+// Retype makes the types by job fit another list; who had a type that is gone gets another.
+func (f *FIFO) Retype(from, to []string) {
+	moved := make(map[int]int, len(f.Types))
+	for job, t := range f.Types {
+		if i := slices.Index(to, from[t]); i >= 0 {
+			moved[job] = i
+		}
+	}
+	if f.Types != nil {
+		f.Types = moved
+	}
+}
+
 // replace puts the head of the queue where a job ended.
 func (f *FIFO) replace(queue []Request, active map[int]Request, left []int) []Request {
 	had := make([]int, 0, len(f.Types))
@@ -86,6 +99,9 @@ func (f *FIFO) fill(queue []Request, left []int, draw func(n int) int) {
 			return
 		}
 		t, strike := open[len(open)-1], 0
+		for i := len(open) - 1; i >= 0 && q.Throughput[t] <= 0; i-- {
+			t = open[i]
+		}
 		if f.Perf {
 			t = slices.MaxFunc(roomy, func(a, b int) int { return cmp.Compare(q.Throughput[a], q.Throughput[b]) })
 			strike = t

@@ -42,9 +42,14 @@ func (j Jobs) WaterFill(reweigh Reweigh) (Allocation, error) {
 		if first {
 			last.Objective, last.Bound = next.Objective, next.Bound
 		}
+		progress := false
 		for i := range level {
 			filled[i] += float64(max(0, next.Objective) * level[i])
+			progress = progress || tight[i] && !saturated[i]
 			saturated[i] = saturated[i] || tight[i]
+		}
+		if !progress { // rounding has the prices: what is filled stays
+			return last, nil
 		}
 	}
 }
@@ -78,6 +83,7 @@ func (j Jobs) fill(filled, level []float64) (Allocation, []bool, bool) {
 	if !raised {
 		return Allocation{}, nil, false
 	}
+	p = p.merge()
 	value := func(s *point) (attained, bound, lack float64) {
 		attained, limit := math.Inf(1), math.Inf(1)
 		for i, d := range p.need {
@@ -94,8 +100,8 @@ func (j Jobs) fill(filled, level []float64) (Allocation, []bool, bool) {
 	}
 	// The rise is measured against the whole, which may be far more than this level adds.
 	whole := 0.0
-	for i, d := range p.need {
-		if level[i] > 0 {
+	for _, d := range p.need {
+		if d.slope > 0 {
 			whole = max(whole, d.base)
 		}
 	}
@@ -104,8 +110,8 @@ func (j Jobs) fill(filled, level []float64) (Allocation, []bool, bool) {
 		return math.Abs(bound-attained)/(math.Abs(attained)+whole) + lack
 	})
 	attained, bound, _ := value(best)
-	a := Allocation{X: j.shape(best.x), Objective: attained, Bound: bound, Steps: took}
-	return a, p.tight(best), true
+	a := Allocation{X: j.shape(p.each(best.x)), Objective: attained, Bound: bound, Steps: took}
+	return a, p.spread(p.tight(best)), true
 }
 
 // slack is by how much a frozen level may fall when later levels are filled, relative to it.
@@ -121,8 +127,8 @@ func (p *program) tight(s *point) []bool {
 			continue
 		}
 		worth := s.zover[i] * d.slope
-		total += worth
-		count++
+		total += float64(p.count[i] * worth)
+		count += p.count[i]
 		if worth > most {
 			dearest, most = i, worth
 		}

@@ -12,6 +12,9 @@ import (
 // with elapsed seconds since job i came, steps that remain, and isolated seconds that it would take in all on 1/n of the
 // cluster. For a rho in question job i needs the rate steps/(rho*isolated - elapsed), which is convex in rho, so that the
 // interior-point method solves for rho and X at once instead of halving. Jobs without steps are left out.
+//
+// Often one job holds rho up, and any X that serves it is optimal. Where no job tells types apart, X is the one that ECOS
+// ends at (coned); otherwise it is the centre of all that are optimal (solve).
 func (j Jobs) FinishTime(steps, elapsed, isolated []float64) (Allocation, error) {
 	if err := j.checkSteps(steps); err != nil {
 		return Allocation{}, err
@@ -44,12 +47,11 @@ func (j Jobs) FinishTime(steps, elapsed, isolated []float64) (Allocation, error)
 			p.need[i] = need{steps: s / isolated[i], iso: unit, elapsed: elapsed[i] / isolated[i]}
 		}
 	}
-	p.normalise()
-	p.from = 2
+	p = p.merge()
 	limit := 0.0
-	for _, d := range p.need {
+	for i, d := range p.need {
 		if !d.none {
-			limit = max(limit, (d.elapsed+d.steps)/d.iso)
+			limit = max(limit, (d.elapsed+d.steps/p.top(i))/d.iso)
 		}
 	}
 	value := func(s *point) (attained, bound float64) {
@@ -60,12 +62,38 @@ func (j Jobs) FinishTime(steps, elapsed, isolated []float64) (Allocation, error)
 		}
 		return attained, p.beyond(s.price, attained, limit)
 	}
-	best, took := p.solve(func(s *point) float64 {
+	gap := func(s *point) float64 {
 		attained, bound := value(s)
 		return (attained - bound) / attained
-	})
+	}
+	best, took := (*point)(nil), 0
+	if p.alike() && p.n < many {
+		best, took = p.follow(gap)
+	}
+	if best == nil || !(gap(best) <= withCones) {
+		more := 0
+		p.normalise()
+		p.from = 2
+		best, more = p.solve(gap)
+		took += more
+	}
 	attained, bound := value(best)
-	return Allocation{X: j.shape(best.x), Objective: attained * unit, Bound: bound * unit, Steps: took}, nil
+	return Allocation{X: j.shape(p.each(best.x)), Objective: attained * unit, Bound: bound * unit, Steps: took}, nil
+}
+
+// alike says whether no job tells types apart, and all have something to do.
+func (p *program) alike() bool {
+	for i := range p.n {
+		if p.need[i].none {
+			return false
+		}
+		for _, rate := range p.rate[i*p.r : (i+1)*p.r] {
+			if rate > 0 && rate != p.top(i) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Alone keeps the time that each job would have taken alone so far, as Gavel's code does: with every decision the steps

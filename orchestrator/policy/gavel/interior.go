@@ -10,7 +10,10 @@ type program struct {
 	rate, gain []float64
 	need       []need
 	scale      []float64
-	workers    []float64
+	// count says how many jobs each row stands for, and mass is count*scale. of maps jobs to rows; nil if it is one to one.
+	count, mass []float64
+	of          []int
+	workers     []float64
 	// goal is +1 to make t large, -1 to make it small, 0 if there is no t.
 	goal float64
 	// from is t to start at, such that small rates meet the needs if that can be.
@@ -89,6 +92,9 @@ const maxSteps = 100
 // patience is how many steps without a better gap end the search once the gap is Acceptable: rounding has the last digits.
 const patience = 3
 
+// hopelessGap is a gap, relative to t, that is not worth measuring.
+const hopelessGap = 1e-3
+
 // hopeless is how many end it in any case.
 const hopeless = 20
 
@@ -102,7 +108,10 @@ func (p *program) solve(gap func(*point) float64) (*point, int) {
 	for ; steps < maxSteps; steps++ {
 		s.residuals()
 		mu := s.mu()
-		if g := gap(s.point); g < bestGap {
+		// While products are large so is the gap, which takes time to know.
+		if mu*s.degree() > hopelessGap*math.Abs(s.t) && steps < maxSteps-1 {
+			stale = 0
+		} else if g := gap(s.point); g < bestGap {
 			best.copy(s.point)
 			bestGap, stale = g, 0
 		} else if stale++; stale > patience && bestGap < Acceptable {
@@ -155,7 +164,7 @@ func (p *program) start() *newton {
 		for j := range r {
 			k := i*r + j
 			s.row[i] -= s.x[k]
-			s.free[j] -= float64(p.scale[i] * s.x[k])
+			s.free[j] -= float64(p.mass[i] * s.x[k])
 			rate += float64(p.rate[k] * s.x[k])
 		}
 		if p.need[i].none {
@@ -163,7 +172,7 @@ func (p *program) start() *newton {
 		}
 		d, d1, _ := p.need[i].at(s.t)
 		s.over[i] = max(rate-d, 0.1*rate)
-		slope += math.Abs(d1) * 1 / s.over[i]
+		slope += p.count[i] * math.Abs(d1) / s.over[i]
 	}
 	s.setPrices(1 / slope)
 	return s
@@ -172,8 +181,8 @@ func (p *program) start() *newton {
 // interior is a small allocation within all constraints.
 func (p *program) interior(x []float64) {
 	scale := 0.0
-	for _, s := range p.scale {
-		scale += s
+	for _, m := range p.mass {
+		scale += m
 	}
 	for j := range p.r {
 		share := 0.5 * min(1/float64(p.r), p.workers[j]/scale)
@@ -214,7 +223,7 @@ func (s *newton) residuals() {
 		s.weight[i] = 1.5 - s.over[i]/(s.over[i]+d)
 		if s.goal != 0 {
 			s.d1[i] = d1
-			s.curve += float64(s.zover[i] * d2)
+			s.curve += float64(s.count[i] * s.zover[i] * d2)
 		}
 	}
 }
@@ -236,23 +245,36 @@ func (s *newton) mu() float64 { return s.muAfter(0, 0) }
 
 // muAfter is what mu would be after steps of these lengths.
 func (s *newton) muAfter(primal, dual float64) float64 {
-	sum := dot(s.x, s.zx, s.step.x, s.step.zx, primal, dual) + dot(s.row, s.zrow, s.step.row, s.step.zrow, primal, dual) +
-		dot(s.over, s.zover, s.step.over, s.step.zover, primal, dual) + dot(s.free, s.price, s.step.free, s.step.price, primal, dual)
-	count := s.n*s.r + s.n + s.r
-	for i := range s.need {
-		if !s.need[i].none {
-			count++
-		}
-	}
-	return sum / float64(count)
+	return s.products(s.step, primal, dual) / s.degree()
 }
 
-func dot(a, b, da, db []float64, primal, dual float64) float64 {
-	sum := 0.0
-	for i := range a {
-		sum += float64((a[i] + primal*da[i]) * (b[i] + dual*db[i]))
+// products is the sum of all products of slack and price after a step.
+func (s *newton) products(step *point, primal, dual float64) float64 {
+	sum, r := 0.0, s.r
+	for i, c := range s.count {
+		part := (s.row[i] + primal*step.row[i]) * (s.zrow[i] + dual*step.zrow[i])
+		part += float64((s.over[i] + primal*step.over[i]) * (s.zover[i] + dual*step.zover[i]))
+		for k := i * r; k < (i+1)*r; k++ {
+			part += float64((s.x[k] + primal*step.x[k]) * (s.zx[k] + dual*step.zx[k]))
+		}
+		sum += float64(c * part)
+	}
+	for j := range r {
+		sum += float64((s.free[j] + primal*step.free[j]) * (s.price[j] + dual*step.price[j]))
 	}
 	return sum
+}
+
+// degree is how many products there are.
+func (s *newton) degree() float64 {
+	degree := float64(s.r)
+	for i, c := range s.count {
+		degree += c * float64(s.r+1)
+		if !s.need[i].none {
+			degree += c
+		}
+	}
+	return degree
 }
 
 // spreadOut is the ratio of the largest to the smallest product, as the barrier weighs them.

@@ -28,20 +28,24 @@ func (s *newton) factor() bool {
 			return false
 		}
 		pull := -dover * s.d1[i]
-		s.slackT += float64(dover * s.d1[i] * s.d1[i])
-		scale := s.scale[i]
+		s.slackT += float64(s.count[i] * dover * s.d1[i] * s.d1[i])
+		scale, mass := s.scale[i], s.mass[i]
 		for j := range r {
 			s.drag[i*r+j] = pull * a[j]
+		}
+		if r == 3 {
+			s.gather3(i)
+			continue
 		}
 		for j := range r {
 			row := inverse[j*r : (j+1)*r]
 			sum := inner(row, s.drag[i*r:(i+1)*r])
 			for k, v := range row {
-				s.system[j*w+k] += float64(scale * scale * v)
+				s.system[j*w+k] += float64(mass * scale * v)
 			}
 			s.solved[i*r+j] = sum
-			s.system[j*w+r] += float64(scale * sum)
-			s.system[r*w+r] += float64(s.drag[i*r+j] * sum)
+			s.system[j*w+r] += float64(mass * sum)
+			s.system[r*w+r] += float64(s.count[i] * s.drag[i*r+j] * sum)
 		}
 	}
 	for j := range r {
@@ -189,7 +193,7 @@ func (s *newton) direction() {
 		share := 0.0
 		if !s.need[i].none {
 			share = (s.target.over[i] - float64(s.zover[i]*s.lack[i])) / s.over[i]
-			rt -= float64(s.d1[i] * (s.zover[i] + share))
+			rt -= float64(s.count[i] * s.d1[i] * (s.zover[i] + share))
 		}
 		fixed := -s.target.row[i]/s.row[i] - s.zrow[i]
 		share += s.zover[i]
@@ -200,12 +204,12 @@ func (s *newton) direction() {
 				b += s.gain[k]
 			}
 			s.rhs[k] = b
-			rt -= float64(s.solved[k] * b)
+			rt -= float64(s.count[i] * s.solved[k] * b)
 		}
 		for j := range r {
 			sum := inner(s.inverse[(i*r+j)*r:(i*r+j+1)*r], s.rhs[i*r:(i+1)*r])
 			s.step.x[i*r+j] = sum
-			s.system[j*w+w-1] += float64(s.scale[i] * sum)
+			s.system[j*w+w-1] += float64(s.mass[i] * sum)
 		}
 	}
 	s.system[r*w+w-1] = -rt
@@ -229,7 +233,7 @@ func (s *newton) spread() {
 			d := s.step.x[k] - float64(s.solved[k]*s.step.t) - float64(s.scale[i]*inner(s.inverse[k*r:(k+1)*r], s.step.price))
 			s.step.x[k] = d
 			s.step.zx[k] = (s.target.x[k] - float64(s.zx[k]*d)) / s.x[k]
-			s.step.free[j] -= float64(s.scale[i] * d)
+			s.step.free[j] -= float64(s.mass[i] * d)
 			sum += d
 			rate += float64(s.rate[k] * d)
 		}
@@ -243,10 +247,13 @@ func (s *newton) spread() {
 	}
 }
 
-// eliminate solves the small system for the prices' step and t's, with pivoting, and leaves the matrix as it is.
-func (s *newton) eliminate() []float64 {
-	size, w := s.r+1, s.r+2
-	m := append([]float64(nil), s.system...)
+// eliminate solves the small system for the prices' step and t's.
+func (s *newton) eliminate() []float64 { return eliminate(s.system, s.r+1) }
+
+// eliminate solves a system, whose last column is the right hand side, with pivoting, and leaves it as it is.
+func eliminate(system []float64, size int) []float64 {
+	w := size + 1
+	m := append([]float64(nil), system...)
 	for c := range size {
 		p := c
 		for i := c + 1; i < size; i++ {

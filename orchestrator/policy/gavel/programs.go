@@ -8,9 +8,12 @@ import (
 // Tolerance is the relative gap at which a program counts as solved; ECOS, which Gavel calls, stops at the same.
 const Tolerance = 1e-8
 
-// Acceptable is the relative gap that every program reaches; with throughputs and steps of many magnitudes rounding may
-// keep it from Tolerance.
+// Acceptable is the relative gap that every program reaches, finish-time fairness of types that are alike three times it;
+// with throughputs and steps of many magnitudes rounding may keep it from Tolerance.
 const Acceptable = 1e-6
+
+// many unlike jobs make the last digits dear; there raise is content with Acceptable.
+const many = 1000
 
 // MaxMin is least attained service with weights (section 4.1): maximise over X
 //
@@ -63,26 +66,37 @@ func (j Jobs) raise(level []float64, enough float64) Allocation {
 		for i := range p.need {
 			if !p.need[i].none {
 				attained = min(attained, p.rateOf(i, s.x))
-				sum += s.zover[i]
+				sum += float64(p.count[i] * s.zover[i])
 			}
 		}
-		if rough := p.dual(s) / sum; rough > 1.01*attained {
-			return attained, min(rough, limit)
+		rough := min(p.dual(s)/sum, limit)
+		if rough > 1.01*attained || rough-attained < 0.1*Acceptable*attained {
+			return attained, rough
 		}
 		return attained, p.beyond(s.price, attained, limit)
+	}
+	p = p.merge()
+	if p.n >= many {
+		enough = max(enough, 0.9*Acceptable)
 	}
 	best, steps := p.embed(enough, func(s *point) float64 {
 		attained, bound := value(s)
 		return (bound - attained) / bound
 	})
 	attained, bound := value(best)
-	return Allocation{X: j.shape(best.x), Objective: attained, Bound: bound, Steps: steps}
+	return Allocation{X: j.shape(p.each(best.x)), Objective: attained, Bound: bound, Steps: steps}
 }
 
 // program has the constraints of the jobs, needs for all and no goal. Types without workers have no throughput.
 func (j Jobs) program() *program {
 	n, r := len(j.Throughput), len(j.Workers)
-	p := &program{n: n, r: r, rate: make([]float64, n*r), need: make([]need, n), scale: j.Scale, workers: make([]float64, r)}
+	p := &program{
+		n: n, r: r, rate: make([]float64, n*r), need: make([]need, n), scale: j.Scale, mass: j.Scale,
+		count: make([]float64, n), workers: make([]float64, r),
+	}
+	for i := range p.count {
+		p.count[i] = 1
+	}
 	for t, workers := range j.Workers {
 		// A type that is not there still needs room inside its constraint; nothing runs on it.
 		p.workers[t] = workers
@@ -149,7 +163,7 @@ func (p *program) dual(s *point) float64 {
 			}
 			best = max(best, worth)
 		}
-		bound += best
+		bound += float64(p.count[i] * best)
 	}
 	return bound
 }
@@ -192,7 +206,7 @@ func (j Jobs) Makespan(steps []float64) (Allocation, error) {
 			level[i] = s / unit
 		}
 	}
-	a := j.raise(level, 0.1*Acceptable)
+	a := j.raise(level, 0.9*Acceptable)
 	if a.Objective > 0 {
 		a.Objective, a.Bound = unit/a.Objective, unit/a.Bound
 	}
@@ -222,6 +236,7 @@ func (j Jobs) MakespanAsPublished(steps []float64) (Allocation, error) {
 	for i := range p.need {
 		p.need[i] = need{base: steps[i] / found, none: steps[i] == 0}
 	}
+	p = p.merge()
 	best, took := p.embed(0, func(s *point) float64 {
 		lack := 0.0
 		for i, d := range p.need {
@@ -231,7 +246,7 @@ func (j Jobs) MakespanAsPublished(steps []float64) (Allocation, error) {
 		}
 		return lack
 	})
-	a := Allocation{X: j.shape(best.x), Bound: exact.Bound, Steps: exact.Steps + took}
+	a := Allocation{X: j.shape(p.each(best.x)), Bound: exact.Bound, Steps: exact.Steps + took}
 	for i, s := range steps {
 		if s > 0 {
 			a.Objective = max(a.Objective, s/j.Rate(i, a.X))

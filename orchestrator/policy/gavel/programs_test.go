@@ -238,34 +238,6 @@ func programs(j Jobs, steps, elapsed, isolated []float64) map[string]func() (All
 	}
 }
 
-// Hadar's paper prints, for its motivating example, an allocation Y as Gavel's. Y keeps every job busy all the time, but
-// uses 2.6 of 2 V100 and 2 of 1 K80 when gangs are counted, so that it is no allocation of Gavel's constraints and no
-// optimum of its programs. What is: every job reaches 3 times its equal share over its gang.
-func TestHadarsExample(t *testing.T) {
-	t.Parallel()
-	j := Jobs{
-		Throughput: [][]float64{{40, 20, 30}, {5, 15, 5}, {10, 2, 20}},
-		Scale:      []float64{3, 2, 2},
-		Workers:    []float64{2, 3, 1},
-	}
-	printed := [][]float64{{.6, .4, 0}, {.2, .6, .2}, {.2, 0, .8}}
-	var used [3]float64
-	for i := range printed {
-		for k, y := range printed[i] {
-			used[k] += y * j.Scale[i]
-		}
-	}
-	if !(used[0] > 2 && used[2] > 1) {
-		t.Errorf("the printed matrix fits after all: %v", used)
-	}
-	a, err := j.MaxMin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkAllocation(t, j, a)
-	near(t, "max-min", a.Objective, simplex(t, j, nil, 1, make([]float64, 3), j.levels()))
-}
-
 // Water filling: no level can be raised without lowering one that is lower or equal, checked by raising each job alone.
 func TestWaterFilling(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package gavel
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -19,7 +20,7 @@ type Rounds struct {
 	Last float64 `json:"last"`
 	// Worked is the time all jobs together ran on each type since then, in seconds.
 	Worked []float64 `json:"worked"`
-	// Shares are the jobs in order of arrival.
+	// Shares are the jobs in order of arrival, which is that of their numbers.
 	Shares []Share `json:"shares,omitempty"`
 }
 
@@ -39,7 +40,7 @@ func NewRounds(types int, length, interval float64) *Rounds {
 	return &Rounds{Length: length, Interval: interval, Changed: true, Worked: make([]float64, types)}
 }
 
-// Add takes a job in. It has no allocation, and so does not run, until the next one is made.
+// Add takes a job in, whose number must be above those of all before. It has no allocation, and so does not run, until the next one is made.
 func (r *Rounds) Add(job int) {
 	s := Share{Job: job, Time: make([]float64, len(r.Worked)), Deficit: make([]float64, len(r.Worked))}
 	for t := range s.Time {
@@ -51,18 +52,60 @@ func (r *Rounds) Add(job int) {
 
 // Remove forgets a job.
 func (r *Rounds) Remove(job int) {
-	r.Shares = slices.DeleteFunc(r.Shares, func(s Share) bool { return s.Job == job })
-	r.Changed = true
+	r.Retain(func(i int) bool { return r.Shares[i].Job != job })
 }
 
-// Ran records that a job ran on a type for so many seconds.
-func (r *Rounds) Ran(job, t int, seconds float64) {
-	r.Worked[t] += seconds
+// Retain forgets every share that keep, given its index, refuses.
+func (r *Rounds) Retain(keep func(i int) bool) {
+	kept := r.Shares[:0]
 	for i := range r.Shares {
-		if r.Shares[i].Job == job {
-			r.Shares[i].Time[t] += seconds
+		if keep(i) {
+			kept = append(kept, r.Shares[i])
 		}
 	}
+	if len(kept) < len(r.Shares) {
+		clear(r.Shares[len(kept):])
+		r.Shares, r.Changed = kept, true
+	}
+}
+
+// Index finds a job among the shares by its number, which rise; -1 if it is not there.
+func (r *Rounds) Index(job int) int {
+	if i, found := slices.BinarySearchFunc(r.Shares, job, func(s Share, n int) int { return s.Job - n }); found {
+		return i
+	}
+	return -1
+}
+
+// Ran records that a job ran on a type for so many seconds. It counts for the type even if the job is gone.
+func (r *Rounds) Ran(job, t int, seconds float64) {
+	r.Worked[t] += seconds
+	if i := r.Index(job); i >= 0 {
+		r.Shares[i].Time[t] += seconds
+	}
+}
+
+// Retype makes the accounts fit another list of types; what a type had goes with its name.
+func (r *Rounds) Retype(from, to []string) {
+	r.Worked, r.Changed = retyped(r.Worked, from, to, 0), true
+	for i := range r.Shares {
+		s := &r.Shares[i]
+		s.Time, s.Deficit = retyped(s.Time, from, to, r.Length/2), retyped(s.Deficit, from, to, 0)
+		if s.Target != nil {
+			s.Target = retyped(s.Target, from, to, 0)
+		}
+	}
+}
+
+func retyped(row []float64, from, to []string, fresh float64) []float64 {
+	moved := make([]float64, len(to))
+	for i, kind := range to {
+		moved[i] = fresh
+		if old := slices.Index(from, kind); old >= 0 && old < len(row) {
+			moved[i] = row[old]
+		}
+	}
+	return moved
 }
 
 // Due says whether a new allocation is to be made now: something changed, and the last one is not too recent.
@@ -116,15 +159,26 @@ func (r *Rounds) Pick(round Round) []Pick {
 	taken := make([]bool, len(r.Shares))
 	queue := make([]candidate, 0, len(r.Shares))
 	for _, t := range round.Order {
+		left, least := round.Workers[t], math.MaxInt
 		queue = queue[:0]
 		for i := range r.Shares {
-			queue = append(queue, r.candidate(i, t, round.Throughput[i][t]))
+			if taken[i] || round.Scale[i] > left || round.Throughput[i][t] <= 0 {
+				continue
+			}
+			c := r.candidate(i, t)
+			if round.Strict && c.priority <= 0 {
+				continue
+			}
+			queue = append(queue, c)
+			least = min(least, round.Scale[i])
 		}
-		slices.SortStableFunc(queue, candidate.compare)
-		left := round.Workers[t]
+		slices.SortFunc(queue, candidate.compare)
 		for _, c := range queue {
+			if left < least {
+				break
+			}
 			scale := round.Scale[c.share]
-			if taken[c.share] || scale > left || round.Throughput[c.share][t] <= 0 || round.Strict && c.priority <= 0 {
+			if scale > left {
 				continue
 			}
 			left -= scale
@@ -143,24 +197,24 @@ type candidate struct {
 }
 
 func (a candidate) compare(b candidate) int {
-	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.deficit, a.deficit), cmp.Compare(b.allocated, a.allocated))
+	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.deficit, a.deficit),
+		cmp.Compare(b.allocated, a.allocated), a.share-b.share)
 }
 
 // unserved stands for the reciprocal of a fraction of 0.
 const unserved = 1e9
 
-func (r *Rounds) candidate(i, t int, throughput float64) candidate {
+// candidate is a job that can run on a type.
+func (r *Rounds) candidate(i, t int) candidate {
 	s := &r.Shares[i]
 	c := candidate{share: i, deficit: s.Deficit[t]}
 	if s.Target == nil {
 		return c
 	}
 	c.allocated = s.Target[t]
-	switch {
-	case throughput == 0:
-	case r.Worked[t] == 0:
+	if r.Worked[t] == 0 {
 		c.priority = c.allocated * unserved
-	default:
+	} else {
 		c.priority = c.allocated / (s.Time[t] / r.Worked[t])
 	}
 	return c

@@ -41,14 +41,15 @@ func (j Jobs) MaxThroughput(cost, floor []float64) (Allocation, error) {
 			p.need[i].base = floor[i]
 		}
 	}
+	p = p.merge()
 	value := func(s *point) (attained, bound, lack float64) {
 		bound = p.dual(s)
 		for k, g := range p.gain {
-			attained += float64(g * s.x[k])
+			attained += float64(p.count[k/p.r] * g * s.x[k])
 		}
 		for i, d := range p.need {
 			if !d.none {
-				bound -= float64(s.zover[i] * d.base)
+				bound -= float64(p.count[i] * s.zover[i] * d.base)
 				lack = max(lack, 1-p.rateOf(i, s.x)/d.base)
 			}
 		}
@@ -59,7 +60,7 @@ func (j Jobs) MaxThroughput(cost, floor []float64) (Allocation, error) {
 		return math.Abs(bound-attained)/attained + lack
 	})
 	attained, bound, _ := value(best)
-	return Allocation{X: j.shape(best.x), Objective: attained, Bound: bound, Steps: took}, nil
+	return Allocation{X: j.shape(p.each(best.x)), Objective: attained, Bound: bound, Steps: took}, nil
 }
 
 // meets says whether floors can be met: whether all rates can be raised to them.

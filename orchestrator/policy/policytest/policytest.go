@@ -4,167 +4,112 @@ package policytest
 
 import (
 	"bytes"
-	"reflect"
-	"slices"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
-	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// Run draws random clusters and jobs and checks every plan: it fits what is free, keeps gangs whole, obeys device
-// types and trust, moves only what may be moved, gives reasons, does not change the view, and depends on nothing but
-// the view and the policy's snapshot.
-func Run(t *testing.T, make func() policy.Policy) {
+// Trait is what some policies may do that others may not.
+type Trait int
+
+// MayRefuse says that the policy may leave a job unserved for ever, as one with admission control does.
+const MayRefuse Trait = iota
+
+// Run draws random clusters and jobs and lets the policy decide on them round after round, while jobs arrive, train,
+// end and are stopped as it says. Every plan is checked: see Check. A policy must not change its view, must depend on
+// nothing but the view and its snapshot, and must go on from a snapshot as if nothing had happened. Where jobs fit on
+// an idle cluster it must grant something, at the latest when it has been asked a few times at Plan.Next.
+func Run(t *testing.T, make func() policy.Policy, traits ...Trait) {
 	t.Helper()
-	rapid.Check(t, func(t *rapid.T) {
-		v := drawView(t)
-		before := copyView(v)
-		p := make()
-		state, err := p.Snapshot()
-		if err != nil {
-			t.Fatalf("snapshot: %v", err)
+	t.Run("rounds", func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { runRounds(t, make) }) })
+	for _, trait := range traits {
+		if trait == MayRefuse {
+			return
 		}
-		plan := p.Decide(v)
-		if !reflect.DeepEqual(before, v) {
-			t.Fatalf("the policy changed its view")
-		}
-		Check(t, v, plan)
-		again := make()
-		if state != nil {
-			if err := again.Restore(state); err != nil {
-				t.Fatalf("restore: %v", err)
-			}
-		}
-		if second := again.Decide(v); !reflect.DeepEqual(plan, second) {
-			t.Fatalf("the same view and snapshot gave two plans:\n%+v\n%+v", plan, second)
-		}
-		a, errA := p.Snapshot()
-		b, errB := again.Snapshot()
-		if errA != nil || errB != nil || !bytes.Equal(a, b) {
-			t.Fatalf("the same decision left two states: %v %v", errA, errB)
-		}
-	})
-}
-
-// failer is what Check needs of a test.
-type failer interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
-// Check fails if the plan breaks a rule in the view.
-func Check(t failer, v *policy.View, plan policy.Plan) {
-	t.Helper()
-	revoked := map[int]bool{}
-	for _, r := range plan.Revokes {
-		j := &v.Jobs[r.Job]
-		if !j.Running() || j.Ending || revoked[r.Job] || r.Reason == "" {
-			t.Fatalf("bad revoke %+v of %+v", r, j)
-		}
-		revoked[r.Job] = true
 	}
-	granted := map[int]bool{}
-	taken := map[string]map[int]bool{}
-	for _, g := range plan.Grants {
-		j := &v.Jobs[g.Job]
-		if j.Running() || j.Ending || granted[g.Job] {
-			t.Fatalf("job %d cannot be granted anything: %+v", g.Job, j)
+	t.Run("liveness", func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { runIdle(t, make) }) })
+}
+
+// runRounds is one story of a cluster, decided on by the policy and by a shadow that goes on from its snapshots.
+func runRounds(t *rapid.T, make func() policy.Policy) {
+	w := drawWorld(t)
+	p := make()
+	for range rapid.IntRange(1, 10).Draw(t, "rounds") {
+		shadow := restored(t, make, p)
+		plan := w.decide(t, p)
+		text := dumpPlan(plan)
+		if again := dumpPlan(w.decide(t, shadow)); again != text {
+			t.Fatalf("the same view and snapshot gave two plans:\n%s\nand\n%s", text, again)
 		}
-		granted[g.Job] = true
-		i := slices.IndexFunc(v.Nodes, func(n cluster.Node) bool { return n.Name == g.Node })
-		if i < 0 {
-			t.Fatalf("grant on unknown node %q", g.Node)
+		sameState(t, p, shadow)
+		if rapid.Bool().Draw(t, "restart") {
+			p = shadow
 		}
-		checkGrant(t, &v.Nodes[i], j, g)
-		for _, d := range g.Devices {
-			if taken[g.Node] == nil {
-				taken[g.Node] = map[int]bool{}
-			}
-			if taken[g.Node][d] {
-				t.Fatalf("device %d of %s is granted twice", d, g.Node)
-			}
-			taken[g.Node][d] = true
-		}
+		w.act(plan)
+		w.pass(t, plan.Next)
 	}
 }
 
-func checkGrant(t failer, n *cluster.Node, j *policy.Job, g policy.Grant) {
-	t.Helper()
-	if len(g.Devices) < j.Demand.Min || len(g.Devices) > j.Demand.Max {
-		t.Fatalf("%d devices for a gang of %d to %d", len(g.Devices), j.Demand.Min, j.Demand.Max)
+// idleRounds is how often a policy may be asked on an idle cluster before it grants something.
+const idleRounds = 64
+
+// runIdle lets jobs that fit wait on a cluster on which nothing else runs.
+func runIdle(t *rapid.T, make func() policy.Policy) {
+	w := drawWorld(t)
+	w.clear()
+	if !w.canServe() {
+		return
 	}
-	if n.Draining || j.Demand.NeedsTrust && !n.Trusted || g.Reason == "" {
-		t.Fatalf("node %s must not get this job, or no reason was given: %+v", n.Name, g)
-	}
-	for _, d := range g.Devices {
-		if d < 0 || d >= len(n.Devices) || n.Devices[d].Holder != cluster.Free || !j.Demand.Accepts(n.Devices[d].Type) {
-			t.Fatalf("device %d of %s is not free, not there or of the wrong type", d, n.Name)
+	p := make()
+	for round := range idleRounds {
+		plan := w.decide(t, p)
+		if len(plan.Grants) > 0 {
+			return
 		}
+		if plan.Next.IsZero() {
+			t.Fatalf("round %d: jobs wait that fit on the idle cluster, nothing is granted, and there is no next round:\n%s",
+				round, dumpView(w.view()))
+		}
+		w.now = plan.Next
+	}
+	t.Fatalf("nothing was granted on an idle cluster in %d rounds:\n%s", idleRounds, dumpView(w.view()))
+}
+
+// restored makes a policy that goes on from where another is.
+func restored(t *rapid.T, make func() policy.Policy, p policy.Policy) policy.Policy {
+	state, err := p.Snapshot()
+	if err != nil {
+		t.Fatalf("snapshot: %v", err)
+	}
+	q := make()
+	if state != nil {
+		if err := q.Restore(state); err != nil {
+			t.Fatalf("restore: %v", err)
+		}
+	}
+	sameState(t, p, q)
+	return q
+}
+
+func sameState(t *rapid.T, p, q policy.Policy) {
+	a, errA := p.Snapshot()
+	b, errB := q.Snapshot()
+	if errA != nil || errB != nil || !bytes.Equal(a, b) {
+		t.Fatalf("the same decisions left two states, %v and %v:\n%s\nand\n%s", errA, errB, a, b)
 	}
 }
 
-func drawView(t *rapid.T) *policy.View {
-	types := []string{"v100", "p100", "k80"}
-	v := &policy.View{Now: time.Unix(1_000_000, 0).UTC(), Round: 1}
-	for i := range rapid.IntRange(0, 5).Draw(t, "nodes") {
-		n := cluster.Node{Name: string(rune('a' + i)), Trusted: rapid.Bool().Draw(t, "trusted"), Draining: rapid.IntRange(0, 5).Draw(t, "draining") == 0}
-		for d := range rapid.IntRange(0, 4).Draw(t, "devices") {
-			n.Devices = append(n.Devices, cluster.Device{Index: d, Type: rapid.SampledFrom(types).Draw(t, "type"), Speed: 1, Holder: cluster.Free})
-		}
-		v.Nodes = append(v.Nodes, n)
+// decide asks a policy about a view of its own, and checks what it answers and that the view is as it was.
+func (w *world) decide(t *rapid.T, p policy.Policy) policy.Plan {
+	v := w.view()
+	before, mark := dumpView(v), v.Free.Mark()
+	plan := p.Decide(v)
+	v.Free.Rollback(mark)
+	if after := dumpView(v); after != before {
+		t.Fatalf("the policy changed its view from\n%s\nto\n%s", before, after)
 	}
-	for i := range rapid.IntRange(0, 4).Draw(t, "apps") {
-		v.Apps = append(v.Apps, policy.App{ID: string(rune('p'+i)) + "-1", Tenant: "t", Submitted: v.Now.Add(-time.Duration(10-i) * time.Minute)})
-		for n := range rapid.IntRange(0, 6).Draw(t, "jobs") {
-			v.Jobs = append(v.Jobs, drawJob(t, v, i, int32(n), types))
-		}
-	}
-	return v
-}
-
-func drawJob(t *rapid.T, v *policy.View, app int, trial int32, types []string) policy.Job {
-	least := rapid.IntRange(1, 3).Draw(t, "min")
-	j := policy.Job{
-		App: app, Trial: trial, UntilStep: 10,
-		Demand: cluster.Demand{
-			Min: least, Max: least + rapid.IntRange(0, 2).Draw(t, "more"),
-			Types: rapid.SliceOfNDistinct(rapid.SampledFrom(types), 0, 2, rapid.ID).Draw(t, "types"), NeedsTrust: rapid.Bool().Draw(t, "trust"),
-		},
-		Queued: v.Now.Add(-time.Duration(rapid.IntRange(0, 600).Draw(t, "waited")) * time.Second),
-	}
-	if place, ok := v.Capacity().Place(j.Demand); ok && rapid.Bool().Draw(t, "runs") {
-		j.Node, j.Devices, j.Queued, j.Granted = place.Node, place.Devices, time.Time{}, j.Queued
-		j.Ending = rapid.IntRange(0, 4).Draw(t, "ending") == 0
-		hold(v, place, len(v.Jobs), j.Ending)
-	}
-	return j
-}
-
-func hold(v *policy.View, place cluster.Placement, job int, ending bool) {
-	for i := range v.Nodes {
-		if v.Nodes[i].Name != place.Node {
-			continue
-		}
-		for _, d := range place.Devices {
-			v.Nodes[i].Devices[d].Holder = job
-			if ending {
-				v.Nodes[i].Devices[d].Holder = cluster.Busy
-			}
-		}
-	}
-}
-
-func copyView(v *policy.View) *policy.View {
-	c := *v
-	c.Nodes = slices.Clone(v.Nodes)
-	for i := range c.Nodes {
-		c.Nodes[i].Devices = slices.Clone(v.Nodes[i].Devices)
-	}
-	c.Apps = slices.Clone(v.Apps)
-	c.Jobs = slices.Clone(v.Jobs)
-	return &c
+	Check(t, v, plan)
+	return plan
 }

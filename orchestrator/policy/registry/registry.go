@@ -3,40 +3,96 @@ package registry
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/allox"
 	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
+	"github.com/outbid-dev/outbid/orchestrator/policy/elastic"
+	"github.com/outbid-dev/outbid/orchestrator/policy/gandivafair"
+	"github.com/outbid-dev/outbid/orchestrator/policy/gavel/rounds"
+	"github.com/outbid-dev/outbid/orchestrator/policy/hived"
+	"github.com/outbid-dev/outbid/orchestrator/policy/rrh"
+	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 )
 
-type maker func() policy.Policy
+// maker makes a policy from its options. It asks the options for each setting that it has; New looks after those that
+// were wrong.
+type maker func(*policy.Options) policy.Policy
 
 func makers() map[string]maker {
 	return map[string]maker{
-		"fifo": func() policy.Policy { return baseline.FIFO{} },
-		"drf":  func() policy.Policy { return baseline.DRF{} },
+		"optimus":                  elastic.NewOptimus,
+		"slaq":                     elastic.NewSLAQ,
+		"dorm":                     elastic.NewDorm,
+		"allox":                    allox.New,
+		"gandiva-fair":             gandivafair.New,
+		"hived":                    hived.New,
+		"rrh":                      rrh.New,
+		"themis":                   func(o *policy.Options) policy.Policy { return themis.New(o) },
+		"fifo-perf":                func(o *policy.Options) policy.Policy { return rounds.New("fifo-perf", o) },
+		"gavel-fifo":               func(o *policy.Options) policy.Policy { return rounds.New("gavel-fifo", o) },
+		"gavel-ftf":                func(o *policy.Options) policy.Policy { return rounds.New("gavel-ftf", o) },
+		"gavel-ftf-perf":           func(o *policy.Options) policy.Policy { return rounds.New("gavel-ftf-perf", o) },
+		"gavel-las":                func(o *policy.Options) policy.Policy { return rounds.New("gavel-las", o) },
+		"gavel-las-perf":           func(o *policy.Options) policy.Policy { return rounds.New("gavel-las-perf", o) },
+		"gavel-makespan-perf":      func(o *policy.Options) policy.Policy { return rounds.New("gavel-makespan-perf", o) },
+		"gavel-throughput-perf":    func(o *policy.Options) policy.Policy { return rounds.New("gavel-throughput-perf", o) },
+		"gavel-water-filling-perf": func(o *policy.Options) policy.Policy { return rounds.New("gavel-water-filling-perf", o) },
+		"isolated":                 func(o *policy.Options) policy.Policy { return rounds.New("isolated", o) },
+		"fifo":                     newFIFO,
+		"drf":                      func(*policy.Options) policy.Policy { return baseline.DRF{} },
+		"srtf":                     func(o *policy.Options) policy.Policy { return baseline.SRTF{Unit: baseline.UnitOption(o)} },
+		"srsf":                     func(o *policy.Options) policy.Policy { return baseline.SRSF{Unit: baseline.UnitOption(o)} },
+		"yarn-cs":                  func(o *policy.Options) policy.Policy { return baseline.NewYARN(o) },
+		"tiresias":                 func(o *policy.Options) policy.Policy { return baseline.NewTiresias(o) },
+		"gandiva":                  func(o *policy.Options) policy.Policy { return baseline.NewGandiva(o) },
+		"binpack":                  func(*policy.Options) policy.Policy { return baseline.BinPack{} },
+		"spread":                   func(*policy.Options) policy.Policy { return baseline.Spread{} },
+		"proportional":             func(*policy.Options) policy.Policy { return baseline.Proportional{} },
 	}
+}
+
+// newFIFO is Outbid's FIFO, or Gavel's by the same name where the two are compared.
+func newFIFO(o *policy.Options) policy.Policy {
+	const help = "outbid, or gavel: as its simulator has it, in rounds, with its options (see gavel-fifo)"
+	if o.Text("rules", "outbid", help, "outbid", "gavel") == "gavel" {
+		return rounds.New("fifo", o)
+	}
+	return baseline.FIFO{}
 }
 
 // Default is the policy of a server that was not told another.
-const Default = "drf"
+const Default = "themis"
 
 // Names lists the policies, sorted.
-func Names() []string {
-	var names []string
-	for name := range makers() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func Names() []string { return slices.Sorted(maps.Keys(makers())) }
 
-// New makes a policy by name.
-func New(name string) (policy.Policy, error) {
+// New makes a policy by name. A nil Options is none.
+func New(name string, options *policy.Options) (policy.Policy, error) {
 	m, ok := makers()[name]
 	if !ok {
 		return nil, fmt.Errorf("policy: there is no policy %q; there are %s", name, strings.Join(Names(), ", "))
 	}
-	return m(), nil
+	if options == nil {
+		options = policy.NewOptions(nil)
+	}
+	p := m(options)
+	if err := options.Err(); err != nil {
+		return nil, fmt.Errorf("policy %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// Options lists the settings of a policy, for help texts; nil for a name that does not exist.
+func Options(name string) []policy.Option {
+	m, ok := makers()[name]
+	if !ok {
+		return nil
+	}
+	o := policy.NewOptions(nil)
+	m(o)
+	return o.Known()
 }

@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
-	"os/exec"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/outside"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -33,9 +30,7 @@ type Client struct {
 	patience patience
 	// callContext bounds one call in time, and by the context of the launch: a Tuner's methods have no context of their own.
 	callContext func() (context.Context, context.CancelFunc)
-	process     *goplugin.Client
-	lifeline    *os.File
-	errors      *lastLines
+	program     *outside.Program
 	service     outbidv1.TunerServiceClient
 	guard       *guard
 	status      tuner.Status
@@ -73,51 +68,15 @@ func launch(
 		return nil, err
 	}
 	c.guard.guardState = own.Guard
-	if err := c.start(command, logger); err != nil {
+	if c.program, err = outside.Start(ctx, outside.Tuner, command, p.start, logger); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.name, err)
 	}
+	c.service = outbidv1.NewTunerServiceClient(c.program.Conn())
 	if err := c.configure(s, own.Plugin); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
-}
-
-func (c *Client) start(command []string, logger *slog.Logger) error {
-	theirs, ours, err := os.Pipe()
-	if err != nil {
-		return fmt.Errorf("make a pipe: %w", err)
-	}
-	defer theirs.Close()
-	c.lifeline = ours
-	c.errors = &lastLines{log: logger.With("plugin", command[0])}
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.Env = []string{lifeline + "=3"}
-	c.process = goplugin.NewClient(&goplugin.ClientConfig{
-		HandshakeConfig:  Handshake(),
-		Plugins:          goplugin.PluginSet{kind: &service{}},
-		Cmd:              cmd,
-		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		StartTimeout:     c.patience.start,
-		Stderr:           c.errors,
-		SyncStdout:       &lastLines{log: c.errors.log},
-		SyncStderr:       &lastLines{log: c.errors.log},
-		Logger:           hclog.NewNullLogger(),
-	})
-	protocol, err := c.process.Client()
-	if err == nil {
-		var raw any
-		if raw, err = protocol.Dispense(kind); err == nil {
-			c.service, _ = raw.(outbidv1.TunerServiceClient)
-			return nil
-		}
-	}
-	c.Close()
-	if last := c.errors.last(); last != "" {
-		return fmt.Errorf("it is no plugin of Outbid, or ended at once; it said %q: %w", last, firstLine(err))
-	}
-	return fmt.Errorf("it is no plugin of Outbid, or ended at once: %w", firstLine(err))
 }
 
 func (c *Client) configure(s tuner.Settings, snapshot []byte) error {
@@ -193,10 +152,10 @@ func (c *Client) call(take func(*outbidv1.HandleResponse) error, req *outbidv1.H
 func (c *Client) wrong(what string, err error) error {
 	said := status.Convert(err)
 	switch {
-	case c.process.Exited() || said.Code() == codes.Unavailable:
-		c.process.Kill() // waits for what it had to say
+	case c.program.Exited() || said.Code() == codes.Unavailable:
+		c.program.Close() // waits for what it had to say
 		c.failed = fmt.Errorf("%s: it ended while it was to %s", c.name, what)
-		if last := c.errors.last(); last != "" {
+		if last := c.program.LastWords(); last != "" {
 			c.failed = fmt.Errorf("%w; it said %q", c.failed, last)
 		}
 	case said.Code() == codes.DeadlineExceeded:
@@ -238,10 +197,7 @@ func (c *Client) Snapshot() ([]byte, error) {
 func (c *Client) Name() string { return c.name }
 
 // Close ends the plugin: it asks it to, and kills it after two seconds. It can be called more than once.
-func (c *Client) Close() {
-	c.process.Kill()
-	_ = c.lifeline.Close()
-}
+func (c *Client) Close() { c.program.Close() }
 
 // An envelope is a Client's snapshot: the plugin's own, and what the guard knows.
 type envelope struct {

@@ -845,9 +845,11 @@ type AssignmentBody struct {
 	// Save at least this often.
 	SaveEvery *durationpb.Duration `protobuf:"bytes,8,opt,name=save_every,json=saveEvery,proto3" json:"save_every,omitempty"`
 	// Ended as hanging after this long without a message; absent for never.
-	HangTimeout   *durationpb.Duration `protobuf:"bytes,9,opt,name=hang_timeout,json=hangTimeout,proto3" json:"hang_timeout,omitempty"`
-	Cpus          float64              `protobuf:"fixed64,10,opt,name=cpus,proto3" json:"cpus,omitempty"`
-	MemoryBytes   int64                `protobuf:"varint,11,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	HangTimeout *durationpb.Duration `protobuf:"bytes,9,opt,name=hang_timeout,json=hangTimeout,proto3" json:"hang_timeout,omitempty"`
+	Cpus        float64              `protobuf:"fixed64,10,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	MemoryBytes int64                `protobuf:"varint,11,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// The gang, if the trial's processes are to find each other; absent for one process on one node.
+	Gang          *Gang `protobuf:"bytes,12,opt,name=gang,proto3" json:"gang,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -959,6 +961,110 @@ func (x *AssignmentBody) GetMemoryBytes() int64 {
 	return 0
 }
 
+func (x *AssignmentBody) GetGang() *Gang {
+	if x != nil {
+		return x.Gang
+	}
+	return nil
+}
+
+// Gang says which part of a trial's processes a node runs.
+type Gang struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Rank of the node's first process, and how many processes the whole gang has.
+	FirstRank int32 `protobuf:"varint,1,opt,name=first_rank,json=firstRank,proto3" json:"first_rank,omitempty"`
+	Ranks     int32 `protobuf:"varint,2,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	// Which of the gang's nodes this is, and how many there are.
+	Place  int32 `protobuf:"varint,3,opt,name=place,proto3" json:"place,omitempty"`
+	Places int32 `protobuf:"varint,4,opt,name=places,proto3" json:"places,omitempty"`
+	// Host of rank 0, and a port for the processes to meet at.
+	Address string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
+	Port    int32  `protobuf:"varint,6,opt,name=port,proto3" json:"port,omitempty"`
+	// Start one process for each device instead of one for all.
+	PerDevice     bool `protobuf:"varint,7,opt,name=per_device,json=perDevice,proto3" json:"per_device,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gang) Reset() {
+	*x = Gang{}
+	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gang) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gang) ProtoMessage() {}
+
+func (x *Gang) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gang.ProtoReflect.Descriptor instead.
+func (*Gang) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Gang) GetFirstRank() int32 {
+	if x != nil {
+		return x.FirstRank
+	}
+	return 0
+}
+
+func (x *Gang) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+func (x *Gang) GetPlace() int32 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
+}
+
+func (x *Gang) GetPlaces() int32 {
+	if x != nil {
+		return x.Places
+	}
+	return 0
+}
+
+func (x *Gang) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Gang) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Gang) GetPerDevice() bool {
+	if x != nil {
+		return x.PerDevice
+	}
+	return false
+}
+
 // WorkloadBody is what runs.
 type WorkloadBody struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -973,7 +1079,7 @@ type WorkloadBody struct {
 
 func (x *WorkloadBody) Reset() {
 	*x = WorkloadBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	mi := &file_outbid_v1_bus_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1091,7 @@ func (x *WorkloadBody) String() string {
 func (*WorkloadBody) ProtoMessage() {}
 
 func (x *WorkloadBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	mi := &file_outbid_v1_bus_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1104,7 @@ func (x *WorkloadBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkloadBody.ProtoReflect.Descriptor instead.
 func (*WorkloadBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WorkloadBody) GetKind() isWorkloadBody_Kind {
@@ -1059,7 +1165,7 @@ type FunctionBody struct {
 
 func (x *FunctionBody) Reset() {
 	*x = FunctionBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[10]
+	mi := &file_outbid_v1_bus_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1177,7 @@ func (x *FunctionBody) String() string {
 func (*FunctionBody) ProtoMessage() {}
 
 func (x *FunctionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[10]
+	mi := &file_outbid_v1_bus_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1190,7 @@ func (x *FunctionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionBody.ProtoReflect.Descriptor instead.
 func (*FunctionBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FunctionBody) GetBlob() string {
@@ -1142,7 +1248,7 @@ type ProgramBody struct {
 
 func (x *ProgramBody) Reset() {
 	*x = ProgramBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[11]
+	mi := &file_outbid_v1_bus_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1260,7 @@ func (x *ProgramBody) String() string {
 func (*ProgramBody) ProtoMessage() {}
 
 func (x *ProgramBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[11]
+	mi := &file_outbid_v1_bus_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1273,7 @@ func (x *ProgramBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramBody.ProtoReflect.Descriptor instead.
 func (*ProgramBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProgramBody) GetArgv() []string {
@@ -1214,7 +1320,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[12]
+	mi := &file_outbid_v1_bus_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1332,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[12]
+	mi := &file_outbid_v1_bus_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1345,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LogChunk) GetFork() *ForkRef {
@@ -1334,7 +1440,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\n" +
 	"until_step\x18\x04 \x01(\x03R\tuntilStep\x12-\n" +
 	"\x04body\x18\x05 \x01(\v2\x19.outbid.v1.AssignmentBodyR\x04body\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x9c\x03\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xc1\x03\n" +
 	"\x0eAssignmentBody\x12\x1f\n" +
 	"\vconfig_json\x18\x01 \x01(\tR\n" +
 	"configJson\x12\x18\n" +
@@ -1349,7 +1455,18 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\fhang_timeout\x18\t \x01(\v2\x19.google.protobuf.DurationR\vhangTimeout\x12\x12\n" +
 	"\x04cpus\x18\n" +
 	" \x01(\x01R\x04cpus\x12!\n" +
-	"\fmemory_bytes\x18\v \x01(\x03R\vmemoryBytes\"\x81\x01\n" +
+	"\fmemory_bytes\x18\v \x01(\x03R\vmemoryBytes\x12#\n" +
+	"\x04gang\x18\f \x01(\v2\x0f.outbid.v1.GangR\x04gang\"\xb6\x01\n" +
+	"\x04Gang\x12\x1d\n" +
+	"\n" +
+	"first_rank\x18\x01 \x01(\x05R\tfirstRank\x12\x14\n" +
+	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x14\n" +
+	"\x05place\x18\x03 \x01(\x05R\x05place\x12\x16\n" +
+	"\x06places\x18\x04 \x01(\x05R\x06places\x12\x18\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x06 \x01(\x05R\x04port\x12\x1d\n" +
+	"\n" +
+	"per_device\x18\a \x01(\bR\tperDevice\"\x81\x01\n" +
 	"\fWorkloadBody\x125\n" +
 	"\bfunction\x18\x01 \x01(\v2\x17.outbid.v1.FunctionBodyH\x00R\bfunction\x122\n" +
 	"\aprogram\x18\x02 \x01(\v2\x16.outbid.v1.ProgramBodyH\x00R\aprogramB\x06\n" +
@@ -1404,7 +1521,7 @@ func file_outbid_v1_bus_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_bus_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_outbid_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_outbid_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_outbid_v1_bus_proto_goTypes = []any{
 	(ForkOutcome)(0),            // 0: outbid.v1.ForkOutcome
 	(Verdict)(0),                // 1: outbid.v1.Verdict
@@ -1417,54 +1534,56 @@ var file_outbid_v1_bus_proto_goTypes = []any{
 	(*Orders)(nil),              // 8: outbid.v1.Orders
 	(*Assignment)(nil),          // 9: outbid.v1.Assignment
 	(*AssignmentBody)(nil),      // 10: outbid.v1.AssignmentBody
-	(*WorkloadBody)(nil),        // 11: outbid.v1.WorkloadBody
-	(*FunctionBody)(nil),        // 12: outbid.v1.FunctionBody
-	(*ProgramBody)(nil),         // 13: outbid.v1.ProgramBody
-	(*LogChunk)(nil),            // 14: outbid.v1.LogChunk
-	nil,                         // 15: outbid.v1.FunctionBody.EnvEntry
-	nil,                         // 16: outbid.v1.ProgramBody.EnvEntry
-	(*NodeInfo)(nil),            // 17: outbid.v1.NodeInfo
-	(*ForkRef)(nil),             // 18: outbid.v1.ForkRef
-	(*Report)(nil),              // 19: outbid.v1.Report
-	(*Checkpoint)(nil),          // 20: outbid.v1.Checkpoint
-	(*Note)(nil),                // 21: outbid.v1.Note
-	(FailureKind)(0),            // 22: outbid.v1.FailureKind
-	(*durationpb.Duration)(nil), // 23: google.protobuf.Duration
+	(*Gang)(nil),                // 11: outbid.v1.Gang
+	(*WorkloadBody)(nil),        // 12: outbid.v1.WorkloadBody
+	(*FunctionBody)(nil),        // 13: outbid.v1.FunctionBody
+	(*ProgramBody)(nil),         // 14: outbid.v1.ProgramBody
+	(*LogChunk)(nil),            // 15: outbid.v1.LogChunk
+	nil,                         // 16: outbid.v1.FunctionBody.EnvEntry
+	nil,                         // 17: outbid.v1.ProgramBody.EnvEntry
+	(*NodeInfo)(nil),            // 18: outbid.v1.NodeInfo
+	(*ForkRef)(nil),             // 19: outbid.v1.ForkRef
+	(*Report)(nil),              // 20: outbid.v1.Report
+	(*Checkpoint)(nil),          // 21: outbid.v1.Checkpoint
+	(*Note)(nil),                // 22: outbid.v1.Note
+	(FailureKind)(0),            // 23: outbid.v1.FailureKind
+	(*durationpb.Duration)(nil), // 24: google.protobuf.Duration
 }
 var file_outbid_v1_bus_proto_depIdxs = []int32{
 	4,  // 0: outbid.v1.Uplink.messages:type_name -> outbid.v1.UplinkMessage
 	3,  // 1: outbid.v1.Uplink.forks:type_name -> outbid.v1.ForkStatus
-	17, // 2: outbid.v1.Uplink.info:type_name -> outbid.v1.NodeInfo
-	18, // 3: outbid.v1.ForkStatus.fork:type_name -> outbid.v1.ForkRef
-	18, // 4: outbid.v1.UplinkMessage.fork:type_name -> outbid.v1.ForkRef
+	18, // 2: outbid.v1.Uplink.info:type_name -> outbid.v1.NodeInfo
+	19, // 3: outbid.v1.ForkStatus.fork:type_name -> outbid.v1.ForkRef
+	19, // 4: outbid.v1.UplinkMessage.fork:type_name -> outbid.v1.ForkRef
 	5,  // 5: outbid.v1.UplinkMessage.began:type_name -> outbid.v1.ForkBegan
-	19, // 6: outbid.v1.UplinkMessage.report:type_name -> outbid.v1.Report
+	20, // 6: outbid.v1.UplinkMessage.report:type_name -> outbid.v1.Report
 	6,  // 7: outbid.v1.UplinkMessage.reached:type_name -> outbid.v1.ForkReached
-	20, // 8: outbid.v1.UplinkMessage.saved:type_name -> outbid.v1.Checkpoint
+	21, // 8: outbid.v1.UplinkMessage.saved:type_name -> outbid.v1.Checkpoint
 	7,  // 9: outbid.v1.UplinkMessage.ended:type_name -> outbid.v1.ForkEnded
-	21, // 10: outbid.v1.UplinkMessage.note:type_name -> outbid.v1.Note
+	22, // 10: outbid.v1.UplinkMessage.note:type_name -> outbid.v1.Note
 	0,  // 11: outbid.v1.ForkEnded.outcome:type_name -> outbid.v1.ForkOutcome
-	22, // 12: outbid.v1.ForkEnded.failure:type_name -> outbid.v1.FailureKind
-	23, // 13: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
+	23, // 12: outbid.v1.ForkEnded.failure:type_name -> outbid.v1.FailureKind
+	24, // 13: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
 	9,  // 14: outbid.v1.Orders.assignments:type_name -> outbid.v1.Assignment
-	18, // 15: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
+	19, // 15: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
 	1,  // 16: outbid.v1.Assignment.verdict:type_name -> outbid.v1.Verdict
 	10, // 17: outbid.v1.Assignment.body:type_name -> outbid.v1.AssignmentBody
-	20, // 18: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
-	11, // 19: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
-	23, // 20: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
-	23, // 21: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
-	12, // 22: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
-	13, // 23: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
-	15, // 24: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
-	16, // 25: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
-	23, // 26: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
-	18, // 27: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	21, // 18: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
+	12, // 19: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
+	24, // 20: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
+	24, // 21: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
+	11, // 22: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
+	13, // 23: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
+	14, // 24: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
+	16, // 25: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
+	17, // 26: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
+	24, // 27: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
+	19, // 28: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_bus_proto_init() }
@@ -1482,7 +1601,7 @@ func file_outbid_v1_bus_proto_init() {
 		(*UplinkMessage_Ended)(nil),
 		(*UplinkMessage_Note)(nil),
 	}
-	file_outbid_v1_bus_proto_msgTypes[9].OneofWrappers = []any{
+	file_outbid_v1_bus_proto_msgTypes[10].OneofWrappers = []any{
 		(*WorkloadBody_Function)(nil),
 		(*WorkloadBody_Program)(nil),
 	}
@@ -1492,7 +1611,7 @@ func file_outbid_v1_bus_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_bus_proto_rawDesc), len(file_outbid_v1_bus_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

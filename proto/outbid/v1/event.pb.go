@@ -495,6 +495,8 @@ type Event struct {
 	//	*Event_TrialAsked
 	//	*Event_RoundDecided
 	//	*Event_OrchestratorStarted
+	//	*Event_LeaseRenewed
+	//	*Event_PlaceEnded
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -762,6 +764,24 @@ func (x *Event) GetOrchestratorStarted() *OrchestratorStarted {
 	return nil
 }
 
+func (x *Event) GetLeaseRenewed() *LeaseRenewed {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_LeaseRenewed); ok {
+			return x.LeaseRenewed
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetPlaceEnded() *PlaceEnded {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PlaceEnded); ok {
+			return x.PlaceEnded
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -866,6 +886,14 @@ type Event_OrchestratorStarted struct {
 	OrchestratorStarted *OrchestratorStarted `protobuf:"bytes,25,opt,name=orchestrator_started,json=orchestratorStarted,proto3,oneof"`
 }
 
+type Event_LeaseRenewed struct {
+	LeaseRenewed *LeaseRenewed `protobuf:"bytes,26,opt,name=lease_renewed,json=leaseRenewed,proto3,oneof"`
+}
+
+type Event_PlaceEnded struct {
+	PlaceEnded *PlaceEnded `protobuf:"bytes,27,opt,name=place_ended,json=placeEnded,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -915,6 +943,10 @@ func (*Event_TrialAsked) isEvent_Kind() {}
 func (*Event_RoundDecided) isEvent_Kind() {}
 
 func (*Event_OrchestratorStarted) isEvent_Kind() {}
+
+func (*Event_LeaseRenewed) isEvent_Kind() {}
+
+func (*Event_PlaceEnded) isEvent_Kind() {}
 
 // SweepSubmitted starts a sweep.
 type SweepSubmitted struct {
@@ -989,11 +1021,13 @@ func (x *SweepSubmitted) GetIdempotencyKey() string {
 
 // SweepChanged moves a sweep to another state.
 type SweepChanged struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	State         SweepState             `protobuf:"varint,2,opt,name=state,proto3,enum=outbid.v1.SweepState" json:"state,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	Actor         string                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Sweep  string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	State  SweepState             `protobuf:"varint,2,opt,name=state,proto3,enum=outbid.v1.SweepState" json:"state,omitempty"`
+	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Actor  string                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// How it fared by sharing the cluster, when it ends.
+	Fairness      *Fairness `protobuf:"bytes,5,opt,name=fairness,proto3" json:"fairness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1054,6 +1088,13 @@ func (x *SweepChanged) GetActor() string {
 		return x.Actor
 	}
 	return ""
+}
+
+func (x *SweepChanged) GetFairness() *Fairness {
+	if x != nil {
+		return x.Fairness
+	}
+	return nil
 }
 
 // SweepExtended replaces the spec of a sweep by a wider one and opens it again.
@@ -1852,7 +1893,9 @@ type LeaseGranted struct {
 	Devices []int32 `protobuf:"varint,5,rep,packed,name=devices,proto3" json:"devices,omitempty"`
 	Reason  string  `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The end of the policy's term; absent for none.
-	TermEnd       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
+	TermEnd *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
+	// The rest of the gang, where it runs over several nodes; rank 0 is on the node above.
+	More          []*LeasePlace `protobuf:"bytes,8,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1936,6 +1979,230 @@ func (x *LeaseGranted) GetTermEnd() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *LeaseGranted) GetMore() []*LeasePlace {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
+// LeasePlace is the part of a lease on one node.
+type LeasePlace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Indexes of the node's devices.
+	Devices []int32 `protobuf:"varint,2,rep,packed,name=devices,proto3" json:"devices,omitempty"`
+	// Its processes have ended, while those of other places may still run.
+	Ended         bool `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeasePlace) Reset() {
+	*x = LeasePlace{}
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeasePlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeasePlace) ProtoMessage() {}
+
+func (x *LeasePlace) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeasePlace.ProtoReflect.Descriptor instead.
+func (*LeasePlace) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *LeasePlace) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LeasePlace) GetDevices() []int32 {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *LeasePlace) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+// LeaseRenewed lets a lease run for another term, without a stop.
+type LeaseRenewed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	TermEnd       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseRenewed) Reset() {
+	*x = LeaseRenewed{}
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseRenewed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseRenewed) ProtoMessage() {}
+
+func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
+func (*LeaseRenewed) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *LeaseRenewed) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *LeaseRenewed) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *LeaseRenewed) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *LeaseRenewed) GetTermEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TermEnd
+	}
+	return nil
+}
+
+func (x *LeaseRenewed) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// PlaceEnded says that the processes of one place of a lease are gone. Its devices are freed with the whole gang's.
+type PlaceEnded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlaceEnded) Reset() {
+	*x = PlaceEnded{}
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlaceEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlaceEnded) ProtoMessage() {}
+
+func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlaceEnded.ProtoReflect.Descriptor instead.
+func (*PlaceEnded) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PlaceEnded) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *PlaceEnded) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *PlaceEnded) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *PlaceEnded) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PlaceEnded) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // LeaseRevoked asks the node to end a fork; the devices stay taken until LeaseEnded.
 type LeaseRevoked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1950,7 +2217,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2229,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2242,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LeaseRevoked) GetSweep() string {
@@ -2028,7 +2295,7 @@ type LeaseEnded struct {
 
 func (x *LeaseEnded) Reset() {
 	*x = LeaseEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2307,7 @@ func (x *LeaseEnded) String() string {
 func (*LeaseEnded) ProtoMessage() {}
 
 func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2320,7 @@ func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnded.ProtoReflect.Descriptor instead.
 func (*LeaseEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LeaseEnded) GetSweep() string {
@@ -2105,7 +2372,7 @@ type ForkStarted struct {
 
 func (x *ForkStarted) Reset() {
 	*x = ForkStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2384,7 @@ func (x *ForkStarted) String() string {
 func (*ForkStarted) ProtoMessage() {}
 
 func (x *ForkStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2397,7 @@ func (x *ForkStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStarted.ProtoReflect.Descriptor instead.
 func (*ForkStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ForkStarted) GetSweep() string {
@@ -2176,7 +2443,7 @@ type ForkFailed struct {
 
 func (x *ForkFailed) Reset() {
 	*x = ForkFailed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2455,7 @@ func (x *ForkFailed) String() string {
 func (*ForkFailed) ProtoMessage() {}
 
 func (x *ForkFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2468,7 @@ func (x *ForkFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkFailed.ProtoReflect.Descriptor instead.
 func (*ForkFailed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ForkFailed) GetSweep() string {
@@ -2249,7 +2516,7 @@ type NodeJoined struct {
 
 func (x *NodeJoined) Reset() {
 	*x = NodeJoined{}
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +2528,7 @@ func (x *NodeJoined) String() string {
 func (*NodeJoined) ProtoMessage() {}
 
 func (x *NodeJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2274,7 +2541,7 @@ func (x *NodeJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeJoined.ProtoReflect.Descriptor instead.
 func (*NodeJoined) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NodeJoined) GetNode() *NodeInfo {
@@ -2296,7 +2563,7 @@ type NodeChanged struct {
 
 func (x *NodeChanged) Reset() {
 	*x = NodeChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +2575,7 @@ func (x *NodeChanged) String() string {
 func (*NodeChanged) ProtoMessage() {}
 
 func (x *NodeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2321,7 +2588,7 @@ func (x *NodeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChanged.ProtoReflect.Descriptor instead.
 func (*NodeChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *NodeChanged) GetNode() string {
@@ -2357,7 +2624,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2636,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2649,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -2421,7 +2688,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2433,7 +2700,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2446,7 +2713,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Note) GetSweep() string {
@@ -2497,7 +2764,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2776,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2789,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -2553,19 +2820,21 @@ func (x *TrialAsked) GetClient() string {
 	return ""
 }
 
-// RoundDecided explains one decision of the policy that granted or took something.
+// RoundDecided explains one decision of the policy that granted or took something, or that changed the policy's state.
 type RoundDecided struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Round         uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
-	Policy        string                 `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Round  uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
+	Policy string                 `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The record of an auction, if the policy held one.
+	Auction       *Auction `protobuf:"bytes,4,opt,name=auction,proto3" json:"auction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2846,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2859,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -2614,6 +2883,13 @@ func (x *RoundDecided) GetReason() string {
 	return ""
 }
 
+func (x *RoundDecided) GetAuction() *Auction {
+	if x != nil {
+		return x.Auction
+	}
+	return nil
+}
+
 // OrchestratorStarted is a new orchestrator's first word. From then on whoever led before cannot append any more.
 type OrchestratorStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2625,7 +2901,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2913,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2926,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -2684,7 +2960,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2972,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2985,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -2765,7 +3041,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +3053,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +3066,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -2839,7 +3115,7 @@ var File_outbid_v1_event_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x15outbid/v1/event.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\"\x92\x01\n" +
+	"\x15outbid/v1/event.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\"\x92\x01\n" +
 	"\x05Batch\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
@@ -2847,7 +3123,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06events\x18\x05 \x01(\fR\x06events\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xbc\f\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xb6\r\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -2881,18 +3157,22 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\vtrial_asked\x18\x17 \x01(\v2\x15.outbid.v1.TrialAskedH\x00R\n" +
 	"trialAsked\x12>\n" +
 	"\rround_decided\x18\x18 \x01(\v2\x17.outbid.v1.RoundDecidedH\x00R\froundDecided\x12S\n" +
-	"\x14orchestrator_started\x18\x19 \x01(\v2\x1e.outbid.v1.OrchestratorStartedH\x00R\x13orchestratorStartedB\x06\n" +
+	"\x14orchestrator_started\x18\x19 \x01(\v2\x1e.outbid.v1.OrchestratorStartedH\x00R\x13orchestratorStarted\x12>\n" +
+	"\rlease_renewed\x18\x1a \x01(\v2\x17.outbid.v1.LeaseRenewedH\x00R\fleaseRenewed\x128\n" +
+	"\vplace_ended\x18\x1b \x01(\v2\x15.outbid.v1.PlaceEndedH\x00R\n" +
+	"placeEndedB\x06\n" +
 	"\x04kind\"\x8f\x01\n" +
 	"\x0eSweepSubmitted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12'\n" +
-	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\"\x7f\n" +
+	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\"\xb0\x01\n" +
 	"\fSweepChanged\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.outbid.v1.SweepStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05actor\x18\x04 \x01(\tR\x05actor\"e\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12/\n" +
+	"\bfairness\x18\x05 \x01(\v2\x13.outbid.v1.FairnessR\bfairness\"e\n" +
 	"\rSweepExtended\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x14\n" +
@@ -2958,7 +3238,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x11CheckpointDropped\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"\xcd\x01\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\xf8\x01\n" +
 	"\fLeaseGranted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
@@ -2966,7 +3246,26 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x18\n" +
 	"\adevices\x18\x05 \x03(\x05R\adevices\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x125\n" +
-	"\bterm_end\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\"\x91\x01\n" +
+	"\bterm_end\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\x12)\n" +
+	"\x04more\x18\b \x03(\v2\x15.outbid.v1.LeasePlaceR\x04more\"P\n" +
+	"\n" +
+	"LeasePlace\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
+	"\adevices\x18\x02 \x03(\x05R\adevices\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\"\x9f\x01\n" +
+	"\fLeaseRenewed\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x125\n" +
+	"\bterm_end\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"z\n" +
+	"\n" +
+	"PlaceEnded\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x91\x01\n" +
 	"\fLeaseRevoked\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
@@ -3016,11 +3315,12 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
-	"\x06client\x18\x04 \x01(\tR\x06client\"T\n" +
+	"\x06client\x18\x04 \x01(\tR\x06client\"\x82\x01\n" +
 	"\fRoundDecided\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"C\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12,\n" +
+	"\aauction\x18\x04 \x01(\v2\x12.outbid.v1.AuctionR\aauction\"C\n" +
 	"\x13OrchestratorStarted\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\"\xf9\x01\n" +
@@ -3094,7 +3394,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(RevokeKind)(0),               // 0: outbid.v1.RevokeKind
 	(FailureKind)(0),              // 1: outbid.v1.FailureKind
@@ -3118,26 +3418,31 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*CheckpointSaved)(nil),       // 19: outbid.v1.CheckpointSaved
 	(*CheckpointDropped)(nil),     // 20: outbid.v1.CheckpointDropped
 	(*LeaseGranted)(nil),          // 21: outbid.v1.LeaseGranted
-	(*LeaseRevoked)(nil),          // 22: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 23: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 24: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 25: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 26: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 27: outbid.v1.NodeChanged
-	(*UplinkSeen)(nil),            // 28: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 29: outbid.v1.Note
-	(*TrialAsked)(nil),            // 30: outbid.v1.TrialAsked
-	(*RoundDecided)(nil),          // 31: outbid.v1.RoundDecided
-	(*OrchestratorStarted)(nil),   // 32: outbid.v1.OrchestratorStarted
-	(*Report)(nil),                // 33: outbid.v1.Report
-	(*Checkpoint)(nil),            // 34: outbid.v1.Checkpoint
-	nil,                           // 35: outbid.v1.Report.MetricsEntry
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
-	(*SweepSpec)(nil),             // 37: outbid.v1.SweepSpec
-	(*NodeInfo)(nil),              // 38: outbid.v1.NodeInfo
+	(*LeasePlace)(nil),            // 22: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 23: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 24: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 25: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 26: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 27: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 28: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 29: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 30: outbid.v1.NodeChanged
+	(*UplinkSeen)(nil),            // 31: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 32: outbid.v1.Note
+	(*TrialAsked)(nil),            // 33: outbid.v1.TrialAsked
+	(*RoundDecided)(nil),          // 34: outbid.v1.RoundDecided
+	(*OrchestratorStarted)(nil),   // 35: outbid.v1.OrchestratorStarted
+	(*Report)(nil),                // 36: outbid.v1.Report
+	(*Checkpoint)(nil),            // 37: outbid.v1.Checkpoint
+	nil,                           // 38: outbid.v1.Report.MetricsEntry
+	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
+	(*SweepSpec)(nil),             // 40: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 41: outbid.v1.Fairness
+	(*NodeInfo)(nil),              // 42: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 43: outbid.v1.Auction
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	36, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	39, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	7,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	8,  // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	9,  // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
@@ -3153,36 +3458,42 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	19, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
 	20, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
 	21, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	22, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	23, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	24, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	25, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	26, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	27, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	28, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	29, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	30, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	31, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	32, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	37, // 27: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	2,  // 28: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	37, // 29: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	3,  // 30: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	33, // 31: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	34, // 32: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	36, // 33: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	0,  // 34: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	1,  // 35: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	38, // 36: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	4,  // 37: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	35, // 38: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	36, // 39: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	36, // 40: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	25, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	26, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	27, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	28, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	29, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	30, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	31, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	32, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	33, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	34, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	35, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	23, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	24, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	40, // 29: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	2,  // 30: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	41, // 31: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	40, // 32: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	3,  // 33: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	36, // 34: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	37, // 35: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	39, // 36: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	22, // 37: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
+	39, // 38: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	0,  // 39: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	1,  // 40: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	42, // 41: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	4,  // 42: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	43, // 43: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	38, // 44: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	39, // 45: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	39, // 46: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -3190,6 +3501,7 @@ func file_outbid_v1_event_proto_init() {
 	if File_outbid_v1_event_proto != nil {
 		return
 	}
+	file_outbid_v1_auction_proto_init()
 	file_outbid_v1_node_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_event_proto_msgTypes[2].OneofWrappers = []any{
@@ -3218,16 +3530,18 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_TrialAsked)(nil),
 		(*Event_RoundDecided)(nil),
 		(*Event_OrchestratorStarted)(nil),
+		(*Event_LeaseRenewed)(nil),
+		(*Event_PlaceEnded)(nil),
 	}
-	file_outbid_v1_event_proto_msgTypes[24].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[29].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[27].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   31,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

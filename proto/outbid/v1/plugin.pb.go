@@ -4,13 +4,14 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/plugin.proto
 
-// The boundary for tuners that live outside the binary, served by a hashicorp/go-plugin plugin.
+// The boundaries for tuners and agents that live outside the binary, served by hashicorp/go-plugin plugins.
 
 package outbidv1
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -1054,11 +1055,1001 @@ func (x *TunerClone) GetUntilStep() int64 {
 	return 0
 }
 
+// HandshakeRequest is the request of Handshake.
+type HandshakeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Version of this protocol: 1.
+	Protocol      int32 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandshakeRequest) Reset() {
+	*x = HandshakeRequest{}
+	mi := &file_outbid_v1_plugin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandshakeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandshakeRequest) ProtoMessage() {}
+
+func (x *HandshakeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_plugin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandshakeRequest.ProtoReflect.Descriptor instead.
+func (*HandshakeRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *HandshakeRequest) GetProtocol() int32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// HandshakeResponse is the response of Handshake.
+type HandshakeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Version of the protocol that the agent speaks: 1.
+	Protocol      int32  `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandshakeResponse) Reset() {
+	*x = HandshakeResponse{}
+	mi := &file_outbid_v1_plugin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandshakeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandshakeResponse) ProtoMessage() {}
+
+func (x *HandshakeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_plugin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandshakeResponse.ProtoReflect.Descriptor instead.
+func (*HandshakeResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *HandshakeResponse) GetProtocol() int32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *HandshakeResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HandshakeResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// BidRequest is the request of Bid.
+type BidRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the round.
+	Round uint64 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
+	// What is free.
+	Lots []*OfferedLot `protobuf:"bytes,2,rep,name=lots,proto3" json:"lots,omitempty"`
+	// Every device that is up, by type.
+	Cluster       []*Stock     `protobuf:"bytes,3,rep,name=cluster,proto3" json:"cluster,omitempty"`
+	Situations    []*Situation `protobuf:"bytes,4,rep,name=situations,proto3" json:"situations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BidRequest) Reset() {
+	*x = BidRequest{}
+	mi := &file_outbid_v1_plugin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BidRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BidRequest) ProtoMessage() {}
+
+func (x *BidRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_plugin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BidRequest.ProtoReflect.Descriptor instead.
+func (*BidRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *BidRequest) GetRound() uint64 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *BidRequest) GetLots() []*OfferedLot {
+	if x != nil {
+		return x.Lots
+	}
+	return nil
+}
+
+func (x *BidRequest) GetCluster() []*Stock {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+func (x *BidRequest) GetSituations() []*Situation {
+	if x != nil {
+		return x.Situations
+	}
+	return nil
+}
+
+// BidResponse is the response of Bid: one table for each situation, in order.
+type BidResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tables        []*BidTable            `protobuf:"bytes,1,rep,name=tables,proto3" json:"tables,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BidResponse) Reset() {
+	*x = BidResponse{}
+	mi := &file_outbid_v1_plugin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BidResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BidResponse) ProtoMessage() {}
+
+func (x *BidResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_plugin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BidResponse.ProtoReflect.Descriptor instead.
+func (*BidResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *BidResponse) GetTables() []*BidTable {
+	if x != nil {
+		return x.Tables
+	}
+	return nil
+}
+
+// OfferedLot is the free devices of one type on one machine.
+type OfferedLot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Empty is one rack for all that did not say.
+	Rack string `protobuf:"bytes,2,opt,name=rack,proto3" json:"rack,omitempty"`
+	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	Free int32  `protobuf:"varint,4,opt,name=free,proto3" json:"free,omitempty"`
+	// Of these, how many in each slot (behind one fast link) of the machine that has any.
+	Slots         []int32 `protobuf:"varint,5,rep,packed,name=slots,proto3" json:"slots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OfferedLot) Reset() {
+	*x = OfferedLot{}
+	mi := &file_outbid_v1_plugin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OfferedLot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OfferedLot) ProtoMessage() {}
+
+func (x *OfferedLot) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_plugin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OfferedLot.ProtoReflect.Descriptor instead.
+func (*OfferedLot) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *OfferedLot) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *OfferedLot) GetRack() string {
+	if x != nil {
+		return x.Rack
+	}
+	return ""
+}
+
+func (x *OfferedLot) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *OfferedLot) GetFree() int32 {
+	if x != nil {
+		return x.Free
+	}
+	return 0
+}
+
+func (x *OfferedLot) GetSlots() []int32 {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+// Stock is how many devices of a type there are.
+type Stock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Devices       int32                  `protobuf:"varint,2,opt,name=devices,proto3" json:"devices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Stock) Reset() {
+	*x = Stock{}
+	mi := &file_outbid_v1_plugin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Stock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Stock) ProtoMessage() {}
+
+func (x *Stock) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_plugin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Stock.ProtoReflect.Descriptor instead.
+func (*Stock) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Stock) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Stock) GetDevices() int32 {
+	if x != nil {
+		return x.Devices
+	}
+	return 0
+}
+
+// Situation is one app as it stands.
+type Situation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// The kind of its tuner, as in the spec.
+	Tuner string `protobuf:"bytes,2,opt,name=tuner,proto3" json:"tuner,omitempty"`
+	// Relative to other apps; 1 is usual.
+	Weight float64 `protobuf:"fixed64,3,opt,name=weight,proto3" json:"weight,omitempty"`
+	// Seconds since the app was submitted.
+	ElapsedSeconds float64 `protobuf:"fixed64,4,opt,name=elapsed_seconds,json=elapsedSeconds,proto3" json:"elapsed_seconds,omitempty"`
+	// The time-weighted mean number of apps over the app's life so far: N_avg.
+	MeanApps float64 `protobuf:"fixed64,5,opt,name=mean_apps,json=meanApps,proto3" json:"mean_apps,omitempty"`
+	// Free devices of each lot that the app may use; empty if it may use all.
+	Free []int32 `protobuf:"varint,6,rep,packed,name=free,proto3" json:"free,omitempty"`
+	// Jobs that hold devices or want some.
+	Jobs []*SituationJob `protobuf:"bytes,7,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// Demand of the jobs that are still to come, and the speeds of their model by index in speeds; -1 for unknown.
+	MinDevices  int32    `protobuf:"varint,8,opt,name=min_devices,json=minDevices,proto3" json:"min_devices,omitempty"`
+	MaxDevices  int32    `protobuf:"varint,9,opt,name=max_devices,json=maxDevices,proto3" json:"max_devices,omitempty"`
+	Spread      bool     `protobuf:"varint,10,opt,name=spread,proto3" json:"spread,omitempty"`
+	Types       []string `protobuf:"bytes,11,rep,name=types,proto3" json:"types,omitempty"`
+	Exclude     []string `protobuf:"bytes,12,rep,name=exclude,proto3" json:"exclude,omitempty"`
+	SpeedsIndex int32    `protobuf:"varint,13,opt,name=speeds_index,json=speedsIndex,proto3" json:"speeds_index,omitempty"`
+	// Steps of a job trained to its end; 0 if unknown.
+	TotalSteps float64 `protobuf:"fixed64,14,opt,name=total_steps,json=totalSteps,proto3" json:"total_steps,omitempty"`
+	// Steps of all jobs, repeated ones counted once, and the jobs that have ended.
+	StepsDone float64  `protobuf:"fixed64,15,opt,name=steps_done,json=stepsDone,proto3" json:"steps_done,omitempty"`
+	Finished  int32    `protobuf:"varint,16,opt,name=finished,proto3" json:"finished,omitempty"`
+	Outlook   *Outlook `protobuf:"bytes,17,opt,name=outlook,proto3" json:"outlook,omitempty"`
+	// Speeds that the jobs refer to by index.
+	Speeds []*SpeedTable `protobuf:"bytes,18,rep,name=speeds,proto3" json:"speeds,omitempty"`
+	// What the sweep says to its agent: agent.settings of its spec.
+	Settings *structpb.Struct `protobuf:"bytes,19,opt,name=settings,proto3" json:"settings,omitempty"`
+	// What the server's own agent would bid: rho, the time alone and rows to start from.
+	Own           *BidTable `protobuf:"bytes,20,opt,name=own,proto3" json:"own,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Situation) Reset() {
+	*x = Situation{}
+	mi := &file_outbid_v1_plugin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Situation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Situation) ProtoMessage() {}
+
+func (x *Situation) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_plugin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Situation.ProtoReflect.Descriptor instead.
+func (*Situation) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Situation) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *Situation) GetTuner() string {
+	if x != nil {
+		return x.Tuner
+	}
+	return ""
+}
+
+func (x *Situation) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *Situation) GetElapsedSeconds() float64 {
+	if x != nil {
+		return x.ElapsedSeconds
+	}
+	return 0
+}
+
+func (x *Situation) GetMeanApps() float64 {
+	if x != nil {
+		return x.MeanApps
+	}
+	return 0
+}
+
+func (x *Situation) GetFree() []int32 {
+	if x != nil {
+		return x.Free
+	}
+	return nil
+}
+
+func (x *Situation) GetJobs() []*SituationJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *Situation) GetMinDevices() int32 {
+	if x != nil {
+		return x.MinDevices
+	}
+	return 0
+}
+
+func (x *Situation) GetMaxDevices() int32 {
+	if x != nil {
+		return x.MaxDevices
+	}
+	return 0
+}
+
+func (x *Situation) GetSpread() bool {
+	if x != nil {
+		return x.Spread
+	}
+	return false
+}
+
+func (x *Situation) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *Situation) GetExclude() []string {
+	if x != nil {
+		return x.Exclude
+	}
+	return nil
+}
+
+func (x *Situation) GetSpeedsIndex() int32 {
+	if x != nil {
+		return x.SpeedsIndex
+	}
+	return 0
+}
+
+func (x *Situation) GetTotalSteps() float64 {
+	if x != nil {
+		return x.TotalSteps
+	}
+	return 0
+}
+
+func (x *Situation) GetStepsDone() float64 {
+	if x != nil {
+		return x.StepsDone
+	}
+	return 0
+}
+
+func (x *Situation) GetFinished() int32 {
+	if x != nil {
+		return x.Finished
+	}
+	return 0
+}
+
+func (x *Situation) GetOutlook() *Outlook {
+	if x != nil {
+		return x.Outlook
+	}
+	return nil
+}
+
+func (x *Situation) GetSpeeds() []*SpeedTable {
+	if x != nil {
+		return x.Speeds
+	}
+	return nil
+}
+
+func (x *Situation) GetSettings() *structpb.Struct {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *Situation) GetOwn() *BidTable {
+	if x != nil {
+		return x.Own
+	}
+	return nil
+}
+
+// SituationJob is one trial that holds devices or wants some. Steps are counted from the trial's start.
+type SituationJob struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Trial int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
+	Done  float64                `protobuf:"fixed64,2,opt,name=done,proto3" json:"done,omitempty"`
+	// How far it is to go now, and if it is trained to its end; 0 if unknown.
+	Until float64 `protobuf:"fixed64,3,opt,name=until,proto3" json:"until,omitempty"`
+	Total float64 `protobuf:"fixed64,4,opt,name=total,proto3" json:"total,omitempty"`
+	// Where its learning curve says that it will end, by the most optimistic curve; 0 without one.
+	Forecast   float64  `protobuf:"fixed64,5,opt,name=forecast,proto3" json:"forecast,omitempty"`
+	MinDevices int32    `protobuf:"varint,6,opt,name=min_devices,json=minDevices,proto3" json:"min_devices,omitempty"`
+	MaxDevices int32    `protobuf:"varint,7,opt,name=max_devices,json=maxDevices,proto3" json:"max_devices,omitempty"`
+	Spread     bool     `protobuf:"varint,8,opt,name=spread,proto3" json:"spread,omitempty"`
+	Types      []string `protobuf:"bytes,9,rep,name=types,proto3" json:"types,omitempty"`
+	Exclude    []string `protobuf:"bytes,10,rep,name=exclude,proto3" json:"exclude,omitempty"`
+	// Index in the situation's speeds; -1 for unknown.
+	SpeedsIndex int32 `protobuf:"varint,11,opt,name=speeds_index,json=speedsIndex,proto3" json:"speeds_index,omitempty"`
+	// What it keeps whatever the round brings.
+	Held *Holding `protobuf:"bytes,12,opt,name=held,proto3" json:"held,omitempty"`
+	// What it holds on a lease that is up, and that is on offer.
+	Lost *Holding `protobuf:"bytes,13,opt,name=lost,proto3" json:"lost,omitempty"`
+	// Its lease was revoked and it is saving.
+	Leaving       bool `protobuf:"varint,14,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SituationJob) Reset() {
+	*x = SituationJob{}
+	mi := &file_outbid_v1_plugin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SituationJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SituationJob) ProtoMessage() {}
+
+func (x *SituationJob) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_plugin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SituationJob.ProtoReflect.Descriptor instead.
+func (*SituationJob) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SituationJob) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *SituationJob) GetDone() float64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *SituationJob) GetUntil() float64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *SituationJob) GetTotal() float64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *SituationJob) GetForecast() float64 {
+	if x != nil {
+		return x.Forecast
+	}
+	return 0
+}
+
+func (x *SituationJob) GetMinDevices() int32 {
+	if x != nil {
+		return x.MinDevices
+	}
+	return 0
+}
+
+func (x *SituationJob) GetMaxDevices() int32 {
+	if x != nil {
+		return x.MaxDevices
+	}
+	return 0
+}
+
+func (x *SituationJob) GetSpread() bool {
+	if x != nil {
+		return x.Spread
+	}
+	return false
+}
+
+func (x *SituationJob) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *SituationJob) GetExclude() []string {
+	if x != nil {
+		return x.Exclude
+	}
+	return nil
+}
+
+func (x *SituationJob) GetSpeedsIndex() int32 {
+	if x != nil {
+		return x.SpeedsIndex
+	}
+	return 0
+}
+
+func (x *SituationJob) GetHeld() *Holding {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *SituationJob) GetLost() *Holding {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+func (x *SituationJob) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
+}
+
+// Holding is a gang as it is held.
+type Holding struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Type     string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Devices  int32                  `protobuf:"varint,2,opt,name=devices,proto3" json:"devices,omitempty"`
+	Machines int32                  `protobuf:"varint,3,opt,name=machines,proto3" json:"machines,omitempty"`
+	// Steps per second there.
+	Rate          float64 `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holding) Reset() {
+	*x = Holding{}
+	mi := &file_outbid_v1_plugin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holding) ProtoMessage() {}
+
+func (x *Holding) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_plugin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holding.ProtoReflect.Descriptor instead.
+func (*Holding) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Holding) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Holding) GetDevices() int32 {
+	if x != nil {
+		return x.Devices
+	}
+	return 0
+}
+
+func (x *Holding) GetMachines() int32 {
+	if x != nil {
+		return x.Machines
+	}
+	return 0
+}
+
+func (x *Holding) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+// SpeedTable is what is known of how fast a model trains.
+type SpeedTable struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Measured []*MeasuredSpeed       `protobuf:"bytes,1,rep,name=measured,proto3" json:"measured,omitempty"`
+	// By how much iterations take longer in one slot, in one machine, in one rack and across racks; 0 for the usual.
+	Slowdown      []float64 `protobuf:"fixed64,2,rep,packed,name=slowdown,proto3" json:"slowdown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpeedTable) Reset() {
+	*x = SpeedTable{}
+	mi := &file_outbid_v1_plugin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpeedTable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpeedTable) ProtoMessage() {}
+
+func (x *SpeedTable) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_plugin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpeedTable.ProtoReflect.Descriptor instead.
+func (*SpeedTable) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SpeedTable) GetMeasured() []*MeasuredSpeed {
+	if x != nil {
+		return x.Measured
+	}
+	return nil
+}
+
+func (x *SpeedTable) GetSlowdown() []float64 {
+	if x != nil {
+		return x.Slowdown
+	}
+	return nil
+}
+
+// MeasuredSpeed is one measurement.
+type MeasuredSpeed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Type of the devices; empty for every type that is not named.
+	Type    string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Devices int32  `protobuf:"varint,2,opt,name=devices,proto3" json:"devices,omitempty"`
+	// 0 one slot, 1 one machine, 2 one rack, 3 across racks.
+	Spread int32 `protobuf:"varint,3,opt,name=spread,proto3" json:"spread,omitempty"`
+	// Steps per second of the whole gang; 0 says that it does not run there.
+	Rate          float64 `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeasuredSpeed) Reset() {
+	*x = MeasuredSpeed{}
+	mi := &file_outbid_v1_plugin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeasuredSpeed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeasuredSpeed) ProtoMessage() {}
+
+func (x *MeasuredSpeed) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_plugin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeasuredSpeed.ProtoReflect.Descriptor instead.
+func (*MeasuredSpeed) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *MeasuredSpeed) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *MeasuredSpeed) GetDevices() int32 {
+	if x != nil {
+		return x.Devices
+	}
+	return 0
+}
+
+func (x *MeasuredSpeed) GetSpread() int32 {
+	if x != nil {
+		return x.Spread
+	}
+	return 0
+}
+
+func (x *MeasuredSpeed) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+// BidTable is an app's bid: at most one of its rows is granted.
+type BidTable struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Rho if it is granted nothing. It is finite.
+	Rho float64 `protobuf:"fixed64,1,opt,name=rho,proto3" json:"rho,omitempty"`
+	// T_id: the seconds that the app would take alone on its share.
+	IdealSeconds float64 `protobuf:"fixed64,2,opt,name=ideal_seconds,json=idealSeconds,proto3" json:"ideal_seconds,omitempty"`
+	// At most 64 are read.
+	Rows []*Bid `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`
+	// Why there is no bid; then the rest is not read.
+	Refused       string `protobuf:"bytes,4,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BidTable) Reset() {
+	*x = BidTable{}
+	mi := &file_outbid_v1_plugin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BidTable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BidTable) ProtoMessage() {}
+
+func (x *BidTable) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_plugin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BidTable.ProtoReflect.Descriptor instead.
+func (*BidTable) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *BidTable) GetRho() float64 {
+	if x != nil {
+		return x.Rho
+	}
+	return 0
+}
+
+func (x *BidTable) GetIdealSeconds() float64 {
+	if x != nil {
+		return x.IdealSeconds
+	}
+	return 0
+}
+
+func (x *BidTable) GetRows() []*Bid {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *BidTable) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
 var File_outbid_v1_plugin_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\n" +
-	"\x16outbid/v1/plugin.proto\x12\toutbid.v1\x1a\x15outbid/v1/event.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"t\n" +
+	"\x16outbid/v1/plugin.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"t\n" +
 	"\x10ConfigureRequest\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
@@ -1132,11 +2123,103 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\vconfig_json\x18\x03 \x01(\tR\n" +
 	"configJson\x12\x1d\n" +
 	"\n" +
-	"until_step\x18\x04 \x01(\x03R\tuntilStep2\xda\x01\n" +
+	"until_step\x18\x04 \x01(\x03R\tuntilStep\".\n" +
+	"\x10HandshakeRequest\x12\x1a\n" +
+	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\"]\n" +
+	"\x11HandshakeResponse\x12\x1a\n" +
+	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"\xaf\x01\n" +
+	"\n" +
+	"BidRequest\x12\x14\n" +
+	"\x05round\x18\x01 \x01(\x04R\x05round\x12)\n" +
+	"\x04lots\x18\x02 \x03(\v2\x15.outbid.v1.OfferedLotR\x04lots\x12*\n" +
+	"\acluster\x18\x03 \x03(\v2\x10.outbid.v1.StockR\acluster\x124\n" +
+	"\n" +
+	"situations\x18\x04 \x03(\v2\x14.outbid.v1.SituationR\n" +
+	"situations\":\n" +
+	"\vBidResponse\x12+\n" +
+	"\x06tables\x18\x01 \x03(\v2\x13.outbid.v1.BidTableR\x06tables\"r\n" +
+	"\n" +
+	"OfferedLot\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04rack\x18\x02 \x01(\tR\x04rack\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x12\n" +
+	"\x04free\x18\x04 \x01(\x05R\x04free\x12\x14\n" +
+	"\x05slots\x18\x05 \x03(\x05R\x05slots\"5\n" +
+	"\x05Stock\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
+	"\adevices\x18\x02 \x01(\x05R\adevices\"\x98\x05\n" +
+	"\tSituation\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05tuner\x18\x02 \x01(\tR\x05tuner\x12\x16\n" +
+	"\x06weight\x18\x03 \x01(\x01R\x06weight\x12'\n" +
+	"\x0felapsed_seconds\x18\x04 \x01(\x01R\x0eelapsedSeconds\x12\x1b\n" +
+	"\tmean_apps\x18\x05 \x01(\x01R\bmeanApps\x12\x12\n" +
+	"\x04free\x18\x06 \x03(\x05R\x04free\x12+\n" +
+	"\x04jobs\x18\a \x03(\v2\x17.outbid.v1.SituationJobR\x04jobs\x12\x1f\n" +
+	"\vmin_devices\x18\b \x01(\x05R\n" +
+	"minDevices\x12\x1f\n" +
+	"\vmax_devices\x18\t \x01(\x05R\n" +
+	"maxDevices\x12\x16\n" +
+	"\x06spread\x18\n" +
+	" \x01(\bR\x06spread\x12\x14\n" +
+	"\x05types\x18\v \x03(\tR\x05types\x12\x18\n" +
+	"\aexclude\x18\f \x03(\tR\aexclude\x12!\n" +
+	"\fspeeds_index\x18\r \x01(\x05R\vspeedsIndex\x12\x1f\n" +
+	"\vtotal_steps\x18\x0e \x01(\x01R\n" +
+	"totalSteps\x12\x1d\n" +
+	"\n" +
+	"steps_done\x18\x0f \x01(\x01R\tstepsDone\x12\x1a\n" +
+	"\bfinished\x18\x10 \x01(\x05R\bfinished\x12,\n" +
+	"\aoutlook\x18\x11 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\x12-\n" +
+	"\x06speeds\x18\x12 \x03(\v2\x15.outbid.v1.SpeedTableR\x06speeds\x123\n" +
+	"\bsettings\x18\x13 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12%\n" +
+	"\x03own\x18\x14 \x01(\v2\x13.outbid.v1.BidTableR\x03own\"\x97\x03\n" +
+	"\fSituationJob\x12\x14\n" +
+	"\x05trial\x18\x01 \x01(\x05R\x05trial\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x01R\x04done\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x01R\x05until\x12\x14\n" +
+	"\x05total\x18\x04 \x01(\x01R\x05total\x12\x1a\n" +
+	"\bforecast\x18\x05 \x01(\x01R\bforecast\x12\x1f\n" +
+	"\vmin_devices\x18\x06 \x01(\x05R\n" +
+	"minDevices\x12\x1f\n" +
+	"\vmax_devices\x18\a \x01(\x05R\n" +
+	"maxDevices\x12\x16\n" +
+	"\x06spread\x18\b \x01(\bR\x06spread\x12\x14\n" +
+	"\x05types\x18\t \x03(\tR\x05types\x12\x18\n" +
+	"\aexclude\x18\n" +
+	" \x03(\tR\aexclude\x12!\n" +
+	"\fspeeds_index\x18\v \x01(\x05R\vspeedsIndex\x12&\n" +
+	"\x04held\x18\f \x01(\v2\x12.outbid.v1.HoldingR\x04held\x12&\n" +
+	"\x04lost\x18\r \x01(\v2\x12.outbid.v1.HoldingR\x04lost\x12\x18\n" +
+	"\aleaving\x18\x0e \x01(\bR\aleaving\"g\n" +
+	"\aHolding\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
+	"\adevices\x18\x02 \x01(\x05R\adevices\x12\x1a\n" +
+	"\bmachines\x18\x03 \x01(\x05R\bmachines\x12\x12\n" +
+	"\x04rate\x18\x04 \x01(\x01R\x04rate\"^\n" +
+	"\n" +
+	"SpeedTable\x124\n" +
+	"\bmeasured\x18\x01 \x03(\v2\x18.outbid.v1.MeasuredSpeedR\bmeasured\x12\x1a\n" +
+	"\bslowdown\x18\x02 \x03(\x01R\bslowdown\"i\n" +
+	"\rMeasuredSpeed\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
+	"\adevices\x18\x02 \x01(\x05R\adevices\x12\x16\n" +
+	"\x06spread\x18\x03 \x01(\x05R\x06spread\x12\x12\n" +
+	"\x04rate\x18\x04 \x01(\x01R\x04rate\"\x7f\n" +
+	"\bBidTable\x12\x10\n" +
+	"\x03rho\x18\x01 \x01(\x01R\x03rho\x12#\n" +
+	"\rideal_seconds\x18\x02 \x01(\x01R\fidealSeconds\x12\"\n" +
+	"\x04rows\x18\x03 \x03(\v2\x0e.outbid.v1.BidR\x04rows\x12\x18\n" +
+	"\arefused\x18\x04 \x01(\tR\arefused2\xda\x01\n" +
 	"\fTunerService\x12F\n" +
 	"\tConfigure\x12\x1b.outbid.v1.ConfigureRequest\x1a\x1c.outbid.v1.ConfigureResponse\x12=\n" +
 	"\x06Handle\x12\x18.outbid.v1.HandleRequest\x1a\x19.outbid.v1.HandleResponse\x12C\n" +
-	"\bSnapshot\x12\x1a.outbid.v1.SnapshotRequest\x1a\x1b.outbid.v1.SnapshotResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"\bSnapshot\x12\x1a.outbid.v1.SnapshotRequest\x1a\x1b.outbid.v1.SnapshotResponse2\x8c\x01\n" +
+	"\fAgentService\x12F\n" +
+	"\tHandshake\x12\x1b.outbid.v1.HandshakeRequest\x1a\x1c.outbid.v1.HandshakeResponse\x124\n" +
+	"\x03Bid\x12\x15.outbid.v1.BidRequest\x1a\x16.outbid.v1.BidResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_plugin_proto_rawDescOnce sync.Once
@@ -1150,7 +2233,7 @@ func file_outbid_v1_plugin_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_plugin_proto_rawDescData
 }
 
-var file_outbid_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_outbid_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_outbid_v1_plugin_proto_goTypes = []any{
 	(*ConfigureRequest)(nil),  // 0: outbid.v1.ConfigureRequest
 	(*ConfigureResponse)(nil), // 1: outbid.v1.ConfigureResponse
@@ -1167,40 +2250,71 @@ var file_outbid_v1_plugin_proto_goTypes = []any{
 	(*TunerPause)(nil),        // 12: outbid.v1.TunerPause
 	(*TunerEnd)(nil),          // 13: outbid.v1.TunerEnd
 	(*TunerClone)(nil),        // 14: outbid.v1.TunerClone
-	nil,                       // 15: outbid.v1.TunerReport.MetricsEntry
-	(*SweepSpec)(nil),         // 16: outbid.v1.SweepSpec
-	(*Outlook)(nil),           // 17: outbid.v1.Outlook
-	(TrialState)(0),           // 18: outbid.v1.TrialState
+	(*HandshakeRequest)(nil),  // 15: outbid.v1.HandshakeRequest
+	(*HandshakeResponse)(nil), // 16: outbid.v1.HandshakeResponse
+	(*BidRequest)(nil),        // 17: outbid.v1.BidRequest
+	(*BidResponse)(nil),       // 18: outbid.v1.BidResponse
+	(*OfferedLot)(nil),        // 19: outbid.v1.OfferedLot
+	(*Stock)(nil),             // 20: outbid.v1.Stock
+	(*Situation)(nil),         // 21: outbid.v1.Situation
+	(*SituationJob)(nil),      // 22: outbid.v1.SituationJob
+	(*Holding)(nil),           // 23: outbid.v1.Holding
+	(*SpeedTable)(nil),        // 24: outbid.v1.SpeedTable
+	(*MeasuredSpeed)(nil),     // 25: outbid.v1.MeasuredSpeed
+	(*BidTable)(nil),          // 26: outbid.v1.BidTable
+	nil,                       // 27: outbid.v1.TunerReport.MetricsEntry
+	(*SweepSpec)(nil),         // 28: outbid.v1.SweepSpec
+	(*Outlook)(nil),           // 29: outbid.v1.Outlook
+	(TrialState)(0),           // 30: outbid.v1.TrialState
+	(*structpb.Struct)(nil),   // 31: google.protobuf.Struct
+	(*Bid)(nil),               // 32: outbid.v1.Bid
 }
 var file_outbid_v1_plugin_proto_depIdxs = []int32{
-	16, // 0: outbid.v1.ConfigureRequest.spec:type_name -> outbid.v1.SweepSpec
-	17, // 1: outbid.v1.ConfigureResponse.outlook:type_name -> outbid.v1.Outlook
+	28, // 0: outbid.v1.ConfigureRequest.spec:type_name -> outbid.v1.SweepSpec
+	29, // 1: outbid.v1.ConfigureResponse.outlook:type_name -> outbid.v1.Outlook
 	6,  // 2: outbid.v1.HandleRequest.events:type_name -> outbid.v1.TunerEvent
 	9,  // 3: outbid.v1.HandleResponse.actions:type_name -> outbid.v1.TunerAction
-	17, // 4: outbid.v1.HandleResponse.outlook:type_name -> outbid.v1.Outlook
+	29, // 4: outbid.v1.HandleResponse.outlook:type_name -> outbid.v1.Outlook
 	7,  // 5: outbid.v1.TunerEvent.reported:type_name -> outbid.v1.TunerReport
 	7,  // 6: outbid.v1.TunerEvent.reached:type_name -> outbid.v1.TunerReport
 	8,  // 7: outbid.v1.TunerEvent.exited:type_name -> outbid.v1.TunerExit
-	16, // 8: outbid.v1.TunerEvent.extended:type_name -> outbid.v1.SweepSpec
-	15, // 9: outbid.v1.TunerReport.metrics:type_name -> outbid.v1.TunerReport.MetricsEntry
-	18, // 10: outbid.v1.TunerExit.state:type_name -> outbid.v1.TrialState
+	28, // 8: outbid.v1.TunerEvent.extended:type_name -> outbid.v1.SweepSpec
+	27, // 9: outbid.v1.TunerReport.metrics:type_name -> outbid.v1.TunerReport.MetricsEntry
+	30, // 10: outbid.v1.TunerExit.state:type_name -> outbid.v1.TrialState
 	10, // 11: outbid.v1.TunerAction.create:type_name -> outbid.v1.TunerCreate
 	11, // 12: outbid.v1.TunerAction.train:type_name -> outbid.v1.TunerTrain
 	12, // 13: outbid.v1.TunerAction.pause:type_name -> outbid.v1.TunerPause
 	13, // 14: outbid.v1.TunerAction.end:type_name -> outbid.v1.TunerEnd
 	14, // 15: outbid.v1.TunerAction.clone:type_name -> outbid.v1.TunerClone
-	18, // 16: outbid.v1.TunerEnd.state:type_name -> outbid.v1.TrialState
-	0,  // 17: outbid.v1.TunerService.Configure:input_type -> outbid.v1.ConfigureRequest
-	2,  // 18: outbid.v1.TunerService.Handle:input_type -> outbid.v1.HandleRequest
-	4,  // 19: outbid.v1.TunerService.Snapshot:input_type -> outbid.v1.SnapshotRequest
-	1,  // 20: outbid.v1.TunerService.Configure:output_type -> outbid.v1.ConfigureResponse
-	3,  // 21: outbid.v1.TunerService.Handle:output_type -> outbid.v1.HandleResponse
-	5,  // 22: outbid.v1.TunerService.Snapshot:output_type -> outbid.v1.SnapshotResponse
-	20, // [20:23] is the sub-list for method output_type
-	17, // [17:20] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	30, // 16: outbid.v1.TunerEnd.state:type_name -> outbid.v1.TrialState
+	19, // 17: outbid.v1.BidRequest.lots:type_name -> outbid.v1.OfferedLot
+	20, // 18: outbid.v1.BidRequest.cluster:type_name -> outbid.v1.Stock
+	21, // 19: outbid.v1.BidRequest.situations:type_name -> outbid.v1.Situation
+	26, // 20: outbid.v1.BidResponse.tables:type_name -> outbid.v1.BidTable
+	22, // 21: outbid.v1.Situation.jobs:type_name -> outbid.v1.SituationJob
+	29, // 22: outbid.v1.Situation.outlook:type_name -> outbid.v1.Outlook
+	24, // 23: outbid.v1.Situation.speeds:type_name -> outbid.v1.SpeedTable
+	31, // 24: outbid.v1.Situation.settings:type_name -> google.protobuf.Struct
+	26, // 25: outbid.v1.Situation.own:type_name -> outbid.v1.BidTable
+	23, // 26: outbid.v1.SituationJob.held:type_name -> outbid.v1.Holding
+	23, // 27: outbid.v1.SituationJob.lost:type_name -> outbid.v1.Holding
+	25, // 28: outbid.v1.SpeedTable.measured:type_name -> outbid.v1.MeasuredSpeed
+	32, // 29: outbid.v1.BidTable.rows:type_name -> outbid.v1.Bid
+	0,  // 30: outbid.v1.TunerService.Configure:input_type -> outbid.v1.ConfigureRequest
+	2,  // 31: outbid.v1.TunerService.Handle:input_type -> outbid.v1.HandleRequest
+	4,  // 32: outbid.v1.TunerService.Snapshot:input_type -> outbid.v1.SnapshotRequest
+	15, // 33: outbid.v1.AgentService.Handshake:input_type -> outbid.v1.HandshakeRequest
+	17, // 34: outbid.v1.AgentService.Bid:input_type -> outbid.v1.BidRequest
+	1,  // 35: outbid.v1.TunerService.Configure:output_type -> outbid.v1.ConfigureResponse
+	3,  // 36: outbid.v1.TunerService.Handle:output_type -> outbid.v1.HandleResponse
+	5,  // 37: outbid.v1.TunerService.Snapshot:output_type -> outbid.v1.SnapshotResponse
+	16, // 38: outbid.v1.AgentService.Handshake:output_type -> outbid.v1.HandshakeResponse
+	18, // 39: outbid.v1.AgentService.Bid:output_type -> outbid.v1.BidResponse
+	35, // [35:40] is the sub-list for method output_type
+	30, // [30:35] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_plugin_proto_init() }
@@ -1208,6 +2322,7 @@ func file_outbid_v1_plugin_proto_init() {
 	if File_outbid_v1_plugin_proto != nil {
 		return
 	}
+	file_outbid_v1_auction_proto_init()
 	file_outbid_v1_event_proto_init()
 	file_outbid_v1_service_proto_init()
 	file_outbid_v1_sweep_proto_init()
@@ -1231,9 +2346,9 @@ func file_outbid_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_plugin_proto_rawDesc), len(file_outbid_v1_plugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   28,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_outbid_v1_plugin_proto_goTypes,
 		DependencyIndexes: file_outbid_v1_plugin_proto_depIdxs,

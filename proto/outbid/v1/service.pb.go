@@ -102,8 +102,10 @@ type Sweep struct {
 	// Why trials wait, if any do.
 	Waiting string `protobuf:"bytes,12,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// What the tuner will do in all, as far as it knows; absent if unbounded.
-	Outlook       *Outlook `protobuf:"bytes,13,opt,name=outlook,proto3" json:"outlook,omitempty"`
-	Actor         string   `protobuf:"bytes,14,opt,name=actor,proto3" json:"actor,omitempty"`
+	Outlook *Outlook `protobuf:"bytes,13,opt,name=outlook,proto3" json:"outlook,omitempty"`
+	Actor   string   `protobuf:"bytes,14,opt,name=actor,proto3" json:"actor,omitempty"`
+	// How the sweep fares by sharing the cluster, or fared in the end.
+	Fairness      *Fairness `protobuf:"bytes,15,opt,name=fairness,proto3" json:"fairness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -234,6 +236,13 @@ func (x *Sweep) GetActor() string {
 		return x.Actor
 	}
 	return ""
+}
+
+func (x *Sweep) GetFairness() *Fairness {
+	if x != nil {
+		return x.Fairness
+	}
+	return nil
 }
 
 // SweepNote is one line for the user.
@@ -3019,11 +3028,402 @@ func (x *Check) GetFix() string {
 	return ""
 }
 
+// GetRoundRequest names a round.
+type GetRoundRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number; 0 for the newest that gave or took something.
+	Round         uint64 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRoundRequest) Reset() {
+	*x = GetRoundRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRoundRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRoundRequest) ProtoMessage() {}
+
+func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
+func (*GetRoundRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *GetRoundRequest) GetRound() uint64 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+// GetRoundResponse holds a round.
+type GetRoundResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Round         *Round                 `protobuf:"bytes,1,opt,name=round,proto3" json:"round,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRoundResponse) Reset() {
+	*x = GetRoundResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRoundResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRoundResponse) ProtoMessage() {}
+
+func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
+func (*GetRoundResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *GetRoundResponse) GetRound() *Round {
+	if x != nil {
+		return x.Round
+	}
+	return nil
+}
+
+// ListRoundsRequest asks for rounds.
+type ListRoundsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 20 if 0, 1000 at most.
+	Limit int32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Only rounds before this one; 0 for the newest.
+	Before uint64 `protobuf:"varint,2,opt,name=before,proto3" json:"before,omitempty"`
+	// Only rounds that gave to or took from this sweep, or in which it bid; "" for any.
+	Sweep         string `protobuf:"bytes,3,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRoundsRequest) Reset() {
+	*x = ListRoundsRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRoundsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRoundsRequest) ProtoMessage() {}
+
+func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
+func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ListRoundsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListRoundsRequest) GetBefore() uint64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *ListRoundsRequest) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+// ListRoundsResponse holds rounds, newest first.
+type ListRoundsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rounds        []*Round               `protobuf:"bytes,1,rep,name=rounds,proto3" json:"rounds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRoundsResponse) Reset() {
+	*x = ListRoundsResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRoundsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRoundsResponse) ProtoMessage() {}
+
+func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
+func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ListRoundsResponse) GetRounds() []*Round {
+	if x != nil {
+		return x.Rounds
+	}
+	return nil
+}
+
+// Round is one decision of the policy.
+type Round struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Round uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
+	Time  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// The ledger's batch that holds it.
+	Seq    uint64 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	Policy string `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The auction, if the policy held one.
+	Auction       *Auction    `protobuf:"bytes,6,opt,name=auction,proto3" json:"auction,omitempty"`
+	Decisions     []*Decision `protobuf:"bytes,7,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Round) Reset() {
+	*x = Round{}
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Round) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Round) ProtoMessage() {}
+
+func (x *Round) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Round.ProtoReflect.Descriptor instead.
+func (*Round) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *Round) GetRound() uint64 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *Round) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Round) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Round) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *Round) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Round) GetAuction() *Auction {
+	if x != nil {
+		return x.Auction
+	}
+	return nil
+}
+
+func (x *Round) GetDecisions() []*Decision {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
+}
+
+// Decision is one thing that a round gave or took.
+type Decision struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "grant", "renew" or "revoke".
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Empty if the sweep is another tenant's.
+	Sweep string `protobuf:"bytes,2,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial int32  `protobuf:"varint,3,opt,name=trial,proto3" json:"trial,omitempty"`
+	Epoch uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Where, for a grant.
+	Places        []*LeasePlace          `protobuf:"bytes,5,rep,name=places,proto3" json:"places,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	TermEnd       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Decision) Reset() {
+	*x = Decision{}
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Decision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Decision) ProtoMessage() {}
+
+func (x *Decision) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Decision.ProtoReflect.Descriptor instead.
+func (*Decision) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *Decision) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Decision) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *Decision) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *Decision) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Decision) GetPlaces() []*LeasePlace {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+func (x *Decision) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Decision) GetTermEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TermEnd
+	}
+	return nil
+}
+
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\"\x8f\x04\n" +
+	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\"\xc0\x04\n" +
 	"\x05Sweep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -3039,7 +3439,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x05notes\x18\v \x03(\v2\x14.outbid.v1.SweepNoteR\x05notes\x12\x18\n" +
 	"\awaiting\x18\f \x01(\tR\awaiting\x12,\n" +
 	"\aoutlook\x18\r \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\x12\x14\n" +
-	"\x05actor\x18\x0e \x01(\tR\x05actor\"\x8a\x01\n" +
+	"\x05actor\x18\x0e \x01(\tR\x05actor\x12/\n" +
+	"\bfairness\x18\x0f \x01(\v2\x13.outbid.v1.FairnessR\bfairness\"\x8a\x01\n" +
 	"\tSweepNote\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x12\n" +
@@ -3240,13 +3641,38 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x10\n" +
-	"\x03fix\x18\x04 \x01(\tR\x03fix*x\n" +
+	"\x03fix\x18\x04 \x01(\tR\x03fix\"'\n" +
+	"\x0fGetRoundRequest\x12\x14\n" +
+	"\x05round\x18\x01 \x01(\x04R\x05round\":\n" +
+	"\x10GetRoundResponse\x12&\n" +
+	"\x05round\x18\x01 \x01(\v2\x10.outbid.v1.RoundR\x05round\"W\n" +
+	"\x11ListRoundsRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06before\x18\x02 \x01(\x04R\x06before\x12\x14\n" +
+	"\x05sweep\x18\x03 \x01(\tR\x05sweep\">\n" +
+	"\x12ListRoundsResponse\x12(\n" +
+	"\x06rounds\x18\x01 \x03(\v2\x10.outbid.v1.RoundR\x06rounds\"\xf0\x01\n" +
+	"\x05Round\x12\x14\n" +
+	"\x05round\x18\x01 \x01(\x04R\x05round\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x16\n" +
+	"\x06policy\x18\x04 \x01(\tR\x06policy\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12,\n" +
+	"\aauction\x18\x06 \x01(\v2\x12.outbid.v1.AuctionR\aauction\x121\n" +
+	"\tdecisions\x18\a \x03(\v2\x13.outbid.v1.DecisionR\tdecisions\"\xde\x01\n" +
+	"\bDecision\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05sweep\x18\x02 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05trial\x18\x03 \x01(\x05R\x05trial\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12-\n" +
+	"\x06places\x18\x05 \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x125\n" +
+	"\bterm_end\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd*x\n" +
 	"\fSweepCommand\x12\x1d\n" +
 	"\x19SWEEP_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SWEEP_COMMAND_PAUSE\x10\x01\x12\x18\n" +
 	"\x14SWEEP_COMMAND_RESUME\x10\x02\x12\x16\n" +
-	"\x12SWEEP_COMMAND_STOP\x10\x032\xe7\n" +
-	"\n" +
+	"\x12SWEEP_COMMAND_STOP\x10\x032\xf7\v\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -3269,7 +3695,10 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\bAskTrial\x12\x1a.outbid.v1.AskTrialRequest\x1a\x1b.outbid.v1.AskTrialResponse\x12F\n" +
 	"\tTellTrial\x12\x1b.outbid.v1.TellTrialRequest\x1a\x1c.outbid.v1.TellTrialResponse\x12K\n" +
 	"\n" +
-	"ReadLedger\x12\x1c.outbid.v1.ReadLedgerRequest\x1a\x1d.outbid.v1.ReadLedgerResponse0\x01\x12R\n" +
+	"ReadLedger\x12\x1c.outbid.v1.ReadLedgerRequest\x1a\x1d.outbid.v1.ReadLedgerResponse0\x01\x12C\n" +
+	"\bGetRound\x12\x1a.outbid.v1.GetRoundRequest\x1a\x1b.outbid.v1.GetRoundResponse\x12I\n" +
+	"\n" +
+	"ListRounds\x12\x1c.outbid.v1.ListRoundsRequest\x1a\x1d.outbid.v1.ListRoundsResponse\x12R\n" +
 	"\rGetServerInfo\x12\x1f.outbid.v1.GetServerInfoRequest\x1a .outbid.v1.GetServerInfoResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
@@ -3285,7 +3714,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),             // 0: outbid.v1.SweepCommand
 	(*Sweep)(nil),                 // 1: outbid.v1.Sweep
@@ -3334,113 +3763,134 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*GetServerInfoRequest)(nil),  // 44: outbid.v1.GetServerInfoRequest
 	(*GetServerInfoResponse)(nil), // 45: outbid.v1.GetServerInfoResponse
 	(*Check)(nil),                 // 46: outbid.v1.Check
-	nil,                           // 47: outbid.v1.ExtendSweepRequest.SpaceEntry
-	(*SweepSpec)(nil),             // 48: outbid.v1.SweepSpec
-	(SweepState)(0),               // 49: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
-	(TrialState)(0),               // 51: outbid.v1.TrialState
-	(*structpb.Struct)(nil),       // 52: google.protobuf.Struct
-	(*Report)(nil),                // 53: outbid.v1.Report
-	(*Checkpoint)(nil),            // 54: outbid.v1.Checkpoint
-	(*Limits)(nil),                // 55: outbid.v1.Limits
-	(*NodeInfo)(nil),              // 56: outbid.v1.NodeInfo
-	(NodeState)(0),                // 57: outbid.v1.NodeState
-	(*ForkRef)(nil),               // 58: outbid.v1.ForkRef
-	(*Batch)(nil),                 // 59: outbid.v1.Batch
-	(*Parameter)(nil),             // 60: outbid.v1.Parameter
+	(*GetRoundRequest)(nil),       // 47: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),      // 48: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),     // 49: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),    // 50: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                 // 51: outbid.v1.Round
+	(*Decision)(nil),              // 52: outbid.v1.Decision
+	nil,                           // 53: outbid.v1.ExtendSweepRequest.SpaceEntry
+	(*SweepSpec)(nil),             // 54: outbid.v1.SweepSpec
+	(SweepState)(0),               // 55: outbid.v1.SweepState
+	(*timestamppb.Timestamp)(nil), // 56: google.protobuf.Timestamp
+	(*Fairness)(nil),              // 57: outbid.v1.Fairness
+	(TrialState)(0),               // 58: outbid.v1.TrialState
+	(*structpb.Struct)(nil),       // 59: google.protobuf.Struct
+	(*Report)(nil),                // 60: outbid.v1.Report
+	(*Checkpoint)(nil),            // 61: outbid.v1.Checkpoint
+	(*Limits)(nil),                // 62: outbid.v1.Limits
+	(*NodeInfo)(nil),              // 63: outbid.v1.NodeInfo
+	(NodeState)(0),                // 64: outbid.v1.NodeState
+	(*ForkRef)(nil),               // 65: outbid.v1.ForkRef
+	(*Batch)(nil),                 // 66: outbid.v1.Batch
+	(*Auction)(nil),               // 67: outbid.v1.Auction
+	(*LeasePlace)(nil),            // 68: outbid.v1.LeasePlace
+	(*Parameter)(nil),             // 69: outbid.v1.Parameter
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	48, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	49, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	50, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	50, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	54, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	55, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	56, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	56, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	3,  // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	6,  // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	2,  // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
 	4,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	50, // 8: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	5,  // 9: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	51, // 10: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	52, // 11: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	53, // 12: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	50, // 13: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	50, // 14: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	54, // 15: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	48, // 16: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	1,  // 17: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	48, // 18: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	4,  // 19: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	52, // 20: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	1,  // 21: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	1,  // 22: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	6,  // 23: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	6,  // 24: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	21, // 25: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	53, // 26: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	1,  // 27: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	6,  // 28: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	21, // 29: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
-	0,  // 30: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	1,  // 31: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	47, // 32: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	55, // 33: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	1,  // 34: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	50, // 35: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	32, // 36: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	56, // 37: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	57, // 38: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	50, // 39: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	33, // 40: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	58, // 41: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	54, // 42: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	6,  // 43: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	53, // 44: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	6,  // 45: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	59, // 46: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	50, // 47: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	46, // 48: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	60, // 49: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	7,  // 50: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	9,  // 51: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	11, // 52: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	13, // 53: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	15, // 54: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	17, // 55: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	19, // 56: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	22, // 57: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	24, // 58: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	26, // 59: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	28, // 60: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	30, // 61: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	34, // 62: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	36, // 63: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	38, // 64: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	40, // 65: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	42, // 66: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	44, // 67: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	8,  // 68: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	10, // 69: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	12, // 70: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	14, // 71: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	16, // 72: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	18, // 73: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	20, // 74: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	23, // 75: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	25, // 76: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	27, // 77: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	29, // 78: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	31, // 79: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	35, // 80: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	37, // 81: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	39, // 82: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	41, // 83: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	43, // 84: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	45, // 85: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	68, // [68:86] is the sub-list for method output_type
-	50, // [50:68] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	57, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	56, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	5,  // 10: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
+	58, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	59, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	60, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	56, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	56, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	61, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	54, // 17: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	1,  // 18: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	54, // 19: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	4,  // 20: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	59, // 21: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	1,  // 22: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	1,  // 23: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	6,  // 24: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	6,  // 25: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	21, // 26: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	60, // 27: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	1,  // 28: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	6,  // 29: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	21, // 30: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	0,  // 31: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
+	1,  // 32: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	53, // 33: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	62, // 34: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	1,  // 35: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	56, // 36: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	32, // 37: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	63, // 38: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	64, // 39: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	56, // 40: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	33, // 41: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	65, // 42: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	61, // 43: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	6,  // 44: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	60, // 45: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	6,  // 46: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	66, // 47: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	56, // 48: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	46, // 49: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	51, // 50: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	51, // 51: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	56, // 52: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	67, // 53: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	52, // 54: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	68, // 55: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	56, // 56: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	69, // 57: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	7,  // 58: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	9,  // 59: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	11, // 60: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	13, // 61: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	15, // 62: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	17, // 63: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	19, // 64: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	22, // 65: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	24, // 66: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	26, // 67: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	28, // 68: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	30, // 69: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	34, // 70: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	36, // 71: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	38, // 72: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	40, // 73: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	42, // 74: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	47, // 75: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	49, // 76: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	44, // 77: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	8,  // 78: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	10, // 79: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	12, // 80: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	14, // 81: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	16, // 82: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	18, // 83: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	20, // 84: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	23, // 85: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	25, // 86: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	27, // 87: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	29, // 88: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	31, // 89: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	35, // 90: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	37, // 91: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	39, // 92: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	41, // 93: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	43, // 94: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	48, // 95: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	50, // 96: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	45, // 97: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	78, // [78:98] is the sub-list for method output_type
+	58, // [58:78] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -3448,6 +3898,7 @@ func file_outbid_v1_service_proto_init() {
 	if File_outbid_v1_service_proto != nil {
 		return
 	}
+	file_outbid_v1_auction_proto_init()
 	file_outbid_v1_event_proto_init()
 	file_outbid_v1_node_proto_init()
 	file_outbid_v1_sweep_proto_init()
@@ -3463,7 +3914,7 @@ func file_outbid_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   47,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -38,6 +38,8 @@ const (
 	OutbidService_AskTrial_FullMethodName      = "/outbid.v1.OutbidService/AskTrial"
 	OutbidService_TellTrial_FullMethodName     = "/outbid.v1.OutbidService/TellTrial"
 	OutbidService_ReadLedger_FullMethodName    = "/outbid.v1.OutbidService/ReadLedger"
+	OutbidService_GetRound_FullMethodName      = "/outbid.v1.OutbidService/GetRound"
+	OutbidService_ListRounds_FullMethodName    = "/outbid.v1.OutbidService/ListRounds"
 	OutbidService_GetServerInfo_FullMethodName = "/outbid.v1.OutbidService/GetServerInfo"
 )
 
@@ -81,6 +83,10 @@ type OutbidServiceClient interface {
 	TellTrial(ctx context.Context, in *TellTrialRequest, opts ...grpc.CallOption) (*TellTrialResponse, error)
 	// ReadLedger streams the ledger's batches, oldest first.
 	ReadLedger(ctx context.Context, in *ReadLedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLedgerResponse], error)
+	// GetRound returns one decision of the policy: what it gave and took, and the auction if it held one.
+	GetRound(ctx context.Context, in *GetRoundRequest, opts ...grpc.CallOption) (*GetRoundResponse, error)
+	// ListRounds lists decisions that gave or took something, newest first.
+	ListRounds(ctx context.Context, in *ListRoundsRequest, opts ...grpc.CallOption) (*ListRoundsResponse, error)
 	// GetServerInfo says what the server is and how it fares.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 }
@@ -311,6 +317,26 @@ func (c *outbidServiceClient) ReadLedger(ctx context.Context, in *ReadLedgerRequ
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type OutbidService_ReadLedgerClient = grpc.ServerStreamingClient[ReadLedgerResponse]
 
+func (c *outbidServiceClient) GetRound(ctx context.Context, in *GetRoundRequest, opts ...grpc.CallOption) (*GetRoundResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetRoundResponse)
+	err := c.cc.Invoke(ctx, OutbidService_GetRound_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *outbidServiceClient) ListRounds(ctx context.Context, in *ListRoundsRequest, opts ...grpc.CallOption) (*ListRoundsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRoundsResponse)
+	err := c.cc.Invoke(ctx, OutbidService_ListRounds_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *outbidServiceClient) GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetServerInfoResponse)
@@ -361,6 +387,10 @@ type OutbidServiceServer interface {
 	TellTrial(context.Context, *TellTrialRequest) (*TellTrialResponse, error)
 	// ReadLedger streams the ledger's batches, oldest first.
 	ReadLedger(*ReadLedgerRequest, grpc.ServerStreamingServer[ReadLedgerResponse]) error
+	// GetRound returns one decision of the policy: what it gave and took, and the auction if it held one.
+	GetRound(context.Context, *GetRoundRequest) (*GetRoundResponse, error)
+	// ListRounds lists decisions that gave or took something, newest first.
+	ListRounds(context.Context, *ListRoundsRequest) (*ListRoundsResponse, error)
 	// GetServerInfo says what the server is and how it fares.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	mustEmbedUnimplementedOutbidServiceServer()
@@ -423,6 +453,12 @@ func (UnimplementedOutbidServiceServer) TellTrial(context.Context, *TellTrialReq
 }
 func (UnimplementedOutbidServiceServer) ReadLedger(*ReadLedgerRequest, grpc.ServerStreamingServer[ReadLedgerResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadLedger not implemented")
+}
+func (UnimplementedOutbidServiceServer) GetRound(context.Context, *GetRoundRequest) (*GetRoundResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetRound not implemented")
+}
+func (UnimplementedOutbidServiceServer) ListRounds(context.Context, *ListRoundsRequest) (*ListRoundsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRounds not implemented")
 }
 func (UnimplementedOutbidServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
@@ -708,6 +744,42 @@ func _OutbidService_ReadLedger_Handler(srv interface{}, stream grpc.ServerStream
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type OutbidService_ReadLedgerServer = grpc.ServerStreamingServer[ReadLedgerResponse]
 
+func _OutbidService_GetRound_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetRoundRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).GetRound(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_GetRound_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).GetRound(ctx, req.(*GetRoundRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OutbidService_ListRounds_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRoundsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).ListRounds(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_ListRounds_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).ListRounds(ctx, req.(*ListRoundsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OutbidService_GetServerInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetServerInfoRequest)
 	if err := dec(in); err != nil {
@@ -776,6 +848,14 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TellTrial",
 			Handler:    _OutbidService_TellTrial_Handler,
+		},
+		{
+			MethodName: "GetRound",
+			Handler:    _OutbidService_GetRound_Handler,
+		},
+		{
+			MethodName: "ListRounds",
+			Handler:    _OutbidService_ListRounds_Handler,
 		},
 		{
 			MethodName: "GetServerInfo",

@@ -37,8 +37,10 @@ type StateSnapshot struct {
 	Nodes        []*NodeRecord          `protobuf:"bytes,7,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Sweeps       []*SweepRecord         `protobuf:"bytes,8,rep,name=sweeps,proto3" json:"sweeps,omitempty"`
 	// Snapshot of the policy, if it has state.
-	Policy        []byte `protobuf:"bytes,9,opt,name=policy,proto3" json:"policy,omitempty"`
-	PolicyName    string `protobuf:"bytes,10,opt,name=policy_name,json=policyName,proto3" json:"policy_name,omitempty"`
+	Policy     []byte `protobuf:"bytes,9,opt,name=policy,proto3" json:"policy,omitempty"`
+	PolicyName string `protobuf:"bytes,10,opt,name=policy_name,json=policyName,proto3" json:"policy_name,omitempty"`
+	// Time integral of the number of sweeps that have not ended, in seconds.
+	AppSeconds    float64 `protobuf:"fixed64,11,opt,name=app_seconds,json=appSeconds,proto3" json:"app_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -143,6 +145,13 @@ func (x *StateSnapshot) GetPolicyName() string {
 	return ""
 }
 
+func (x *StateSnapshot) GetAppSeconds() float64 {
+	if x != nil {
+		return x.AppSeconds
+	}
+	return 0
+}
+
 // NodeRecord is a node in a snapshot.
 type NodeRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -241,7 +250,13 @@ type SweepRecord struct {
 	Steps         int64   `protobuf:"varint,15,opt,name=steps,proto3" json:"steps,omitempty"`
 	DeviceSeconds float64 `protobuf:"fixed64,16,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
 	// What the tuner was to do in all, if the sweep has ended.
-	Outlook       *Outlook `protobuf:"bytes,17,opt,name=outlook,proto3" json:"outlook,omitempty"`
+	Outlook *Outlook `protobuf:"bytes,17,opt,name=outlook,proto3" json:"outlook,omitempty"`
+	// The state's app_seconds when it was submitted.
+	AppSecondsBefore float64 `protobuf:"fixed64,18,opt,name=app_seconds_before,json=appSecondsBefore,proto3" json:"app_seconds_before,omitempty"`
+	// How fast its trials trained on average.
+	Measured []*Throughput `protobuf:"bytes,19,rep,name=measured,proto3" json:"measured,omitempty"`
+	// How it fared, if it has ended.
+	Fairness      *Fairness `protobuf:"bytes,20,opt,name=fairness,proto3" json:"fairness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -395,6 +410,27 @@ func (x *SweepRecord) GetOutlook() *Outlook {
 	return nil
 }
 
+func (x *SweepRecord) GetAppSecondsBefore() float64 {
+	if x != nil {
+		return x.AppSecondsBefore
+	}
+	return 0
+}
+
+func (x *SweepRecord) GetMeasured() []*Throughput {
+	if x != nil {
+		return x.Measured
+	}
+	return nil
+}
+
+func (x *SweepRecord) GetFairness() *Fairness {
+	if x != nil {
+		return x.Fairness
+	}
+	return nil
+}
+
 // TrialRecord is a trial in a snapshot.
 type TrialRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -417,7 +453,14 @@ type TrialRecord struct {
 	// A NaN was noted.
 	NanNoted bool `protobuf:"varint,11,opt,name=nan_noted,json=nanNoted,proto3" json:"nan_noted,omitempty"`
 	// The furthest step that the sweep's metric was reported at.
-	MetricStep    int64 `protobuf:"varint,12,opt,name=metric_step,json=metricStep,proto3" json:"metric_step,omitempty"`
+	MetricStep int64 `protobuf:"varint,12,opt,name=metric_step,json=metricStep,proto3" json:"metric_step,omitempty"`
+	// What was measured of its speed.
+	Measured []*Throughput `protobuf:"bytes,13,rep,name=measured,proto3" json:"measured,omitempty"`
+	// The metric over steps, thinned.
+	CurveSteps  []int64   `protobuf:"varint,14,rep,packed,name=curve_steps,json=curveSteps,proto3" json:"curve_steps,omitempty"`
+	CurveValues []float64 `protobuf:"fixed64,15,rep,packed,name=curve_values,json=curveValues,proto3" json:"curve_values,omitempty"`
+	// How many leases it has had.
+	Leases        int32 `protobuf:"varint,16,opt,name=leases,proto3" json:"leases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -536,6 +579,34 @@ func (x *TrialRecord) GetMetricStep() int64 {
 	return 0
 }
 
+func (x *TrialRecord) GetMeasured() []*Throughput {
+	if x != nil {
+		return x.Measured
+	}
+	return nil
+}
+
+func (x *TrialRecord) GetCurveSteps() []int64 {
+	if x != nil {
+		return x.CurveSteps
+	}
+	return nil
+}
+
+func (x *TrialRecord) GetCurveValues() []float64 {
+	if x != nil {
+		return x.CurveValues
+	}
+	return nil
+}
+
+func (x *TrialRecord) GetLeases() int32 {
+	if x != nil {
+		return x.Leases
+	}
+	return 0
+}
+
 // LeaseRecord is a lease in a snapshot.
 type LeaseRecord struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -551,7 +622,12 @@ type LeaseRecord struct {
 	// Version of the assignment made from it.
 	Version uint64 `protobuf:"varint,10,opt,name=version,proto3" json:"version,omitempty"`
 	// The step its start checkpoint holds, once started.
-	FromStep      int64 `protobuf:"varint,11,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	FromStep int64 `protobuf:"varint,11,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	// The rest of the gang, where it runs over several nodes.
+	More []*LeasePlace `protobuf:"bytes,12,rep,name=more,proto3" json:"more,omitempty"`
+	// Place 0 has ended while others may still run.
+	Ended         bool                   `protobuf:"varint,13,opt,name=ended,proto3" json:"ended,omitempty"`
+	Training      *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=training,proto3" json:"training,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -663,11 +739,32 @@ func (x *LeaseRecord) GetFromStep() int64 {
 	return 0
 }
 
+func (x *LeaseRecord) GetMore() []*LeasePlace {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
+func (x *LeaseRecord) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *LeaseRecord) GetTraining() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Training
+	}
+	return nil
+}
+
 var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\xcb\x03\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\xec\x03\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
@@ -682,7 +779,9 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06policy\x18\t \x01(\fR\x06policy\x12\x1f\n" +
 	"\vpolicy_name\x18\n" +
 	" \x01(\tR\n" +
-	"policyName\x1a?\n" +
+	"policyName\x12\x1f\n" +
+	"\vapp_seconds\x18\v \x01(\x01R\n" +
+	"appSeconds\x1a?\n" +
 	"\x11NameCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xca\x01\n" +
@@ -692,7 +791,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
-	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\x81\x05\n" +
+	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\x93\x06\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -712,7 +811,10 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"stop_actor\x18\x0e \x01(\tR\tstopActor\x12\x14\n" +
 	"\x05steps\x18\x0f \x01(\x03R\x05steps\x12%\n" +
 	"\x0edevice_seconds\x18\x10 \x01(\x01R\rdeviceSeconds\x12,\n" +
-	"\aoutlook\x18\x11 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\"\xb8\x03\n" +
+	"\aoutlook\x18\x11 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\x12,\n" +
+	"\x12app_seconds_before\x18\x12 \x01(\x01R\x10appSecondsBefore\x121\n" +
+	"\bmeasured\x18\x13 \x03(\v2\x15.outbid.v1.ThroughputR\bmeasured\x12/\n" +
+	"\bfairness\x18\x14 \x01(\v2\x13.outbid.v1.FairnessR\bfairness\"\xc7\x04\n" +
 	"\vTrialRecord\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12,\n" +
 	"\x05lease\x18\x02 \x01(\v2\x16.outbid.v1.LeaseRecordR\x05lease\x12\x12\n" +
@@ -727,8 +829,13 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	" \x01(\x01H\x00R\x06metric\x88\x01\x01\x12\x1b\n" +
 	"\tnan_noted\x18\v \x01(\bR\bnanNoted\x12\x1f\n" +
 	"\vmetric_step\x18\f \x01(\x03R\n" +
-	"metricStepB\t\n" +
-	"\a_metric\"\xf2\x02\n" +
+	"metricStep\x121\n" +
+	"\bmeasured\x18\r \x03(\v2\x15.outbid.v1.ThroughputR\bmeasured\x12\x1f\n" +
+	"\vcurve_steps\x18\x0e \x03(\x03R\n" +
+	"curveSteps\x12!\n" +
+	"\fcurve_values\x18\x0f \x03(\x01R\vcurveValues\x12\x16\n" +
+	"\x06leases\x18\x10 \x01(\x05R\x06leasesB\t\n" +
+	"\a_metric\"\xeb\x03\n" +
 	"\vLeaseRecord\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
@@ -741,7 +848,10 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06client\x18\t \x01(\tR\x06client\x12\x18\n" +
 	"\aversion\x18\n" +
 	" \x01(\x04R\aversion\x12\x1b\n" +
-	"\tfrom_step\x18\v \x01(\x03R\bfromStepB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"\tfrom_step\x18\v \x01(\x03R\bfromStep\x12)\n" +
+	"\x04more\x18\f \x03(\v2\x15.outbid.v1.LeasePlaceR\x04more\x12\x14\n" +
+	"\x05ended\x18\r \x01(\bR\x05ended\x126\n" +
+	"\btraining\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\btrainingB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_snapshot_proto_rawDescOnce sync.Once
@@ -770,9 +880,12 @@ var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(SweepState)(0),               // 10: outbid.v1.SweepState
 	(*SweepNote)(nil),             // 11: outbid.v1.SweepNote
 	(*Outlook)(nil),               // 12: outbid.v1.Outlook
-	(*Trial)(nil),                 // 13: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 14: outbid.v1.Checkpoint
-	(RevokeKind)(0),               // 15: outbid.v1.RevokeKind
+	(*Throughput)(nil),            // 13: outbid.v1.Throughput
+	(*Fairness)(nil),              // 14: outbid.v1.Fairness
+	(*Trial)(nil),                 // 15: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 16: outbid.v1.Checkpoint
+	(RevokeKind)(0),               // 17: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 18: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	6,  // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
@@ -789,18 +902,23 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	3,  // 11: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
 	11, // 12: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
 	12, // 13: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	13, // 14: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	4,  // 15: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
-	14, // 16: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	6,  // 17: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	6,  // 18: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	6,  // 19: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	15, // 20: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	13, // 14: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	14, // 15: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	15, // 16: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	4,  // 17: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
+	16, // 18: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	6,  // 19: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	13, // 20: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	6,  // 21: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	6,  // 22: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	17, // 23: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	18, // 24: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	6,  // 25: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -808,6 +926,7 @@ func file_outbid_v1_snapshot_proto_init() {
 	if File_outbid_v1_snapshot_proto != nil {
 		return
 	}
+	file_outbid_v1_auction_proto_init()
 	file_outbid_v1_event_proto_init()
 	file_outbid_v1_node_proto_init()
 	file_outbid_v1_service_proto_init()

@@ -61,7 +61,13 @@ type SweepSpec struct {
 	// Free labels, shown in listings.
 	Labels map[string]string `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// A trial that sends nothing for this long ("10m") is taken to hang and is restarted; "" never.
-	HangTimeout   string `protobuf:"bytes,16,opt,name=hang_timeout,json=hangTimeout,proto3" json:"hang_timeout,omitempty"`
+	HangTimeout string `protobuf:"bytes,16,opt,name=hang_timeout,json=hangTimeout,proto3" json:"hang_timeout,omitempty"`
+	// What is known of how fast trials train. What workers measure takes its place.
+	Throughputs []*Throughput `protobuf:"bytes,17,rep,name=throughputs,proto3" json:"throughputs,omitempty"`
+	// The sweep's weight relative to others; 1 if 0.
+	Weight float64 `protobuf:"fixed64,18,opt,name=weight,proto3" json:"weight,omitempty"`
+	// What bids for the sweep where devices are auctioned; absent for the server's own agent.
+	Agent         *Agent `protobuf:"bytes,19,opt,name=agent,proto3" json:"agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -221,6 +227,27 @@ func (x *SweepSpec) GetHangTimeout() string {
 	return ""
 }
 
+func (x *SweepSpec) GetThroughputs() []*Throughput {
+	if x != nil {
+		return x.Throughputs
+	}
+	return nil
+}
+
+func (x *SweepSpec) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *SweepSpec) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
 type isSweepSpec_Workload interface {
 	isSweepSpec_Workload()
 }
@@ -246,6 +273,143 @@ func (*SweepSpec_Program) isSweepSpec_Workload() {}
 
 func (*SweepSpec_External) isSweepSpec_Workload() {}
 
+// Agent is a program beside the server that bids for devices on a sweep's behalf.
+type Agent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, as the server was told by --agent NAME=COMMAND.
+	Plugin string `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	// Handed to the agent as it is.
+	Settings      *structpb.Struct `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Agent) Reset() {
+	*x = Agent{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Agent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Agent) ProtoMessage() {}
+
+func (x *Agent) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Agent.ProtoReflect.Descriptor instead.
+func (*Agent) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Agent) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
+func (x *Agent) GetSettings() *structpb.Struct {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+// Throughput is how fast a trial trains on some devices.
+type Throughput struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Type of the devices, such as "v100"; "" for every type that is not named.
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// Number of devices; 1 if 0.
+	Devices int32 `protobuf:"varint,2,opt,name=devices,proto3" json:"devices,omitempty"`
+	// How far apart they are: "slot", "machine" (default), "rack" or "cluster".
+	Spread string `protobuf:"bytes,3,opt,name=spread,proto3" json:"spread,omitempty"`
+	// Steps per second of all devices together; 0 says that trials do not run there.
+	StepsPerSecond float64 `protobuf:"fixed64,4,opt,name=steps_per_second,json=stepsPerSecond,proto3" json:"steps_per_second,omitempty"`
+	// Of this trial only; of all if absent.
+	Trial         *int32 `protobuf:"varint,5,opt,name=trial,proto3,oneof" json:"trial,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Throughput) Reset() {
+	*x = Throughput{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Throughput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Throughput) ProtoMessage() {}
+
+func (x *Throughput) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Throughput.ProtoReflect.Descriptor instead.
+func (*Throughput) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Throughput) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Throughput) GetDevices() int32 {
+	if x != nil {
+		return x.Devices
+	}
+	return 0
+}
+
+func (x *Throughput) GetSpread() string {
+	if x != nil {
+		return x.Spread
+	}
+	return ""
+}
+
+func (x *Throughput) GetStepsPerSecond() float64 {
+	if x != nil {
+		return x.StepsPerSecond
+	}
+	return 0
+}
+
+func (x *Throughput) GetTrial() int32 {
+	if x != nil && x.Trial != nil {
+		return *x.Trial
+	}
+	return 0
+}
+
 // Parameter is one dimension of the search space.
 type Parameter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -265,7 +429,7 @@ type Parameter struct {
 
 func (x *Parameter) Reset() {
 	*x = Parameter{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -277,7 +441,7 @@ func (x *Parameter) String() string {
 func (*Parameter) ProtoMessage() {}
 
 func (x *Parameter) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -290,7 +454,7 @@ func (x *Parameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parameter.ProtoReflect.Descriptor instead.
 func (*Parameter) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Parameter) GetKind() isParameter_Kind {
@@ -406,7 +570,7 @@ type FloatRange struct {
 
 func (x *FloatRange) Reset() {
 	*x = FloatRange{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +582,7 @@ func (x *FloatRange) String() string {
 func (*FloatRange) ProtoMessage() {}
 
 func (x *FloatRange) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +595,7 @@ func (x *FloatRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FloatRange.ProtoReflect.Descriptor instead.
 func (*FloatRange) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *FloatRange) GetLow() float64 {
@@ -477,7 +641,7 @@ type IntRange struct {
 
 func (x *IntRange) Reset() {
 	*x = IntRange{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -489,7 +653,7 @@ func (x *IntRange) String() string {
 func (*IntRange) ProtoMessage() {}
 
 func (x *IntRange) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +666,7 @@ func (x *IntRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntRange.ProtoReflect.Descriptor instead.
 func (*IntRange) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *IntRange) GetLow() int64 {
@@ -543,7 +707,7 @@ type Choice struct {
 
 func (x *Choice) Reset() {
 	*x = Choice{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +719,7 @@ func (x *Choice) String() string {
 func (*Choice) ProtoMessage() {}
 
 func (x *Choice) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +732,7 @@ func (x *Choice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Choice.ProtoReflect.Descriptor instead.
 func (*Choice) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Choice) GetValues() []*structpb.Value {
@@ -588,7 +752,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -600,7 +764,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -613,7 +777,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Group) GetSpace() map[string]*Parameter {
@@ -634,7 +798,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +810,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +823,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Condition) GetParam() string {
@@ -690,6 +854,7 @@ type Tuner struct {
 	//	*Tuner_Median
 	//	*Tuner_Pbt
 	//	*Tuner_Plugin
+	//	*Tuner_PerformanceCurve
 	Kind isTuner_Kind `protobuf_oneof:"kind"`
 	// Seed of everything random in the sweep; the same seed gives the same configurations.
 	Seed          uint64 `protobuf:"varint,20,opt,name=seed,proto3" json:"seed,omitempty"`
@@ -699,7 +864,7 @@ type Tuner struct {
 
 func (x *Tuner) Reset() {
 	*x = Tuner{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -711,7 +876,7 @@ func (x *Tuner) String() string {
 func (*Tuner) ProtoMessage() {}
 
 func (x *Tuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -724,7 +889,7 @@ func (x *Tuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tuner.ProtoReflect.Descriptor instead.
 func (*Tuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Tuner) GetKind() isTuner_Kind {
@@ -815,6 +980,15 @@ func (x *Tuner) GetPlugin() *PluginTuner {
 	return nil
 }
 
+func (x *Tuner) GetPerformanceCurve() *PerformanceCurve {
+	if x != nil {
+		if x, ok := x.Kind.(*Tuner_PerformanceCurve); ok {
+			return x.PerformanceCurve
+		}
+	}
+	return nil
+}
+
 func (x *Tuner) GetSeed() uint64 {
 	if x != nil {
 		return x.Seed
@@ -862,6 +1036,10 @@ type Tuner_Plugin struct {
 	Plugin *PluginTuner `protobuf:"bytes,9,opt,name=plugin,proto3,oneof"`
 }
 
+type Tuner_PerformanceCurve struct {
+	PerformanceCurve *PerformanceCurve `protobuf:"bytes,10,opt,name=performance_curve,json=performanceCurve,proto3,oneof"`
+}
+
 func (*Tuner_Random) isTuner_Kind() {}
 
 func (*Tuner_Grid) isTuner_Kind() {}
@@ -880,6 +1058,8 @@ func (*Tuner_Pbt) isTuner_Kind() {}
 
 func (*Tuner_Plugin) isTuner_Kind() {}
 
+func (*Tuner_PerformanceCurve) isTuner_Kind() {}
+
 // RandomSearch draws independent configurations.
 type RandomSearch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -891,7 +1071,7 @@ type RandomSearch struct {
 
 func (x *RandomSearch) Reset() {
 	*x = RandomSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +1083,7 @@ func (x *RandomSearch) String() string {
 func (*RandomSearch) ProtoMessage() {}
 
 func (x *RandomSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1096,7 @@ func (x *RandomSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RandomSearch.ProtoReflect.Descriptor instead.
 func (*RandomSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RandomSearch) GetMaxSteps() int64 {
@@ -939,7 +1119,7 @@ type GridSearch struct {
 
 func (x *GridSearch) Reset() {
 	*x = GridSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1131,7 @@ func (x *GridSearch) String() string {
 func (*GridSearch) ProtoMessage() {}
 
 func (x *GridSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1144,7 @@ func (x *GridSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GridSearch.ProtoReflect.Descriptor instead.
 func (*GridSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GridSearch) GetMaxSteps() int64 {
@@ -992,7 +1172,7 @@ type SobolSearch struct {
 
 func (x *SobolSearch) Reset() {
 	*x = SobolSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1184,7 @@ func (x *SobolSearch) String() string {
 func (*SobolSearch) ProtoMessage() {}
 
 func (x *SobolSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1197,7 @@ func (x *SobolSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SobolSearch.ProtoReflect.Descriptor instead.
 func (*SobolSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SobolSearch) GetMaxSteps() int64 {
@@ -1046,7 +1226,7 @@ type SuccessiveHalving struct {
 
 func (x *SuccessiveHalving) Reset() {
 	*x = SuccessiveHalving{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1238,7 @@ func (x *SuccessiveHalving) String() string {
 func (*SuccessiveHalving) ProtoMessage() {}
 
 func (x *SuccessiveHalving) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1251,7 @@ func (x *SuccessiveHalving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessiveHalving.ProtoReflect.Descriptor instead.
 func (*SuccessiveHalving) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SuccessiveHalving) GetMaxSteps() int64 {
@@ -1128,7 +1308,7 @@ type Hyperband struct {
 
 func (x *Hyperband) Reset() {
 	*x = Hyperband{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1320,7 @@ func (x *Hyperband) String() string {
 func (*Hyperband) ProtoMessage() {}
 
 func (x *Hyperband) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1333,7 @@ func (x *Hyperband) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hyperband.ProtoReflect.Descriptor instead.
 func (*Hyperband) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Hyperband) GetMaxSteps() int64 {
@@ -1212,7 +1392,7 @@ type Asha struct {
 
 func (x *Asha) Reset() {
 	*x = Asha{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1404,7 @@ func (x *Asha) String() string {
 func (*Asha) ProtoMessage() {}
 
 func (x *Asha) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1417,7 @@ func (x *Asha) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asha.ProtoReflect.Descriptor instead.
 func (*Asha) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Asha) GetMaxSteps() int64 {
@@ -1299,7 +1479,7 @@ type MedianStopping struct {
 
 func (x *MedianStopping) Reset() {
 	*x = MedianStopping{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1491,7 @@ func (x *MedianStopping) String() string {
 func (*MedianStopping) ProtoMessage() {}
 
 func (x *MedianStopping) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1504,7 @@ func (x *MedianStopping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MedianStopping.ProtoReflect.Descriptor instead.
 func (*MedianStopping) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MedianStopping) GetMaxSteps() int64 {
@@ -1376,7 +1556,7 @@ type Pbt struct {
 
 func (x *Pbt) Reset() {
 	*x = Pbt{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1568,7 @@ func (x *Pbt) String() string {
 func (*Pbt) ProtoMessage() {}
 
 func (x *Pbt) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1581,7 @@ func (x *Pbt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pbt.ProtoReflect.Descriptor instead.
 func (*Pbt) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Pbt) GetMaxSteps() int64 {
@@ -1446,6 +1626,109 @@ func (x *Pbt) GetFactors() []float64 {
 	return nil
 }
 
+// PerformanceCurve forecasts how trials will end from their learning curves, and stops those with little chance. While
+// its forecasts are not calibrated, a rank rule stands in.
+type PerformanceCurve struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Steps a trial is trained for at the most.
+	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
+	// Steps between two looks at a trial; max_steps / 20, at least 1, if 0.
+	Interval int64 `protobuf:"varint,2,opt,name=interval,proto3" json:"interval,omitempty"`
+	// No trial is stopped before this step; two intervals if 0.
+	GraceSteps int64 `protobuf:"varint,3,opt,name=grace_steps,json=graceSteps,proto3" json:"grace_steps,omitempty"`
+	// A trial is poor, and stopped, if its chance to beat limits.target, or else the best that is known or forecast, is
+	// below this, and lower for the steps it still needs than that of a new trial; 0.05 if 0.
+	Poor float64 `protobuf:"fixed64,4,opt,name=poor,proto3" json:"poor,omitempty"`
+	// Share of the trials that are trained to the end although they should be stopped, so that forecasts are checked on
+	// such trials too; 0.1 if absent.
+	Keep *float64 `protobuf:"fixed64,5,opt,name=keep,proto3,oneof" json:"keep,omitempty"`
+	// Of the rank rule, which stops the worst 1/eta at rungs grace_steps * eta^k; 3 if 0.
+	Eta int32 `protobuf:"varint,6,opt,name=eta,proto3" json:"eta,omitempty"`
+	// "random" (default) or "sobol".
+	Sampler       string `protobuf:"bytes,7,opt,name=sampler,proto3" json:"sampler,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PerformanceCurve) Reset() {
+	*x = PerformanceCurve{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PerformanceCurve) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PerformanceCurve) ProtoMessage() {}
+
+func (x *PerformanceCurve) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PerformanceCurve.ProtoReflect.Descriptor instead.
+func (*PerformanceCurve) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PerformanceCurve) GetMaxSteps() int64 {
+	if x != nil {
+		return x.MaxSteps
+	}
+	return 0
+}
+
+func (x *PerformanceCurve) GetInterval() int64 {
+	if x != nil {
+		return x.Interval
+	}
+	return 0
+}
+
+func (x *PerformanceCurve) GetGraceSteps() int64 {
+	if x != nil {
+		return x.GraceSteps
+	}
+	return 0
+}
+
+func (x *PerformanceCurve) GetPoor() float64 {
+	if x != nil {
+		return x.Poor
+	}
+	return 0
+}
+
+func (x *PerformanceCurve) GetKeep() float64 {
+	if x != nil && x.Keep != nil {
+		return *x.Keep
+	}
+	return 0
+}
+
+func (x *PerformanceCurve) GetEta() int32 {
+	if x != nil {
+		return x.Eta
+	}
+	return 0
+}
+
+func (x *PerformanceCurve) GetSampler() string {
+	if x != nil {
+		return x.Sampler
+	}
+	return ""
+}
+
 // PluginTuner runs a tuner outside the binary, over hashicorp/go-plugin.
 type PluginTuner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1461,7 +1744,7 @@ type PluginTuner struct {
 
 func (x *PluginTuner) Reset() {
 	*x = PluginTuner{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1756,7 @@ func (x *PluginTuner) String() string {
 func (*PluginTuner) ProtoMessage() {}
 
 func (x *PluginTuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1769,7 @@ func (x *PluginTuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginTuner.ProtoReflect.Descriptor instead.
 func (*PluginTuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PluginTuner) GetCommand() []string {
@@ -1522,14 +1805,20 @@ type Resources struct {
 	// CPU cores; 0 for no demand.
 	Cpus float64 `protobuf:"fixed64,4,opt,name=cpus,proto3" json:"cpus,omitempty"`
 	// Memory such as "4GiB"; "" for no demand.
-	Memory        string `protobuf:"bytes,5,opt,name=memory,proto3" json:"memory,omitempty"`
+	Memory string `protobuf:"bytes,5,opt,name=memory,proto3" json:"memory,omitempty"`
+	// A trial may run over several nodes: its code finds the others by the environment, as torchrun would give it.
+	Spread bool `protobuf:"varint,6,opt,name=spread,proto3" json:"spread,omitempty"`
+	// A trial's devices may be of several types.
+	Mixed bool `protobuf:"varint,7,opt,name=mixed,proto3" json:"mixed,omitempty"`
+	// Processes of a trial: "one" (default) sees all its devices; "per_device" starts one for each, as torchrun would.
+	Processes     string `protobuf:"bytes,8,opt,name=processes,proto3" json:"processes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1830,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1843,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Resources) GetDevices() *DeviceCount {
@@ -1592,6 +1881,27 @@ func (x *Resources) GetMemory() string {
 	return ""
 }
 
+func (x *Resources) GetSpread() bool {
+	if x != nil {
+		return x.Spread
+	}
+	return false
+}
+
+func (x *Resources) GetMixed() bool {
+	if x != nil {
+		return x.Mixed
+	}
+	return false
+}
+
+func (x *Resources) GetProcesses() string {
+	if x != nil {
+		return x.Processes
+	}
+	return ""
+}
+
 // DeviceCount is min <= devices <= max; both 1 if absent.
 type DeviceCount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1603,7 +1913,7 @@ type DeviceCount struct {
 
 func (x *DeviceCount) Reset() {
 	*x = DeviceCount{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1925,7 @@ func (x *DeviceCount) String() string {
 func (*DeviceCount) ProtoMessage() {}
 
 func (x *DeviceCount) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1938,7 @@ func (x *DeviceCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCount.ProtoReflect.Descriptor instead.
 func (*DeviceCount) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeviceCount) GetMin() int32 {
@@ -1664,7 +1974,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1986,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1999,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Limits) GetTrials() int32 {
@@ -1744,7 +2054,7 @@ type Checkpoints struct {
 
 func (x *Checkpoints) Reset() {
 	*x = Checkpoints{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +2066,7 @@ func (x *Checkpoints) String() string {
 func (*Checkpoints) ProtoMessage() {}
 
 func (x *Checkpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +2079,7 @@ func (x *Checkpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
 func (*Checkpoints) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Checkpoints) GetBest() int32 {
@@ -1819,7 +2129,7 @@ type Function struct {
 
 func (x *Function) Reset() {
 	*x = Function{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +2141,7 @@ func (x *Function) String() string {
 func (*Function) ProtoMessage() {}
 
 func (x *Function) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +2154,7 @@ func (x *Function) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Function.ProtoReflect.Descriptor instead.
 func (*Function) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Function) GetBlob() string {
@@ -1902,7 +2212,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +2224,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +2237,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Program) GetCommand() []string {
@@ -1976,7 +2286,7 @@ type External struct {
 
 func (x *External) Reset() {
 	*x = External{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2298,7 @@ func (x *External) String() string {
 func (*External) ProtoMessage() {}
 
 func (x *External) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2311,7 @@ func (x *External) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use External.ProtoReflect.Descriptor instead.
 func (*External) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *External) GetTimeout() string {
@@ -2015,7 +2325,7 @@ var File_outbid_v1_sweep_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\n" +
-	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\"\xc0\x06\n" +
+	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\"\xb9\a\n" +
 	"\tSweepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x125\n" +
@@ -2033,7 +2343,10 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\aprogram\x18\r \x01(\v2\x12.outbid.v1.ProgramH\x00R\aprogram\x121\n" +
 	"\bexternal\x18\x0e \x01(\v2\x13.outbid.v1.ExternalH\x00R\bexternal\x128\n" +
 	"\x06labels\x18\x0f \x03(\v2 .outbid.v1.SweepSpec.LabelsEntryR\x06labels\x12!\n" +
-	"\fhang_timeout\x18\x10 \x01(\tR\vhangTimeout\x1aN\n" +
+	"\fhang_timeout\x18\x10 \x01(\tR\vhangTimeout\x127\n" +
+	"\vthroughputs\x18\x11 \x03(\v2\x15.outbid.v1.ThroughputR\vthroughputs\x12\x16\n" +
+	"\x06weight\x18\x12 \x01(\x01R\x06weight\x12&\n" +
+	"\x05agent\x18\x13 \x01(\v2\x10.outbid.v1.AgentR\x05agent\x1aN\n" +
 	"\n" +
 	"SpaceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -2043,7 +2356,18 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
 	"\bworkloadB\x0f\n" +
-	"\r_max_restarts\"\xa2\x02\n" +
+	"\r_max_restarts\"T\n" +
+	"\x05Agent\x12\x16\n" +
+	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x123\n" +
+	"\bsettings\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bsettings\"\xa1\x01\n" +
+	"\n" +
+	"Throughput\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
+	"\adevices\x18\x02 \x01(\x05R\adevices\x12\x16\n" +
+	"\x06spread\x18\x03 \x01(\tR\x06spread\x12(\n" +
+	"\x10steps_per_second\x18\x04 \x01(\x01R\x0estepsPerSecond\x12\x19\n" +
+	"\x05trial\x18\x05 \x01(\x05H\x00R\x05trial\x88\x01\x01B\b\n" +
+	"\x06_trial\"\xa2\x02\n" +
 	"\tParameter\x12-\n" +
 	"\x05float\x18\x01 \x01(\v2\x15.outbid.v1.FloatRangeH\x00R\x05float\x12'\n" +
 	"\x03int\x18\x02 \x01(\v2\x13.outbid.v1.IntRangeH\x00R\x03int\x12+\n" +
@@ -2073,7 +2397,7 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.outbid.v1.ParameterR\x05value:\x028\x01\"I\n" +
 	"\tCondition\x12\x14\n" +
 	"\x05param\x18\x01 \x01(\tR\x05param\x12&\n" +
-	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xea\x03\n" +
+	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xb6\x04\n" +
 	"\x05Tuner\x121\n" +
 	"\x06random\x18\x01 \x01(\v2\x17.outbid.v1.RandomSearchH\x00R\x06random\x12+\n" +
 	"\x04grid\x18\x02 \x01(\v2\x15.outbid.v1.GridSearchH\x00R\x04grid\x12.\n" +
@@ -2083,7 +2407,9 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x04asha\x18\x06 \x01(\v2\x0f.outbid.v1.AshaH\x00R\x04asha\x123\n" +
 	"\x06median\x18\a \x01(\v2\x19.outbid.v1.MedianStoppingH\x00R\x06median\x12\"\n" +
 	"\x03pbt\x18\b \x01(\v2\x0e.outbid.v1.PbtH\x00R\x03pbt\x120\n" +
-	"\x06plugin\x18\t \x01(\v2\x16.outbid.v1.PluginTunerH\x00R\x06plugin\x12\x12\n" +
+	"\x06plugin\x18\t \x01(\v2\x16.outbid.v1.PluginTunerH\x00R\x06plugin\x12J\n" +
+	"\x11performance_curve\x18\n" +
+	" \x01(\v2\x1b.outbid.v1.PerformanceCurveH\x00R\x10performanceCurve\x12\x12\n" +
 	"\x04seed\x18\x14 \x01(\x04R\x04seedB\x06\n" +
 	"\x04kind\"+\n" +
 	"\fRandomSearch\x12\x1b\n" +
@@ -2131,17 +2457,30 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\bquantile\x18\x04 \x01(\x01R\bquantile\x12\x1f\n" +
 	"\bresample\x18\x05 \x01(\x01H\x00R\bresample\x88\x01\x01\x12\x18\n" +
 	"\afactors\x18\x06 \x03(\x01R\afactorsB\v\n" +
-	"\t_resample\"y\n" +
+	"\t_resample\"\xce\x01\n" +
+	"\x10PerformanceCurve\x12\x1b\n" +
+	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x1a\n" +
+	"\binterval\x18\x02 \x01(\x03R\binterval\x12\x1f\n" +
+	"\vgrace_steps\x18\x03 \x01(\x03R\n" +
+	"graceSteps\x12\x12\n" +
+	"\x04poor\x18\x04 \x01(\x01R\x04poor\x12\x17\n" +
+	"\x04keep\x18\x05 \x01(\x01H\x00R\x04keep\x88\x01\x01\x12\x10\n" +
+	"\x03eta\x18\x06 \x01(\x05R\x03eta\x12\x18\n" +
+	"\asampler\x18\a \x01(\tR\asamplerB\a\n" +
+	"\x05_keep\"y\n" +
 	"\vPluginTuner\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x123\n" +
 	"\bsettings\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12\x1b\n" +
-	"\tmax_steps\x18\x03 \x01(\x03R\bmaxSteps\"\xa4\x01\n" +
+	"\tmax_steps\x18\x03 \x01(\x03R\bmaxSteps\"\xf0\x01\n" +
 	"\tResources\x120\n" +
 	"\adevices\x18\x01 \x01(\v2\x16.outbid.v1.DeviceCountR\adevices\x12\x14\n" +
 	"\x05types\x18\x02 \x03(\tR\x05types\x12#\n" +
 	"\rexclude_types\x18\x03 \x03(\tR\fexcludeTypes\x12\x12\n" +
 	"\x04cpus\x18\x04 \x01(\x01R\x04cpus\x12\x16\n" +
-	"\x06memory\x18\x05 \x01(\tR\x06memory\"1\n" +
+	"\x06memory\x18\x05 \x01(\tR\x06memory\x12\x16\n" +
+	"\x06spread\x18\x06 \x01(\bR\x06spread\x12\x14\n" +
+	"\x05mixed\x18\a \x01(\bR\x05mixed\x12\x1c\n" +
+	"\tprocesses\x18\b \x01(\tR\tprocesses\"1\n" +
 	"\vDeviceCount\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x05R\x03max\"\x9d\x01\n" +
@@ -2190,79 +2529,86 @@ func file_outbid_v1_sweep_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_sweep_proto_rawDescData
 }
 
-var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*SweepSpec)(nil),         // 0: outbid.v1.SweepSpec
-	(*Parameter)(nil),         // 1: outbid.v1.Parameter
-	(*FloatRange)(nil),        // 2: outbid.v1.FloatRange
-	(*IntRange)(nil),          // 3: outbid.v1.IntRange
-	(*Choice)(nil),            // 4: outbid.v1.Choice
-	(*Group)(nil),             // 5: outbid.v1.Group
-	(*Condition)(nil),         // 6: outbid.v1.Condition
-	(*Tuner)(nil),             // 7: outbid.v1.Tuner
-	(*RandomSearch)(nil),      // 8: outbid.v1.RandomSearch
-	(*GridSearch)(nil),        // 9: outbid.v1.GridSearch
-	(*SobolSearch)(nil),       // 10: outbid.v1.SobolSearch
-	(*SuccessiveHalving)(nil), // 11: outbid.v1.SuccessiveHalving
-	(*Hyperband)(nil),         // 12: outbid.v1.Hyperband
-	(*Asha)(nil),              // 13: outbid.v1.Asha
-	(*MedianStopping)(nil),    // 14: outbid.v1.MedianStopping
-	(*Pbt)(nil),               // 15: outbid.v1.Pbt
-	(*PluginTuner)(nil),       // 16: outbid.v1.PluginTuner
-	(*Resources)(nil),         // 17: outbid.v1.Resources
-	(*DeviceCount)(nil),       // 18: outbid.v1.DeviceCount
-	(*Limits)(nil),            // 19: outbid.v1.Limits
-	(*Checkpoints)(nil),       // 20: outbid.v1.Checkpoints
-	(*Function)(nil),          // 21: outbid.v1.Function
-	(*Program)(nil),           // 22: outbid.v1.Program
-	(*External)(nil),          // 23: outbid.v1.External
-	nil,                       // 24: outbid.v1.SweepSpec.SpaceEntry
-	nil,                       // 25: outbid.v1.SweepSpec.LabelsEntry
-	nil,                       // 26: outbid.v1.Group.SpaceEntry
-	nil,                       // 27: outbid.v1.Function.EnvEntry
-	nil,                       // 28: outbid.v1.Program.EnvEntry
-	(*structpb.Value)(nil),    // 29: google.protobuf.Value
-	(*structpb.Struct)(nil),   // 30: google.protobuf.Struct
+	(*Agent)(nil),             // 1: outbid.v1.Agent
+	(*Throughput)(nil),        // 2: outbid.v1.Throughput
+	(*Parameter)(nil),         // 3: outbid.v1.Parameter
+	(*FloatRange)(nil),        // 4: outbid.v1.FloatRange
+	(*IntRange)(nil),          // 5: outbid.v1.IntRange
+	(*Choice)(nil),            // 6: outbid.v1.Choice
+	(*Group)(nil),             // 7: outbid.v1.Group
+	(*Condition)(nil),         // 8: outbid.v1.Condition
+	(*Tuner)(nil),             // 9: outbid.v1.Tuner
+	(*RandomSearch)(nil),      // 10: outbid.v1.RandomSearch
+	(*GridSearch)(nil),        // 11: outbid.v1.GridSearch
+	(*SobolSearch)(nil),       // 12: outbid.v1.SobolSearch
+	(*SuccessiveHalving)(nil), // 13: outbid.v1.SuccessiveHalving
+	(*Hyperband)(nil),         // 14: outbid.v1.Hyperband
+	(*Asha)(nil),              // 15: outbid.v1.Asha
+	(*MedianStopping)(nil),    // 16: outbid.v1.MedianStopping
+	(*Pbt)(nil),               // 17: outbid.v1.Pbt
+	(*PerformanceCurve)(nil),  // 18: outbid.v1.PerformanceCurve
+	(*PluginTuner)(nil),       // 19: outbid.v1.PluginTuner
+	(*Resources)(nil),         // 20: outbid.v1.Resources
+	(*DeviceCount)(nil),       // 21: outbid.v1.DeviceCount
+	(*Limits)(nil),            // 22: outbid.v1.Limits
+	(*Checkpoints)(nil),       // 23: outbid.v1.Checkpoints
+	(*Function)(nil),          // 24: outbid.v1.Function
+	(*Program)(nil),           // 25: outbid.v1.Program
+	(*External)(nil),          // 26: outbid.v1.External
+	nil,                       // 27: outbid.v1.SweepSpec.SpaceEntry
+	nil,                       // 28: outbid.v1.SweepSpec.LabelsEntry
+	nil,                       // 29: outbid.v1.Group.SpaceEntry
+	nil,                       // 30: outbid.v1.Function.EnvEntry
+	nil,                       // 31: outbid.v1.Program.EnvEntry
+	(*structpb.Struct)(nil),   // 32: google.protobuf.Struct
+	(*structpb.Value)(nil),    // 33: google.protobuf.Value
 }
 var file_outbid_v1_sweep_proto_depIdxs = []int32{
-	24, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
-	7,  // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
-	17, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
-	19, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
-	20, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
-	21, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
-	22, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
-	23, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
-	25, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
-	2,  // 9: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
-	3,  // 10: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
-	4,  // 11: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
-	29, // 12: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
-	5,  // 13: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
-	6,  // 14: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
-	29, // 15: outbid.v1.Choice.values:type_name -> google.protobuf.Value
-	26, // 16: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
-	29, // 17: outbid.v1.Condition.in:type_name -> google.protobuf.Value
-	8,  // 18: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
-	9,  // 19: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
-	10, // 20: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
-	11, // 21: outbid.v1.Tuner.successive_halving:type_name -> outbid.v1.SuccessiveHalving
-	12, // 22: outbid.v1.Tuner.hyperband:type_name -> outbid.v1.Hyperband
-	13, // 23: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
-	14, // 24: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
-	15, // 25: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
-	16, // 26: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
-	30, // 27: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
-	18, // 28: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
-	27, // 29: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
-	28, // 30: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
-	1,  // 31: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	1,  // 32: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	27, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
+	9,  // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
+	20, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
+	22, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
+	23, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
+	24, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
+	25, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
+	26, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
+	28, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
+	2,  // 9: outbid.v1.SweepSpec.throughputs:type_name -> outbid.v1.Throughput
+	1,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
+	32, // 11: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
+	4,  // 12: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
+	5,  // 13: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
+	6,  // 14: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
+	33, // 15: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
+	7,  // 16: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
+	8,  // 17: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
+	33, // 18: outbid.v1.Choice.values:type_name -> google.protobuf.Value
+	29, // 19: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
+	33, // 20: outbid.v1.Condition.in:type_name -> google.protobuf.Value
+	10, // 21: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
+	11, // 22: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
+	12, // 23: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
+	13, // 24: outbid.v1.Tuner.successive_halving:type_name -> outbid.v1.SuccessiveHalving
+	14, // 25: outbid.v1.Tuner.hyperband:type_name -> outbid.v1.Hyperband
+	15, // 26: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
+	16, // 27: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
+	17, // 28: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
+	19, // 29: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
+	18, // 30: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
+	32, // 31: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
+	21, // 32: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
+	30, // 33: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
+	31, // 34: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
+	3,  // 35: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	3,  // 36: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_sweep_proto_init() }
@@ -2275,14 +2621,15 @@ func file_outbid_v1_sweep_proto_init() {
 		(*SweepSpec_Program)(nil),
 		(*SweepSpec_External)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[1].OneofWrappers = []any{
+	file_outbid_v1_sweep_proto_msgTypes[2].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[3].OneofWrappers = []any{
 		(*Parameter_Float)(nil),
 		(*Parameter_Int)(nil),
 		(*Parameter_Choice)(nil),
 		(*Parameter_Constant)(nil),
 		(*Parameter_Group)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[7].OneofWrappers = []any{
+	file_outbid_v1_sweep_proto_msgTypes[9].OneofWrappers = []any{
 		(*Tuner_Random)(nil),
 		(*Tuner_Grid)(nil),
 		(*Tuner_Sobol)(nil),
@@ -2292,16 +2639,18 @@ func file_outbid_v1_sweep_proto_init() {
 		(*Tuner_Median)(nil),
 		(*Tuner_Pbt)(nil),
 		(*Tuner_Plugin)(nil),
+		(*Tuner_PerformanceCurve)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[15].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[19].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[17].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[18].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_sweep_proto_rawDesc), len(file_outbid_v1_sweep_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

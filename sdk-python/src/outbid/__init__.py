@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from outbid._handle import LogLine, SweepHandle
-    from outbid._model import Checkpoint, Note, Report, SweepInfo, TrialResult, Update
+    from outbid._model import Checkpoint, Fairness, Note, Report, SweepInfo, TrialResult, Update
     from outbid._plots import Chart, Plots
     from outbid._resources import Checkpoints, Limits, Program, Resources
     from outbid._result import Result
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         Grid,
         Hyperband,
         Median,
+        PerformanceCurve,
         Plugin,
         Random,
         Sobol,
@@ -98,7 +99,7 @@ _HOMES = {
         "UnavailableError",
     ),
     "_handle": ("LogLine", "SweepHandle"),
-    "_model": ("Checkpoint", "Note", "Report", "SweepInfo", "TrialResult", "Update"),
+    "_model": ("Checkpoint", "Fairness", "Note", "Report", "SweepInfo", "TrialResult", "Update"),
     "_plots": ("Chart", "Plots"),
     "_resources": ("Checkpoints", "Limits", "Program", "Resources"),
     "_result": ("Result",),
@@ -125,6 +126,7 @@ _HOMES = {
         "Grid",
         "Hyperband",
         "Median",
+        "PerformanceCurve",
         "Plugin",
         "Random",
         "Sobol",
@@ -147,6 +149,7 @@ __all__ = [
     "Config",
     "ConflictError",
     "Device",
+    "Fairness",
     "FunctionError",
     "Grid",
     "Hyperband",
@@ -160,6 +163,7 @@ __all__ = [
     "Note",
     "OutbidError",
     "Parameter",
+    "PerformanceCurve",
     "Plots",
     "Plugin",
     "Preview",

@@ -168,12 +168,28 @@ class TrialResult:
 
 
 @dataclass(frozen=True)
+class Fairness:
+    """How a sweep fares by sharing the cluster: `forecast_seconds` over `alone_seconds` is `rho`.
+
+    `alone_seconds` is how long it would take alone on its share, `forecast_seconds` how long it takes here, both
+    from its submission; `mean_sweeps` is how many sweeps it has shared with on average, itself included. A `rho`
+    of at most 1 says that sharing costs it nothing (Themis, NSDI 2020).
+    """
+
+    rho: float
+    alone_seconds: float
+    forecast_seconds: float
+    mean_sweeps: float
+
+
+@dataclass(frozen=True)
 class SweepInfo:
     """A sweep as it stands.
 
     `state` is running, paused, stopping, done, stopped or failed; `reason` says why and `waiting` why trials
     wait, if they do. `counts` counts trials by state. `steps` is steps trained over all trials;
-    `total_trials` and `total_steps` are what the tuner will do in all, 0 if unbounded.
+    `total_trials` and `total_steps` are what the tuner will do in all, 0 if unbounded. `fairness` is how it fares by
+    sharing the cluster, or fared in the end; None while nothing is known of its speed.
     """
 
     id: str
@@ -192,6 +208,7 @@ class SweepInfo:
     ended: datetime.datetime | None
     waiting: str
     notes: tuple[Note, ...] = field(repr=False)
+    fairness: Fairness | None = None
 
     @property
     def over(self) -> bool:
@@ -268,7 +285,15 @@ def sweep_info(sweep: service_pb2.Sweep, source: Source) -> SweepInfo:
         notes=tuple(
             Note(n.level, n.text, n.trial if n.HasField("trial") else None, _time(n, "time")) for n in sweep.notes
         ),
+        fairness=_fairness(sweep),
     )
+
+
+def _fairness(sweep: service_pb2.Sweep) -> Fairness | None:
+    if not sweep.HasField("fairness"):
+        return None
+    f = sweep.fairness
+    return Fairness(f.rho, f.alone_seconds, f.forecast_seconds, f.mean_sweeps)
 
 
 def report_info(report: service_pb2.TrialReport) -> Report:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from outbid.v1 import sweep_pb2 as pb
 
@@ -23,7 +23,9 @@ class Resources:
 
     `devices` is a count, or `(min, max)` if the trial can make use of more. `types` are the device types it
     may run on, such as "v100" or "cpu" (empty: any), `exclude_types` those it must not run on. `cpus` is
-    cores, `memory` a size such as "4GiB".
+    cores, `memory` a size such as "4GiB". A program may run as a gang: `processes="per_device"` starts one process
+    for each device, `spread=True` allows devices of several nodes, `mixed=True` of several types; its processes find
+    each other by the environment that torchrun would give them (RANK, WORLD_SIZE, MASTER_ADDR, ...).
     """
 
     devices: int | tuple[int, int] = 1
@@ -31,6 +33,9 @@ class Resources:
     exclude_types: Sequence[str] = ()
     cpus: float = 0.0
     memory: str = ""
+    spread: bool = False
+    mixed: bool = False
+    processes: Literal["one", "per_device"] = "one"
 
     def to_proto(self) -> pb.Resources:
         """Return the resources as the API's message."""
@@ -42,12 +47,17 @@ class Resources:
             raise ValueError(f"Resources: devices must be 1 <= min <= max, got {self.devices!r}")
         if not (math.isfinite(self.cpus) and self.cpus >= 0):
             raise ValueError(f"Resources: cpus must not be negative, got {self.cpus!r}")
+        if self.processes not in ("one", "per_device"):
+            raise ValueError(f'Resources: processes must be "one" or "per_device", got {self.processes!r}')
         return pb.Resources(
             devices=pb.DeviceCount(min=low, max=high),
             types=_names("types", self.types),
             exclude_types=_names("exclude_types", self.exclude_types),
             cpus=self.cpus,
             memory=self.memory,
+            spread=self.spread,
+            mixed=self.mixed,
+            processes="" if self.processes == "one" else self.processes,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import inspect
+import math
 import os
 import re
 import sys
@@ -23,7 +24,7 @@ from outbid._display import config_text, html_table, make_display
 from outbid._handle import SweepHandle
 from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, duration
 from outbid._result import Result
-from outbid._space import Space, fill_space
+from outbid._space import Space, fill_space, to_value
 from outbid._training import Trial
 from outbid._tuners import Random, Tuner
 from outbid.v1 import sweep_pb2 as pb
@@ -95,6 +96,10 @@ class Sweep:
         workdir: its working directory; the current one if the server is on this machine, else a scratch
             directory.
         tenant, labels: who owns the sweep, and free labels shown in listings.
+        weight: its share of the cluster relative to other sweeps; 1 if left out.
+        agent: what bids for the sweep where devices are auctioned, by the name that the server was told of
+            (`outbid serve --agent`); the server's own if left out.
+        agent_settings: what the sweep says to that agent.
         ask_timeout: a trial asked for and not told about for this long is given to the next who asks.
 
     Raises TypeError and ValueError for what cannot be, naming the argument.
@@ -126,6 +131,9 @@ class Sweep:
         workdir: str | None = None,
         tenant: str = "",
         labels: Mapping[str, str] | None = None,
+        weight: float = 1.0,
+        agent: str = "",
+        agent_settings: Mapping[str, Any] | None = None,
         ask_timeout: Duration | None = None,
     ) -> None:
         self._train = _function(train, program)
@@ -152,6 +160,15 @@ class Sweep:
             if isinstance(max_restarts, bool) or not isinstance(max_restarts, int) or max_restarts < 0:
                 raise ValueError(f"max_restarts must be a whole number from 0, got {max_restarts!r}")
             spec.max_restarts = max_restarts
+        if not (math.isfinite(weight) and weight > 0):
+            raise ValueError(f"weight must be a number above 0, got {weight!r}")
+        if weight != 1:
+            spec.weight = weight
+        if agent:
+            spec.agent.plugin = agent
+            spec.agent.settings.CopyFrom(to_value(dict(agent_settings or {}), "agent_settings").struct_value)
+        elif agent_settings:
+            raise ValueError("agent_settings are for an agent of the sweep's choice: name it with agent=")
         if hang_timeout is not None:
             spec.hang_timeout = duration("hang_timeout", hang_timeout)
         self._spec = spec

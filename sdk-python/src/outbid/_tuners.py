@@ -164,6 +164,45 @@ class Median(Tuner):
 
 
 @dataclass(frozen=True)
+class PerformanceCurve(Tuner):
+    """Forecasts how trials will end from their learning curves, and stops those with little chance.
+
+    Every `interval` steps (0: a twentieth of `max_steps`) a trial is promising, opportunistic or poor by its chance
+    to beat the sweep's target or, without one, the best that is known or forecast. Poor is a chance below `poor`, if
+    a new trial would have a better one for its steps. No trial is stopped before `grace_steps` (0: two intervals), and
+    the share `keep` of those that should be stopped is trained on, so that forecasts are checked on them too. While
+    forecasts are not calibrated, a rank rule stops the worst 1/`eta` at rungs.
+    """
+
+    max_steps: int
+    interval: int = 0
+    grace_steps: int = 0
+    poor: float = 0.05
+    keep: float = 0.1
+    eta: int = 3
+    sampler: Sampler = "random"
+
+    def _fill(self, message: pb.Tuner) -> None:
+        out = message.performance_curve
+        out.max_steps = self._steps("max_steps", self.max_steps)
+        for name in ("interval", "grace_steps"):
+            steps = _count(self, name, getattr(self, name), 0)
+            if steps > self.max_steps:
+                raise ValueError(
+                    f"PerformanceCurve: {name} must not be above max_steps, got {steps} and {self.max_steps}"
+                )
+            setattr(out, name, steps)
+        if not 0 < self.poor < 1:
+            raise ValueError(f"PerformanceCurve: poor must be above 0 and below 1, got {self.poor!r}")
+        if not 0 <= self.keep <= 1:
+            raise ValueError(f"PerformanceCurve: keep must be from 0 to 1, got {self.keep!r}")
+        out.poor = self.poor
+        out.keep = self.keep
+        out.eta = _count(self, "eta", self.eta, 2)
+        out.sampler = _sampler(self, self.sampler)
+
+
+@dataclass(frozen=True)
 class PBT(Tuner):
     """Population based training (Jaderberg et al. 2017).
 

@@ -370,6 +370,7 @@ class AssignmentBody(google.protobuf.message.Message):
     HANG_TIMEOUT_FIELD_NUMBER: builtins.int
     CPUS_FIELD_NUMBER: builtins.int
     MEMORY_BYTES_FIELD_NUMBER: builtins.int
+    GANG_FIELD_NUMBER: builtins.int
     config_json: builtins.str
     """The configuration as canonical JSON: keys sorted, integers without and floats with a decimal point or exponent."""
     seed: builtins.int
@@ -393,6 +394,10 @@ class AssignmentBody(google.protobuf.message.Message):
     def hang_timeout(self) -> google.protobuf.duration_pb2.Duration:
         """Ended as hanging after this long without a message; absent for never."""
 
+    @property
+    def gang(self) -> Global___Gang:
+        """The gang, if the trial's processes are to find each other; absent for one process on one node."""
+
     def __init__(
         self,
         *,
@@ -407,11 +412,51 @@ class AssignmentBody(google.protobuf.message.Message):
         hang_timeout: google.protobuf.duration_pb2.Duration | None = ...,
         cpus: builtins.float = ...,
         memory_bytes: builtins.int = ...,
+        gang: Global___Gang | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["hang_timeout", b"hang_timeout", "save_every", b"save_every", "start", b"start", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "cpus", b"cpus", "devices", b"devices", "hang_timeout", b"hang_timeout", "memory_bytes", b"memory_bytes", "metric", b"metric", "mode", b"mode", "save_every", b"save_every", "seed", b"seed", "start", b"start", "workload", b"workload"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["gang", b"gang", "hang_timeout", b"hang_timeout", "save_every", b"save_every", "start", b"start", "workload", b"workload"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "cpus", b"cpus", "devices", b"devices", "gang", b"gang", "hang_timeout", b"hang_timeout", "memory_bytes", b"memory_bytes", "metric", b"metric", "mode", b"mode", "save_every", b"save_every", "seed", b"seed", "start", b"start", "workload", b"workload"]) -> None: ...
 
 Global___AssignmentBody: typing_extensions.TypeAlias = AssignmentBody
+
+@typing.final
+class Gang(google.protobuf.message.Message):
+    """Gang says which part of a trial's processes a node runs."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FIRST_RANK_FIELD_NUMBER: builtins.int
+    RANKS_FIELD_NUMBER: builtins.int
+    PLACE_FIELD_NUMBER: builtins.int
+    PLACES_FIELD_NUMBER: builtins.int
+    ADDRESS_FIELD_NUMBER: builtins.int
+    PORT_FIELD_NUMBER: builtins.int
+    PER_DEVICE_FIELD_NUMBER: builtins.int
+    first_rank: builtins.int
+    """Rank of the node's first process, and how many processes the whole gang has."""
+    ranks: builtins.int
+    place: builtins.int
+    """Which of the gang's nodes this is, and how many there are."""
+    places: builtins.int
+    address: builtins.str
+    """Host of rank 0, and a port for the processes to meet at."""
+    port: builtins.int
+    per_device: builtins.bool
+    """Start one process for each device instead of one for all."""
+    def __init__(
+        self,
+        *,
+        first_rank: builtins.int = ...,
+        ranks: builtins.int = ...,
+        place: builtins.int = ...,
+        places: builtins.int = ...,
+        address: builtins.str = ...,
+        port: builtins.int = ...,
+        per_device: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "first_rank", b"first_rank", "per_device", b"per_device", "place", b"place", "places", b"places", "port", b"port", "ranks", b"ranks"]) -> None: ...
+
+Global___Gang: typing_extensions.TypeAlias = Gang
 
 @typing.final
 class WorkloadBody(google.protobuf.message.Message):

@@ -12,6 +12,7 @@ import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
+import outbid.v1.auction_pb2
 import outbid.v1.node_pb2
 import outbid.v1.sweep_pb2
 import sys
@@ -267,6 +268,8 @@ class Event(google.protobuf.message.Message):
     TRIAL_ASKED_FIELD_NUMBER: builtins.int
     ROUND_DECIDED_FIELD_NUMBER: builtins.int
     ORCHESTRATOR_STARTED_FIELD_NUMBER: builtins.int
+    LEASE_RENEWED_FIELD_NUMBER: builtins.int
+    PLACE_ENDED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -317,6 +320,10 @@ class Event(google.protobuf.message.Message):
     def round_decided(self) -> Global___RoundDecided: ...
     @property
     def orchestrator_started(self) -> Global___OrchestratorStarted: ...
+    @property
+    def lease_renewed(self) -> Global___LeaseRenewed: ...
+    @property
+    def place_ended(self) -> Global___PlaceEnded: ...
     def __init__(
         self,
         *,
@@ -345,10 +352,12 @@ class Event(google.protobuf.message.Message):
         trial_asked: Global___TrialAsked | None = ...,
         round_decided: Global___RoundDecided | None = ...,
         orchestrator_started: Global___OrchestratorStarted | None = ...,
+        lease_renewed: Global___LeaseRenewed | None = ...,
+        place_ended: Global___PlaceEnded | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -392,10 +401,15 @@ class SweepChanged(google.protobuf.message.Message):
     STATE_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     ACTOR_FIELD_NUMBER: builtins.int
+    FAIRNESS_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     state: Global___SweepState.ValueType
     reason: builtins.str
     actor: builtins.str
+    @property
+    def fairness(self) -> outbid.v1.auction_pb2.Fairness:
+        """How it fared by sharing the cluster, when it ends."""
+
     def __init__(
         self,
         *,
@@ -403,8 +417,10 @@ class SweepChanged(google.protobuf.message.Message):
         state: Global___SweepState.ValueType = ...,
         reason: builtins.str = ...,
         actor: builtins.str = ...,
+        fairness: outbid.v1.auction_pb2.Fairness | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "reason", b"reason", "state", b"state", "sweep", b"sweep"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["fairness", b"fairness"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "fairness", b"fairness", "reason", b"reason", "state", b"state", "sweep", b"sweep"]) -> None: ...
 
 Global___SweepChanged: typing_extensions.TypeAlias = SweepChanged
 
@@ -728,6 +744,7 @@ class LeaseGranted(google.protobuf.message.Message):
     DEVICES_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     TERM_END_FIELD_NUMBER: builtins.int
+    MORE_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     epoch: builtins.int
@@ -742,6 +759,10 @@ class LeaseGranted(google.protobuf.message.Message):
     def term_end(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """The end of the policy's term; absent for none."""
 
+    @property
+    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LeasePlace]:
+        """The rest of the gang, where it runs over several nodes; rank 0 is on the node above."""
+
     def __init__(
         self,
         *,
@@ -752,11 +773,99 @@ class LeaseGranted(google.protobuf.message.Message):
         devices: collections.abc.Iterable[builtins.int] | None = ...,
         reason: builtins.str = ...,
         term_end: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        more: collections.abc.Iterable[Global___LeasePlace] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["term_end", b"term_end"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["devices", b"devices", "epoch", b"epoch", "node", b"node", "reason", b"reason", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["devices", b"devices", "epoch", b"epoch", "more", b"more", "node", b"node", "reason", b"reason", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
 
 Global___LeaseGranted: typing_extensions.TypeAlias = LeaseGranted
+
+@typing.final
+class LeasePlace(google.protobuf.message.Message):
+    """LeasePlace is the part of a lease on one node."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: builtins.int
+    DEVICES_FIELD_NUMBER: builtins.int
+    ENDED_FIELD_NUMBER: builtins.int
+    node: builtins.str
+    ended: builtins.bool
+    """Its processes have ended, while those of other places may still run."""
+    @property
+    def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Indexes of the node's devices."""
+
+    def __init__(
+        self,
+        *,
+        node: builtins.str = ...,
+        devices: collections.abc.Iterable[builtins.int] | None = ...,
+        ended: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["devices", b"devices", "ended", b"ended", "node", b"node"]) -> None: ...
+
+Global___LeasePlace: typing_extensions.TypeAlias = LeasePlace
+
+@typing.final
+class LeaseRenewed(google.protobuf.message.Message):
+    """LeaseRenewed lets a lease run for another term, without a stop."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIAL_FIELD_NUMBER: builtins.int
+    EPOCH_FIELD_NUMBER: builtins.int
+    TERM_END_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    trial: builtins.int
+    epoch: builtins.int
+    reason: builtins.str
+    @property
+    def term_end(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        trial: builtins.int = ...,
+        epoch: builtins.int = ...,
+        term_end: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["term_end", b"term_end"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "reason", b"reason", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
+
+Global___LeaseRenewed: typing_extensions.TypeAlias = LeaseRenewed
+
+@typing.final
+class PlaceEnded(google.protobuf.message.Message):
+    """PlaceEnded says that the processes of one place of a lease are gone. Its devices are freed with the whole gang's."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIAL_FIELD_NUMBER: builtins.int
+    EPOCH_FIELD_NUMBER: builtins.int
+    NODE_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    trial: builtins.int
+    epoch: builtins.int
+    node: builtins.str
+    reason: builtins.str
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        trial: builtins.int = ...,
+        epoch: builtins.int = ...,
+        node: builtins.str = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "node", b"node", "reason", b"reason", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+
+Global___PlaceEnded: typing_extensions.TypeAlias = PlaceEnded
 
 @typing.final
 class LeaseRevoked(google.protobuf.message.Message):
@@ -999,24 +1108,31 @@ Global___TrialAsked: typing_extensions.TypeAlias = TrialAsked
 
 @typing.final
 class RoundDecided(google.protobuf.message.Message):
-    """RoundDecided explains one decision of the policy that granted or took something."""
+    """RoundDecided explains one decision of the policy that granted or took something, or that changed the policy's state."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ROUND_FIELD_NUMBER: builtins.int
     POLICY_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
+    AUCTION_FIELD_NUMBER: builtins.int
     round: builtins.int
     policy: builtins.str
     reason: builtins.str
+    @property
+    def auction(self) -> outbid.v1.auction_pb2.Auction:
+        """The record of an auction, if the policy held one."""
+
     def __init__(
         self,
         *,
         round: builtins.int = ...,
         policy: builtins.str = ...,
         reason: builtins.str = ...,
+        auction: outbid.v1.auction_pb2.Auction | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["policy", b"policy", "reason", b"reason", "round", b"round"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["auction", b"auction"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["auction", b"auction", "policy", b"policy", "reason", b"reason", "round", b"round"]) -> None: ...
 
 Global___RoundDecided: typing_extensions.TypeAlias = RoundDecided
 

@@ -187,3 +187,123 @@ class TunerService(object):
             timeout,
             metadata,
             _registered_method=True)
+
+
+class AgentServiceStub(object):
+    """AgentService bids for apps in Themis's auction.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Handshake = channel.unary_unary(
+                '/outbid.v1.AgentService/Handshake',
+                request_serializer=outbid_dot_v1_dot_plugin__pb2.HandshakeRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_plugin__pb2.HandshakeResponse.FromString,
+                _registered_method=True)
+        self.Bid = channel.unary_unary(
+                '/outbid.v1.AgentService/Bid',
+                request_serializer=outbid_dot_v1_dot_plugin__pb2.BidRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_plugin__pb2.BidResponse.FromString,
+                _registered_method=True)
+
+
+class AgentServiceServicer(object):
+    """AgentService bids for apps in Themis's auction.
+    """
+
+    def Handshake(self, request, context):
+        """Handshake is the first call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Bid(self, request, context):
+        """Bid is called once a round, with every app that the agent speaks for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_AgentServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Handshake': grpc.unary_unary_rpc_method_handler(
+                    servicer.Handshake,
+                    request_deserializer=outbid_dot_v1_dot_plugin__pb2.HandshakeRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_plugin__pb2.HandshakeResponse.SerializeToString,
+            ),
+            'Bid': grpc.unary_unary_rpc_method_handler(
+                    servicer.Bid,
+                    request_deserializer=outbid_dot_v1_dot_plugin__pb2.BidRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_plugin__pb2.BidResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'outbid.v1.AgentService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('outbid.v1.AgentService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class AgentService(object):
+    """AgentService bids for apps in Themis's auction.
+    """
+
+    @staticmethod
+    def Handshake(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.AgentService/Handshake',
+            outbid_dot_v1_dot_plugin__pb2.HandshakeRequest.SerializeToString,
+            outbid_dot_v1_dot_plugin__pb2.HandshakeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Bid(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.AgentService/Bid',
+            outbid_dot_v1_dot_plugin__pb2.BidRequest.SerializeToString,
+            outbid_dot_v1_dot_plugin__pb2.BidResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -11,6 +11,7 @@ import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.struct_pb2
 import google.protobuf.timestamp_pb2
+import outbid.v1.auction_pb2
 import outbid.v1.event_pb2
 import outbid.v1.node_pb2
 import outbid.v1.sweep_pb2
@@ -68,6 +69,7 @@ class Sweep(google.protobuf.message.Message):
     WAITING_FIELD_NUMBER: builtins.int
     OUTLOOK_FIELD_NUMBER: builtins.int
     ACTOR_FIELD_NUMBER: builtins.int
+    FAIRNESS_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -99,6 +101,10 @@ class Sweep(google.protobuf.message.Message):
     def outlook(self) -> Global___Outlook:
         """What the tuner will do in all, as far as it knows; absent if unbounded."""
 
+    @property
+    def fairness(self) -> outbid.v1.auction_pb2.Fairness:
+        """How the sweep fares by sharing the cluster, or fared in the end."""
+
     def __init__(
         self,
         *,
@@ -116,9 +122,10 @@ class Sweep(google.protobuf.message.Message):
         waiting: builtins.str = ...,
         outlook: Global___Outlook | None = ...,
         actor: builtins.str = ...,
+        fairness: outbid.v1.auction_pb2.Fairness | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["best", b"best", "counts", b"counts", "ended", b"ended", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "best", b"best", "counts", b"counts", "device_seconds", b"device_seconds", "ended", b"ended", "id", b"id", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "submitted", b"submitted", "waiting", b"waiting"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["best", b"best", "counts", b"counts", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "best", b"best", "counts", b"counts", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "submitted", b"submitted", "waiting", b"waiting"]) -> None: ...
 
 Global___Sweep: typing_extensions.TypeAlias = Sweep
 
@@ -1288,3 +1295,168 @@ class Check(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["detail", b"detail", "fix", b"fix", "name", b"name", "ok", b"ok"]) -> None: ...
 
 Global___Check: typing_extensions.TypeAlias = Check
+
+@typing.final
+class GetRoundRequest(google.protobuf.message.Message):
+    """GetRoundRequest names a round."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROUND_FIELD_NUMBER: builtins.int
+    round: builtins.int
+    """Its number; 0 for the newest that gave or took something."""
+    def __init__(
+        self,
+        *,
+        round: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["round", b"round"]) -> None: ...
+
+Global___GetRoundRequest: typing_extensions.TypeAlias = GetRoundRequest
+
+@typing.final
+class GetRoundResponse(google.protobuf.message.Message):
+    """GetRoundResponse holds a round."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROUND_FIELD_NUMBER: builtins.int
+    @property
+    def round(self) -> Global___Round: ...
+    def __init__(
+        self,
+        *,
+        round: Global___Round | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["round", b"round"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["round", b"round"]) -> None: ...
+
+Global___GetRoundResponse: typing_extensions.TypeAlias = GetRoundResponse
+
+@typing.final
+class ListRoundsRequest(google.protobuf.message.Message):
+    """ListRoundsRequest asks for rounds."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: builtins.int
+    BEFORE_FIELD_NUMBER: builtins.int
+    SWEEP_FIELD_NUMBER: builtins.int
+    limit: builtins.int
+    """At most this many; 20 if 0, 1000 at most."""
+    before: builtins.int
+    """Only rounds before this one; 0 for the newest."""
+    sweep: builtins.str
+    """Only rounds that gave to or took from this sweep, or in which it bid; "" for any."""
+    def __init__(
+        self,
+        *,
+        limit: builtins.int = ...,
+        before: builtins.int = ...,
+        sweep: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["before", b"before", "limit", b"limit", "sweep", b"sweep"]) -> None: ...
+
+Global___ListRoundsRequest: typing_extensions.TypeAlias = ListRoundsRequest
+
+@typing.final
+class ListRoundsResponse(google.protobuf.message.Message):
+    """ListRoundsResponse holds rounds, newest first."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROUNDS_FIELD_NUMBER: builtins.int
+    @property
+    def rounds(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Round]: ...
+    def __init__(
+        self,
+        *,
+        rounds: collections.abc.Iterable[Global___Round] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["rounds", b"rounds"]) -> None: ...
+
+Global___ListRoundsResponse: typing_extensions.TypeAlias = ListRoundsResponse
+
+@typing.final
+class Round(google.protobuf.message.Message):
+    """Round is one decision of the policy."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROUND_FIELD_NUMBER: builtins.int
+    TIME_FIELD_NUMBER: builtins.int
+    SEQ_FIELD_NUMBER: builtins.int
+    POLICY_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    AUCTION_FIELD_NUMBER: builtins.int
+    DECISIONS_FIELD_NUMBER: builtins.int
+    round: builtins.int
+    seq: builtins.int
+    """The ledger's batch that holds it."""
+    policy: builtins.str
+    reason: builtins.str
+    @property
+    def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def auction(self) -> outbid.v1.auction_pb2.Auction:
+        """The auction, if the policy held one."""
+
+    @property
+    def decisions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Decision]: ...
+    def __init__(
+        self,
+        *,
+        round: builtins.int = ...,
+        time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        seq: builtins.int = ...,
+        policy: builtins.str = ...,
+        reason: builtins.str = ...,
+        auction: outbid.v1.auction_pb2.Auction | None = ...,
+        decisions: collections.abc.Iterable[Global___Decision] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["auction", b"auction", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["auction", b"auction", "decisions", b"decisions", "policy", b"policy", "reason", b"reason", "round", b"round", "seq", b"seq", "time", b"time"]) -> None: ...
+
+Global___Round: typing_extensions.TypeAlias = Round
+
+@typing.final
+class Decision(google.protobuf.message.Message):
+    """Decision is one thing that a round gave or took."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: builtins.int
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIAL_FIELD_NUMBER: builtins.int
+    EPOCH_FIELD_NUMBER: builtins.int
+    PLACES_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    TERM_END_FIELD_NUMBER: builtins.int
+    kind: builtins.str
+    """"grant", "renew" or "revoke"."""
+    sweep: builtins.str
+    """Empty if the sweep is another tenant's."""
+    trial: builtins.int
+    epoch: builtins.int
+    reason: builtins.str
+    @property
+    def places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.LeasePlace]:
+        """Where, for a grant."""
+
+    @property
+    def term_end(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        kind: builtins.str = ...,
+        sweep: builtins.str = ...,
+        trial: builtins.int = ...,
+        epoch: builtins.int = ...,
+        places: collections.abc.Iterable[outbid.v1.event_pb2.LeasePlace] | None = ...,
+        reason: builtins.str = ...,
+        term_end: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["term_end", b"term_end"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "kind", b"kind", "places", b"places", "reason", b"reason", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
+
+Global___Decision: typing_extensions.TypeAlias = Decision

@@ -120,6 +120,16 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_service__pb2.ReadLedgerRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.ReadLedgerResponse.FromString,
                 _registered_method=True)
+        self.GetRound = channel.unary_unary(
+                '/outbid.v1.OutbidService/GetRound',
+                request_serializer=outbid_dot_v1_dot_service__pb2.GetRoundRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.GetRoundResponse.FromString,
+                _registered_method=True)
+        self.ListRounds = channel.unary_unary(
+                '/outbid.v1.OutbidService/ListRounds',
+                request_serializer=outbid_dot_v1_dot_service__pb2.ListRoundsRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.ListRoundsResponse.FromString,
+                _registered_method=True)
         self.GetServerInfo = channel.unary_unary(
                 '/outbid.v1.OutbidService/GetServerInfo',
                 request_serializer=outbid_dot_v1_dot_service__pb2.GetServerInfoRequest.SerializeToString,
@@ -250,6 +260,20 @@ class OutbidServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetRound(self, request, context):
+        """GetRound returns one decision of the policy: what it gave and took, and the auction if it held one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRounds(self, request, context):
+        """ListRounds lists decisions that gave or took something, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetServerInfo(self, request, context):
         """GetServerInfo says what the server is and how it fares.
         """
@@ -344,6 +368,16 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.ReadLedger,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.ReadLedgerRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.ReadLedgerResponse.SerializeToString,
+            ),
+            'GetRound': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRound,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.GetRoundRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.GetRoundResponse.SerializeToString,
+            ),
+            'ListRounds': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRounds,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.ListRoundsRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.ListRoundsResponse.SerializeToString,
             ),
             'GetServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetServerInfo,
@@ -811,6 +845,60 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/ReadLedger',
             outbid_dot_v1_dot_service__pb2.ReadLedgerRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.ReadLedgerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRound(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/GetRound',
+            outbid_dot_v1_dot_service__pb2.GetRoundRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.GetRoundResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRounds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/ListRounds',
+            outbid_dot_v1_dot_service__pb2.ListRoundsRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.ListRoundsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -297,6 +297,38 @@ _OutbidServiceReadLedgerType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceGetRoundType = typing_extensions.TypeVar(
+    '_OutbidServiceGetRoundType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.GetRoundRequest,
+        outbid.v1.service_pb2.GetRoundResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.GetRoundRequest,
+        outbid.v1.service_pb2.GetRoundResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.GetRoundRequest,
+        outbid.v1.service_pb2.GetRoundResponse,
+    ],
+)
+
+_OutbidServiceListRoundsType = typing_extensions.TypeVar(
+    '_OutbidServiceListRoundsType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListRoundsRequest,
+        outbid.v1.service_pb2.ListRoundsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListRoundsRequest,
+        outbid.v1.service_pb2.ListRoundsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListRoundsRequest,
+        outbid.v1.service_pb2.ListRoundsResponse,
+    ],
+)
+
 _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     '_OutbidServiceGetServerInfoType',
     grpc.UnaryUnaryMultiCallable[
@@ -313,7 +345,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -385,6 +417,14 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryStreamMultiCallable[
             outbid.v1.service_pb2.ReadLedgerRequest,
             outbid.v1.service_pb2.ReadLedgerResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.GetRoundRequest,
+            outbid.v1.service_pb2.GetRoundResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ListRoundsRequest,
+            outbid.v1.service_pb2.ListRoundsResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
@@ -463,6 +503,14 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.ReadLedgerResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.GetRoundRequest,
+            outbid.v1.service_pb2.GetRoundResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ListRoundsRequest,
+            outbid.v1.service_pb2.ListRoundsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
             outbid.v1.service_pb2.GetServerInfoResponse,
         ],
@@ -518,6 +566,12 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
 
     ReadLedger: _OutbidServiceReadLedgerType
     """ReadLedger streams the ledger's batches, oldest first."""
+
+    GetRound: _OutbidServiceGetRoundType
+    """GetRound returns one decision of the policy: what it gave and took, and the auction if it held one."""
+
+    ListRounds: _OutbidServiceListRoundsType
+    """ListRounds lists decisions that gave or took something, newest first."""
 
     GetServerInfo: _OutbidServiceGetServerInfoType
     """GetServerInfo says what the server is and how it fares."""
@@ -590,6 +644,14 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryStreamMultiCallable[
         outbid.v1.service_pb2.ReadLedgerRequest,
         outbid.v1.service_pb2.ReadLedgerResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.GetRoundRequest,
+        outbid.v1.service_pb2.GetRoundResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListRoundsRequest,
+        outbid.v1.service_pb2.ListRoundsResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetServerInfoRequest,
@@ -735,6 +797,22 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[outbid.v1.service_pb2.ReadLedgerResponse], collections.abc.AsyncIterator[outbid.v1.service_pb2.ReadLedgerResponse]]:
         """ReadLedger streams the ledger's batches, oldest first."""
+
+    @abc.abstractmethod
+    def GetRound(
+        self,
+        request: outbid.v1.service_pb2.GetRoundRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.GetRoundResponse, collections.abc.Awaitable[outbid.v1.service_pb2.GetRoundResponse]]:
+        """GetRound returns one decision of the policy: what it gave and took, and the auction if it held one."""
+
+    @abc.abstractmethod
+    def ListRounds(
+        self,
+        request: outbid.v1.service_pb2.ListRoundsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.ListRoundsResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ListRoundsResponse]]:
+        """ListRounds lists decisions that gave or took something, newest first."""
 
     @abc.abstractmethod
     def GetServerInfo(

@@ -9,6 +9,7 @@ import google.protobuf.descriptor
 import google.protobuf.internal.containers
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
+import outbid.v1.auction_pb2
 import outbid.v1.event_pb2
 import outbid.v1.node_pb2
 import outbid.v1.service_pb2
@@ -55,6 +56,7 @@ class StateSnapshot(google.protobuf.message.Message):
     SWEEPS_FIELD_NUMBER: builtins.int
     POLICY_FIELD_NUMBER: builtins.int
     POLICY_NAME_FIELD_NUMBER: builtins.int
+    APP_SECONDS_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """The batch it includes last, and that batch's hash."""
     hash: builtins.bytes
@@ -63,6 +65,8 @@ class StateSnapshot(google.protobuf.message.Message):
     policy: builtins.bytes
     """Snapshot of the policy, if it has state."""
     policy_name: builtins.str
+    app_seconds: builtins.float
+    """Time integral of the number of sweeps that have not ended, in seconds."""
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -84,9 +88,10 @@ class StateSnapshot(google.protobuf.message.Message):
         sweeps: collections.abc.Iterable[Global___SweepRecord] | None = ...,
         policy: builtins.bytes = ...,
         policy_name: builtins.str = ...,
+        app_seconds: builtins.float = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["hash", b"hash", "name_counters", b"name_counters", "next_epoch", b"next_epoch", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "time", b"time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "hash", b"hash", "name_counters", b"name_counters", "next_epoch", b"next_epoch", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "time", b"time"]) -> None: ...
 
 Global___StateSnapshot: typing_extensions.TypeAlias = StateSnapshot
 
@@ -145,6 +150,9 @@ class SweepRecord(google.protobuf.message.Message):
     STEPS_FIELD_NUMBER: builtins.int
     DEVICE_SECONDS_FIELD_NUMBER: builtins.int
     OUTLOOK_FIELD_NUMBER: builtins.int
+    APP_SECONDS_BEFORE_FIELD_NUMBER: builtins.int
+    MEASURED_FIELD_NUMBER: builtins.int
+    FAIRNESS_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -157,6 +165,8 @@ class SweepRecord(google.protobuf.message.Message):
     """Who asked it to stop; empty for a limit."""
     steps: builtins.int
     device_seconds: builtins.float
+    app_seconds_before: builtins.float
+    """The state's app_seconds when it was submitted."""
     @property
     def spec(self) -> outbid.v1.sweep_pb2.SweepSpec: ...
     @property
@@ -170,6 +180,14 @@ class SweepRecord(google.protobuf.message.Message):
     @property
     def outlook(self) -> outbid.v1.service_pb2.Outlook:
         """What the tuner was to do in all, if the sweep has ended."""
+
+    @property
+    def measured(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.sweep_pb2.Throughput]:
+        """How fast its trials trained on average."""
+
+    @property
+    def fairness(self) -> outbid.v1.auction_pb2.Fairness:
+        """How it fared, if it has ended."""
 
     def __init__(
         self,
@@ -191,9 +209,12 @@ class SweepRecord(google.protobuf.message.Message):
         steps: builtins.int = ...,
         device_seconds: builtins.float = ...,
         outlook: outbid.v1.service_pb2.Outlook | None = ...,
+        app_seconds_before: builtins.float = ...,
+        measured: collections.abc.Iterable[outbid.v1.sweep_pb2.Throughput] | None = ...,
+        fairness: outbid.v1.auction_pb2.Fairness | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["ended", b"ended", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "device_seconds", b"device_seconds", "ended", b"ended", "id", b"id", "idempotency_key", b"idempotency_key", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "measured", b"measured", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
 
@@ -215,6 +236,10 @@ class TrialRecord(google.protobuf.message.Message):
     METRIC_FIELD_NUMBER: builtins.int
     NAN_NOTED_FIELD_NUMBER: builtins.int
     METRIC_STEP_FIELD_NUMBER: builtins.int
+    MEASURED_FIELD_NUMBER: builtins.int
+    CURVE_STEPS_FIELD_NUMBER: builtins.int
+    CURVE_VALUES_FIELD_NUMBER: builtins.int
+    LEASES_FIELD_NUMBER: builtins.int
     seed: builtins.int
     at_target: builtins.bool
     """Whether it waits for the tuner although it has a lease."""
@@ -229,6 +254,8 @@ class TrialRecord(google.protobuf.message.Message):
     """A NaN was noted."""
     metric_step: builtins.int
     """The furthest step that the sweep's metric was reported at."""
+    leases: builtins.int
+    """How many leases it has had."""
     @property
     def trial(self) -> outbid.v1.service_pb2.Trial: ...
     @property
@@ -241,6 +268,16 @@ class TrialRecord(google.protobuf.message.Message):
     def queued(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it last began to want a device."""
 
+    @property
+    def measured(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.sweep_pb2.Throughput]:
+        """What was measured of its speed."""
+
+    @property
+    def curve_steps(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """The metric over steps, thinned."""
+
+    @property
+    def curve_values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]: ...
     def __init__(
         self,
         *,
@@ -256,9 +293,13 @@ class TrialRecord(google.protobuf.message.Message):
         metric: builtins.float | None = ...,
         nan_noted: builtins.bool = ...,
         metric_step: builtins.int = ...,
+        measured: collections.abc.Iterable[outbid.v1.sweep_pb2.Throughput] | None = ...,
+        curve_steps: collections.abc.Iterable[builtins.int] | None = ...,
+        curve_values: collections.abc.Iterable[builtins.float] | None = ...,
+        leases: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_metric", b"_metric", "lease", b"lease", "metric", b"metric", "queued", b"queued", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "last_report_seq", b"last_report_seq", "lease", b"lease", "max_step", b"max_step", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "queued", b"queued", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "last_report_seq", b"last_report_seq", "lease", b"lease", "leases", b"leases", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "queued", b"queued", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___TrialRecord: typing_extensions.TypeAlias = TrialRecord
@@ -280,6 +321,9 @@ class LeaseRecord(google.protobuf.message.Message):
     CLIENT_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
     FROM_STEP_FIELD_NUMBER: builtins.int
+    MORE_FIELD_NUMBER: builtins.int
+    ENDED_FIELD_NUMBER: builtins.int
+    TRAINING_FIELD_NUMBER: builtins.int
     epoch: builtins.int
     node: builtins.str
     revoking: outbid.v1.event_pb2.RevokeKind.ValueType
@@ -290,12 +334,20 @@ class LeaseRecord(google.protobuf.message.Message):
     """Version of the assignment made from it."""
     from_step: builtins.int
     """The step its start checkpoint holds, once started."""
+    ended: builtins.bool
+    """Place 0 has ended while others may still run."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
     def granted(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def term_end(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.LeasePlace]:
+        """The rest of the gang, where it runs over several nodes."""
+
+    @property
+    def training(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -310,8 +362,11 @@ class LeaseRecord(google.protobuf.message.Message):
         client: builtins.str = ...,
         version: builtins.int = ...,
         from_step: builtins.int = ...,
+        more: collections.abc.Iterable[outbid.v1.event_pb2.LeasePlace] | None = ...,
+        ended: builtins.bool = ...,
+        training: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["granted", b"granted", "term_end", b"term_end"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["client", b"client", "devices", b"devices", "epoch", b"epoch", "from_step", b"from_step", "granted", b"granted", "node", b"node", "reason", b"reason", "revoking", b"revoking", "started", b"started", "term_end", b"term_end", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["granted", b"granted", "term_end", b"term_end", "training", b"training"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["client", b"client", "devices", b"devices", "ended", b"ended", "epoch", b"epoch", "from_step", b"from_step", "granted", b"granted", "more", b"more", "node", b"node", "reason", b"reason", "revoking", b"revoking", "started", b"started", "term_end", b"term_end", "training", b"training", "version", b"version"]) -> None: ...
 
 Global___LeaseRecord: typing_extensions.TypeAlias = LeaseRecord

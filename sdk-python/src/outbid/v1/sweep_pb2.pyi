@@ -77,6 +77,9 @@ class SweepSpec(google.protobuf.message.Message):
     EXTERNAL_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     HANG_TIMEOUT_FIELD_NUMBER: builtins.int
+    THROUGHPUTS_FIELD_NUMBER: builtins.int
+    WEIGHT_FIELD_NUMBER: builtins.int
+    AGENT_FIELD_NUMBER: builtins.int
     name: builtins.str
     """A short name: lower-case letters, digits and dashes. The sweep's id is this name and a number."""
     tenant: builtins.str
@@ -89,6 +92,8 @@ class SweepSpec(google.protobuf.message.Message):
     """How often a trial whose process failed is started again from its last checkpoint; 3 if absent."""
     hang_timeout: builtins.str
     """A trial that sends nothing for this long ("10m") is taken to hang and is restarted; "" never."""
+    weight: builtins.float
+    """The sweep's weight relative to others; 1 if 0."""
     @property
     def space(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, Global___Parameter]:
         """The search space: parameter name to parameter."""
@@ -129,6 +134,14 @@ class SweepSpec(google.protobuf.message.Message):
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Free labels, shown in listings."""
 
+    @property
+    def throughputs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Throughput]:
+        """What is known of how fast trials train. What workers measure takes its place."""
+
+    @property
+    def agent(self) -> Global___Agent:
+        """What bids for the sweep where devices are auctioned; absent for the server's own agent."""
+
     def __init__(
         self,
         *,
@@ -148,15 +161,79 @@ class SweepSpec(google.protobuf.message.Message):
         external: Global___External | None = ...,
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         hang_timeout: builtins.str = ...,
+        throughputs: collections.abc.Iterable[Global___Throughput] | None = ...,
+        weight: builtins.float = ...,
+        agent: Global___Agent | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "checkpoints", b"checkpoints", "external", b"external", "function", b"function", "limits", b"limits", "max_restarts", b"max_restarts", "program", b"program", "resources", b"resources", "tuner", b"tuner", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "checkpoints", b"checkpoints", "constraints", b"constraints", "external", b"external", "function", b"function", "hang_timeout", b"hang_timeout", "labels", b"labels", "limits", b"limits", "max_restarts", b"max_restarts", "metric", b"metric", "mode", b"mode", "name", b"name", "program", b"program", "resources", b"resources", "space", b"space", "tenant", b"tenant", "tuner", b"tuner", "workload", b"workload"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "external", b"external", "function", b"function", "limits", b"limits", "max_restarts", b"max_restarts", "program", b"program", "resources", b"resources", "tuner", b"tuner", "workload", b"workload"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "constraints", b"constraints", "external", b"external", "function", b"function", "hang_timeout", b"hang_timeout", "labels", b"labels", "limits", b"limits", "max_restarts", b"max_restarts", "metric", b"metric", "mode", b"mode", "name", b"name", "program", b"program", "resources", b"resources", "space", b"space", "tenant", b"tenant", "throughputs", b"throughputs", "tuner", b"tuner", "weight", b"weight", "workload", b"workload"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_restarts", b"_max_restarts"]) -> typing.Literal["max_restarts"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["workload", b"workload"]) -> typing.Literal["function", "program", "external"] | None: ...
 
 Global___SweepSpec: typing_extensions.TypeAlias = SweepSpec
+
+@typing.final
+class Agent(google.protobuf.message.Message):
+    """Agent is a program beside the server that bids for devices on a sweep's behalf."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PLUGIN_FIELD_NUMBER: builtins.int
+    SETTINGS_FIELD_NUMBER: builtins.int
+    plugin: builtins.str
+    """Its name, as the server was told by --agent NAME=COMMAND."""
+    @property
+    def settings(self) -> google.protobuf.struct_pb2.Struct:
+        """Handed to the agent as it is."""
+
+    def __init__(
+        self,
+        *,
+        plugin: builtins.str = ...,
+        settings: google.protobuf.struct_pb2.Struct | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["settings", b"settings"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["plugin", b"plugin", "settings", b"settings"]) -> None: ...
+
+Global___Agent: typing_extensions.TypeAlias = Agent
+
+@typing.final
+class Throughput(google.protobuf.message.Message):
+    """Throughput is how fast a trial trains on some devices."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TYPE_FIELD_NUMBER: builtins.int
+    DEVICES_FIELD_NUMBER: builtins.int
+    SPREAD_FIELD_NUMBER: builtins.int
+    STEPS_PER_SECOND_FIELD_NUMBER: builtins.int
+    TRIAL_FIELD_NUMBER: builtins.int
+    type: builtins.str
+    """Type of the devices, such as "v100"; "" for every type that is not named."""
+    devices: builtins.int
+    """Number of devices; 1 if 0."""
+    spread: builtins.str
+    """How far apart they are: "slot", "machine" (default), "rack" or "cluster"."""
+    steps_per_second: builtins.float
+    """Steps per second of all devices together; 0 says that trials do not run there."""
+    trial: builtins.int
+    """Of this trial only; of all if absent."""
+    def __init__(
+        self,
+        *,
+        type: builtins.str = ...,
+        devices: builtins.int = ...,
+        spread: builtins.str = ...,
+        steps_per_second: builtins.float = ...,
+        trial: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_trial", b"_trial", "trial", b"trial"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_trial", b"_trial", "devices", b"devices", "spread", b"spread", "steps_per_second", b"steps_per_second", "trial", b"trial", "type", b"type"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_trial", b"_trial"]) -> typing.Literal["trial"] | None: ...
+
+Global___Throughput: typing_extensions.TypeAlias = Throughput
 
 @typing.final
 class Parameter(google.protobuf.message.Message):
@@ -353,6 +430,7 @@ class Tuner(google.protobuf.message.Message):
     MEDIAN_FIELD_NUMBER: builtins.int
     PBT_FIELD_NUMBER: builtins.int
     PLUGIN_FIELD_NUMBER: builtins.int
+    PERFORMANCE_CURVE_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
     seed: builtins.int
     """Seed of everything random in the sweep; the same seed gives the same configurations."""
@@ -374,6 +452,8 @@ class Tuner(google.protobuf.message.Message):
     def pbt(self) -> Global___Pbt: ...
     @property
     def plugin(self) -> Global___PluginTuner: ...
+    @property
+    def performance_curve(self) -> Global___PerformanceCurve: ...
     def __init__(
         self,
         *,
@@ -386,11 +466,12 @@ class Tuner(google.protobuf.message.Message):
         median: Global___MedianStopping | None = ...,
         pbt: Global___Pbt | None = ...,
         plugin: Global___PluginTuner | None = ...,
+        performance_curve: Global___PerformanceCurve | None = ...,
         seed: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "plugin", b"plugin", "random", b"random", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin"] | None: ...
+    def HasField(self, field_name: typing.Literal["asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin", "performance_curve"] | None: ...
 
 Global___Tuner: typing_extensions.TypeAlias = Tuner
 
@@ -631,6 +712,56 @@ class Pbt(google.protobuf.message.Message):
 Global___Pbt: typing_extensions.TypeAlias = Pbt
 
 @typing.final
+class PerformanceCurve(google.protobuf.message.Message):
+    """PerformanceCurve forecasts how trials will end from their learning curves, and stops those with little chance. While
+    its forecasts are not calibrated, a rank rule stands in.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MAX_STEPS_FIELD_NUMBER: builtins.int
+    INTERVAL_FIELD_NUMBER: builtins.int
+    GRACE_STEPS_FIELD_NUMBER: builtins.int
+    POOR_FIELD_NUMBER: builtins.int
+    KEEP_FIELD_NUMBER: builtins.int
+    ETA_FIELD_NUMBER: builtins.int
+    SAMPLER_FIELD_NUMBER: builtins.int
+    max_steps: builtins.int
+    """Steps a trial is trained for at the most."""
+    interval: builtins.int
+    """Steps between two looks at a trial; max_steps / 20, at least 1, if 0."""
+    grace_steps: builtins.int
+    """No trial is stopped before this step; two intervals if 0."""
+    poor: builtins.float
+    """A trial is poor, and stopped, if its chance to beat limits.target, or else the best that is known or forecast, is
+    below this, and lower for the steps it still needs than that of a new trial; 0.05 if 0.
+    """
+    keep: builtins.float
+    """Share of the trials that are trained to the end although they should be stopped, so that forecasts are checked on
+    such trials too; 0.1 if absent.
+    """
+    eta: builtins.int
+    """Of the rank rule, which stops the worst 1/eta at rungs grace_steps * eta^k; 3 if 0."""
+    sampler: builtins.str
+    """"random" (default) or "sobol"."""
+    def __init__(
+        self,
+        *,
+        max_steps: builtins.int = ...,
+        interval: builtins.int = ...,
+        grace_steps: builtins.int = ...,
+        poor: builtins.float = ...,
+        keep: builtins.float | None = ...,
+        eta: builtins.int = ...,
+        sampler: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_keep", b"_keep", "keep", b"keep"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_keep", b"_keep", "eta", b"eta", "grace_steps", b"grace_steps", "interval", b"interval", "keep", b"keep", "max_steps", b"max_steps", "poor", b"poor", "sampler", b"sampler"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_keep", b"_keep"]) -> typing.Literal["keep"] | None: ...
+
+Global___PerformanceCurve: typing_extensions.TypeAlias = PerformanceCurve
+
+@typing.final
 class PluginTuner(google.protobuf.message.Message):
     """PluginTuner runs a tuner outside the binary, over hashicorp/go-plugin."""
 
@@ -672,10 +803,19 @@ class Resources(google.protobuf.message.Message):
     EXCLUDE_TYPES_FIELD_NUMBER: builtins.int
     CPUS_FIELD_NUMBER: builtins.int
     MEMORY_FIELD_NUMBER: builtins.int
+    SPREAD_FIELD_NUMBER: builtins.int
+    MIXED_FIELD_NUMBER: builtins.int
+    PROCESSES_FIELD_NUMBER: builtins.int
     cpus: builtins.float
     """CPU cores; 0 for no demand."""
     memory: builtins.str
     """Memory such as "4GiB"; "" for no demand."""
+    spread: builtins.bool
+    """A trial may run over several nodes: its code finds the others by the environment, as torchrun would give it."""
+    mixed: builtins.bool
+    """A trial's devices may be of several types."""
+    processes: builtins.str
+    """Processes of a trial: "one" (default) sees all its devices; "per_device" starts one for each, as torchrun would."""
     @property
     def devices(self) -> Global___DeviceCount:
         """Devices a trial must have and may use."""
@@ -696,9 +836,12 @@ class Resources(google.protobuf.message.Message):
         exclude_types: collections.abc.Iterable[builtins.str] | None = ...,
         cpus: builtins.float = ...,
         memory: builtins.str = ...,
+        spread: builtins.bool = ...,
+        mixed: builtins.bool = ...,
+        processes: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["devices", b"devices"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["cpus", b"cpus", "devices", b"devices", "exclude_types", b"exclude_types", "memory", b"memory", "types", b"types"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cpus", b"cpus", "devices", b"devices", "exclude_types", b"exclude_types", "memory", b"memory", "mixed", b"mixed", "processes", b"processes", "spread", b"spread", "types", b"types"]) -> None: ...
 
 Global___Resources: typing_extensions.TypeAlias = Resources
 

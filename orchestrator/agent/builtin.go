@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+)
+
+// BuiltIn is the agent of every app that brings none of its own. It knows single jobs, sets of jobs, successive halving
+// and Hyperband, ASHA, and jobs whose curves are extrapolated.
+type BuiltIn struct{}
+
+var _ Agent = BuiltIn{}
+
+// waiting is what it costs an app to hold nothing: its work is taken to go on at this part of the speed of the least
+// gang. The paper calls rho unbounded then; a number keeps apart those that wait for long from those that just came.
+const waiting = 4
+
+// Bid implements Agent.
+func (BuiltIn) Bid(o *Offer, apps []*Situation) ([]Table, error) {
+	tables := make([]Table, len(apps))
+	shared := newMarket(o, nil)
+	for i, s := range apps {
+		m := shared
+		if s.Free != nil {
+			m = newMarket(o, s.Free)
+		}
+		tables[i] = bid(m, s)
+	}
+	return tables, nil
+}
+
+// Estimate is an app's rho, and T_id in seconds, if it keeps all that it holds, leases that are up included.
+func Estimate(s *Situation) (rho, ideal float64) {
+	e := newEstimator(s, true)
+	return e.rho(nil), e.ideal
+}
+
+// estimator turns gangs into rho for one app.
+type estimator struct {
+	s *Situation
+	w *work
+	// held is the speeds of the gangs that the app keeps, the fastest first, and speed their sum.
+	held  []float64
+	speed float64
+	// most is the speed of the largest gang that one of its jobs can have; least that of the smallest.
+	most, least float64
+	ideal       float64
+	scratch     []float64
+}
+
+func newEstimator(s *Situation, lost bool) *estimator {
+	e := &estimator{s: s, w: newWork(s)}
+	e.ideal = e.w.ideal(s)
+	gang, small := max(1, s.Demand.Max), max(1, s.Demand.Min)
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if i == 0 {
+			gang, small = j.Max, j.Min
+		}
+		gang, small = max(gang, j.Max), min(small, max(1, j.Min))
+		e.hold(j, &j.Held)
+		if lost {
+			e.hold(j, &j.Lost)
+		}
+	}
+	slices.SortFunc(e.held, func(a, b float64) int { return cmp.Compare(b, a) })
+	e.most, e.least = e.w.pace.Rate(e.w.best, gang, cluster.SameMachine), 0
+	for _, t := range s.Cluster {
+		if !s.Demand.Accepts(t.Type) || t.Devices == 0 {
+			continue
+		}
+		if rate := e.w.pace.Rate(t.Type, small, cluster.SameMachine); rate > 0 && (e.least == 0 || rate < e.least) {
+			e.least = rate
+		}
+	}
+	if e.least == 0 {
+		e.least = e.w.rate
+	}
+	return e
+}
+
+func (e *estimator) hold(j *Job, h *Holding) {
+	if h.Devices > 0 && h.Rate > 0 {
+		v := h.Rate * e.w.slower(j)
+		e.held = append(e.held, v)
+		e.speed += v
+	}
+}
+
+// rho of what the app keeps and more gangs of the given speeds, the fastest first (equation 1).
+func (e *estimator) rho(more []float64) float64 {
+	return (e.s.Elapsed + e.left(more)) / e.ideal
+}
+
+func (e *estimator) left(more []float64) float64 {
+	speeds, speed := e.held, e.speed
+	if len(more) > 0 {
+		speeds = e.scratch[:0]
+		i, k := 0, 0
+		for i < len(e.held) || k < len(more) {
+			if k == len(more) || i < len(e.held) && e.held[i] >= more[k] {
+				speeds, i = append(speeds, e.held[i]), i+1
+			} else {
+				speeds, speed, k = append(speeds, more[k]), speed+more[k], k+1
+			}
+		}
+		e.scratch = speeds
+	}
+	if len(speeds) == 0 {
+		alone := [1]float64{e.least}
+		return waiting * e.w.seconds(alone[:], e.least, e.most)
+	}
+	return e.w.seconds(speeds, speed, e.most)
+}

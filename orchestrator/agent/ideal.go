@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+)
+
+// ideal is T_id in seconds (equations 1 and 2): T_cluster * N_avg. T_cluster is the app's whole work on the whole cluster,
+// or on as many devices as it can use at the most, in linear speed-up and without any slowdown. Where devices are
+// unlike it is the app's best use of them: the fastest first, by what was measured of its model; a share of 1/N of every
+// type then takes N times as long. An app of weight w is due w shares.
+func (w *work) ideal(s *Situation) float64 {
+	type kind struct {
+		devices int
+		rate    float64
+	}
+	var kinds []kind
+	all := 0
+	gang := max(1, s.Demand.Min)
+	for _, t := range s.Cluster {
+		if !s.Demand.Accepts(t.Type) || t.Devices == 0 {
+			continue
+		}
+		rate := w.pace.Rate(t.Type, gang, cluster.SameSlot) / float64(gang)
+		kinds = append(kinds, kind{t.Devices, max(0, rate)})
+		all += t.Devices
+	}
+	slices.SortStableFunc(kinds, func(a, b kind) int { return cmp.Compare(b.rate, a.rate) })
+	devices := min(all, most(s))
+	speed := 0.0
+	for _, k := range kinds {
+		use := min(devices, k.devices)
+		speed += float64(use) * k.rate
+		devices -= use
+	}
+	if speed <= 0 {
+		speed = w.rate
+	}
+	weight := s.Weight
+	if weight <= 0 {
+		weight = 1
+	}
+	return (w.done + w.left) / speed * max(1, s.MeanApps) / weight
+}
+
+// Most is app_demand_max of a situation: the devices that the app could use at once when it can use most, at most those
+// that there are of types that it accepts.
+func Most(s *Situation) int {
+	all := 0
+	for _, t := range s.Cluster {
+		if s.Demand.Accepts(t.Type) {
+			all += t.Devices
+		}
+	}
+	return min(all, most(s))
+}
+
+// most is app_demand_max: the devices that the app could use at once when it can use most.
+func most(s *Situation) int {
+	jobs := max(len(s.Jobs)+s.Finished, s.Outlook.Trials)
+	first := map[int]bool{}
+	entering := 0
+	for _, r := range s.Outlook.Rungs {
+		if !first[r.Bracket] {
+			first[r.Bracket] = true
+			entering += r.Trials
+		}
+	}
+	gang := max(1, s.Demand.Max)
+	for i := range s.Jobs {
+		gang = max(gang, s.Jobs[i].Max)
+	}
+	return max(jobs, entering) * gang
+}

@@ -1,0 +1,173 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+)
+
+// market is an offer as a bidder looks at it: by type, how many machines have how many devices free.
+type market struct {
+	stalls []stall
+}
+
+// stall is the offer of one type.
+type stall struct {
+	kind string
+	free int
+	// slot is the most devices that are free behind one fast link.
+	slot  int
+	racks []shelf
+}
+
+// shelf is the part of it in one rack: holes[k] machines have k devices free.
+type shelf struct {
+	rack  string
+	free  int
+	holes []int
+}
+
+// newMarket sorts the lots; free, if not nil, is what the app may use of each.
+func newMarket(o *Offer, free []int) *market {
+	m := &market{}
+	for i := range o.Lots {
+		l := &o.Lots[i]
+		n := l.Free
+		if free != nil {
+			n = 0
+			if i < len(free) {
+				n = min(l.Free, free[i])
+			}
+		}
+		if n <= 0 {
+			continue
+		}
+		s := m.stall(l.Type)
+		s.free += n
+		if len(l.Slots) == 0 {
+			s.slot = max(s.slot, n)
+		}
+		for _, k := range l.Slots {
+			s.slot = max(s.slot, min(k, n))
+		}
+		sh := s.shelf(l.Rack)
+		sh.free += n
+		for len(sh.holes) <= n {
+			sh.holes = append(sh.holes, 0)
+		}
+		sh.holes[n]++
+	}
+	slices.SortFunc(m.stalls, func(a, b stall) int { return cmp.Compare(a.kind, b.kind) })
+	for i := range m.stalls {
+		// Small racks first, so that large ones stay whole for what needs one.
+		slices.SortFunc(m.stalls[i].racks, func(a, b shelf) int {
+			return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.rack, b.rack))
+		})
+	}
+	return m
+}
+
+func (m *market) stall(kind string) *stall {
+	for i := range m.stalls {
+		if m.stalls[i].kind == kind {
+			return &m.stalls[i]
+		}
+	}
+	m.stalls = append(m.stalls, stall{kind: kind})
+	return &m.stalls[len(m.stalls)-1]
+}
+
+func (s *stall) shelf(rack string) *shelf {
+	for i := range s.racks {
+		if s.racks[i].rack == rack {
+			return &s.racks[i]
+		}
+	}
+	s.racks = append(s.racks, shelf{rack: rack})
+	return &s.racks[len(s.racks)-1]
+}
+
+// copyTo makes the stall in to a copy, reusing what it has.
+func (s *stall) copyTo(to *stall) {
+	racks := to.racks
+	*to = *s
+	to.racks = racks[:0]
+	for i := range s.racks {
+		if i < len(racks) {
+			holes := append(racks[i].holes[:0], s.racks[i].holes...)
+			to.racks = append(to.racks, shelf{s.racks[i].rack, s.racks[i].free, holes})
+		} else {
+			to.racks = append(to.racks, shelf{s.racks[i].rack, s.racks[i].free, slices.Clone(s.racks[i].holes)})
+		}
+	}
+}
+
+// take removes machines pieces of k devices each, all from one rack if together, and says from which; from any racks
+// otherwise. Every piece is cut from the smallest hole that is large enough.
+func (s *stall) take(machines, k int, together bool) (rack string, ok bool) {
+	if !together {
+		for i := range machines {
+			if !s.takeOne(k) {
+				for range i {
+					s.giveBack(k)
+				}
+				return "", false
+			}
+		}
+		return "", true
+	}
+	for i := range s.racks {
+		sh := &s.racks[i]
+		if sh.room(k) < machines {
+			continue
+		}
+		for range machines {
+			sh.cut(k)
+		}
+		s.free -= machines * k
+		return sh.rack, true
+	}
+	return "", false
+}
+
+func (s *stall) takeOne(k int) bool {
+	for i := range s.racks {
+		if s.racks[i].cut(k) {
+			s.free -= k
+			return true
+		}
+	}
+	return false
+}
+
+// giveBack returns a piece as a hole of its own. That is less than what was taken, if the hole was larger; the bidder
+// then lists a subset less.
+func (s *stall) giveBack(k int) {
+	sh := &s.racks[0]
+	for len(sh.holes) <= k {
+		sh.holes = append(sh.holes, 0)
+	}
+	sh.holes[k]++
+	sh.free += k
+	s.free += k
+}
+
+// room counts the pieces of k devices that could be cut.
+func (sh *shelf) room(k int) int {
+	n := 0
+	for size := k; size < len(sh.holes); size++ {
+		n += sh.holes[size] * (size / k)
+	}
+	return n
+}
+
+func (sh *shelf) cut(k int) bool {
+	for size := k; size < len(sh.holes); size++ {
+		if sh.holes[size] > 0 {
+			sh.holes[size]--
+			sh.holes[size-k]++
+			sh.free -= k
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,52 @@
+package plugin
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+)
+
+// BenchmarkBid is one round of an agent in another process: 64 sweeps, 64 machines with 4 free devices each. What the
+// server's own agent would bid goes with the question.
+func BenchmarkBid(b *testing.B) {
+	exe, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, command := range map[string][]string{
+		"go":     {exe, asPlugin, "none"},
+		"python": {python(b), "../../../examples/own-agent/agent.py"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			p, err := Open(b.Context(), map[string][]string{"it": command}, Usual(), slog.New(slog.DiscardHandler))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer p.Close()
+			if err := p.Wait(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			o := &agent.Offer{}
+			for i := range 64 {
+				kind := [...]string{"v100", "k80"}[i%2]
+				o.Lots = append(o.Lots, agent.Lot{Node: fmt.Sprint("n", i), Rack: fmt.Sprint("r", i/8), Type: kind, Free: 4})
+			}
+			var apps []*agent.Situation
+			for i := range 64 {
+				s := situations("it")[0]
+				s.App = fmt.Sprint("s-", i)
+				apps = append(apps, s)
+			}
+			b.ResetTimer()
+			for range b.N {
+				tables, err := p.Bid(o, apps)
+				if err != nil || tables[0].Refused != "" {
+					b.Fatal(tables[0].Refused, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,432 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+)
+
+// asPlugin is the first argument that makes the test binary a plugin; the second says how it behaves.
+const asPlugin = "serve-as-plugin"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) >= 3 && os.Args[1] == asPlugin {
+		servePlugin(os.Args[2], os.Args[3:])
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// servePlugin serves the server's own agent, with a flaw. "once FILE" crashes in its first life only.
+func servePlugin(flaw string, args []string) {
+	if flaw == "no plugin" {
+		fmt.Fprintln(os.Stderr, "what is an agent?")
+		os.Exit(3)
+	}
+	if flaw == "once" {
+		if _, err := os.Stat(args[0]); err == nil {
+			flaw = ""
+		} else if err := os.WriteFile(args[0], nil, 0o600); err == nil {
+			flaw = "crash"
+		}
+	}
+	Serve(Factory{Name: "test", Version: "1.2", Agent: flawed(flaw)})
+}
+
+type flawed string
+
+func (f flawed) Bid(o *agent.Offer, s []*agent.Situation) ([]agent.Table, error) {
+	tables, err := agent.BuiltIn{}.Bid(o, s)
+	if err != nil {
+		return nil, err
+	}
+	first := &tables[0]
+	spoil := func(g agent.Gangs, rho float64) { first.Rows[0] = agent.Row{Gangs: []agent.Gangs{g}, Rho: rho} }
+	switch f {
+	case "crash":
+		fmt.Fprintln(os.Stderr, "I divided by zero")
+		os.Exit(2)
+	case "panic":
+		panic("at the disco")
+	case "hang":
+		select {}
+	case "freeze":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		select {} // until it has stopped
+	case "error":
+		return nil, fmt.Errorf("I cannot count to %d", len(s))
+	case "too much":
+		spoil(agent.Gangs{Count: 1, Machines: 1, Devices: 5, Type: "v100"}, 1)
+	case "too many":
+		spoil(agent.Gangs{Count: math.MaxInt32, Machines: math.MaxInt32, Devices: math.MaxInt32, Type: "v100"}, 1)
+	case "elsewhere":
+		spoil(agent.Gangs{Count: 1, Machines: 1, Devices: 1, Type: "v100", Node: "n9"}, 1)
+	case "not a number":
+		spoil(agent.Gangs{Count: 1, Machines: 1, Devices: 1, Type: "v100"}, math.NaN())
+	case "negative":
+		first.Rho = -1
+	case "oversized":
+		for len(first.Rows) <= agent.MaxRows {
+			first.Rows = append(first.Rows, first.Rows[0])
+		}
+	case "declines":
+		*first = agent.Table{Refused: "not\ntoday"}
+	}
+	return tables, nil
+}
+
+func offer() *agent.Offer {
+	return &agent.Offer{Round: 7, Lots: []agent.Lot{
+		{Node: "n1", Rack: "r1", Type: "v100", Free: 4, Slots: []int{2, 2}},
+		{Node: "n2", Rack: "r1", Type: "v100", Free: 2, Slots: []int{2}},
+		{Node: "n3", Rack: "r2", Type: "k80", Free: 3},
+	}}
+}
+
+// situations are two apps that the agent called name answers for.
+func situations(name string) []*agent.Situation {
+	settings, err := structpb.NewStruct(map[string]any{"minutes": 2})
+	if err != nil {
+		panic(err)
+	}
+	fast := &cluster.Speeds{Measured: []cluster.Speed{
+		{Type: "v100", Devices: 1, Spread: cluster.SameMachine, Rate: 10}, {Type: "k80", Devices: 1, Rate: 1},
+	}, S: [4]float64{1, 1, 1.5, 2}}
+	stock := []agent.Stock{{Type: "k80", Devices: 8}, {Type: "v100", Devices: 16}}
+	return []*agent.Situation{
+		{
+			App: "digits-1", Agent: name, Settings: settings, Tuner: "asha", Weight: 1, Elapsed: 60, MeanApps: 2, Cluster: stock,
+			Jobs: []agent.Job{
+				{Trial: 0, Done: 100, Until: 300, Total: 900, Min: 1, Max: 4, Spread: true, Speeds: fast},
+				{
+					Trial: 3, Total: 900, Min: 1, Max: 4, Types: []string{"v100"}, Exclude: []string{"cpu"}, Speeds: fast,
+					Held: agent.Holding{Type: "v100", Devices: 2, Machines: 1, Rate: 20},
+				},
+			},
+			Demand: cluster.Demand{Min: 1, Max: 4}, Speeds: fast, TotalSteps: 900, StepsDone: 100, Finished: 1,
+			Outlook: tuner.Outlook{Trials: 9, Steps: 3000, Rungs: []tuner.Rung{{UntilStep: 300, Trials: 9, Steps: 2700}}},
+		},
+		{
+			App: "words-2", Agent: name, Tuner: "random", Weight: 2, Elapsed: 5, MeanApps: 2, Cluster: stock, Free: []int{4, 0, 3},
+			Jobs:   []agent.Job{{Trial: 1, Total: 50, Min: 1, Max: 1, Lost: agent.Holding{Type: "k80", Devices: 1, Machines: 1, Rate: 1}}},
+			Demand: cluster.Demand{Min: 1, Max: 1}, TotalSteps: 50,
+		},
+	}
+}
+
+// quick are settings for tests. The deadline is generous but for agents that hang: the machine may be busy.
+func quick() Settings {
+	return Settings{
+		Deadline: 20 * time.Second, Start: 20 * time.Second, FirstPause: time.Millisecond, LastPause: 20 * time.Millisecond,
+	}
+}
+
+// A lines is a log that a test reads.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// open starts a pool of one agent called it, and waits until it is up.
+func open(t *testing.T, set Settings, args ...string) (*Pool, *lines) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openCommand(t, set, append([]string{exe, asPlugin}, args...))
+}
+
+func openCommand(t *testing.T, set Settings, command []string) (*Pool, *lines) {
+	t.Helper()
+	log := &lines{}
+	p, err := Open(t.Context(), map[string][]string{"it": command}, set, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p, log
+}
+
+func up(t *testing.T, p *Pool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := p.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func bid(t *testing.T, p *Pool, s []*agent.Situation) []agent.Table {
+	t.Helper()
+	tables, err := p.Bid(offer(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tables) != len(s) {
+		t.Fatalf("%d tables for %d situations", len(tables), len(s))
+	}
+	return tables
+}
+
+func says(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q does not say %q", text, part)
+		}
+	}
+}
+
+func TestAnAgentBidsTheSameAcrossTheBoundary(t *testing.T) {
+	t.Parallel()
+	p, _ := open(t, quick(), "none")
+	up(t, p)
+	want, err := agent.BuiltIn{}.Bid(offer(), situations("it"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, bid(t, p, situations("it"))); diff != "" {
+		t.Errorf("tables (-here +there):\n%s", diff)
+	}
+}
+
+func TestSituationsCrossTheBoundaryWhole(t *testing.T) {
+	t.Parallel()
+	want := situations("")
+	gotOffer, got := fromRequest(toRequest(offer(), want))
+	if diff := cmp.Diff(offer(), gotOffer); diff != "" {
+		t.Errorf("offer (-sent +came):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("situations (-sent +came):\n%s", diff)
+	}
+}
+
+func TestAnAgentThatGoesWrongLosesItsBidAndIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		flaw string
+		want []string
+	}{
+		{"crash", []string{"ended", "I divided by zero"}},
+		{"panic", []string{"ended", "panic: at the disco"}},
+		{"hang", []string{"more than 300ms"}},
+		{"freeze", []string{"more than 300ms"}},
+		{"error", []string{"I cannot count to 2"}},
+		{"too much", []string{"digits-1", "1 machines with 5 v100", "does not have"}},
+		{"too many", []string{"digits-1", "does not have"}},
+		{"elsewhere", []string{"digits-1", "on n9", "does not have"}},
+		{"not a number", []string{"digits-1", "rho NaN in row 0"}},
+		{"negative", []string{"digits-1", "rho -1 for nothing"}},
+		{"oversized", []string{"digits-1", "65 rows, more than 64"}},
+	} {
+		t.Run(c.flaw, func(t *testing.T) {
+			t.Parallel()
+			set := quick()
+			if c.flaw == "hang" || c.flaw == "freeze" {
+				set.Deadline = 300 * time.Millisecond
+			}
+			p, log := open(t, set, c.flaw)
+			for life := range 2 {
+				up(t, p)
+				for _, table := range bid(t, p, situations("it")) {
+					if life > 0 && strings.HasPrefix(table.Refused, "agent it is down") {
+						continue // it ended between the two
+					}
+					says(t, table.Refused, append(c.want, "agent it lost its bid")...)
+					if table.Rows != nil || strings.Contains(table.Refused, "\n") {
+						t.Errorf("the refused table is %+v", table)
+					}
+				}
+				if strings.Count(log.String(), "lost its bid") == 0 {
+					t.Errorf("the log does not name it:\n%s", log)
+				}
+			}
+			says(t, log.String(), "agent=it", "round=7", `sweeps="digits-1 words-2"`, "started again")
+		})
+	}
+}
+
+func TestAnAgentBidsAgainOnceItIsWell(t *testing.T) {
+	t.Parallel()
+	p, _ := open(t, quick(), "once", filepath.Join(t.TempDir(), "lived"))
+	up(t, p)
+	<-p.Up()
+	says(t, bid(t, p, situations("it"))[0].Refused, "lost its bid")
+	<-p.Up()
+	for _, table := range bid(t, p, situations("it")) {
+		if table.Refused != "" || len(table.Rows) == 0 {
+			t.Errorf("it does not bid: %+v", table)
+		}
+	}
+}
+
+func TestNobodyWaitsForAnAgentThatIsDown(t *testing.T) {
+	t.Parallel()
+	set := quick()
+	set.FirstPause, set.LastPause = time.Hour, time.Hour
+	p, log := openCommand(t, set, []string{"false"})
+	refused := bid(t, p, situations("it"))[0].Refused
+	says(t, refused, "agent it is down")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for !strings.Contains(log.String(), "an agent is down") {
+		k := p.keepers["it"]
+		k.mu.Lock()
+		changed := k.changed
+		k.mu.Unlock()
+		if strings.Contains(log.String(), "an agent is down") {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("the log does not say that it is down:\n%s", log)
+		}
+	}
+	says(t, log.String(), "agent=it", "does not start", "no plugin of Outbid")
+}
+
+func TestAnAgentMayDecline(t *testing.T) {
+	t.Parallel()
+	p, log := open(t, quick(), "declines")
+	up(t, p)
+	tables := bid(t, p, situations("it"))
+	if want := "it does not bid: not today"; tables[0].Refused != want {
+		t.Errorf("refused because %q, want %q", tables[0].Refused, want)
+	}
+	if tables[1].Refused != "" || strings.Contains(log.String(), "lost") {
+		t.Errorf("the other: %+v; log:\n%s", tables[1], log)
+	}
+}
+
+func TestOneAgentsFlawIsNotTheOthers(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Open(t.Context(), map[string][]string{
+		"good": {exe, asPlugin, "none"}, "bad": {exe, asPlugin, "negative"},
+	}, quick(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	up(t, p)
+	s := situations("good")
+	s[1].Agent = "bad"
+	third := situations("nobody")[0]
+	tables := bid(t, p, append(s, third))
+	if tables[0].Refused != "" || len(tables[0].Rows) == 0 {
+		t.Errorf("the good one has no bid: %+v", tables[0])
+	}
+	says(t, tables[1].Refused, "agent bad lost its bid", "words-2")
+	says(t, tables[2].Refused, `no agent "nobody"`, "bad, good")
+}
+
+func TestOpenNamesAProgramThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	for name, command := range map[string][]string{"is empty": nil, "no-such-program": {"no-such-program"}} {
+		_, err := Open(t.Context(), map[string][]string{"it": command}, quick(), slog.New(slog.DiscardHandler))
+		if err == nil {
+			t.Fatalf("%q was opened", command)
+		}
+		says(t, err.Error(), "agent it", name)
+	}
+}
+
+// python is the interpreter that has the SDK.
+func python(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command("../../../.ci/python").Output()
+	if err != nil {
+		t.Skipf("no Python with the SDK: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// The agent of examples/own-agent, as its README starts it.
+func TestTheAgentOfTheExamples(t *testing.T) {
+	t.Parallel()
+	p, log := openCommand(t, quick(), []string{python(t), "../../../examples/own-agent/agent.py"})
+	up(t, p)
+	s := situations("it")
+	own, err := agent.BuiltIn{}.Bid(offer(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := bid(t, p, s)
+	// The first has two minutes: it bids for the fewest devices that will do, if any do.
+	first := tables[0]
+	if first.Refused != "" || first.Rho != own[0].Rho || len(first.Rows) == 0 || len(first.Rows) > len(own[0].Rows) {
+		t.Errorf("it bid %+v; the server's own agent %+v", first, own[0])
+	}
+	// The second says nothing.
+	says(t, tables[1].Refused, "agent.settings.minutes: is missing")
+	if strings.Contains(log.String(), "lost its bid") {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+// An agent in Python that goes wrong is no worse than one in Go.
+func TestAgentsInPythonThatGoWrong(t *testing.T) {
+	t.Parallel()
+	interpreter := python(t)
+	for name, c := range map[string]struct{ body, want string }{
+		"raises":  {"raise KeyError('lr')", "KeyError: 'lr'"},
+		"crashes": {"print('bye'); os._exit(3)", `it said "bye"`},
+		"hangs":   {"import time; time.sleep(1000)", "more than 3s"},
+		"lies":    {"return plugin.Bid(2, 3, (plugin.Row(1, (plugin.Gangs('v100', 99),)),))", "99 v100"},
+		"nan":     {"return plugin.Bid(float('nan'), 3)", "rho NaN for nothing"},
+		"types":   {"return 'everything'", "AttributeError"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "agent.py")
+			program := "import os\nfrom outbid import plugin\nclass A(plugin.Agent):\n    def bid(self, offer, situation):\n        " +
+				c.body + "\nplugin.serve(A())\n"
+			if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			set := quick()
+			set.Deadline = 3 * time.Second
+			p, log := openCommand(t, set, []string{interpreter, file})
+			up(t, p)
+			says(t, bid(t, p, situations("it"))[0].Refused, "agent it lost its bid", c.want)
+			says(t, log.String(), "an agent lost its bid", "agent=it")
+			up(t, p)
+		})
+	}
+}

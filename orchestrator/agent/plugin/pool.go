@@ -1,0 +1,170 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+)
+
+// Settings bound what agents may take.
+type Settings struct {
+	// Deadline is how long a bid may take: so long does a round wait for an agent that hangs, once.
+	Deadline time.Duration
+	// Start is how long a program may take to start.
+	Start time.Duration
+	// FirstPause and LastPause bound the pauses before a program is started again: each is half as long again as the one
+	// before.
+	FirstPause, LastPause time.Duration
+}
+
+// Usual are the settings of a server that was not told others.
+func Usual() Settings {
+	return Settings{
+		Deadline: 500 * time.Millisecond, Start: 30 * time.Second, FirstPause: time.Second, LastPause: time.Minute,
+	}
+}
+
+// A Pool is every agent outside the binary, as one agent: each situation is answered by the agent that it names. It is
+// safe for concurrent use.
+type Pool struct {
+	ctx     context.Context //nolint:containedctx // an Agent's methods have no context of their own
+	end     context.CancelFunc
+	keepers map[string]*keeper
+	log     *slog.Logger
+	up      chan struct{}
+	running sync.WaitGroup
+}
+
+var _ agent.Agent = (*Pool)(nil)
+
+// Open starts agents by name; their programs are looked for before, so that one that is not there is named at once. A
+// program that does not start well is tried again and again. The caller must Close the pool.
+func Open(ctx context.Context, commands map[string][]string, set Settings, log *slog.Logger) (*Pool, error) {
+	for _, name := range slices.Sorted(maps.Keys(commands)) {
+		command := commands[name]
+		if len(command) == 0 {
+			return nil, fmt.Errorf("agent %s: its command is empty; name its program and the arguments", name)
+		}
+		if _, err := exec.LookPath(command[0]); err != nil {
+			return nil, fmt.Errorf("agent %s: %w", name, err)
+		}
+	}
+	p := &Pool{keepers: map[string]*keeper{}, log: log, up: make(chan struct{}, 1)}
+	p.ctx, p.end = context.WithCancel(ctx)
+	for name, command := range commands {
+		k := newKeeper(name, command, set, log, p.up)
+		p.keepers[name] = k
+		p.running.Go(func() { k.run(p.ctx) })
+	}
+	return p, nil
+}
+
+// Names lists the agents, sorted.
+func (p *Pool) Names() []string { return slices.Sorted(maps.Keys(p.keepers)) }
+
+// Up has a value when an agent has come up since it was last looked at.
+func (p *Pool) Up() <-chan struct{} { return p.up }
+
+// Wait returns when every agent is up, or ctx ends.
+func (p *Pool) Wait(ctx context.Context) error {
+	for _, name := range p.Names() {
+		if err := p.keepers[name].wait(ctx); err != nil {
+			return fmt.Errorf("agent %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (k *keeper) wait(ctx context.Context) error {
+	for {
+		k.mu.Lock()
+		up, down, changed := k.running != nil, k.down, k.changed
+		k.mu.Unlock()
+		if up {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), down)
+		}
+	}
+}
+
+// Close ends the agents and waits for them. It can be called more than once.
+func (p *Pool) Close() {
+	p.end()
+	p.running.Wait()
+}
+
+// Bid implements agent.Agent. The agents are asked at the same time, each once with all its situations. What one of them
+// does wrong refuses its own tables, and no others.
+func (p *Pool) Bid(offer *agent.Offer, situations []*agent.Situation) ([]agent.Table, error) {
+	asked := map[string][]int{}
+	for i, s := range situations {
+		asked[s.Agent] = append(asked[s.Agent], i)
+	}
+	tables := make([]agent.Table, len(situations))
+	var bids sync.WaitGroup
+	for name, indexes := range asked {
+		bids.Go(func() {
+			own := make([]*agent.Situation, len(indexes))
+			for n, i := range indexes {
+				own[n] = situations[i]
+			}
+			got := p.ask(name, offer, own)
+			for n, i := range indexes {
+				tables[i] = got[n]
+			}
+		})
+	}
+	bids.Wait()
+	return tables, nil
+}
+
+// ask returns one agent's tables; a refusal in each if it went wrong.
+func (p *Pool) ask(name string, offer *agent.Offer, situations []*agent.Situation) []agent.Table {
+	k := p.keepers[name]
+	if k == nil {
+		return refused(situations, fmt.Sprintf("this server has no agent %q; it has %s", name, p.list()))
+	}
+	up, err := k.up()
+	if err != nil {
+		// The log has said so when it went down.
+		return refused(situations, fmt.Sprintf("agent %s is down: %v", name, err))
+	}
+	tables, err := k.bid(p.ctx, up, offer, situations)
+	if err == nil {
+		return tables
+	}
+	apps := make([]string, len(situations))
+	for i, s := range situations {
+		apps[i] = s.App
+	}
+	p.log.Warn("an agent lost its bid for the round", "agent", name, "round", offer.Round,
+		"sweeps", strings.Join(apps, " "), "problem", err.Error())
+	return refused(situations, fmt.Sprintf("agent %s lost its bid: %v", name, err))
+}
+
+func (p *Pool) list() string {
+	if len(p.keepers) == 0 {
+		return "none"
+	}
+	return strings.Join(p.Names(), ", ")
+}
+
+func refused(situations []*agent.Situation, why string) []agent.Table {
+	tables := make([]agent.Table, len(situations))
+	for i := range tables {
+		tables[i].Refused = why
+	}
+	return tables
+}

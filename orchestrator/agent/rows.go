@@ -1,0 +1,342 @@
+package agent
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+)
+
+// bidder lists the subsets that one app bids on. A row grows with the devices in it: a gang of the least size for one
+// job more, until all have one, then larger gangs, the longest job's first. Of the many rows that there could be a
+// table lists some: all small ones, and of the larger ones so many in geometric progression.
+type bidder struct {
+	*estimator
+	wants []want
+	work  stall
+	rows  []Row
+	fast  []float64
+	// rate is the speed that was looked up last.
+	known pace
+	rate  float64
+}
+
+// pace names a speed.
+type pace struct {
+	kind   string
+	size   int
+	spread cluster.Spread
+}
+
+// want is a job that could take a gang.
+type want struct {
+	min, max int
+	spread   bool
+	left     float64
+	job      *Job
+}
+
+// portion is a part of a row: gangs of one type.
+type portion struct {
+	jobs   int
+	gangs  []Gangs
+	speeds []float64
+}
+
+// order says which shapes of a gang come first.
+type order int
+
+const (
+	consolidated order = iota
+	halved
+	scattered
+	orders
+)
+
+func bid(m *market, s *Situation) Table {
+	b := &bidder{estimator: newEstimator(s, false)}
+	t := Table{Rho: b.rho(nil), Ideal: b.ideal}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Held.Devices == 0 && !j.Leaving {
+			least := max(1, j.Min)
+			b.wants = append(b.wants, want{least, max(least, j.Max), j.Spread, max(j.Total, j.Until) - j.Done, j})
+		}
+	}
+	if len(b.wants) == 0 {
+		return t
+	}
+	slices.SortStableFunc(b.wants, func(a, b want) int { return cmp.Compare(b.left, a.left) })
+	b.list(m)
+	for _, r := range b.rows {
+		if r.Rho < t.Rho {
+			t.Rows = append(t.Rows, r)
+		}
+	}
+	return t
+}
+
+// list makes the rows: every combination of some portions of every type, then finer portions and worse shapes as far as
+// there is room.
+func (b *bidder) list(m *market) {
+	var stalls []*stall
+	for i := range m.stalls {
+		if slices.ContainsFunc(b.wants, func(w want) bool { return w.accepts(m.stalls[i].kind) }) {
+			stalls = append(stalls, &m.stalls[i])
+		}
+	}
+	rate := func(s *stall) float64 { return b.w.pace.Rate(s.kind, b.wants[0].min, cluster.SameMachine) }
+	slices.SortStableFunc(stalls, func(x, y *stall) int { return cmp.Compare(rate(y), rate(x)) })
+	stalls = stalls[:min(len(stalls), 6)]
+	if len(stalls) > 1 {
+		// n portions and none, of every type: (n+1)^types - 1 rows.
+		n := int(math.Pow(MaxRows*3/4, 1/float64(len(stalls)))) - 1
+		parts := make([][]portion, len(stalls))
+		for i, s := range stalls {
+			parts[i] = b.portions(s, max(1, n), consolidated)
+		}
+		b.combine(parts, nil)
+	}
+	for _, o := range [...]order{consolidated, halved, scattered} {
+		for i, s := range stalls {
+			room := (MaxRows - len(b.rows)) / (len(stalls) - i)
+			if o < orders-1 && b.wants[0].spread && b.wants[0].max > 1 {
+				room = (room + 1) / 2
+			}
+			if room == 0 {
+				continue
+			}
+			for _, p := range b.portions(s, room, o) {
+				b.add([]portion{p})
+			}
+		}
+	}
+}
+
+func (w *want) accepts(kind string) bool {
+	return cluster.Demand{Types: w.job.Types, Exclude: w.job.Exclude}.Accepts(kind)
+}
+
+// combine adds every choice of at most one portion of each type that does not hold more gangs than there are jobs.
+func (b *bidder) combine(parts [][]portion, chosen []portion) {
+	if len(parts) == 0 {
+		if len(chosen) > 0 {
+			b.add(chosen)
+		}
+		return
+	}
+	b.combine(parts[1:], chosen)
+	jobs := 0
+	for i := range chosen {
+		jobs += chosen[i].jobs
+	}
+	for _, p := range parts[0] {
+		if jobs+p.jobs <= len(b.wants) {
+			b.combine(parts[1:], append(chosen[:len(chosen):len(chosen)], p))
+		}
+	}
+}
+
+func (b *bidder) add(parts []portion) {
+	if len(b.rows) >= MaxRows {
+		return
+	}
+	var gangs []Gangs
+	b.fast = b.fast[:0]
+	for i := range parts {
+		gangs = append(gangs, parts[i].gangs...)
+		b.fast = append(b.fast, parts[i].speeds...)
+	}
+	if slices.ContainsFunc(b.rows, func(r Row) bool { return slices.Equal(r.Gangs, gangs) }) {
+		return
+	}
+	slices.SortFunc(b.fast, func(a, b float64) int { return cmp.Compare(b, a) })
+	b.rows = append(b.rows, Row{Gangs: gangs, Rho: b.rho(b.fast)})
+}
+
+// portions lists up to n portions of a type, the smallest first.
+func (b *bidder) portions(s *stall, n int, o order) []portion {
+	sizes := b.chain(s)
+	var out []portion
+	for _, p := range grid(len(sizes), n) {
+		if got, ok := b.cut(s, sizes[:p], o); ok {
+			out = append(out, got)
+		} else {
+			break
+		}
+	}
+	return out
+}
+
+// step is the growth of one gang in a chain: from a size, 0 for a new one, to another.
+type step struct{ from, to int }
+
+// chain is how a portion grows. All gangs are of the least size until every job has one; then they are doubled, up to
+// what their jobs can use.
+func (b *bidder) chain(s *stall) []step {
+	var steps []step
+	devices := 0
+	fits := func(from, to int) bool {
+		devices += to - from
+		return devices <= s.free
+	}
+	var able []want
+	for i := range b.wants {
+		w := &b.wants[i]
+		if !w.accepts(s.kind) {
+			continue
+		}
+		if !fits(0, w.min) {
+			return steps
+		}
+		steps = append(steps, step{0, w.min})
+		able = append(able, *w)
+	}
+	for grown := true; grown; {
+		grown = false
+		for i := range able {
+			w := &able[i]
+			to := min(2*w.min, w.max)
+			if to == w.min {
+				continue
+			}
+			if !fits(w.min, to) {
+				return steps
+			}
+			steps = append(steps, step{w.min, to})
+			w.min, grown = to, true
+		}
+	}
+	return steps
+}
+
+// grid chooses at most n of the lengths 1 to all of a chain: every one if they are few, otherwise the small ones, then
+// in geometric progression, the whole length always.
+func grid(all, n int) []int {
+	if all <= n {
+		out := make([]int, all)
+		for i := range out {
+			out[i] = i + 1
+		}
+		return out
+	}
+	if n <= 1 {
+		return []int{all}[:n]
+	}
+	for ratio := 1.05; ; ratio *= 1.1 {
+		var out []int
+		for at := 1.0; int(at) < all; at = max(at+1, at*ratio) {
+			out = append(out, int(at))
+		}
+		if len(out) < n {
+			return append(out, all)
+		}
+	}
+}
+
+// cut fits the gangs at the end of some steps into the offer of a type.
+func (b *bidder) cut(s *stall, steps []step, o order) (portion, bool) {
+	var sizes []int
+	var counts []int
+	count := func(size, by int) {
+		i := slices.Index(sizes, size)
+		if i < 0 {
+			i = len(sizes)
+			sizes, counts = append(sizes, size), append(counts, 0)
+		}
+		counts[i] += by
+	}
+	p := portion{speeds: make([]float64, 0, len(steps)), gangs: make([]Gangs, 0, 2)}
+	for _, st := range steps {
+		if st.from == 0 {
+			p.jobs++
+		} else {
+			count(st.from, -1)
+		}
+		count(st.to, 1)
+	}
+	s.copyTo(&b.work)
+	for {
+		// The largest first: what divides evenly then always fits if it can.
+		big := -1
+		for i := range sizes {
+			if counts[i] > 0 && (big < 0 || sizes[i] > sizes[big]) {
+				big = i
+			}
+		}
+		if big < 0 {
+			return p, true
+		}
+		if !b.shape(&p, sizes[big], counts[big], o) {
+			return p, false
+		}
+		counts[big] = 0
+	}
+}
+
+// shape cuts gangs of one size, in the shapes that the order says first.
+func (b *bidder) shape(p *portion, size, count int, o order) bool {
+	splits := []int{1}
+	if b.wants[0].spread && size > 1 {
+		for m := 2; m < size; m *= 2 {
+			if size%m == 0 {
+				splits = append(splits, m)
+			}
+		}
+		splits = append(splits, size)
+		switch o {
+		case halved:
+			splits = append(splits[1:], 1)
+		case scattered:
+			slices.Reverse(splits)
+		}
+	}
+	for _, machines := range splits {
+		for _, together := range [...]bool{true, false} {
+			if machines == 1 && together {
+				continue
+			}
+			for count > 0 {
+				rack, ok := b.work.take(machines, size/machines, together)
+				if !ok {
+					break
+				}
+				b.grant(p, size, machines, rack, together)
+				count--
+			}
+		}
+	}
+	return count == 0
+}
+
+// grant adds a gang to a portion.
+func (b *bidder) grant(p *portion, size, machines int, rack string, together bool) {
+	spread := cluster.SameMachine
+	switch {
+	case machines == 1 && size <= b.work.slot:
+		spread = cluster.SameSlot
+	case machines > 1 && (together || len(b.work.racks) == 1):
+		spread = cluster.SameRack
+	case machines > 1:
+		spread = cluster.AcrossRacks
+	}
+	if len(b.work.racks) == 1 {
+		rack = ""
+	}
+	g := Gangs{Count: 1, Machines: machines, Devices: size / machines, Type: b.work.kind, Rack: rack}
+	asked := pace{g.Type, size, spread}
+	if b.known != asked {
+		b.known, b.rate = asked, b.w.pace.Rate(g.Type, size, spread)
+	}
+	p.speeds = append(p.speeds, b.rate)
+	if n := len(p.gangs); n > 0 {
+		last := p.gangs[n-1]
+		last.Count = 1
+		if last == g {
+			p.gangs[n-1].Count++
+			return
+		}
+	}
+	p.gangs = append(p.gangs, g)
+}

@@ -1,0 +1,221 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+)
+
+// work is what an app has still to do. Steps of jobs that take longer or shorter than the median job's are counted in
+// the median job's steps, so that one speed serves for all.
+type work struct {
+	// pace is the model of the median job by time per step; rate its steps per second on one device of its best type.
+	pace *cluster.Speeds
+	best string
+	rate float64
+	// now is the steps left of every job in the phase at hand, the most first, and sum their prefix sums.
+	now, sum []float64
+	// later is the phases after it.
+	later []stage
+	// loose is work that waits for nobody, beside that of the jobs at hand (eq. 2 has none; ASHA's promotions and trials
+	// still to be created are), and longest the steps that one job has to go through to the app's end.
+	loose, longest float64
+	// saved is the steps of the outlook that curves say will not be trained.
+	saved float64
+	// left is all of it, and done the steps behind.
+	left, done float64
+}
+
+// stage is a phase to come: so many jobs, so many steps each. Which jobs they will be is not known; the median job stands
+// for each (section 5.2).
+type stage struct {
+	jobs  float64
+	steps float64
+}
+
+// newWork reads an app's work off its situation.
+func newWork(s *Situation) *work {
+	w := &work{done: s.StepsDone}
+	w.choosePace(s)
+	staged := s.Tuner == "successive_halving" || s.Tuner == "hyperband" || s.Tuner == "asha"
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		steps := left(j, s, staged) * w.slower(j)
+		if full := max(j.Total, j.Until); !staged && j.Forecast > 0 {
+			w.saved += max(0, full-j.Done-steps)
+		}
+		w.now = append(w.now, steps)
+		w.left += steps
+	}
+	slices.SortFunc(w.now, func(a, b float64) int { return cmp.Compare(b, a) })
+	switch {
+	case staged && s.Tuner != "asha" && oneBracket(s):
+		w.stages(s)
+	case s.Outlook.Steps > 0:
+		w.rest(s)
+	}
+	if w.left <= 0 {
+		// It is about to end: a step is less than anything that could matter.
+		w.now, w.left = append(w.now, 1), 1
+	}
+	w.sum = make([]float64, len(w.now)+1)
+	for i, steps := range w.now {
+		w.sum[i+1] = w.sum[i] + steps
+	}
+	return w
+}
+
+// left is the steps that a job has to do in the phase or rung at hand if there are any, otherwise to its end: where its
+// learning curve ends, by the most optimistic curve, or its whole training. If nobody knows, as many again as it did.
+func left(j *Job, s *Situation, staged bool) float64 {
+	until := max(j.Total, j.Until)
+	switch {
+	case staged && j.Until > 0:
+		until = j.Until
+	case j.Forecast > 0:
+		// A curve that looks flat has ended only when its tuner says so: a tenth of what is left is counted all the same.
+		until = max(j.Forecast, j.Done+(until-j.Done)/10)
+	case until == 0:
+		until = max(s.TotalSteps, 2*j.Done, 1)
+	}
+	return max(0, until-j.Done)
+}
+
+// choosePace finds the median job by its time per step on one device.
+func (w *work) choosePace(s *Situation) {
+	w.pace = s.Speeds
+	if !alike(s.Jobs) {
+		order := make([]int, len(s.Jobs))
+		for i := range order {
+			order[i] = i
+		}
+		kind := ""
+		if len(s.Cluster) > 0 {
+			kind = s.Cluster[0].Type
+		}
+		slices.SortStableFunc(order, func(a, b int) int {
+			return cmp.Compare(s.Jobs[a].Speeds.Rate(kind, 1, cluster.SameSlot), s.Jobs[b].Speeds.Rate(kind, 1, cluster.SameSlot))
+		})
+		w.pace = s.Jobs[order[(len(order)-1)/2]].Speeds // of two, the slower, as in the example of section 5.3
+	} else if len(s.Jobs) > 0 {
+		w.pace = s.Jobs[0].Speeds
+	}
+	for _, t := range s.Cluster {
+		if !s.Demand.Accepts(t.Type) || t.Devices == 0 {
+			continue
+		}
+		if rate := w.pace.Rate(t.Type, 1, cluster.SameSlot); rate > w.rate {
+			w.best, w.rate = t.Type, rate
+		}
+	}
+	if w.rate <= 0 {
+		w.rate = 1
+	}
+}
+
+func alike(jobs []Job) bool {
+	for i := range jobs {
+		if jobs[i].Speeds != jobs[0].Speeds {
+			return false
+		}
+	}
+	return true
+}
+
+// slower is by how much a job's steps take longer than the median job's.
+func (w *work) slower(j *Job) float64 {
+	if j.Speeds == w.pace {
+		return 1
+	}
+	own := j.Speeds.Rate(w.best, 1, cluster.SameSlot)
+	if own <= 0 {
+		return 1
+	}
+	return w.rate / own
+}
+
+func oneBracket(s *Situation) bool {
+	for _, r := range s.Outlook.Rungs {
+		if r.Bracket != s.Outlook.Rungs[0].Bracket {
+			return false
+		}
+	}
+	return len(s.Outlook.Rungs) > 0
+}
+
+// stages adds the phases after the one at hand (equation 2).
+func (w *work) stages(s *Situation) {
+	level := 0.0
+	for i := range s.Jobs {
+		if u := s.Jobs[i].Until; u > 0 && (level == 0 || u < level) {
+			level = u
+		}
+	}
+	future, current := 0.0, stage{}
+	for _, r := range s.Outlook.Rungs {
+		steps := float64(r.Steps)
+		if until := float64(r.UntilStep); until > level && r.Trials > 0 {
+			w.later = append(w.later, stage{jobs: float64(r.Trials), steps: steps / float64(r.Trials)})
+			future += steps
+		} else if until == level && r.Trials > 0 {
+			current = stage{jobs: float64(r.Trials), steps: steps / float64(r.Trials)}
+		}
+	}
+	// Trials of the phase at hand that were not created yet.
+	missing := float64(s.Outlook.Steps) - s.StepsDone - w.left - future
+	if current.steps > 0 && missing >= current.steps/2 {
+		w.loose = missing
+		w.left += missing
+	}
+	w.left += future
+}
+
+// rest adds what is neither done nor a visible job's: trials still to come, promotions, other brackets. Nothing of it
+// waits for anything but devices.
+func (w *work) rest(s *Situation) {
+	if more := float64(s.Outlook.Steps) - s.StepsDone - w.left - w.saved; more > 0 {
+		w.loose = more
+		w.left += more
+	}
+	if s.Tuner == "asha" || s.Tuner == "hyperband" {
+		furthest := 0.0
+		for i := range s.Jobs {
+			furthest = max(furthest, s.Jobs[i].Done)
+		}
+		w.longest = max(0, s.TotalSteps-furthest)
+	} else if w.loose > 0 {
+		w.longest = s.TotalSteps
+	}
+}
+
+// seconds is T_sh less what has elapsed: the time that the work takes on gangs of the given speeds, the fastest first,
+// which are speed together, if a job can have at most one of speed most. Jobs take turns at the ends of leases, so that
+// a phase takes as long as the preemptive optimum on uniform machines (Horvath, Lam and Sethi, 1977): the k longest
+// jobs on the k fastest gangs, for the worst k, or everything on all. A phase ends with its last job (max_j in eq. 2).
+func (w *work) seconds(speeds []float64, speed, most float64) float64 {
+	if speed <= 0 {
+		return 0
+	}
+	total := w.sum[len(w.now)] + w.loose
+	use, took := 0.0, 0.0
+	for k := range min(len(speeds), len(w.now)) {
+		use += speeds[k]
+		took = max(took, w.sum[k+1]/use)
+	}
+	if len(speeds) > len(w.now) && w.loose > 0 {
+		for _, s := range speeds[len(w.now):] {
+			use += s
+		}
+	}
+	if use > 0 {
+		took = max(took, total/use)
+	}
+	if most = max(most, speeds[0]); w.longest > 0 {
+		took = max(took, w.longest/most)
+	}
+	for _, p := range w.later {
+		took += p.steps * max(1/most, p.jobs/speed)
+	}
+	return took
+}

@@ -1,0 +1,61 @@
+package api
+
+import (
+	"context"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Rounds that one answer holds if the caller does not say, and at the most.
+const (
+	usualRounds = 20
+	mostRounds  = 1000
+)
+
+// GetRound implements the service.
+func (s *service) GetRound(ctx context.Context, req *outbidv1.GetRoundRequest) (*outbidv1.GetRoundResponse, error) {
+	r, err := s.control.Round(ctx, req.GetRound())
+	if err != nil {
+		return nil, err
+	}
+	s.redact(ctx, r)
+	return &outbidv1.GetRoundResponse{Round: r}, nil
+}
+
+// ListRounds implements the service.
+func (s *service) ListRounds(ctx context.Context, req *outbidv1.ListRoundsRequest) (*outbidv1.ListRoundsResponse, error) {
+	limit := int(req.GetLimit())
+	switch {
+	case limit < 0 || limit > mostRounds:
+		return nil, fieldError("limit", "%d: want 0 to %d", limit, mostRounds)
+	case limit == 0:
+		limit = usualRounds
+	}
+	rounds, err := s.control.Rounds(ctx, req.GetBefore(), req.GetSweep(), limit)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rounds {
+		s.redact(ctx, r)
+	}
+	return &outbidv1.ListRoundsResponse{Rounds: rounds}, nil
+}
+
+// redact leaves out which of other tenants' sweeps took part, and what they bid.
+func (s *service) redact(ctx context.Context, r *outbidv1.Round) {
+	who := caller(ctx)
+	hidden := func(id string) bool {
+		sweep, err := s.control.Sweep(id)
+		return err != nil || !who.owns(tenantOf(sweep.GetSpec()))
+	}
+	for _, d := range r.GetDecisions() {
+		if hidden(d.GetSweep()) {
+			d.Sweep, d.Reason = "", ""
+		}
+	}
+	for _, b := range r.GetAuction().GetBidders() {
+		if hidden(b.GetSweep()) {
+			b.Sweep, b.Bids, b.Refused = "", nil, ""
+		}
+	}
+}

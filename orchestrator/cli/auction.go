@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func (a *app) auctionCommand() *cobra.Command {
+	var out format
+	var list bool
+	var sweep string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "auction [ROUND]",
+		Short: "Explain who got which devices in a round, and why",
+		Long: `Auction explains a round of the policy: under Themis what was on offer, which sweeps were asked, what they bid, who
+won, what they paid for it, who got the leftovers, and each sweep's finish-time fairness rho before and after. Under
+other policies it shows what was granted, renewed and taken, each with its reason.
+
+ROUND is a number from --list; without it the newest round that gave or took something is explained. Past rounds come
+from the ledger, however old they are.`,
+		Example: `  outbid auction
+  outbid auction 1729
+  outbid auction --list --sweep digits-1
+  outbid auction -o json | jq '.auction.bidders[] | {sweep, rho, rho_after}'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("unexpected argument %q", args[1])
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			number := uint64(0)
+			if len(args) == 1 {
+				n, err := strconv.ParseUint(args[0], 10, 64)
+				if err != nil || n == 0 {
+					return badInput("round %q: want a number from 1; see 'outbid auction --list'", args[0])
+				}
+				number = n
+			}
+			switch {
+			case limit < 1 || limit > 1000:
+				return badInput("--limit %d: want a number from 1 to 1000", limit)
+			case sweep != "" && !list:
+				return badInput("--sweep goes with --list")
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			if list {
+				return a.listRounds(cmd, c, out, number, sweep, limit)
+			}
+			got, err := c.GetRound(cmd.Context(), &outbidv1.GetRoundRequest{Round: number})
+			if err != nil {
+				return err
+			}
+			if out != formatTable {
+				return a.printObject(out, viewRound(got.GetRound()))
+			}
+			a.showRound(got.GetRound())
+			return nil
+		},
+	}
+	outputFlag(cmd, &out)
+	cmd.Flags().BoolVar(&list, "list", false, "list rounds, newest first; with ROUND those before it")
+	cmd.Flags().StringVar(&sweep, "sweep", "", "list only rounds that this `SWEEP` had a part in")
+	cmd.Flags().IntVar(&limit, "limit", 20, "list at most this many")
+	return cmd
+}
+
+func (a *app) listRounds(cmd *cobra.Command, c *connection, out format, before uint64, sweep string, limit int) error {
+	if sweep != "" {
+		s, err := c.find(cmd.Context(), sweep)
+		if err != nil {
+			return err
+		}
+		sweep = s.GetId()
+	}
+	got, err := c.ListRounds(cmd.Context(), &outbidv1.ListRoundsRequest{Limit: int32(limit), Before: before, Sweep: sweep})
+	if err != nil {
+		return err
+	}
+	l := newLister(a.stdout, out, []string{"ROUND", "TIME", "POLICY", "GRANTED", "RENEWED", "TAKEN", "REASON"},
+		func(v roundView) []string {
+			count := map[string]int{}
+			for _, d := range v.Decisions {
+				count[d.Kind]++
+			}
+			return []string{
+				strconv.FormatUint(v.Round, 10), a.when(v.Time), v.Policy, strconv.Itoa(count["grant"]),
+				strconv.Itoa(count["renew"]), strconv.Itoa(count["revoke"]), clean(v.Reason),
+			}
+		})
+	for _, r := range got.GetRounds() {
+		if err := l.add(viewRound(r)); err != nil {
+			return err
+		}
+	}
+	return l.close("the policy has not decided anything yet")
+}
+
+// showRound explains a round to people.
+func (a *app) showRound(r *outbidv1.Round) {
+	v := viewRound(r)
+	a.printf("round %d of policy %s at %s: %s\n", v.Round, v.Policy, a.when(v.Time), clean(v.Reason))
+	if v.Auction != nil {
+		a.showAuction(v.Auction)
+	}
+	if len(v.Decisions) == 0 {
+		a.printf("\nnothing was given or taken\n")
+		return
+	}
+	t := table{header: []string{"DID", "TRIAL", "DEVICES", "UNTIL", "REASON"}}
+	for _, d := range v.Decisions {
+		trial := "another tenant's"
+		if d.Sweep != "" {
+			trial = d.Sweep + "/" + strconv.Itoa(int(d.Trial))
+		}
+		t.rows = append(t.rows, []string{d.Kind, trial, orDash(strings.Join(d.Devices, ", ")), orDash(a.when(d.TermEnd)), clean(d.Reason)})
+	}
+	a.printf("\n")
+	t.write(a.stdout)
+}
+
+func (a *app) showAuction(v *auctionView) {
+	proof := fmt.Sprintf("within %.2g %% of the best", 100*v.Gap)
+	if v.Exact {
+		proof = "proven to be the best"
+	}
+	a.printf("on offer: %s, to the %.0f %% of sweeps that fare worst; the winner is %s\n\n",
+		orDash(strings.Join(v.Offered, ", ")), 100*(1-v.FairnessKnob), proof)
+	t := table{header: []string{"SWEEP", "RHO", "BID", "FAIR SHARE", "KEEPS", "WON", "LEFTOVER", "RHO AFTER", "NOTE"}}
+	for _, b := range v.Bidders {
+		bids, fair, keeps := "-", "-", "-"
+		if b.Asked {
+			bids = strconv.Itoa(len(b.Bids)) + " subsets"
+			if b.Fair != nil {
+				fair, keeps = strings.Join(b.Fair.Devices, ", "), fmt.Sprintf("%.2f", float64(b.Keeps))
+			}
+		}
+		sweep := b.Sweep
+		if sweep == "" {
+			sweep = "another tenant's"
+		}
+		t.rows = append(t.rows, []string{
+			sweep, formatRho(float64(b.Rho)), bids, fair, keeps, orDash(strings.Join(b.Won, ", ")),
+			orDash(strings.Join(b.Leftover, ", ")), formatRho(float64(b.RhoAfter)), clean(b.Refused),
+		})
+	}
+	t.write(a.stdout)
+	if more := v.Sweeps - len(v.Bidders); more > 0 {
+		a.printf("and %d more sweeps that were not asked\n", more)
+	}
+}
+
+func formatRho(rho float64) string { return strconv.FormatFloat(rho, 'f', 2, 64) }
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// roundView is a round.
+type roundView struct {
+	Round     uint64         `json:"round" doc:"its number"`
+	Time      *time.Time     `json:"time" doc:"when it was decided"`
+	Seq       uint64         `json:"seq" doc:"the ledger's batch that holds it"`
+	Policy    string         `json:"policy" doc:"who decided"`
+	Reason    string         `json:"reason" doc:"why, for the round as a whole"`
+	Decisions []decisionView `json:"decisions" doc:"what it gave and took: kind (grant, renew, revoke), sweep, trial, epoch, devices, term_end, reason"`
+	Auction   *auctionView   `json:"auction" doc:"the auction: offered, fairness_knob, exact, gap, sweeps, bidders; null without one"`
+}
+
+type decisionView struct {
+	Kind    string     `json:"kind"`
+	Sweep   string     `json:"sweep"`
+	Trial   int32      `json:"trial"`
+	Epoch   uint64     `json:"epoch"`
+	Devices []string   `json:"devices"`
+	TermEnd *time.Time `json:"term_end"`
+	Reason  string     `json:"reason"`
+}
+
+type auctionView struct {
+	Offered      []string     `json:"offered"`
+	FairnessKnob float64      `json:"fairness_knob"`
+	Exact        bool         `json:"exact"`
+	Gap          float64      `json:"gap"`
+	Sweeps       int          `json:"sweeps"`
+	Bidders      []bidderView `json:"bidders"`
+}
+
+type bidderView struct {
+	Sweep           string    `json:"sweep"`
+	Asked           bool      `json:"asked"`
+	Rho             number    `json:"rho"`
+	Bids            []bidView `json:"bids"`
+	Fair            *bidView  `json:"fair"`
+	Keeps           number    `json:"keeps"`
+	Won             []string  `json:"won"`
+	Leftover        []string  `json:"leftover"`
+	Renewed         []string  `json:"renewed"`
+	RhoAfter        number    `json:"rho_after"`
+	AloneSeconds    number    `json:"alone_seconds"`
+	ForecastSeconds number    `json:"forecast_seconds"`
+	Refused         string    `json:"refused"`
+}
+
+type bidView struct {
+	Devices []string `json:"devices"`
+	Rho     number   `json:"rho"`
+}
+
+func viewRound(r *outbidv1.Round) roundView {
+	v := roundView{
+		Round: r.GetRound(), Time: viewTime(r.GetTime()), Seq: r.GetSeq(), Policy: r.GetPolicy(), Reason: r.GetReason(),
+		Decisions: []decisionView{},
+	}
+	for _, d := range r.GetDecisions() {
+		dv := decisionView{
+			Kind: d.GetKind(), Sweep: d.GetSweep(), Trial: d.GetTrial(), Epoch: d.GetEpoch(), Reason: d.GetReason(),
+			TermEnd: viewTime(d.GetTermEnd()), Devices: []string{},
+		}
+		for _, p := range d.GetPlaces() {
+			dv.Devices = append(dv.Devices, fmt.Sprintf("%s:%s", clean(p.GetNode()), strings.Trim(fmt.Sprint(p.GetDevices()), "[]")))
+		}
+		v.Decisions = append(v.Decisions, dv)
+	}
+	if au := r.GetAuction(); au != nil {
+		v.Auction = viewAuction(au)
+	}
+	return v
+}
+
+func viewAuction(au *outbidv1.Auction) *auctionView {
+	v := &auctionView{
+		Offered: lots(au.GetLots()), FairnessKnob: au.GetFairnessKnob(), Exact: au.GetExact(), Sweeps: int(au.GetApps()),
+		Gap: max(0, au.GetLogWelfareBound()-au.GetLogWelfare()), Bidders: []bidderView{},
+	}
+	for _, b := range au.GetBidders() {
+		bv := bidderView{
+			Sweep: b.GetSweep(), Asked: b.GetAsked(), Rho: number(b.GetRho()), Bids: []bidView{}, Keeps: number(b.GetKeeps()),
+			Won: lots(b.GetWon()), Leftover: lots(b.GetLeftover()), Renewed: lots(b.GetRenewed()), RhoAfter: number(b.GetRhoAfter()),
+			AloneSeconds: number(b.GetIdealSeconds()), ForecastSeconds: number(b.GetForecastSeconds()), Refused: b.GetRefused(),
+		}
+		for _, bid := range b.GetBids() {
+			bv.Bids = append(bv.Bids, bidView{Devices: bidText(bid), Rho: number(bid.GetRho())})
+		}
+		if i := int(b.GetFair()); i >= 0 && i < len(bv.Bids) {
+			bv.Fair = &bv.Bids[i]
+		}
+		v.Bidders = append(v.Bidders, bv)
+	}
+	return v
+}
+
+func lots(all []*outbidv1.Lot) []string {
+	text := []string{}
+	for _, l := range all {
+		text = append(text, fmt.Sprintf("%d %s on %s", l.GetDevices(), clean(l.GetType()), clean(l.GetNode())))
+	}
+	return text
+}
+
+func bidText(b *outbidv1.Bid) []string {
+	if len(b.GetGangs()) == 0 {
+		return lots(b.GetLots())
+	}
+	text := []string{}
+	for _, g := range b.GetGangs() {
+		where := "on one machine"
+		switch {
+		case g.GetNode() != "":
+			where = "on " + clean(g.GetNode())
+		case g.GetMachines() > 1 && g.GetRack() != "":
+			where = fmt.Sprintf("over %d machines of rack %s", g.GetMachines(), clean(g.GetRack()))
+		case g.GetMachines() > 1:
+			where = fmt.Sprintf("over %d machines", g.GetMachines())
+		}
+		times := ""
+		if g.GetCount() > 1 {
+			times = fmt.Sprintf("%d x ", g.GetCount())
+		}
+		text = append(text, fmt.Sprintf("%s%d %s %s", times, g.GetMachines()*g.GetDevices(), clean(g.GetType()), where))
+	}
+	return text
+}

@@ -1,0 +1,223 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Best finds the best place for a job: on one node if any has room for it, with as many devices, up to its Max, as are
+// free there; over several nodes if its demand allows that and no single one has room.
+func (c *Capacity) Best(d Demand) (Gang, bool) {
+	if g, ok := c.onOne(d, max(1, d.Min), max(1, d.Max), ""); ok {
+		return g, true
+	}
+	if !d.Spread {
+		return nil, false
+	}
+	return c.Place(d, max(1, d.Min), "")
+}
+
+// Place finds the best place for n devices of a type, "" for any one type that the demand accepts: on one node if
+// possible, otherwise, if the demand allows it, over the fewest nodes, of one rack if possible.
+func (c *Capacity) Place(d Demand, n int, kind string) (Gang, bool) {
+	if n > c.total {
+		return nil, false
+	}
+	if g, ok := c.onOne(d, n, n, kind); ok {
+		return g, true
+	}
+	if !d.Spread {
+		return nil, false
+	}
+	for k, name := range c.types {
+		if kind != "" && kind != name || !d.Accepts(name) || c.free[k] < n {
+			continue
+		}
+		if g, ok := c.overMany(d, n, k); ok {
+			return g, true
+		}
+	}
+	if d.Mixed && kind == "" {
+		return c.overMany(d, n, -1)
+	}
+	return nil, false
+}
+
+// PlaceAt picks n of the free devices of a type on one node, "" for any one type.
+func (c *Capacity) PlaceAt(node int, d Demand, n int, kind string) (Gang, bool) {
+	if !c.admits(node, d) {
+		return nil, false
+	}
+	for k, name := range c.types {
+		if (kind == "" || kind == name) && d.Accepts(name) && c.rooms[node].free[k] >= n {
+			return Gang{{Node: node, Devices: c.pick(node, c.freeDevices(node, k, d), n)}}, true
+		}
+	}
+	return nil, false
+}
+
+// onOne places least to most devices on one node: the fastest devices; of those, as many as there are; of those, the node
+// that is left with the fewest free devices, so that large holes stay for large jobs; of those, the first by name.
+func (c *Capacity) onOne(d Demand, least, most int, kind string) (Gang, bool) {
+	if least > c.total {
+		return nil, false
+	}
+	var best Place
+	bestSpeed, bestTake, bestLeft := -1.0, 0, 0
+	for i := range c.nodes {
+		if r := &c.rooms[i]; r.all < least || !c.admits(i, d) {
+			continue
+		}
+		for k, name := range c.types {
+			free := c.rooms[i].free[k]
+			if free < least || kind != "" && kind != name || !d.Accepts(name) {
+				continue
+			}
+			take := min(most, free)
+			left := free - take
+			better := cmp.Or(take-bestTake, bestLeft-left) > 0
+			if bestSpeed >= 1 && !better {
+				continue // no faster, no larger, and no tighter
+			}
+			devices := c.pick(i, c.freeDevices(i, k, d), take)
+			if speed := c.speed(i, devices); speed > bestSpeed || speed == bestSpeed && better {
+				best = Place{Node: i, Devices: devices}
+				bestSpeed, bestTake, bestLeft = speed, take, left
+			}
+		}
+		if bestSpeed >= 1 && bestTake == most && bestLeft == 0 {
+			break // nothing is better
+		}
+	}
+	if bestSpeed < 0 {
+		return nil, false
+	}
+	return Gang{best}, true
+}
+
+// overMany places n devices over several nodes: in the rack with the least room that has enough, otherwise anywhere;
+// the nodes with most free devices first, so that they are few.
+func (c *Capacity) overMany(d Demand, n, kind int) (Gang, bool) {
+	type host struct{ node, free int }
+	var hosts []host
+	racks := map[string]int{}
+	all := 0
+	for i := range c.nodes {
+		if c.rooms[i].all == 0 || !c.admits(i, d) {
+			continue
+		}
+		if free := c.freeOn(i, kind, d); free > 0 {
+			hosts = append(hosts, host{i, free})
+			racks[c.nodes[i].Rack] += free
+			all += free
+		}
+	}
+	if all < n {
+		return nil, false
+	}
+	rack, found := "", false
+	for _, h := range hosts {
+		if name := c.nodes[h.node].Rack; racks[name] >= n && (!found || racks[name] < racks[rack]) {
+			rack, found = name, true
+		}
+	}
+	slices.SortStableFunc(hosts, func(a, b host) int { return cmp.Compare(b.free, a.free) })
+	var g Gang
+	for _, h := range hosts {
+		if found && c.nodes[h.node].Rack != rack {
+			continue
+		}
+		take := min(n, h.free)
+		g = append(g, Place{Node: h.node, Devices: c.pick(h.node, c.freeDevices(h.node, kind, d), take)})
+		if n -= take; n == 0 {
+			break
+		}
+	}
+	return g, true
+}
+
+func (c *Capacity) freeOn(node, kind int, d Demand) int {
+	if kind >= 0 {
+		return c.rooms[node].free[kind]
+	}
+	return len(c.freeDevices(node, kind, d))
+}
+
+// pick chooses n of a node's free devices: the fastest; of several those with the fastest links between them, grown
+// greedily from each free device in turn; without links those of one slot.
+func (c *Capacity) pick(node int, free []int, n int) []int {
+	c.bySpeed(node, free)
+	var picked []int
+	switch {
+	case n == len(free) || n == 1 && len(c.nodes[node].Links) > 0:
+		picked = free[:n]
+	case len(c.nodes[node].Links) == 0:
+		picked = c.bySlot(node, free, n)
+	default:
+		bestRank := -1
+		for _, start := range free {
+			if group, rank := c.grow(node, start, free, n); rank > bestRank {
+				picked, bestRank = group, rank
+			}
+		}
+	}
+	slices.Sort(picked)
+	return picked
+}
+
+// bySlot picks from the slot with the fewest free devices that has enough at full speed; otherwise slot after slot, the
+// fullest first.
+func (c *Capacity) bySlot(node int, free []int, n int) []int {
+	devices := c.nodes[node].Devices
+	slowest := devices[free[n-1]].Speed
+	var count [64]int
+	slotOf := func(d int) int { return min(max(devices[d].Slot, 0), len(count)-1) }
+	for _, d := range free {
+		if devices[d].Speed >= slowest {
+			count[slotOf(d)]++
+		}
+	}
+	// A slot that fits best comes first, then those with more.
+	rank := func(d int) int {
+		if have := count[slotOf(d)]; have >= n {
+			return have
+		}
+		return 1000 - count[slotOf(d)]
+	}
+	slices.SortStableFunc(free, func(a, b int) int {
+		return cmp.Or(cmp.Compare(devices[b].Speed, devices[a].Speed), cmp.Compare(rank(a), rank(b)),
+			cmp.Compare(devices[a].Slot, devices[b].Slot))
+	})
+	return free[:n]
+}
+
+// grow adds to a device, one by one, the free device that is linked best to those already chosen.
+func (c *Capacity) grow(node, start int, free []int, n int) (group []int, total int) {
+	group = []int{start}
+	for len(group) < n {
+		next, nextRank := -1, -1
+		for _, d := range free {
+			if slices.Contains(group, d) {
+				continue
+			}
+			rank := 0
+			for _, g := range group {
+				rank += c.link(node, d, g)
+			}
+			if rank > nextRank {
+				next, nextRank = d, rank
+			}
+		}
+		group, total = append(group, next), total+nextRank
+	}
+	return group, total
+}
+
+func (c *Capacity) link(node, a, b int) int {
+	for _, l := range c.nodes[node].Links {
+		if l.A == a && l.B == b || l.A == b && l.B == a {
+			return l.Rank
+		}
+	}
+	return 0
+}

@@ -1,0 +1,179 @@
+package cluster
+
+import "slices"
+
+// Spread is how far apart the devices of a gang are.
+type Spread int
+
+// Spreads, from close to far: behind one fast link, in one machine, in one rack, in different racks.
+const (
+	SameSlot Spread = iota
+	SameMachine
+	SameRack
+	AcrossRacks
+	spreads
+)
+
+// String is the spread's word in events and tables.
+func (s Spread) String() string {
+	return [...]string{"slot", "machine", "rack", "cluster"}[min(max(s, 0), spreads-1)]
+}
+
+// ParseSpread reads a spread's word; "" is SameMachine.
+func ParseSpread(word string) (Spread, bool) {
+	if word == "" {
+		return SameMachine, true
+	}
+	for s := SameSlot; s < spreads; s++ {
+		if s.String() == word {
+			return s, true
+		}
+	}
+	return SameMachine, false
+}
+
+// Slowdown is Themis's S by spread until it was measured: 1 in a machine, 1.1 across machines, 1.3 across racks (NSDI
+// 2020, section 5.2).
+func Slowdown(s Spread) float64 { return [...]float64{1, 1, 1.1, 1.3}[min(max(s, 0), spreads-1)] }
+
+// Speed is one measurement of how fast a model trains.
+type Speed struct {
+	// Type of the devices; "" stands for every type that is not named.
+	Type    string
+	Devices int
+	Spread  Spread
+	// Rate in steps per second of the whole gang; 0 says that it does not run there.
+	Rate float64
+}
+
+// Speeds is what is known of how fast one model trains: measurements, and slowdowns by spread where they differ from
+// Slowdown. The zero value knows nothing, and then every device does one step per second.
+type Speeds struct {
+	Measured []Speed
+	// S is the slowdown by spread; 0 for the usual one.
+	S [spreads]float64
+}
+
+// Slowdown of the model at a spread: iterations take so many times longer than in one place.
+func (s *Speeds) Slowdown(spread Spread) float64 {
+	if s != nil && s.S[spread] > 0 {
+		return s.S[spread]
+	}
+	return Slowdown(spread)
+}
+
+// Rate is the steps per second of a gang of n devices of a type at a spread: measured if it was; otherwise in proportion
+// to the nearest number of devices that was measured, divided by the slowdown of the spread.
+func (s *Speeds) Rate(kind string, n int, spread Spread) float64 {
+	if s == nil || len(s.Measured) == 0 {
+		return float64(n) / s.Slowdown(spread)
+	}
+	best, found := s.nearest(kind, n, spread)
+	if !found {
+		if best, found = s.nearest("", n, spread); !found {
+			best, _ = s.nearest(s.Measured[0].Type, n, spread)
+		}
+	}
+	rate := best.Rate * float64(n) / float64(max(1, best.Devices))
+	if best.Spread == spread {
+		return rate
+	}
+	return rate * s.Slowdown(best.Spread) / s.Slowdown(spread)
+}
+
+// nearest is the measurement of a type that is closest to what is asked: in the number of devices, then in spread.
+func (s *Speeds) nearest(kind string, n int, spread Spread) (Speed, bool) {
+	best := -1
+	for i := range s.Measured {
+		m := &s.Measured[i]
+		if m.Type != kind {
+			continue
+		}
+		if best < 0 || distance(m, n, spread) < distance(&s.Measured[best], n, spread) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return Speed{}, false
+	}
+	return s.Measured[best], true
+}
+
+// distance orders measurements: the number of devices counts more than the spread.
+func distance(m *Speed, n int, spread Spread) int {
+	return abs(m.Devices-n)*int(spreads) + abs(int(m.Spread-spread))
+}
+
+func abs(n int) int { return max(n, -n) }
+
+// Knows says whether the model was measured on a type, or on every type.
+func (s *Speeds) Knows(kind string) bool {
+	return s != nil && slices.ContainsFunc(s.Measured, func(m Speed) bool { return m.Type == kind || m.Type == "" })
+}
+
+// SpreadOf says how far apart the devices of a gang are.
+func SpreadOf(nodes []Node, g Gang) Spread {
+	if len(g) == 0 {
+		return SameSlot
+	}
+	first := &nodes[g[0].Node]
+	if len(g) == 1 {
+		slot := first.Devices[g[0].Devices[0]].Slot
+		for _, d := range g[0].Devices[1:] {
+			if first.Devices[d].Slot != slot {
+				return SameMachine
+			}
+		}
+		return SameSlot
+	}
+	for _, p := range g[1:] {
+		if nodes[p.Node].Rack != first.Rack {
+			return AcrossRacks
+		}
+	}
+	return SameRack
+}
+
+// TypeOf is the type of a gang's devices; "" if they are of several.
+func TypeOf(nodes []Node, g Gang) string {
+	kind := ""
+	for _, p := range g {
+		for _, d := range p.Devices {
+			switch t := nodes[p.Node].Devices[d].Type; kind {
+			case "":
+				kind = t
+			case t:
+			default:
+				return ""
+			}
+		}
+	}
+	return kind
+}
+
+// RateOf is the steps per second of a gang. In one of several types the slowest sets the pace of all (Hadar, section
+// 3.1), and so does the slowest device.
+func RateOf(nodes []Node, g Gang, s *Speeds) float64 {
+	n, spread := g.Size(), SpreadOf(nodes, g)
+	if n == 0 {
+		return 0
+	}
+	speed := 1.0
+	rate, last := -1.0, ""
+	for _, p := range g {
+		for _, d := range p.Devices {
+			dev := &nodes[p.Node].Devices[d]
+			if dev.Speed > 0 {
+				speed = min(speed, dev.Speed)
+			}
+			if rate >= 0 && dev.Type == last {
+				continue
+			}
+			last = dev.Type
+			if r := s.Rate(dev.Type, n, spread); rate < 0 || r < rate {
+				rate = r
+			}
+		}
+	}
+	return rate * speed
+}

@@ -1,0 +1,62 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// useAgents lets a policy that holds auctions ask the agents outside the binary.
+func (c *Core) useAgents() {
+	if p, ok := c.policy.(policy.Bidding); ok {
+		p.UseAgents(c.set.Agents)
+	}
+}
+
+// rememberAgents lets it hear what they answered in a round of the past. The function that it returns ends that.
+func (c *Core) rememberAgents(round *outbidv1.RoundDecided) func() {
+	p, ok := c.policy.(policy.Bidding)
+	if !ok {
+		return func() {}
+	}
+	p.UseAgents(agent.Recorded(round.GetAuction()))
+	return c.useAgents
+}
+
+// checkAgent says what is wrong with the agent that a sweep chose.
+func (c *Core) checkAgent(spec *outbidv1.SweepSpec) error {
+	name := spec.GetAgent().GetPlugin()
+	if name == "" {
+		return nil
+	}
+	var names []string
+	if c.set.Agents != nil {
+		names = c.set.Agents.Names()
+	}
+	if slices.Contains(names, name) {
+		return nil
+	}
+	has := "it has none"
+	if len(names) > 0 {
+		has = "it has " + strings.Join(names, ", ")
+	}
+	return fmt.Errorf("%w: agent.plugin: this server has no agent %q; %s", state.ErrInvalid, name, has)
+}
+
+// AgentUp says that an agent outside the binary can answer, which it could not before.
+type AgentUp struct{}
+
+func (AgentUp) apply(c *Core) { c.demand = true }
+
+// AgentUp asks the policy anew, because an agent can answer that could not before.
+func (l *Loop) AgentUp() {
+	select {
+	case l.in <- AgentUp{}:
+	case <-l.done:
+	}
+}

@@ -1,0 +1,153 @@
+package control_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// market is a policy that gives a sweep as many devices as its agent's table has rows. It counts its rounds, so that it
+// has a state.
+type market struct {
+	agents agent.Agent
+	rounds int
+}
+
+func (*market) Name() string                { return "market" }
+func (m *market) UseAgents(a agent.Agent)   { m.agents = a }
+func (m *market) Snapshot() ([]byte, error) { return []byte(strconv.Itoa(m.rounds)), nil }
+
+func (m *market) Restore(data []byte) (err error) {
+	m.rounds, err = strconv.Atoi(string(data))
+	return err
+}
+
+func (m *market) Decide(v *policy.View) policy.Plan {
+	m.rounds++
+	p := policy.Extend(v)
+	record := &outbidv1.Auction{}
+	for _, a := range v.Apps {
+		tables, err := m.agents.Bid(&agent.Offer{Round: v.Round}, []*agent.Situation{{App: a.ID, Agent: a.Spec.GetAgent().GetPlugin()}})
+		if err != nil {
+			continue
+		}
+		record.Bidders = append(record.Bidders, &outbidv1.Bidder{
+			Sweep: a.ID, Rho: tables[0].Rho, IdealSeconds: tables[0].Ideal, Bids: tables[0].Bids(), Refused: tables[0].Refused,
+		})
+		running := 0
+		for _, j := range a.Jobs {
+			if j.Running() {
+				running++
+			}
+		}
+		for _, j := range a.Jobs {
+			if j.Waiting() && running < len(tables[0].Rows) && p.Put(j, fmt.Sprintf("rho %v", tables[0].Rho)) {
+				running++
+			}
+		}
+	}
+	plan := p.Plan("a market", "")
+	plan.Auction, plan.Next = record, v.Now.Add(time.Millisecond)
+	return plan
+}
+
+// moody is agents that answer otherwise each time they are asked.
+type moody struct{ asked int }
+
+func (*moody) Names() []string { return []string{"moody"} }
+
+func (m *moody) Bid(_ *agent.Offer, apps []*agent.Situation) ([]agent.Table, error) {
+	m.asked++
+	table := agent.Table{Rho: float64(m.asked), Ideal: 1, Rows: make([]agent.Row, m.asked%4)}
+	for i := range table.Rows {
+		table.Rows[i].Rho = 1
+	}
+	if m.asked%5 == 0 {
+		table = agent.Table{Refused: "not in the mood"}
+	}
+	return []agent.Table{table}, nil
+}
+
+func (m *moody) settings() control.Settings {
+	set := settings()
+	set.Agents = m
+	return set
+}
+
+func moodySweep(name string) *outbidv1.SweepSpec {
+	spec := sim.Sweep("s", "min", 40, sim.Tuner("random", map[string]int64{"max_steps": 2}))
+	spec.Agent = &outbidv1.Agent{Plugin: name}
+	return spec
+}
+
+// What an agent outside the binary answered cannot be asked for again: the ledger has it, and whoever decides a round
+// again, in replay and after a restart, hears it from there.
+func TestRoundsOfAgentsAreDecidedAgainFromTheLedger(t *testing.T) {
+	t.Parallel()
+	live := &moody{}
+	p := &market{}
+	b := benchOf(t, control.NewCore(live.settings(), p, state.New()), 4, moodySweep("moody"))
+	for n := 0; live.asked < 30; n++ {
+		if n > 1000 {
+			t.Fatalf("the agent was asked %d times", live.asked)
+		}
+		b.work()
+	}
+	later := &moody{asked: 1000}
+	audit, _, err := control.Replay(t.Context(), later.settings(), &market{}, b.ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if audit.Rounds < 30 || audit.Decisions < 20 || audit.Differing != 0 {
+		t.Errorf("of %d rounds %d decisions came out otherwise: %+v", audit.Rounds, audit.Differing, audit.Differences)
+	}
+	again := &market{}
+	if _, err := control.Restore(t.Context(), later.settings(), again, b.ledger.Another(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if again.rounds != p.rounds {
+		t.Errorf("after a restart the policy has seen %d rounds, not %d", again.rounds, p.rounds)
+	}
+	if later.asked != 1000 {
+		t.Error("an agent was asked about the past")
+	}
+	if again.agents != agent.Agent(later) {
+		t.Error("after a restart the agents are not asked any more")
+	}
+}
+
+func TestASweepChoosesAnAgentThatIsThere(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		set  control.Settings
+		want string
+	}{
+		{settings(), `agent.plugin: this server has no agent "other"; it has none`},
+		{(&moody{}).settings(), `agent.plugin: this server has no agent "other"; it has moody`},
+	} {
+		core := control.NewCore(c.set, &market{agents: &moody{}}, state.New())
+		var got error
+		out, err := core.Step(time.Unix(1_700_000_000, 0), control.Submit{Spec: moodySweep("other"), Done: func(_ string, err error) { got = err }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, reply := range out.Replies {
+			reply()
+		}
+		if !errors.Is(got, state.ErrInvalid) {
+			t.Fatalf("submitting gave %v", got)
+		}
+		if text := got.Error(); text != state.ErrInvalid.Error()+": "+c.want {
+			t.Errorf("submitting gave %q", text)
+		}
+	}
+}

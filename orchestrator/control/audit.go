@@ -1,0 +1,114 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Audit is what a ledger's rounds were when they were decided again.
+type Audit struct {
+	// Batches and Events read.
+	Batches, Events int
+	// Rounds of the policy that were decided again; Others are rounds of another policy.
+	Rounds, Others int
+	// Decisions compared: grants, renewals and revocations.
+	Decisions int
+	// Differences, the first maxDifferences of them.
+	Differences []Difference
+	// Differing counts them all.
+	Differing int
+	// Policies are the names of those that decided, with their rounds.
+	Policies map[string]int
+}
+
+// Difference is a decision that came out otherwise.
+type Difference struct {
+	Seq   uint64
+	At    time.Time
+	Round uint64
+	// Then and Now are the decisions as text; one of them is empty if there was none.
+	Then, Now string
+}
+
+const maxDifferences = 100
+
+// Replay reads a ledger from its start and lets the policy decide every round of its again: what it decides now must be
+// what the ledger says it decided then. The ledger must reach back to its first batch.
+func Replay(ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger) (*Audit, *state.State, error) {
+	a := &Audit{Policies: map[string]int{}}
+	c := NewCore(set, p, state.New())
+	var seq uint64
+	c.audit = func(at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event) {
+		a.compare(seq, at, round, now, then)
+	}
+	err := l.Read(ctx, 1, func(b *outbidv1.Batch) error {
+		events, err := ledger.Decode(b)
+		if err != nil {
+			return err
+		}
+		seq = b.GetSeq()
+		a.Batches++
+		a.Events += len(events)
+		for _, e := range events {
+			if round := e.GetRoundDecided(); round != nil {
+				a.Policies[round.GetPolicy()]++
+				if round.GetPolicy() != p.Name() {
+					a.Others++
+				}
+			}
+		}
+		if err := c.Replay(b.GetTime().AsTime(), events); err != nil {
+			return fmt.Errorf("ledger batch %d: %w", b.GetSeq(), err)
+		}
+		c.Appended(b)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("replaying: %w", err)
+	}
+	return a, c.st, nil
+}
+
+// compare puts a round's decisions beside those of then, in order.
+func (a *Audit) compare(seq uint64, at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event) {
+	a.Rounds++
+	var before []*outbidv1.Event
+	for _, e := range then {
+		if e.GetLeaseGranted() != nil || e.GetLeaseRenewed() != nil ||
+			e.GetLeaseRevoked() != nil && len(before) < len(now) && now[len(before)].GetLeaseRevoked() != nil {
+			before = append(before, e)
+		}
+	}
+	for i := range max(len(now), len(before)) {
+		var n, b *outbidv1.Event
+		if i < len(now) {
+			n = now[i]
+		}
+		if i < len(before) {
+			b = before[i]
+		}
+		a.Decisions++
+		if proto.Equal(n, b) {
+			continue
+		}
+		if a.Differing++; len(a.Differences) < maxDifferences {
+			a.Differences = append(a.Differences, Difference{seq, at, round.GetRound(), text(b), text(n)})
+		}
+	}
+}
+
+func text(e *outbidv1.Event) string {
+	if e == nil {
+		return ""
+	}
+	return prototext.MarshalOptions{}.Format(e)
+}

@@ -1,0 +1,167 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// roundsBlock is how many batches are read at a time when rounds are looked for.
+const roundsBlock = 256
+
+// errEnough ends a read of the ledger early.
+var errEnough = errors.New("enough was read")
+
+// Round returns one round from the ledger, 0 for the newest that gave or took something.
+func (l *Loop) Round(ctx context.Context, number uint64) (*outbidv1.Round, error) {
+	if number == 0 {
+		newest, err := l.Rounds(ctx, 0, "", 1)
+		if err == nil && len(newest) == 0 {
+			err = fmt.Errorf("%w: the policy has not decided anything yet", state.ErrNotFound)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return newest[0], nil
+	}
+	// Rounds count up through the ledger: halve what is left until it is one block.
+	low, high := uint64(1), l.last()
+	for high > low+roundsBlock {
+		middle := low + (high-low)/2
+		r, err := l.firstRound(ctx, middle, high)
+		switch {
+		case err != nil:
+			return nil, err
+		case r == nil || r.GetRound() > number:
+			high = middle
+		default:
+			low = r.GetSeq()
+		}
+		if r.GetRound() == number {
+			return r, nil
+		}
+	}
+	for {
+		r, err := l.firstRound(ctx, low, l.last())
+		if err != nil {
+			return nil, err
+		}
+		if r == nil || r.GetRound() > number {
+			return nil, fmt.Errorf("%w: there is no round %d", state.ErrNotFound, number)
+		}
+		if r.GetRound() == number {
+			return r, nil
+		}
+		low = r.GetSeq() + 1
+	}
+}
+
+// Rounds returns at most limit rounds that gave or took something before a round, 0 for the newest, newest first; with a
+// sweep only those that it had a part in.
+func (l *Loop) Rounds(ctx context.Context, before uint64, sweep string, limit int) ([]*outbidv1.Round, error) {
+	var found []*outbidv1.Round
+	for high := l.last(); high > 0 && len(found) < limit; {
+		low := uint64(1)
+		if high > roundsBlock {
+			low = high - roundsBlock + 1
+		}
+		var block []*outbidv1.Round
+		err := l.readRounds(ctx, low, high, func(r *outbidv1.Round) error {
+			if (before == 0 || r.GetRound() < before) && len(r.GetDecisions()) > 0 && takesPart(r, sweep) {
+				block = append(block, r)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(block)
+		found = append(found, block...)
+		high = low - 1
+	}
+	return found[:min(len(found), limit)], nil
+}
+
+func takesPart(r *outbidv1.Round, sweep string) bool {
+	return sweep == "" ||
+		slices.ContainsFunc(r.GetDecisions(), func(d *outbidv1.Decision) bool { return d.GetSweep() == sweep }) ||
+		slices.ContainsFunc(r.GetAuction().GetBidders(), func(b *outbidv1.Bidder) bool { return b.GetSweep() == sweep })
+}
+
+// last is the sequence of the newest batch.
+func (l *Loop) last() uint64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.core.st.Seq
+}
+
+// firstRound is the first round between two batches, both included; nil if there is none.
+func (l *Loop) firstRound(ctx context.Context, low, high uint64) (*outbidv1.Round, error) {
+	var first *outbidv1.Round
+	err := l.readRounds(ctx, low, high, func(r *outbidv1.Round) error {
+		first = r
+		return errEnough
+	})
+	return first, err
+}
+
+func (l *Loop) readRounds(ctx context.Context, low, high uint64, f func(*outbidv1.Round) error) error {
+	err := l.cfg.Ledger.Read(ctx, low, func(b *outbidv1.Batch) error {
+		if b.GetSeq() > high {
+			return errEnough
+		}
+		events, err := ledger.Decode(b)
+		if err != nil {
+			return err
+		}
+		for i, e := range events {
+			if e.GetRoundDecided() != nil {
+				if err := f(roundOf(b, e.GetRoundDecided(), events[i+1:])); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// roundOf is a round with what it decided: the events about leases that follow it.
+func roundOf(b *outbidv1.Batch, e *outbidv1.RoundDecided, then []*outbidv1.Event) *outbidv1.Round {
+	r := &outbidv1.Round{
+		Round: e.GetRound(), Time: b.GetTime(), Seq: b.GetSeq(), Policy: e.GetPolicy(), Reason: e.GetReason(), Auction: e.GetAuction(),
+	}
+	for _, e := range then {
+		switch k := e.GetKind().(type) {
+		case *outbidv1.Event_LeaseGranted:
+			g := k.LeaseGranted
+			places := append([]*outbidv1.LeasePlace{{Node: g.GetNode(), Devices: g.GetDevices()}}, g.GetMore()...)
+			r.Decisions = append(r.Decisions, &outbidv1.Decision{
+				Kind: "grant", Sweep: g.GetSweep(), Trial: g.GetTrial(), Epoch: g.GetEpoch(), Places: places, Reason: g.GetReason(),
+				TermEnd: g.GetTermEnd(),
+			})
+		case *outbidv1.Event_LeaseRenewed:
+			n := k.LeaseRenewed
+			r.Decisions = append(r.Decisions, &outbidv1.Decision{
+				Kind: "renew", Sweep: n.GetSweep(), Trial: n.GetTrial(), Epoch: n.GetEpoch(), Reason: n.GetReason(), TermEnd: n.GetTermEnd(),
+			})
+		case *outbidv1.Event_LeaseRevoked:
+			n := k.LeaseRevoked
+			r.Decisions = append(r.Decisions, &outbidv1.Decision{
+				Kind: "revoke", Sweep: n.GetSweep(), Trial: n.GetTrial(), Epoch: n.GetEpoch(), Reason: n.GetReason(),
+			})
+		case *outbidv1.Event_Note: // what did not fit
+		default:
+			return r
+		}
+	}
+	return r
+}

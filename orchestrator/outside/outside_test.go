@@ -1,0 +1,176 @@
+package outside
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// asProgram is the argument that makes the test binary a program for Start.
+const asProgram = "serve-as-a-program"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == asProgram {
+		Serve(Agent, func(grpc.ServiceRegistrar) {})
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func start(t *testing.T, kind Kind, command ...string) (*Program, error) {
+	t.Helper()
+	p, err := Start(t.Context(), kind, command, 10*time.Second, slog.New(slog.DiscardHandler))
+	if err == nil {
+		t.Cleanup(p.Close)
+	}
+	return p, err
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+func answers(ctx context.Context, p *Program) error {
+	_, err := grpc_health_v1.NewHealthClient(p.Conn()).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "plugin"})
+	return err
+}
+
+func TestAProgramAnswersUntilItIsClosed(t *testing.T) {
+	t.Parallel()
+	p, err := start(t, Agent, self(t), asProgram)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answers(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if !p.Exited() {
+		t.Error("it still runs")
+	}
+	p.Close()
+}
+
+// gone waits until a program has ended by itself.
+func gone(t *testing.T, p *Program) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for !p.Exited() {
+		if ctx.Err() != nil {
+			t.Fatal("it still runs")
+		}
+		_ = answers(ctx, p)
+	}
+}
+
+func TestAProgramEndsWithTheServer(t *testing.T) {
+	t.Parallel()
+	p, err := start(t, Agent, self(t), asProgram)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// All that a killed server does: its descriptors are closed.
+	if err := p.lifeline.Close(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, p)
+}
+
+func TestAKilledProgramIsGoneAtOnce(t *testing.T) {
+	t.Parallel()
+	p, err := start(t, Agent, self(t), asProgram)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Kill()
+	if !p.Exited() {
+		t.Error("it still runs")
+	}
+}
+
+func TestAFrozenProgramIsEnded(t *testing.T) {
+	t.Parallel()
+	p, err := start(t, Agent, "sh", "-c", "exec "+self(t)+" "+asProgram)
+	if err != nil {
+		t.Fatal(err)
+	}
+	freeze(t, p)
+	p.Close()
+	if !p.Exited() {
+		t.Error("it still runs")
+	}
+}
+
+func TestWhatIsNoProgramIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		command []string
+		want    []string
+	}{
+		{[]string{"/no/such/program"}, []string{"/no/such/program"}},
+		{[]string{"true"}, []string{"no plugin of Outbid"}},
+		{[]string{"sh", "-c", "echo what is a plugin >&2; exit 1"}, []string{"no plugin of Outbid", "what is a plugin"}},
+		{[]string{"sh", "-c", "echo hello; sleep 60"}, []string{"no plugin of Outbid"}},
+	} {
+		_, err := start(t, Tuner, c.command...)
+		if err == nil {
+			t.Fatalf("%q was started", c.command)
+		}
+		for _, part := range c.want {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q: %q does not say %q", c.command, err, part)
+			}
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q has more than one line", err)
+		}
+	}
+}
+
+func TestWhatAProgramStartedDoesNotHoldItUp(t *testing.T) {
+	t.Parallel()
+	p, err := start(t, Agent, "sh", "-c", "sleep 600 & exec "+self(t)+" "+asProgram)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if !p.Exited() {
+		t.Error("it still runs")
+	}
+}
+
+func TestAStartCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Start(ctx, Tuner, []string{"sleep", "60"}, time.Minute, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("it was started")
+	}
+}
+
+// freeze stops a program's process, as a debugger or a full memory does.
+func freeze(t *testing.T, p *Program) {
+	t.Helper()
+	pid, err := strconv.Atoi(p.client.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,58 @@
+package outside
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+)
+
+// lastLines logs what a plugin writes to its standard error, and keeps the last line for error messages.
+type lastLines struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	part bytes.Buffer
+	line string
+}
+
+// maxLine bounds what is kept of a line without an end.
+const maxLine = 4096
+
+// Write implements io.Writer.
+func (l *lastLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, piece := range bytes.SplitAfter(p, []byte("\n")) {
+		l.part.Write(piece)
+		if !bytes.HasSuffix(piece, []byte("\n")) && l.part.Len() < maxLine {
+			continue
+		}
+		if line := strings.TrimSpace(l.part.String()); line != "" {
+			if !dying(l.line) {
+				l.line = line
+			}
+			l.log.Info("plugin: " + line)
+		}
+		l.part.Reset()
+	}
+	return len(p), nil
+}
+
+// dying tells the line with which Go begins the report of its end; stack traces follow it.
+func dying(line string) bool {
+	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+}
+
+func (l *lastLines) last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.line
+}
+
+// firstLine cuts go-plugin's pages of advice off an error.
+func firstLine(err error) error {
+	line, _, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
+	return errors.New(strings.TrimSuffix(line, ":"))
+}

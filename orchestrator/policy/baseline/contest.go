@@ -1,0 +1,134 @@
+package baseline
+
+import (
+	"slices"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// contest lets waiting jobs take the devices of running ones that come after them. Who runs keeps its place until
+// somebody who comes before it finds no other; then those go that come last, and no more of them than is needed.
+type contest struct {
+	v *policy.View
+	p *policy.Planner
+	// victims run; whoever goes first comes first. Those that went are nil, or are not there any more.
+	victims []*policy.Job
+	misses  policy.Misses
+	// reason of grants, and of evictions.
+	reason, evicted string
+	tries           int
+}
+
+// evictTries bounds how many waiting jobs of one decision look for others to evict, which costs a pass over those.
+const evictTries = 64
+
+// admit finds a place for a waiting job: a free one, or if there is none one that victims must leave. before says whether
+// the job comes before a victim; victims it does not come before are followed by such only.
+func (c *contest) admit(j *policy.Job, before func(victim *policy.Job) bool) bool {
+	if c.misses.Covers(j.Demand) {
+		return false
+	}
+	if c.p.Free().FreeDevices() > 0 && c.p.Put(j, c.reason) {
+		return true
+	}
+	if c.tries++; c.tries <= evictTries && (c.evict(j, before, false) || j.Demand.Spread && c.evict(j, before, true)) {
+		c.misses.Forget()
+		return true
+	}
+	c.misses.Add(j.Demand)
+	return false
+}
+
+// hopeless says that nothing is free and that there is nobody whom a job comes before.
+func (c *contest) hopeless(before func(victim *policy.Job) bool) bool {
+	if c.p.Free().FreeDevices() > 0 {
+		return false
+	}
+	for len(c.victims) > 0 && c.victims[0] == nil {
+		c.victims = c.victims[1:]
+	}
+	return len(c.victims) == 0 || !before(c.victims[0])
+}
+
+// evict makes room for a job's Min devices, on one node or over several.
+func (c *contest) evict(j *policy.Job, before func(*policy.Job) bool, spread bool) bool {
+	soon := c.p.Free()
+	mark := soon.Mark()
+	last := 0
+	var g cluster.Gang
+	found := false
+	for last < len(c.victims) && !found {
+		x := c.victims[last]
+		if x != nil && !before(x) {
+			break
+		}
+		last++
+		if x == nil || !c.helps(x, j) {
+			continue
+		}
+		soon.Release(x.Gang, x.Demand)
+		if soon.FreeDevices() < j.Demand.Min {
+			continue
+		}
+		if spread {
+			g, found = soon.Place(j.Demand, max(1, j.Demand.Min), "")
+			continue
+		}
+		for _, place := range x.Gang {
+			if g, found = soon.PlaceAt(place.Node, j.Demand, max(1, j.Demand.Min), ""); found {
+				break
+			}
+		}
+	}
+	soon.Rollback(mark)
+	if !found {
+		return false
+	}
+	c.clear(g, j, c.victims[:last])
+	return c.p.PutOn(j, g, c.reason, time.Time{})
+}
+
+// helps says whether a victim's devices are of use to a job.
+func (c *contest) helps(x, j *policy.Job) bool {
+	for _, place := range x.Gang {
+		for _, d := range place.Devices {
+			if j.Demand.Accepts(c.v.Nodes[place.Node].Devices[d].Type) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// clear evicts those of the victims that hold devices of a gang; if cores or memory are still short, all on its nodes.
+func (c *contest) clear(g cluster.Gang, j *policy.Job, victims []*policy.Job) {
+	for i, x := range victims {
+		if x != nil && overlap(g, x.Gang, true) {
+			c.p.Evict(x, c.evicted)
+			victims[i] = nil
+		}
+	}
+	for i, x := range victims {
+		if c.p.Free().Fits(g, j.Demand) {
+			return
+		}
+		if x != nil && overlap(g, x.Gang, false) {
+			c.p.Evict(x, c.evicted)
+			victims[i] = nil
+		}
+	}
+}
+
+// overlap says whether two gangs share a device, or if that is not asked a node.
+func overlap(a, b cluster.Gang, device bool) bool {
+	for _, p := range a {
+		for _, q := range b {
+			if p.Node == q.Node && (!device || slices.ContainsFunc(p.Devices, func(d int) bool { return slices.Contains(q.Devices, d) })) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,48 @@
+package baseline
+
+import (
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// Proportional is Fairness as OGASched compares itself with it (section 4.1): what there is of a resource is divided
+// among the jobs that ask for it in proportion to what they ask. OGASched divides each node and each time slot anew, in
+// parts of a device; here jobs hold whole devices until they leave them, so a job gets its proportional share of all
+// devices of the cluster, rounded down, but not less than its gang's minimum nor more than it can use. Jobs come in order
+// of arrival, and nothing is preempted.
+type Proportional struct{ stateless }
+
+// Name implements policy.Policy.
+func (Proportional) Name() string { return "proportional" }
+
+// Decide implements policy.Policy.
+func (Proportional) Decide(v *policy.View) policy.Plan {
+	const round = "devices in proportion to what is asked for"
+	p := policy.Extend(v)
+	if p.Free().FreeDevices() == 0 {
+		return p.Plan(round, "")
+	}
+	devices, asked := 0, 0
+	for i := range v.Nodes {
+		devices += len(v.Nodes[i].Devices)
+	}
+	for _, j := range v.Jobs() {
+		asked += max(1, j.Demand.Max)
+	}
+	var misses policy.Misses
+	for j := range v.Line() {
+		if p.Free().FreeDevices() == 0 {
+			break
+		}
+		d := j.Demand
+		d.Max = max(d.Min, min(d.Max, d.Max*devices/asked))
+		if misses.Covers(d) {
+			continue
+		}
+		if g, ok := p.Free().Best(d); !ok || !p.PutOn(j, g, "its share of all devices, in proportion to what it asks for", time.Time{}) {
+			misses.Add(d)
+		}
+	}
+	return p.Plan(round, "")
+}

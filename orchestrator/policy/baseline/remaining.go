@@ -1,0 +1,95 @@
+package baseline
+
+import (
+	"math"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// Unit is what a policy orders: jobs by themselves, or apps with all their jobs.
+type Unit string
+
+// Units.
+const (
+	ByJob Unit = "job"
+	ByApp Unit = "app"
+)
+
+// UnitOption reads the option that most of these policies have.
+func UnitOption(o *policy.Options) Unit {
+	return Unit(o.Text("unit", string(ByJob), "what is ordered: each job, or apps with all their jobs", string(ByJob), string(ByApp)))
+}
+
+// bestRate is the steps per second of a job on n devices of the type that suits it best, in one machine.
+func bestRate(v *policy.View, j *policy.Job, n int) float64 {
+	best := 0.0
+	for _, kind := range v.Free.Types() {
+		if j.Demand.Accepts(kind) {
+			best = max(best, j.Speeds.Rate(kind, n, 0))
+		}
+	}
+	return best
+}
+
+// timeLeft is how many seconds a job still takes on as many devices as it can use, of the type that suits it best. It
+// does not depend on where the job runs or whether it does, so that two jobs never take turns in evicting each other. It
+// is infinite if nothing is known of the job's length.
+func timeLeft(v *policy.View, j *policy.Job) float64 {
+	return quotient(v.StepsLeft(j), bestRate(v, j, max(1, j.Demand.Max)), j)
+}
+
+// serviceLeft is the device-seconds that a job still needs on as few devices as it can run on.
+func serviceLeft(v *policy.View, j *policy.Job) float64 {
+	n := max(1, j.Demand.Min)
+	return float64(n) * quotient(v.StepsLeft(j), bestRate(v, j, n), j)
+}
+
+func quotient(steps, rate float64, j *policy.Job) float64 {
+	if rate <= 0 || j.TotalSteps == 0 && j.UntilStep == 0 {
+		return math.Inf(1)
+	}
+	return steps / rate
+}
+
+// appServiceLeft is the device-seconds that an app still needs: what its tuner will train in all and has not, or what
+// its jobs have before them if that is more or the tuner cannot say.
+func appServiceLeft(v *policy.View, a *policy.App) float64 {
+	own := 0.0
+	for _, j := range a.Jobs {
+		own += serviceLeft(v, j)
+	}
+	if len(a.Jobs) == 0 || math.IsInf(own, 1) {
+		return own
+	}
+	j := a.Jobs[0]
+	n := max(1, j.Demand.Min)
+	if rate := bestRate(v, j, n); rate > 0 {
+		own = max(own, float64(a.Outlook().Steps-a.StepsDone)*float64(n)/rate)
+	}
+	return own
+}
+
+// appTimeLeft is how many seconds an app still takes if all its jobs get what they can use.
+func appTimeLeft(v *policy.View, a *policy.App) float64 {
+	size, width := 0, 0
+	for i := range v.Nodes {
+		size += len(v.Nodes[i].Devices)
+	}
+	for _, j := range a.Jobs {
+		width += max(1, j.Demand.Max)
+	}
+	return appServiceLeft(v, a) / float64(max(1, min(size, width)))
+}
+
+// perApp remembers a figure of each app for one decision.
+func perApp(v *policy.View, figure func(*policy.View, *policy.App) float64) func(*policy.Job) float64 {
+	known := make(map[*policy.App]float64, len(v.Apps))
+	return func(j *policy.Job) float64 {
+		f, ok := known[j.App]
+		if !ok {
+			f = figure(v, j.App)
+			known[j.App] = f
+		}
+		return f
+	}
+}

@@ -1,0 +1,27 @@
+package baseline
+
+import "github.com/outbid-dev/outbid/orchestrator/policy"
+
+// SRSF is shortest remaining service first, preemptive: service is time x GPUs, so a job of many GPUs comes after one of
+// the same length on few (Tiresias, NSDI 2019, section 3; a baseline of Themis, NSDI 2020, section 6, which hands out one
+// GPU at a time). As service does not depend on how many GPUs a job gets, the job that is first stays first GPU after
+// GPU, until it has all it can use; a job that needs a gang gets it whole.
+type SRSF struct {
+	stateless
+	Unit Unit
+}
+
+// Name implements policy.Policy.
+func (SRSF) Name() string { return "srsf" }
+
+// Preempts implements policy.Preemptive.
+func (SRSF) Preempts() bool { return true }
+
+// Decide implements policy.Policy.
+func (s SRSF) Decide(v *policy.View) policy.Plan {
+	key := func(j *policy.Job) float64 { return serviceLeft(v, j) }
+	if s.Unit == ByApp {
+		key = perApp(v, appServiceLeft)
+	}
+	return byKey(v, key, "the least remaining service of those that waited", "another needs less service", "shortest remaining service first")
+}

@@ -1,0 +1,26 @@
+package baseline
+
+import "github.com/outbid-dev/outbid/orchestrator/policy"
+
+// SRTF is shortest remaining time first, preemptive, as Themis compares itself with it (NSDI 2020, section 6): whenever
+// devices become available each job, or each app, says how long it still takes with as much as it could get, and the
+// shortest gets what it wants first. Shorter ones take devices from longer ones.
+type SRTF struct {
+	stateless
+	Unit Unit
+}
+
+// Name implements policy.Policy.
+func (SRTF) Name() string { return "srtf" }
+
+// Preempts implements policy.Preemptive.
+func (SRTF) Preempts() bool { return true }
+
+// Decide implements policy.Policy.
+func (s SRTF) Decide(v *policy.View) policy.Plan {
+	key := func(j *policy.Job) float64 { return timeLeft(v, j) }
+	if s.Unit == ByApp {
+		key = perApp(v, appTimeLeft)
+	}
+	return byKey(v, key, "the shortest remaining time of those that waited", "another has less time left", "shortest remaining time first")
+}

@@ -1,0 +1,291 @@
+// Package gandivafair is the scheduler of Chaudhary et al., "Balancing Efficiency and Fairness in Heterogeneous GPU
+// Clusters for Deep Learning" (EuroSys 2020): tickets, and gang-aware stride scheduling.
+//
+// Definition used. Every user (here a tenant, or an app by the option "per") holds tickets. What a user runs advances
+// the user's pass by device-seconds over tickets; the user with the lowest pass comes first. A user's tickets are split
+// among its jobs in proportion to their gangs, so a job's own pass advances by the seconds that it ran over its weight,
+// and within a user the job with the lowest pass comes first. Who arrives or comes back starts at the lowest pass
+// there is, so nobody saves up. At the end of each time slice all devices are up for grabs; a gang that does not fit is
+// skipped for the slice, keeps its pass, and so comes first later. Nothing idles that somebody can use.
+//
+// Simplified: one stride scheduler for the cluster instead of one for each server beneath a central one that balances
+// them; jobs are kept where they are when they are chosen again, and only the chosen that fit nowhere make others move.
+// The slice is 6 minutes instead of 1, since here a stop costs a checkpoint, not a suspension. The trading of fast
+// devices for slow ones between users is left out, as in ASTRAEA's evaluation.
+package gandivafair
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// Policy is gang-aware stride scheduling.
+type Policy struct {
+	slice   time.Duration
+	perApp  bool
+	tickets map[string]float64
+	s       memory
+}
+
+// memory is what the policy knows beyond the view.
+type memory struct {
+	// Last is when the policy was asked last, and Slice when the running slice began.
+	Last, Slice time.Time
+	// Least is the lowest pass of any user that had jobs; it never falls.
+	Least float64
+	Users map[string]user
+	// Started is a job's pass when it was first seen, by job.
+	Started map[policy.JobName]float64
+}
+
+// user is who holds tickets.
+type user struct {
+	Pass float64
+	// Active users have jobs; Held is how many devices they held after the last decision.
+	Active bool
+	Held   int
+}
+
+// New makes the policy from its options.
+func New(o *policy.Options) policy.Policy {
+	p := &Policy{
+		slice: o.Duration("slice", 6*time.Minute, "time slice; the paper's is 1m"),
+		perApp: o.Text("per", "tenant", "who holds tickets: each tenant, or each app by its weight",
+			"tenant", "app") == "app",
+		tickets: o.Weights("tickets", "tickets of tenants, such as vision=2,speech=1; others hold 1"),
+	}
+	p.reset()
+	return p
+}
+
+func (p *Policy) reset() {
+	p.s = memory{Users: map[string]user{}, Started: map[policy.JobName]float64{}}
+}
+
+// Name implements policy.Policy.
+func (p *Policy) Name() string { return "gandiva-fair" }
+
+// Snapshot implements policy.Policy.
+func (p *Policy) Snapshot() ([]byte, error) { return json.Marshal(p.s) }
+
+// Restore implements policy.Policy.
+func (p *Policy) Restore(b []byte) error {
+	p.reset()
+	if err := json.Unmarshal(b, &p.s); err != nil {
+		return fmt.Errorf("gandiva-fair: snapshot: %w", err)
+	}
+	return nil
+}
+
+// Decide implements policy.Policy.
+func (p *Policy) Decide(v *policy.View) policy.Plan {
+	p.charge(v)
+	waiting := anyWaits(v)
+	ended := !v.Now.Before(p.s.Slice.Add(p.slice))
+	plan := policy.Plan{Reason: "nothing to give within the time slice"}
+	switch {
+	case !waiting || !ended && v.Free.FreeDevices() == 0:
+	case ended:
+		p.s.Slice = v.Now
+		shape := v.Shape()
+		all := policy.Preempt(v)
+		all.Rank(p.order(v), func(j *policy.Job) int { return shape.Wants(j.Demand) }, "the lowest pass of those that fit")
+		plan = all.Plan("a new time slice", "the time slice ended; others have a lower pass")
+	default:
+		fill := policy.Refill(v)
+		fill.Fill(p.order(v), "free within the slice, and the lowest pass of those that fit")
+		plan = fill.Plan("within the time slice", "")
+	}
+	if waiting {
+		plan.Next = p.s.Slice.Add(p.slice)
+	}
+	p.hold(v, plan)
+	return plan
+}
+
+func (p *Policy) userOf(a *policy.App) string {
+	if p.perApp {
+		return a.ID
+	}
+	return a.Tenant
+}
+
+// ticketsOf are those of an app's user.
+func (p *Policy) ticketsOf(a *policy.App) float64 {
+	if p.perApp {
+		return positive(a.Weight)
+	}
+	if t, ok := p.tickets[a.Tenant]; ok {
+		return t
+	}
+	return 1
+}
+
+func positive(weight float64) float64 {
+	if weight > 0 {
+		return weight
+	}
+	return 1
+}
+
+// charge advances the passes of users by what they held since the last decision, and lets in those who are new.
+func (p *Policy) charge(v *policy.View) {
+	seconds := max(0, v.Now.Sub(p.s.Last).Seconds())
+	p.s.Last = v.Now
+	tickets := map[string]float64{}
+	for _, a := range v.Apps {
+		if len(a.Jobs) > 0 && !a.Paused {
+			tickets[p.userOf(a)] = p.ticketsOf(a)
+		}
+	}
+	least, found := 0.0, false
+	for name, u := range p.s.Users {
+		if held, ok := tickets[name]; ok {
+			u.Pass += float64(u.Held) * seconds / held
+			if u.Active && (!found || u.Pass < least) {
+				least, found = u.Pass, true
+			}
+		}
+		p.s.Users[name] = u
+	}
+	if found {
+		p.s.Least = max(p.s.Least, least)
+	}
+	for name := range tickets {
+		u := p.s.Users[name]
+		if !u.Active {
+			u = user{Pass: max(u.Pass, p.s.Least), Active: true}
+		}
+		p.s.Users[name] = u
+	}
+	for name, u := range p.s.Users {
+		if _, ok := tickets[name]; ok {
+			continue
+		}
+		if u.Pass <= p.s.Least {
+			delete(p.s.Users, name) // would come back at the lowest pass anyway
+			continue
+		}
+		p.s.Users[name] = user{Pass: u.Pass}
+	}
+}
+
+// hold notes who holds how many devices from now on. Devices of jobs that are to leave count until they have left.
+func (p *Policy) hold(v *policy.View, plan policy.Plan) {
+	held := map[string]int{}
+	for _, a := range v.Apps {
+		n := 0
+		for _, j := range a.Jobs {
+			n += j.Gang.Size()
+		}
+		held[p.userOf(a)] += n
+	}
+	for i := range plan.Grants {
+		held[p.userOf(plan.Grants[i].Job.App)] += plan.Grants[i].Gang.Size()
+	}
+	for name, u := range p.s.Users {
+		u.Held = held[name]
+		p.s.Users[name] = u
+	}
+}
+
+// anyWaits says whether some job waits for devices.
+func anyWaits(v *policy.View) bool {
+	return slices.ContainsFunc(v.Apps, func(a *policy.App) bool { return slices.ContainsFunc(a.Jobs, (*policy.Job).Waiting) })
+}
+
+// turn is a job's place in line: the job by its number among the view's, its user by the number of those met so far. It
+// holds no pointers, so that sorting many is cheap.
+type turn struct {
+	pass     float64
+	at, user int32
+}
+
+func sortTurns(turns []turn) {
+	slices.SortFunc(turns, func(a, b turn) int {
+		if c := cmp.Compare(a.pass, b.pass); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.at, b.at)
+	})
+}
+
+// order lists the jobs as the stride scheduler comes to them. The key of a user's k-th job is the user's pass after the
+// k-1 before it have had a slice, so one sort gives what taking the lowest pass again and again would give.
+func (p *Policy) order(v *policy.View) []*policy.Job {
+	all := v.Jobs()
+	turns, passes := p.turns(v, all)
+	sortTurns(turns)
+	for i := range turns {
+		t := &turns[i]
+		j := all[t.at]
+		t.pass = passes[t.user]
+		n := max(j.Gang.Size(), j.Demand.Min)
+		passes[t.user] += float64(n) * p.slice.Seconds() / p.ticketsOf(j.App)
+	}
+	sortTurns(turns)
+	jobs := make([]*policy.Job, len(turns))
+	for i := range turns {
+		jobs[i] = all[turns[i].at]
+	}
+	return jobs
+}
+
+// turns are the jobs with their own passes, and the passes of users. New jobs get the lowest of their user's.
+func (p *Policy) turns(v *policy.View, jobs []*policy.Job) (turns []turn, passes []float64) {
+	turns = make([]turn, len(jobs))
+	users := map[string]int32{}
+	var least []float64 // by user, of the jobs that are known
+	var fresh []int
+	for i, j := range jobs {
+		name := p.userOf(j.App)
+		user, met := users[name]
+		if !met {
+			user = int32(len(users))
+			users[name] = user
+			passes, least = append(passes, p.s.Users[name].Pass), append(least, math.Inf(1))
+		}
+		turns[i] = turn{at: int32(i), user: user}
+		start, known := p.s.Started[j.Name()]
+		if !known {
+			fresh = append(fresh, i)
+			continue
+		}
+		turns[i].pass = start + ran(v, j)
+		least[user] = min(least[user], turns[i].pass)
+	}
+	for _, i := range fresh {
+		if t := &turns[i]; !math.IsInf(least[t.user], 1) {
+			t.pass = least[t.user]
+		}
+		p.s.Started[jobs[i].Name()] = turns[i].pass - ran(v, jobs[i])
+	}
+	if len(p.s.Started) > 2*len(jobs)+64 {
+		p.forget(jobs)
+	}
+	return turns, passes
+}
+
+// forget drops what is known of jobs that are gone.
+func (p *Policy) forget(jobs []*policy.Job) {
+	old := p.s.Started
+	p.s.Started = make(map[policy.JobName]float64, len(jobs))
+	for _, j := range jobs {
+		p.s.Started[j.Name()] = old[j.Name()]
+	}
+}
+
+// ran is how long a job has run by now in seconds, over its weight.
+func ran(v *policy.View, j *policy.Job) float64 {
+	size := max(1, j.Demand.Min)
+	if j.Running() {
+		size = j.Gang.Size()
+	}
+	return v.Attained(j) / float64(size) / positive(j.Weight)
+}

@@ -1,0 +1,213 @@
+// Package rounds makes policies of Gavel's programs and its round-based mechanism (package gavel), for the registry. The
+// rules are those of Gavel's own simulator:
+//
+//   - Time is cut into rounds, 360 s by default. Who runs is decided when a round begins, and only then: who comes waits
+//     for the next round, and what a job leaves that ends idles until then. A round in which nothing runs any more is
+//     over.
+//   - A new allocation is made when a round begins, jobs have come or gone since the last one, and that is long enough
+//     ago (interval); or when nobody could run under the old one.
+//   - A job that is picked again for the type it holds goes on without a stop. The others save and leave, and what they
+//     leave is granted as it falls free, in the same round.
+//
+// A job takes the least number of devices that it asked for; on types with fewer than that it does not run. Its speed on
+// a type is that of a gang in one machine.
+//
+// # What differs from Gavel's simulator
+//
+// There a job does whole steps in each round, idles for the rest of it, and what it lacks by that takes another turn;
+// here it trains on and ends up to a round sooner. There a job with fewer steps left than workers fails its rounds, and is
+// dropped after five of them (298 of 300 jobs end under fifo on the trace of the tests); here it ends. Schedules hang on
+// such things: who comes next, comes sooner. The option whole-steps has the mechanism follow Gavel's count, so that
+// every turn falls as it does there, drops included, and only the jobs' own ends are those of this side.
+//
+// There, when nobody may run until the next allocation, time goes on to the next arrival; here that allocation is made
+// at once. A job that cannot be placed (trust, memory, no node with enough devices) lets others have its turn. A job that
+// no single type has room for, and that may mix them, gets what the others leave.
+package rounds
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/gavel"
+)
+
+// A Rule is what one of Gavel's policies has of its own.
+type Rule struct {
+	// Allocate computes the allocation.
+	Allocate func(*Question) (gavel.Allocation, error)
+	// Aware rules know the types of device. For the others the order in which types are filled is shuffled.
+	Aware bool
+	// Strict rounds run nobody who was allocated nothing.
+	Strict bool
+}
+
+// Policy is one of Gavel's policies.
+type Policy struct {
+	name    string
+	rule    Rule
+	round   time.Duration
+	seconds float64 // of a round
+	minimum float64 // seconds between allocations
+	seed    uint32
+	whole   bool
+	s       state
+	// shuffle and random are at the draws that the state says.
+	shuffle, random *gavel.Mersenne
+	// scratch
+	turn turn
+}
+
+// New makes a policy by its name in the registry, one of Names, or "fifo", which is gavel-fifo by the name it has in
+// Gavel; for another there is none, and it returns nil.
+func New(name string, o *policy.Options) *Policy {
+	rule, ok := rules()[name]
+	if name == "fifo" {
+		rule, ok = rules()["gavel-fifo"]
+	}
+	if !ok {
+		return nil
+	}
+	p := &Policy{
+		name: name, rule: rule,
+		round: o.Duration("round", 6*time.Minute, "length of a round"),
+		minimum: o.Duration("interval", 32*time.Minute,
+			"least time between two allocations; who comes in between waits for the next").Seconds(),
+		seed: uint32(o.Int("seed", 0, 0, 1<<30, "of what Gavel draws at random: the order of types, FIFO's choice of them")),
+		whole: o.Bool("whole-steps", false, "count steps as Gavel's simulator does, to compare with it: whole ones in "+
+			"each round, and what a job lacks by that keeps a turn for it although it has ended here"),
+	}
+	p.seconds = p.round.Seconds()
+	p.s.FIFO.Perf = rule.Aware
+	p.reseed(0, 0)
+	return p
+}
+
+// shuffler is what Gavel adds to the seed for the generator that shuffles types.
+const shuffler = 5
+
+func (p *Policy) reseed(random, shuffle uint64) {
+	p.random = gavel.NewMersenne(p.seed, random)
+	p.shuffle = gavel.NewMersenne(p.seed+shuffler, shuffle)
+}
+
+// Name implements policy.Policy.
+func (p *Policy) Name() string { return p.name }
+
+// Preempts implements policy.Preemptive.
+func (p *Policy) Preempts() bool { return true }
+
+// Decide implements policy.Policy.
+func (p *Policy) Decide(v *policy.View) policy.Plan {
+	if p.s.Epoch.IsZero() {
+		p.s.Epoch = v.Now
+	}
+	more := v.Now.Equal(p.s.Begun) && len(v.Apps) > p.s.Apps
+	if p.s.On && v.Now.Before(p.next()) && !more {
+		if plan, on := p.within(v); on {
+			return plan
+		}
+	}
+	return p.begin(v)
+}
+
+// next is when the next round begins.
+func (p *Policy) next() time.Time {
+	if p.whole && p.s.On {
+		return p.s.Begun.Add(p.s.Length)
+	}
+	return p.s.Begun.Add(p.round)
+}
+
+// clock is a time in seconds since the policy's beginning.
+func (p *Policy) clock(t time.Time) float64 { return t.Sub(p.s.Epoch).Seconds() }
+
+// state is the policy's snapshot.
+type state struct {
+	// Epoch is zero on the mechanism's clock.
+	Epoch time.Time `json:"epoch"`
+	// Types of device, sorted, and how many there are of each on nodes that take jobs.
+	Types   []string `json:"types,omitempty"`
+	Workers []int    `json:"workers,omitempty"`
+	// Rounds holds the jobs by number, and Names who they are, in the same order. Last is the highest number yet.
+	Rounds *gavel.Rounds `json:"rounds,omitempty"`
+	Names  []name        `json:"names,omitempty"`
+	Last   int           `json:"last"`
+	// Counts has what is counted of each with whole-steps, in the same order; otherwise it is empty.
+	Counts []count `json:"counts,omitempty"`
+	// On says that a round is on, Begun when it began, and Seats who runs in it. Length is its own with whole-steps.
+	On     bool          `json:"on"`
+	Begun  time.Time     `json:"begun"`
+	Length time.Duration `json:"length,omitempty"`
+	Seats  []seat        `json:"seats,omitempty"`
+	// Free is how many devices were free after the last decision.
+	Free  int         `json:"free"`
+	FIFO  gavel.FIFO  `json:"fifo"`
+	Alone gavel.Alone `json:"alone"`
+	// Random and Shuffle count draws, and Drawn those of Shuffle before this round. Apps were there when it began.
+	Random  uint64 `json:"random"`
+	Shuffle uint64 `json:"shuffle"`
+	Drawn   uint64 `json:"drawn"`
+	Apps    int    `json:"apps"`
+}
+
+// name says who a job is: its app, and the app's place in the order of submission, and its trial.
+type name struct {
+	App   string `json:"app"`
+	Order int    `json:"order"`
+	Trial int32  `json:"trial"`
+}
+
+// seat is a job's place in the round.
+type seat struct {
+	Job  int  `json:"job"`
+	Who  name `json:"who"`
+	Type int  `json:"type"`
+	// Gang by names of nodes: indexes change when nodes come and go.
+	Gang []place `json:"gang,omitempty"`
+	// Given says that the job got it, at From; Left that it has gone, at To. From and To are on the policy's clock.
+	Given bool    `json:"given,omitempty"`
+	From  float64 `json:"from,omitempty"`
+	Left  bool    `json:"left,omitempty"`
+	To    float64 `json:"to,omitempty"`
+	// hint is about where in the view the app was last.
+	hint int
+}
+
+type place struct {
+	Node    string `json:"node"`
+	Devices []int  `json:"devices"`
+	// hint is where in the view the node was last.
+	hint int
+}
+
+// Snapshot implements policy.Policy.
+func (p *Policy) Snapshot() ([]byte, error) {
+	p.s.Random, p.s.Shuffle = p.random.Draws, p.shuffle.Draws
+	data, err := json.Marshal(&p.s)
+	if err != nil {
+		return nil, fmt.Errorf("write the state of policy %s: %w", p.name, err)
+	}
+	return data, nil
+}
+
+// Restore implements policy.Policy.
+func (p *Policy) Restore(data []byte) error {
+	var s state
+	if err := json.Unmarshal(data, &s); err != nil {
+		return fmt.Errorf("read the state of policy %s: %w", p.name, err)
+	}
+	shares := 0
+	if s.Rounds != nil {
+		shares = len(s.Rounds.Shares)
+	}
+	if len(s.Names) != shares || len(s.Types) != len(s.Workers) || p.whole && len(s.Counts) != shares {
+		return fmt.Errorf("read the state of policy %s: %d jobs have %d names", p.name, shares, len(s.Names))
+	}
+	p.s = s
+	p.s.FIFO.Perf = p.rule.Aware
+	p.reseed(s.Random, s.Shuffle)
+	return nil
+}

@@ -1,0 +1,104 @@
+package rounds
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// within grants, in the middle of a round, what has fallen free to the jobs that it was meant for, and says whether the
+// round goes on. A job that lost its devices without having ended gets them again.
+func (p *Policy) within(v *policy.View) (policy.Plan, bool) {
+	plan := policy.Plan{Reason: "the round goes on", Next: p.next()}
+	free := v.Free.FreeDevices()
+	waits := slices.ContainsFunc(p.s.Seats, seat.waits)
+	if free == p.s.Free && !waits {
+		return plan, true
+	}
+	on := p.whole
+	for i := range p.s.Seats {
+		s := &p.s.Seats[i]
+		if s.Left || waits && s.Given {
+			on = on || !s.Left
+			continue
+		}
+		g, ok := s.gang(v)
+		if waits && (!ok || !v.Free.IsFree(g)) {
+			on = true // not free yet
+			continue
+		}
+		j := s.find(v)
+		if j == nil || j.App.Paused {
+			if v.Now.Equal(p.s.Begun) && s.Given && !p.whole {
+				return plan, false
+			}
+			s.Left, s.To = true, p.clock(v.Now)
+			continue
+		}
+		on = true
+		if !ok || !suits(v, j, g) || !v.Free.Fits(g, j.Demand) {
+			continue
+		}
+		v.Free.Take(g, j.Demand)
+		plan.Grants = append(plan.Grants, policy.Grant{Job: j, Gang: g, Reason: p.reason(s.Type)})
+		if !s.Given {
+			s.Given, s.From = true, p.clock(v.Now)
+		}
+	}
+	p.s.Free = v.Free.FreeDevices()
+	return plan, on
+}
+
+// suits says whether a waiting job may have a gang, which may be what is left of one, or older than its demand.
+func suits(v *policy.View, j *policy.Job, g cluster.Gang) bool {
+	n, kind := g.Size(), cluster.TypeOf(v.Nodes, g)
+	return j.Waiting() && n >= max(1, j.Demand.Min) && n <= max(1, j.Demand.Max) &&
+		(kind == "" && j.Demand.Mixed || j.Demand.Accepts(kind)) && (len(g) == 1 || j.Demand.Spread)
+}
+
+// waits says whether a seat has not been given yet.
+func (s seat) waits() bool { return !s.Given && !s.Left }
+
+// gang is the seat's in this view; false if some node or device is not there any more.
+func (s *seat) gang(v *policy.View) (cluster.Gang, bool) {
+	g := make(cluster.Gang, len(s.Gang))
+	for i := range s.Gang {
+		at := &s.Gang[i]
+		if at.hint >= len(v.Nodes) || v.Nodes[at.hint].Name != at.Node {
+			n, found := slices.BinarySearchFunc(v.Nodes, at.Node, func(n cluster.Node, name string) int {
+				return strings.Compare(n.Name, name)
+			})
+			if !found {
+				return nil, false
+			}
+			at.hint = n
+		}
+		if at.Devices[len(at.Devices)-1] >= len(v.Nodes[at.hint].Devices) {
+			return nil, false
+		}
+		g[i] = cluster.Place{Node: at.hint, Devices: at.Devices}
+	}
+	return g, true
+}
+
+// find finds the seat's job; nil if it is not there any more.
+func (s *seat) find(v *policy.View) *policy.Job {
+	if s.hint >= len(v.Apps) || v.Apps[s.hint].Order != s.Who.Order {
+		i, found := slices.BinarySearchFunc(v.Apps, s.Who.Order, func(a *policy.App, order int) int { return a.Order - order })
+		if !found {
+			return nil
+		}
+		s.hint = i
+	}
+	a := v.Apps[s.hint]
+	if a.ID != s.Who.App {
+		return nil
+	}
+	i, found := slices.BinarySearchFunc(a.Jobs, s.Who.Trial, func(j *policy.Job, n int32) int { return int(j.Trial) - int(n) })
+	if !found {
+		return nil
+	}
+	return a.Jobs[i]
+}

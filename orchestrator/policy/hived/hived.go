@@ -1,0 +1,230 @@
+// Package hived is the scheduler of Zhao et al., "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees"
+// (OSDI 2020): virtual clusters made of cells, and buddy allocation.
+//
+// Definition used. Every tenant has a virtual cluster (VC): cells of each type of device, as if it had a cluster of its
+// own. A job that fits into what its VC has free is guaranteed: it gets a cell, the tightest that takes its gang, and a
+// cell of a node is split only if none that is split already has room (buddy allocation, section 3.3). Cells are bound to
+// physical nodes only while a guaranteed job is in them, to the node on which the fewest jobs must make room. Other jobs
+// run on what is idle, whoever it was promised to, as opportunistic jobs: they are stopped, after saving, when a
+// guaranteed job needs their devices. A guaranteed job is never stopped. There are as many cells as nodes of a class at
+// most, so whatever fits into a VC fits into the cluster (the paper's sharing safety).
+//
+// Dynamic quota, as in ASTRAEA's evaluation: jobs beyond their tenant's quota run in other VCs that have room, which is
+// what opportunistic jobs do; spot=false turns that off. Without the option "quota" all tenants seen so far have the same.
+//
+// Simplified: the levels are device, slot and node; a gang over several nodes takes cells of several nodes, of one rack
+// where it can. Jobs within a VC come in order of arrival, one that does not fit is passed over. What is left of a quota
+// beyond whole nodes is promised in devices that share a node with others', rounded down. Nodes with devices of several
+// types are nobody's and serve opportunistic jobs. An opportunistic job stays one until it is stopped or ends.
+package hived
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// Policy is HiveD.
+type Policy struct {
+	quota  map[string]float64
+	spot   bool
+	s      memory
+	layout *layout
+}
+
+// memory is what the policy knows beyond the view.
+type memory struct {
+	// Tenants that had jobs, sorted.
+	Tenants []string
+	// Bound is the node that each bound cell stands for, and Jobs what each guaranteed job holds.
+	Bound map[string]string
+	Jobs  map[policy.JobName][]hold
+}
+
+// hold is how many devices of a cell a guaranteed job has.
+type hold struct {
+	Cell string
+	N    int
+}
+
+// New makes the policy from its options.
+func New(o *policy.Options) policy.Policy {
+	p := &Policy{
+		quota: o.Weights("quota", "parts of the cluster promised to tenants, such as vision=2,speech=1; others have 1"),
+		spot:  o.Bool("spot", true, "jobs that no quota is left for run on what is idle until its owner comes"),
+	}
+	p.reset()
+	return p
+}
+
+func (p *Policy) reset() {
+	p.s = memory{Bound: map[string]string{}, Jobs: map[policy.JobName][]hold{}}
+	p.layout = nil
+}
+
+// Name implements policy.Policy.
+func (p *Policy) Name() string { return "hived" }
+
+// Snapshot implements policy.Policy.
+func (p *Policy) Snapshot() ([]byte, error) { return json.Marshal(p.s) }
+
+// Restore implements policy.Policy.
+func (p *Policy) Restore(b []byte) error {
+	p.reset()
+	if err := json.Unmarshal(b, &p.s); err != nil {
+		return fmt.Errorf("hived: snapshot: %w", err)
+	}
+	return nil
+}
+
+// Decide implements policy.Policy.
+func (p *Policy) Decide(v *policy.View) policy.Plan {
+	jobs := v.Jobs()
+	if !slices.ContainsFunc(jobs, (*policy.Job).Waiting) {
+		return policy.Plan{Reason: "nobody waits"}
+	}
+	p.meet(v)
+	guaranteed := p.recall(v, jobs)
+	r := newRound(v, p, jobs, guaranteed)
+	var rest []*policy.Job
+	for _, j := range jobs {
+		if guaranteed[j] && j.Waiting() && !r.place(j, p.s.Jobs[j.Name()]) {
+			p.forget(j)
+			delete(guaranteed, j)
+		}
+	}
+	tooLarge := map[string]int{} // by tenant, of jobs that take any type
+	for _, j := range v.Waiting() {
+		if guaranteed[j] {
+			continue
+		}
+		anyType := len(j.Demand.Types) == 0 && len(j.Demand.Exclude) == 0 && !j.Demand.Spread
+		limit, known := tooLarge[j.App.Tenant]
+		if (!anyType || !known || j.Demand.Min < limit) && p.guarantee(r, j) {
+			continue
+		}
+		if anyType && (!known || j.Demand.Min < limit) {
+			tooLarge[j.App.Tenant] = j.Demand.Min
+		}
+		rest = append(rest, j)
+	}
+	if p.spot {
+		r.plan.Fill(rest, "opportunistic: idle until its owner comes")
+	}
+	p.s.Bound = map[string]string{}
+	p.layout.unbind()
+	for i := range p.layout.cells {
+		if c := &p.layout.cells[i]; c.node >= 0 {
+			p.s.Bound[c.id] = v.Nodes[c.node].Name
+		}
+	}
+	return r.plan.Plan("guaranteed jobs in their own cells, others on what is idle", "")
+}
+
+// meet takes in new tenants, and lays the cells out anew if they or the nodes changed.
+func (p *Policy) meet(v *policy.View) {
+	for _, a := range v.Apps {
+		if at, known := slices.BinarySearch(p.s.Tenants, a.Tenant); !known {
+			p.s.Tenants = slices.Insert(p.s.Tenants, at, a.Tenant)
+		}
+	}
+	if p.layout == nil || p.layout.of != signature(v.Nodes, p.s.Tenants) {
+		p.layout = lay(v.Nodes, p.s.Tenants, p.quota)
+	}
+}
+
+// recall puts the guaranteed jobs back into their cells. Those that are gone, or whose cell is gone or bound elsewhere,
+// lose their guarantee. It returns those that have it still.
+func (p *Policy) recall(v *policy.View, jobs []*policy.Job) map[*policy.Job]bool {
+	l := p.layout
+	l.clear()
+	byName := make(map[string]int, len(v.Nodes))
+	for i := range v.Nodes {
+		byName[v.Nodes[i].Name] = i
+	}
+	for id, name := range p.s.Bound {
+		c, exists := l.byID[id]
+		node, up := byName[name]
+		if exists && up && !v.Nodes[node].Draining && slices.Contains(l.nodes[l.cells[c].class], node) {
+			l.bind(c, node)
+		}
+	}
+	old := p.s.Jobs
+	p.s.Jobs = make(map[policy.JobName][]hold, len(old))
+	guaranteed := make(map[*policy.Job]bool, len(old))
+	for _, j := range jobs {
+		if holds, ok := old[j.Name()]; ok && p.stillHolds(j, holds) && p.charge(j.App.Tenant, holds) {
+			p.s.Jobs[j.Name()] = holds
+			guaranteed[j] = true
+		}
+	}
+	l.unbind()
+	return guaranteed
+}
+
+// stillHolds says whether a job is where its cells are, or waits for them.
+func (p *Policy) stillHolds(j *policy.Job, holds []hold) bool {
+	if j.Running() && len(j.Gang) != len(holds) {
+		return false
+	}
+	for _, h := range holds {
+		c, ok := p.layout.byID[h.Cell]
+		if !ok {
+			return false
+		}
+		node := p.layout.cells[c].node
+		if j.Running() && !slices.ContainsFunc(j.Gang, func(at cluster.Place) bool { return at.Node == node && len(at.Devices) == h.N }) {
+			return false
+		}
+	}
+	return true
+}
+
+// charge uses parts of cells, all or none.
+func (p *Policy) charge(tenant string, holds []hold) bool {
+	for i, h := range holds {
+		if at, ok := p.layout.partOf(h.Cell, tenant); !ok || !p.layout.use(at, h.N) {
+			p.release(tenant, holds[:i])
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Policy) release(tenant string, holds []hold) {
+	for _, h := range holds {
+		if at, ok := p.layout.partOf(h.Cell, tenant); ok {
+			p.layout.use(at, -h.N)
+		}
+	}
+}
+
+// forget takes a job's guarantee back.
+func (p *Policy) forget(j *policy.Job) {
+	p.release(j.App.Tenant, p.s.Jobs[j.Name()])
+	delete(p.s.Jobs, j.Name())
+}
+
+// guarantee finds cells for a waiting job in its tenant's virtual cluster, with its Max of devices or, if there is no
+// room for that, its Min.
+func (p *Policy) guarantee(r *round, j *policy.Job) bool {
+	least, most := max(1, j.Demand.Min), max(j.Demand.Min, j.Demand.Max)
+	for _, n := range [...]int{r.shape.Wants(j.Demand), least} {
+		if n < least || n > most {
+			continue
+		}
+		holds := p.layout.choose(j.App.Tenant, j.Demand, n)
+		if len(holds) == 0 || !p.charge(j.App.Tenant, holds) {
+			continue
+		}
+		if r.place(j, holds) {
+			p.s.Jobs[j.Name()] = holds
+			return true
+		}
+		p.release(j.App.Tenant, holds)
+	}
+	return false
+}

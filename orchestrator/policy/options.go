@@ -1,0 +1,179 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Options are a policy's settings as the command line gives them: name=value. A maker reads each option that it knows
+// with its default, and then asks for Err, which names the first value that could not be read or that nothing read.
+type Options struct {
+	values map[string]string
+	known  []Option
+	err    error
+}
+
+// Option is one setting that a policy has, for help texts.
+type Option struct {
+	Name, Default, Help string
+}
+
+// NewOptions are options with values.
+func NewOptions(values map[string]string) *Options { return &Options{values: values} }
+
+// ParseOptions reads "name=value" pairs.
+func ParseOptions(pairs []string) (*Options, error) {
+	values := map[string]string{}
+	for _, pair := range pairs {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("policy option %q: want name=value", pair)
+		}
+		if _, twice := values[name]; twice {
+			return nil, fmt.Errorf("policy option %q is given twice", name)
+		}
+		values[name] = value
+	}
+	return NewOptions(values), nil
+}
+
+func (o *Options) take(name, def, help string) (string, bool) {
+	o.known = append(o.known, Option{name, def, help})
+	value, ok := o.values[name]
+	return value, ok
+}
+
+func (o *Options) fail(name, value, want string) {
+	if o.err == nil {
+		o.err = fmt.Errorf("policy option %s=%s: want %s", name, value, want)
+	}
+}
+
+// Duration is an option such as "6m", above 0.
+func (o *Options) Duration(name string, def time.Duration, help string) time.Duration {
+	value, ok := o.take(name, def.String(), help)
+	if !ok {
+		return def
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d <= 0 {
+		o.fail(name, value, "a duration above 0 such as 90s or 10m")
+		return def
+	}
+	return d
+}
+
+// Float is an option between two bounds, both allowed.
+func (o *Options) Float(name string, def, least, most float64, help string) float64 {
+	value, ok := o.take(name, strconv.FormatFloat(def, 'g', -1, 64), help)
+	if !ok {
+		return def
+	}
+	f, err := strconv.ParseFloat(value, 64)
+	if err != nil || !(f >= least && f <= most) {
+		o.fail(name, value, fmt.Sprintf("a number from %g to %g", least, most))
+		return def
+	}
+	return f
+}
+
+// Int is a whole number between two bounds, both allowed.
+func (o *Options) Int(name string, def, least, most int, help string) int {
+	value, ok := o.take(name, strconv.Itoa(def), help)
+	if !ok {
+		return def
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < least || n > most {
+		o.fail(name, value, fmt.Sprintf("a whole number from %d to %d", least, most))
+		return def
+	}
+	return n
+}
+
+// Seed is any whole number from 0 on.
+func (o *Options) Seed(name string, def uint64, help string) uint64 {
+	value, ok := o.take(name, strconv.FormatUint(def, 10), help)
+	if !ok {
+		return def
+	}
+	n, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		o.fail(name, value, "a whole number from 0 on")
+		return def
+	}
+	return n
+}
+
+// Bool is true or false.
+func (o *Options) Bool(name string, def bool, help string) bool {
+	value, ok := o.take(name, strconv.FormatBool(def), help)
+	if !ok {
+		return def
+	}
+	b, err := strconv.ParseBool(value)
+	if err != nil {
+		o.fail(name, value, "true or false")
+		return def
+	}
+	return b
+}
+
+// Text is any text, or one of choices if there are some.
+func (o *Options) Text(name, def, help string, choices ...string) string {
+	value, ok := o.take(name, def, help)
+	if !ok {
+		return def
+	}
+	if len(choices) > 0 && !slices.Contains(choices, value) {
+		o.fail(name, value, "one of "+strings.Join(choices, ", "))
+		return def
+	}
+	return value
+}
+
+// Ascending is an option such as "3600,36000": numbers above 0, each larger than the one before.
+func (o *Options) Ascending(name, def, help string) []float64 {
+	text, ok := o.take(name, def, help)
+	if !ok {
+		text = def
+	}
+	var list []float64
+	for part := range strings.SplitSeq(text, ",") {
+		x, err := strconv.ParseFloat(part, 64)
+		if err != nil || !(x > 0 && x < 1e18) || len(list) > 0 && x <= list[len(list)-1] {
+			o.fail(name, text, "ascending numbers above 0 such as 3600 or 3600,36000")
+			return nil
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
+// Known lists the options that were asked for, in order.
+func (o *Options) Known() []Option { return o.known }
+
+// Err is the first value that could not be read, or that no option has the name of.
+func (o *Options) Err() error {
+	if o.err != nil {
+		return o.err
+	}
+	var names []string
+	for _, k := range o.known {
+		names = append(names, k.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.values)) {
+		if slices.Contains(names, name) {
+			continue
+		}
+		if len(names) == 0 {
+			return fmt.Errorf("policy option %s=%s: this policy has no options", name, o.values[name])
+		}
+		return fmt.Errorf("policy option %s=%s: this policy has %s", name, o.values[name], strings.Join(names, ", "))
+	}
+	return nil
+}

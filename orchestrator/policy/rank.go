@@ -1,0 +1,215 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+)
+
+// Rank plans for jobs in order of priority, in a plan that began with Preempt, and moves as few as it can. Those that
+// fit by number are chosen, the first first. Chosen ones that run are kept where they are; the others find a place
+// beside them, and only where there is none do later ones make room on some node. What is left goes to those that run,
+// then to those that wait, in the same order. want is the number of devices that a waiting job is to have; it gets
+// fewer, but at least its Min, if it cannot have them.
+func (p *Planner) Rank(order []*Job, want func(*Job) int, reason string) {
+	r := &ranking{p: p, order: order, want: want, reason: reason, done: make([]bool, len(order))}
+	chosen := r.choose()
+	for i, j := range order {
+		if chosen[i] && j.Running() {
+			r.done[i] = p.Keep(j)
+		}
+	}
+	for i, j := range order {
+		if chosen[i] && j.Waiting() {
+			r.done[i] = r.put(j) || r.makeRoom(i)
+		}
+	}
+	for i, j := range order {
+		if !r.done[i] && j.Running() {
+			r.done[i] = p.Keep(j)
+		}
+	}
+	var rest []*Job
+	for i, j := range order {
+		switch {
+		case r.done[i] || j.Ending:
+		case chosen[i] && j.Running(): // it made room, and is to move
+			p.Put(j, reason)
+		case j.Waiting():
+			rest = append(rest, j)
+		}
+	}
+	p.Fill(rest, reason)
+}
+
+// roomTries bounds how often a ranking looks for jobs that make room, each of which costs a pass over the nodes.
+const roomTries = 32
+
+// ranking is a Rank in progress.
+type ranking struct {
+	p      *Planner
+	order  []*Job
+	want   func(*Job) int
+	reason string
+	// done jobs have their place.
+	done []bool
+	// kept lists on each node the jobs kept there, by index in order; nil until somebody needs room.
+	kept  [][]int
+	tries int
+}
+
+// choose picks the jobs that fit by number, type by type.
+func (r *ranking) choose() []bool {
+	chosen := make([]bool, len(r.order))
+	types := r.p.soon.Types()
+	left, total := make([]int, len(types)), 0
+	for k, kind := range types {
+		left[k] = r.p.soon.FreeOf(kind)
+		total += left[k]
+	}
+	for i, j := range r.order {
+		if total <= 0 {
+			break
+		}
+		switch {
+		case j.Ending:
+		case j.Running():
+			kind, n := cluster.TypeOf(r.p.v.Nodes, j.Gang), j.Gang.Size()
+			chosen[i] = kind == "" && total >= n
+			for k := range types {
+				if types[k] == kind && left[k] >= n {
+					left[k] -= n
+					chosen[i] = true
+				}
+			}
+			if chosen[i] {
+				total -= n
+			}
+		case j.Waiting():
+			if k, n := roomiest(j.Demand, r.want(j), types, left); k >= 0 {
+				left[k] -= n
+				total -= n
+				chosen[i] = true
+			}
+		}
+	}
+	return chosen
+}
+
+// roomiest is the accepted type with most devices left if there are n of it, or at least the demand's Min, and how many
+// the job would take; -1 if there are too few of each.
+func roomiest(d cluster.Demand, n int, types []string, left []int) (kind, take int) {
+	kind = -1
+	for k := range types {
+		if left[k] >= max(1, d.Min) && (kind < 0 || left[k] > left[kind]) && d.Accepts(types[k]) {
+			kind = k
+		}
+	}
+	if kind < 0 {
+		return -1, 0
+	}
+	return kind, min(max(n, d.Min), left[kind])
+}
+
+// put gives a waiting job as many devices as are wanted, or as many as there are.
+func (r *ranking) put(j *Job) bool {
+	if n := r.want(j); n > j.Demand.Min && n <= j.Demand.Max {
+		if g, ok := r.p.soon.Place(j.Demand, n, ""); ok {
+			return r.p.PutOn(j, g, r.reason, time.Time{})
+		}
+	}
+	return r.p.Put(j, r.reason)
+}
+
+// makeRoom places a job on the node where the fewest devices of kept jobs that come after it must be taken.
+func (r *ranking) makeRoom(rank int) bool {
+	if r.tries++; r.tries > roomTries {
+		return false
+	}
+	r.index()
+	j := r.order[rank]
+	n := max(1, j.Demand.Min)
+	bestNode, bestKind, bestCost := -1, "", 0
+	for node := range r.kept {
+		if r.p.v.Nodes[node].Draining {
+			continue
+		}
+		for _, kind := range r.p.soon.Types() {
+			if !j.Demand.Accepts(kind) {
+				continue
+			}
+			if cost, ok := r.cost(node, kind, n, rank); ok && (bestNode < 0 || cost < bestCost) {
+				bestNode, bestKind, bestCost = node, kind, cost
+			}
+		}
+	}
+	return bestNode >= 0 && r.take(bestNode, bestKind, n, rank)
+}
+
+// index lists the kept jobs on each node, the first first.
+func (r *ranking) index() {
+	if r.kept != nil {
+		return
+	}
+	r.kept = make([][]int, len(r.p.v.Nodes))
+	for i, j := range r.order {
+		if r.done[i] && j.Running() {
+			for _, place := range j.Gang {
+				r.kept[place.Node] = append(r.kept[place.Node], i)
+			}
+		}
+	}
+}
+
+// cost counts the devices that would be taken from jobs ranked later so that n are free on a node.
+func (r *ranking) cost(node int, kind string, n, rank int) (cost int, ok bool) {
+	have := r.p.soon.FreeAt(node, kind)
+	for at := len(r.kept[node]) - 1; at >= 0 && have < n; at-- {
+		i := r.kept[node][at]
+		if i < rank {
+			break
+		}
+		if r.done[i] {
+			have += r.held(i, node, kind)
+			cost += r.order[i].Gang.Size()
+		}
+	}
+	return cost, have >= n
+}
+
+// held counts the devices of a type that a kept job has on a node.
+func (r *ranking) held(i, node int, kind string) int {
+	n := 0
+	for _, place := range r.order[i].Gang {
+		if place.Node != node {
+			continue
+		}
+		for _, d := range place.Devices {
+			if r.p.v.Nodes[node].Devices[d].Type == kind {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// take lets later jobs go until n devices are free on a node, and puts the job there; if cores or memory are in the
+// way, all stays as it was.
+func (r *ranking) take(node int, kind string, n, rank int) bool {
+	var gone []int
+	for at := len(r.kept[node]) - 1; at >= 0 && r.p.soon.FreeAt(node, kind) < n; at-- {
+		if i := r.kept[node][at]; r.done[i] {
+			r.p.Drop(r.order[i])
+			r.done[i] = false
+			gone = append(gone, i)
+		}
+	}
+	j := r.order[rank]
+	if g, ok := r.p.soon.PlaceAt(node, j.Demand, n, kind); ok && r.p.PutOn(j, g, r.reason, time.Time{}) {
+		return true
+	}
+	for _, i := range gone {
+		r.done[i] = r.p.Keep(r.order[i])
+	}
+	return false
+}

@@ -1,0 +1,67 @@
+package registry_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
+)
+
+// BenchmarkDecision measures one decision on a full cluster of 240 devices on which a job has just ended, with jobs of
+// 15 tenants waiting for it: the common case of a busy cluster.
+func BenchmarkDecision(b *testing.B) {
+	for _, name := range registry.Names() {
+		for _, count := range []int{32, 2048} {
+			b.Run(fmt.Sprintf("%s/%d", name, count), func(b *testing.B) {
+				s := stagetest.New(stagetest.Nodes("v100", 30, 8, 4)...)
+				for i := range count + 120 {
+					s.Now = s.Now.Add(time.Second)
+					n := 1 << (i * 7 % 4)
+					app := s.App(fmt.Sprintf("job-%d", i), fmt.Sprintf("team-%d", i%15))
+					s.Job(app, n, n, int64(1000+i*7919%100_000))
+				}
+				p, err := registry.New(name, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for range 3 {
+					s.Decide(b, p)
+					s.Settle()
+				}
+				decideOnEnds(b, s, p)
+			})
+		}
+	}
+}
+
+// decideOnEnds frees the devices of one running job after another, each for one decision.
+func decideOnEnds(b *testing.B, s *stagetest.Stage, p policy.Policy) {
+	v := s.View()
+	var running []*policy.Job
+	for _, j := range v.Jobs() {
+		if j.Running() {
+			running = append(running, j)
+		}
+	}
+	if len(running) == 0 {
+		b.Skip("nothing runs")
+	}
+	at := 0
+	for b.Loop() {
+		j := running[at%len(running)]
+		at++
+		gang := j.Gang
+		v.Free.Commit()
+		v.Free.Release(gang, j.Demand)
+		j.Gang = nil
+		v.Now = v.Now.Add(time.Second)
+		mark := v.Free.Mark()
+		p.Decide(v)
+		v.Free.Rollback(mark)
+		j.Gang = gang
+		v.Free.Take(gang, j.Demand)
+	}
+}

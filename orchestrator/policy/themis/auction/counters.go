@@ -1,0 +1,141 @@
+package auction
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+)
+
+// counters are the constraints: for every scope that some row names, and for every size of its type, how many pieces of
+// that size there is room for.
+type counters struct {
+	scopes []scope
+	room   []int32
+	byKey  map[key]int
+}
+
+// key names a scope: a node, a rack, or everything of a type.
+type key struct{ kind, rack, node string }
+
+// scope is a set of lots of one type, and its constraints: one for each size, from first on.
+type scope struct {
+	key   key
+	sizes []int
+	first int
+}
+
+func newCounters(lots []agent.Lot, bidders []Bidder) *counters {
+	c := &counters{byKey: map[key]int{}}
+	sizes := map[string][]int{}
+	for i := range bidders {
+		for _, row := range bidders[i].Rows {
+			for _, g := range row.Gangs {
+				if g.Count <= 0 || g.Machines <= 0 || g.Devices <= 0 {
+					continue
+				}
+				if !slices.Contains(sizes[g.Type], g.Devices) {
+					sizes[g.Type] = append(sizes[g.Type], g.Devices)
+				}
+				c.scope(key{kind: g.Type})
+				if g.Rack != "" {
+					c.scope(key{kind: g.Type, rack: g.Rack})
+				}
+				if g.Node != "" {
+					c.scope(key{kind: g.Type, node: g.Node})
+				}
+			}
+		}
+	}
+	for i := range c.scopes {
+		s := &c.scopes[i]
+		all := sizes[s.key.kind]
+		slices.Sort(all)
+		if !divisible(all) && all[0] > 1 {
+			all = append([]int{1}, all...)
+			sizes[s.key.kind] = all
+		}
+		s.sizes, s.first = all, len(c.room)
+		for _, size := range all {
+			room := 0
+			for k := range lots {
+				if s.holds(&lots[k]) {
+					room += lots[k].Free / size
+				}
+			}
+			c.room = append(c.room, int32(room))
+		}
+	}
+	return c
+}
+
+func (c *counters) scope(k key) {
+	if _, ok := c.byKey[k]; !ok {
+		c.byKey[k] = len(c.scopes)
+		c.scopes = append(c.scopes, scope{key: k})
+	}
+}
+
+func (s *scope) holds(l *agent.Lot) bool {
+	return l.Type == s.key.kind && (s.key.rack == "" || l.Rack == s.key.rack) && (s.key.node == "" || l.Node == s.key.node)
+}
+
+// exact says whether keeping to the counts is enough.
+func (c *counters) exact() bool {
+	for i := range c.scopes {
+		if k := c.scopes[i].key; k.rack != "" || k.node != "" || !divisible(c.scopes[i].sizes) {
+			return false
+		}
+	}
+	return true
+}
+
+// divisible says whether each of the ascending sizes divides the next.
+func divisible(sizes []int) bool {
+	for i := 1; i < len(sizes); i++ {
+		if sizes[i]%sizes[i-1] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// count says what a row uses, sorted by constraint; false if some constraint has no room for it even alone.
+func (c *counters) count(gangs []agent.Gangs) ([]use, bool) {
+	uses := make([]use, 0, 4)
+	for _, g := range gangs {
+		if g.Count <= 0 || g.Machines <= 0 || g.Devices <= 0 || g.Count > 1<<20 || g.Machines > 1<<20 {
+			return nil, false
+		}
+		keys := [...]key{{kind: g.Type}, {kind: g.Type, rack: g.Rack}, {kind: g.Type, node: g.Node}}
+		for i, k := range keys {
+			if i == 1 && g.Rack == "" || i == 2 && g.Node == "" {
+				continue
+			}
+			s := &c.scopes[c.byKey[k]]
+			for at, size := range s.sizes {
+				if size > g.Devices {
+					break
+				}
+				uses = add(uses, use{int32(s.first + at), int32(g.Count * g.Machines * (g.Devices / size))})
+			}
+		}
+	}
+	slices.SortFunc(uses, func(a, b use) int { return cmp.Compare(a.constraint, b.constraint) })
+	for _, u := range uses {
+		if u.n > c.room[u.constraint] {
+			return nil, false
+		}
+	}
+	return uses, len(uses) > 0
+}
+
+func add(uses []use, u use) []use {
+	for i := range uses {
+		if uses[i].constraint == u.constraint {
+			uses[i].n += u.n
+			return uses
+		}
+	}
+	return append(uses, u)
+}

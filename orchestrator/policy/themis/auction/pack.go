@@ -1,0 +1,88 @@
+package auction
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+)
+
+// piece is devices of one type that must be on one machine.
+type piece struct {
+	bidder int
+	gangs  agent.Gangs
+}
+
+// settle takes rows back until all fit the machines. That is needed only where the counts do not say so by themselves: a
+// bidder whose piece does not fit is given the best of its other rows that does.
+func (s *solver) settle() bool {
+	untouched := true
+	for {
+		loser := s.misfit(s.best)
+		if loser < 0 {
+			break
+		}
+		untouched = false
+		old := s.best[loser]
+		s.best[loser] = -1
+		for r := s.start[loser]; r < s.start[loser+1]; r++ {
+			if r == old || s.problem.worth[r] >= s.problem.worth[old] {
+				continue
+			}
+			s.best[loser] = r
+			if s.misfit(s.best) < 0 {
+				break
+			}
+			s.best[loser] = -1
+		}
+	}
+	copy(s.choice, s.best)
+	s.worth = s.value()
+	return untouched
+}
+
+// misfit packs the pieces of a choice on the machines, the most bound and the largest first, and names the first bidder
+// that has one left over; -1 if all fit.
+func (s *solver) misfit(choice []int) int {
+	var pieces []piece
+	for b, row := range choice {
+		if row >= 0 {
+			for _, g := range s.gangs[row] {
+				pieces = append(pieces, piece{b, g})
+			}
+		}
+	}
+	bound := func(g agent.Gangs) int {
+		switch {
+		case g.Node != "":
+			return 0
+		case g.Rack != "":
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(pieces, func(a, b piece) int {
+		return cmp.Or(cmp.Compare(bound(a.gangs), bound(b.gangs)), cmp.Compare(b.gangs.Devices, a.gangs.Devices))
+	})
+	free := make([]int, len(s.lots))
+	for i := range s.lots {
+		free[i] = s.lots[i].Free
+	}
+	for _, p := range pieces {
+		for range p.gangs.Count * p.gangs.Machines {
+			at := -1
+			for i := range s.lots {
+				l := &s.lots[i]
+				if l.Type == p.gangs.Type && free[i] >= p.gangs.Devices && (at < 0 || free[i] < free[at]) &&
+					(p.gangs.Rack == "" || l.Rack == p.gangs.Rack) && (p.gangs.Node == "" || l.Node == p.gangs.Node) {
+					at = i
+				}
+			}
+			if at < 0 {
+				return p.bidder
+			}
+			free[at] -= p.gangs.Devices
+		}
+	}
+	return -1
+}

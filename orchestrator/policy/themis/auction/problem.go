@@ -1,0 +1,140 @@
+package auction
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+)
+
+// problem is an auction in numbers. Rows of all bidders lie one after the other.
+type problem struct {
+	lots []agent.Lot
+	// start of each bidder's rows, and one more.
+	start []int
+	// worth of each row: log(rho of nothing / rho of the row), above 0; index is its place in the bidder's table, and
+	// gangs what it holds.
+	worth []float64
+	index []int
+	gangs [][]agent.Gangs
+	// uses of each row start at useStart: so much of a constraint.
+	useStart []int
+	uses     []use
+	// room of each constraint.
+	room []int32
+	// exactCounts: what keeps to the constraints fits the machines.
+	exactCounts bool
+}
+
+type use struct {
+	constraint, n int32
+}
+
+func (p *problem) bidders() int { return len(p.start) - 1 }
+
+func (p *problem) usesOf(row int) []use { return p.uses[p.useStart[row]:p.useStart[row+1]] }
+
+// candidate is a row on its way into the problem.
+type candidate struct {
+	worth float64
+	index int
+	uses  []use
+}
+
+// compile turns bids into a problem. Rows that are worth nothing, that the offer cannot hold, or that another row of the
+// bidder beats in worth and in every use, are left out.
+func compile(lots []agent.Lot, bidders []Bidder) *problem {
+	p := &problem{lots: lots, start: []int{0}, useStart: []int{0}}
+	c := newCounters(lots, bidders)
+	p.exactCounts = c.exact()
+	var all []candidate
+	for i := range bidders {
+		b := &bidders[i]
+		all = all[:0]
+		for r := range b.Rows {
+			row := &b.Rows[r]
+			if !Sound(row.Rho) || !(row.Rho < b.Nothing) {
+				continue
+			}
+			if uses, ok := c.count(row.Gangs); ok {
+				all = append(all, candidate{math.Log(b.Nothing / row.Rho), r, uses})
+			}
+		}
+		for _, k := range prune(all) {
+			p.worth = append(p.worth, k.worth)
+			p.index = append(p.index, k.index)
+			p.gangs = append(p.gangs, b.Rows[k.index].Gangs)
+			p.uses = append(p.uses, k.uses...)
+			p.useStart = append(p.useStart, len(p.uses))
+		}
+		p.start = append(p.start, len(p.worth))
+	}
+	p.room = c.room
+	p.dropSlack()
+	return p
+}
+
+// prune returns the candidates that none beats, the best first.
+func prune(all []candidate) []candidate {
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.worth, a.worth) })
+	kept := all[:0]
+	for _, c := range all {
+		if !slices.ContainsFunc(kept, func(k candidate) bool { return within(k.uses, c.uses) }) {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// within says whether a uses of no constraint more than b. Uses are sorted by constraint.
+func within(a, b []use) bool {
+	k := 0
+	for _, u := range a {
+		for k < len(b) && b[k].constraint < u.constraint {
+			k++
+		}
+		if k == len(b) || b[k].constraint != u.constraint || b[k].n < u.n {
+			return false
+		}
+	}
+	return true
+}
+
+// dropSlack takes out constraints that would hold if every bidder had its largest row.
+func (p *problem) dropSlack() {
+	most := make([]int32, len(p.room))
+	largest := make([]int32, len(p.room))
+	for b := range p.bidders() {
+		clear(largest)
+		for row := p.start[b]; row < p.start[b+1]; row++ {
+			for _, u := range p.usesOf(row) {
+				largest[u.constraint] = max(largest[u.constraint], u.n)
+			}
+		}
+		for c := range most {
+			most[c] += largest[c]
+		}
+	}
+	number := make([]int32, len(p.room))
+	var room []int32
+	for c, m := range most {
+		number[c] = -1
+		if m > p.room[c] {
+			number[c] = int32(len(room))
+			room = append(room, p.room[c])
+		}
+	}
+	at, from := 0, 0
+	for row := range p.worth {
+		end := p.useStart[row+1]
+		for _, u := range p.uses[from:end] {
+			if n := number[u.constraint]; n >= 0 {
+				p.uses[at] = use{n, u.n}
+				at++
+			}
+		}
+		from, p.useStart[row+1] = end, at
+	}
+	p.uses, p.room = p.uses[:at], room
+}

@@ -1,0 +1,99 @@
+package auction
+
+import (
+	"cmp"
+	"slices"
+)
+
+// searcher looks through the rows that the bound does not rule out, depth first.
+type searcher struct {
+	*solver
+	order  []searched
+	effort int
+	rest   []float64
+}
+
+// searched is a bidder's rows, the highest gain first; none is -1.
+type searched struct {
+	bidder int
+	rows   []ranked
+}
+
+type ranked struct {
+	row  int
+	gain float64
+}
+
+// search improves the best choice, and says whether it was exhaustive.
+func (s *solver) search(effort int) bool {
+	x := &searcher{solver: s, effort: effort}
+	base, slack := 0.0, 0.0
+	for c, price := range s.price {
+		base += price * float64(s.room[c])
+	}
+	top := make([]float64, s.bidders())
+	for b := range top {
+		if b == s.gone {
+			continue
+		}
+		_, top[b] = s.favourite(b)
+		slack += top[b]
+	}
+	bound := base + slack
+	for b := range top {
+		if b == s.gone {
+			continue
+		}
+		o := searched{bidder: b}
+		// A row whose gain lies so far below the bidder's best is in no better choice.
+		for r := s.start[b]; r < s.start[b+1]; r++ {
+			if g := s.gain(r); bound-(top[b]-g) > s.worth+1e-9 {
+				o.rows = append(o.rows, ranked{r, g})
+			}
+		}
+		if bound-top[b] > s.worth+1e-9 {
+			o.rows = append(o.rows, ranked{-1, 0})
+		}
+		slices.SortStableFunc(o.rows, func(a, b ranked) int { return cmp.Compare(b.gain, a.gain) })
+		if len(o.rows) == 0 {
+			return true
+		}
+		x.order = append(x.order, o)
+	}
+	// Bidders with few rows left first: they decide most at the least branching.
+	slices.SortStableFunc(x.order, func(a, b searched) int { return cmp.Compare(len(a.rows), len(b.rows)) })
+	x.rest = make([]float64, len(x.order)+1)
+	for i := len(x.order) - 1; i >= 0; i-- {
+		x.rest[i] = x.rest[i+1] + x.order[i].rows[0].gain
+	}
+	s.clearChoice()
+	x.descend(0, base)
+	return x.effort > 0
+}
+
+// descend tries the rows of a bidder and all after it. so is the bound's part that is settled: the prices' worth of the
+// room and the gains of the rows chosen.
+func (x *searcher) descend(depth int, so float64) {
+	if depth == len(x.order) {
+		x.keep()
+		return
+	}
+	o := &x.order[depth]
+	for _, r := range o.rows {
+		if so+r.gain+x.rest[depth+1] <= x.worth+1e-9 {
+			return // the others gain less
+		}
+		if x.effort--; x.effort <= 0 {
+			return
+		}
+		if r.row >= 0 && !x.fits(o.bidder, r.row) {
+			continue
+		}
+		x.switchTo(o.bidder, r.row)
+		x.descend(depth+1, so+r.gain)
+		x.switchTo(o.bidder, -1)
+		if x.effort <= 0 {
+			return
+		}
+	}
+}

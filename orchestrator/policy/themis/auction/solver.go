@@ -1,0 +1,219 @@
+package auction
+
+import "math"
+
+const (
+	// enough is the gap, as a part of the gain, at which the solver stops to look for a better choice.
+	enough = 0.001
+	// steps of the subgradient method, and its patience: steps without a better bound after which it is halved.
+	steps    = 160
+	patience = 8
+	// effort bounds the nodes of the search for a better choice, and proofEffort those of one for a payment.
+	effort      = 20_000
+	proofEffort = 2_000
+)
+
+// solver holds what the solution of a problem needs, and is reused for its payments.
+type solver struct {
+	*problem
+	// price of each constraint, and the bound that they prove.
+	price []float64
+	bound float64
+	// best is the best choice so far: a row for each bidder, -1 for none; worth is what it is worth.
+	best  []int
+	worth float64
+	exact bool
+	// left and choice are of the choice at hand; gone is the bidder that is left out, -1 for none.
+	left   []int32
+	choice []int
+	gone   int
+	// next is the improvement at hand of each bidder.
+	next    []move
+	reliefs []relief
+	// near is what nearest found for the choice nearTo.
+	near   [][]int
+	nearTo []int
+}
+
+// move is a bidder's change to another row, and what it gains, prices paid.
+type move struct {
+	row   int
+	score float64
+	known bool
+}
+
+func newSolver(p *problem) *solver {
+	n := p.bidders()
+	s := &solver{
+		problem: p, price: make([]float64, len(p.room)), best: make([]int, n), left: make([]int32, len(p.room)),
+		choice: make([]int, n), gone: -1, next: make([]move, n), bound: math.Inf(1),
+	}
+	for b := range s.best {
+		s.best[b] = -1
+	}
+	return s
+}
+
+func (s *solver) solve() {
+	s.clearChoice()
+	s.improve()
+	s.keep()
+	s.lower()
+	if s.bound-s.worth > enough*s.worth {
+		s.shake()
+	}
+	switch gap := s.bound - s.worth; {
+	case gap <= 1e-9:
+		s.exact = true
+	case s.bidders() <= few || gap > enough*s.worth:
+		s.exact = s.search(effort)
+	}
+	if !s.exactCounts && !s.settle() {
+		s.exact = false
+	}
+}
+
+// gain is what a row is worth with the prices paid.
+func (s *solver) gain(row int) float64 {
+	w := s.problem.worth[row]
+	for _, u := range s.usesOf(row) {
+		w -= s.price[u.constraint] * float64(u.n)
+	}
+	return w
+}
+
+// favourite is the bidder's row with the highest gain, -1 if none is above 0.
+func (s *solver) favourite(b int) (row int, gain float64) {
+	row = -1
+	for r := s.start[b]; r < s.start[b+1]; r++ {
+		if g := s.gain(r); g > gain {
+			row, gain = r, g
+		}
+	}
+	return row, gain
+}
+
+// lower minimises the bound over the prices, by subgradients with Polyak's step towards the best choice known. Prices
+// are scaled by the room of their constraint.
+func (s *solver) lower() {
+	n := len(s.room)
+	price, over := make([]float64, n), make([]float64, n)
+	s.bound = math.Inf(1)
+	bestPrice := make([]float64, n)
+	factor, idle := 1.0, 0
+	for range steps {
+		copy(s.price, price)
+		bound := 0.0
+		for c := range over {
+			bound += price[c] * float64(s.room[c])
+			over[c] = -float64(s.room[c])
+		}
+		for b := range s.bidders() {
+			row, gain := s.favourite(b)
+			s.choice[b] = row
+			if row >= 0 {
+				bound += gain
+				for _, u := range s.usesOf(row) {
+					over[u.constraint] += float64(u.n)
+				}
+			}
+		}
+		if bound < s.bound-1e-12 {
+			if idle++; bound < s.bound*(1-1e-4) {
+				idle = 0
+			}
+			s.bound = bound
+			copy(bestPrice, price)
+		} else if idle++; idle >= patience {
+			factor, idle = factor/2, 0
+			copy(price, bestPrice)
+			s.tryFavourites()
+		}
+		if s.bound-s.worth <= enough*s.worth || factor < 1e-3 {
+			break
+		}
+		s.step(price, over, factor*(bound-s.worth))
+	}
+	copy(s.price, bestPrice)
+	for b := range s.bidders() {
+		s.choice[b], _ = s.favourite(b)
+	}
+	s.tryFavourites()
+}
+
+// step moves the prices against what is over.
+func (s *solver) step(price, over []float64, length float64) {
+	norm := 0.0
+	for c, o := range over {
+		if o > 0 || price[c] > 0 {
+			scaled := o / float64(s.room[c]+1)
+			norm += scaled * scaled
+		}
+	}
+	if norm == 0 {
+		return
+	}
+	for c, o := range over {
+		scale := float64(s.room[c] + 1)
+		price[c] = max(0, price[c]+length/norm*o/(scale*scale))
+	}
+}
+
+// tryFavourites makes the choice at hand, which may be over some rooms, fit, improves it and keeps it if it is the best.
+func (s *solver) tryFavourites() {
+	s.recount()
+	s.repair()
+	s.improve()
+	s.keep()
+}
+
+func (s *solver) clearChoice() {
+	for b := range s.choice {
+		s.choice[b] = -1
+	}
+	copy(s.left, s.room)
+}
+
+// recount works out what the choice leaves.
+func (s *solver) recount() {
+	copy(s.left, s.room)
+	for _, row := range s.choice {
+		if row >= 0 {
+			s.use(row, -1)
+		}
+	}
+}
+
+func (s *solver) use(row int, sign int32) {
+	for _, u := range s.usesOf(row) {
+		s.left[u.constraint] += sign * u.n
+	}
+}
+
+// switchTo changes the choice of a bidder.
+func (s *solver) switchTo(b, row int) {
+	if old := s.choice[b]; old >= 0 {
+		s.use(old, 1)
+	}
+	if s.choice[b] = row; row >= 0 {
+		s.use(row, -1)
+	}
+}
+
+func (s *solver) value() float64 {
+	v := 0.0
+	for _, row := range s.choice {
+		if row >= 0 {
+			v += s.problem.worth[row]
+		}
+	}
+	return v
+}
+
+// keep makes the choice at hand the best if it is.
+func (s *solver) keep() {
+	if v := s.value(); v > s.worth {
+		s.worth = v
+		copy(s.best, s.choice)
+	}
+}

@@ -1,0 +1,119 @@
+package themis
+
+import (
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// memory is what the arbiter remembers of an app's last table.
+type memory struct {
+	// Ideal is T_id in seconds.
+	Ideal float64
+	// Work is what was left then in device-seconds, on the devices that the app had after it; Had is the device-seconds
+	// that it had had by then.
+	Work, Had float64
+	// Least is the size of its smallest gang.
+	Least int
+}
+
+// waiting is what holding nothing costs, as the built-in agent has it: the speed is taken to be this part of that with
+// the least gang.
+const waiting = 4
+
+// remember keeps an app's table: its rho with so many devices.
+func (p *Policy) remember(v *policy.View, a *policy.App, ideal, rho float64, devices int) {
+	m := &memory{Ideal: ideal, Had: attained(v, a), Least: max(1, a.Demand.Min)}
+	left := max(0, rho*ideal-v.Now.Sub(a.Submitted).Seconds())
+	if devices > 0 {
+		m.Work = left * float64(devices)
+	} else {
+		m.Work = left * float64(m.Least) / waiting
+	}
+	p.Seen[a.ID] = m
+}
+
+// rho of an app with what it holds now, by its last table.
+func (m *memory) rho(v *policy.View, a *policy.App) float64 {
+	devices, had := 0, a.DeviceSeconds
+	for _, j := range a.Jobs {
+		if j.Running() {
+			devices += j.Gang.Size()
+			had += v.Attained(j) - j.DeviceSeconds
+		}
+	}
+	return m.at(v, a, devices, had)
+}
+
+// with is its rho with so many devices.
+func (m *memory) with(v *policy.View, a *policy.App, devices int) float64 {
+	return m.at(v, a, devices, attained(v, a))
+}
+
+func (m *memory) at(v *policy.View, a *policy.App, devices int, had float64) float64 {
+	work := max(0, m.Work-(had-m.Had))
+	left := waiting * work / float64(m.Least)
+	if devices > 0 {
+		left = work / float64(devices)
+	}
+	return (v.Now.Sub(a.Submitted).Seconds() + left) / m.Ideal
+}
+
+// attained is the device-seconds that an app has had.
+func attained(v *policy.View, a *policy.App) float64 {
+	had := a.DeviceSeconds
+	for _, j := range a.Jobs {
+		if j.Running() {
+			had += v.Attained(j) - j.DeviceSeconds
+		}
+	}
+	return had
+}
+
+// current is an app's rho in the visibility phase. One that has never been asked says what it would say now.
+func (r *round) current(a *policy.App) float64 {
+	m := r.p.Seen[a.ID]
+	if m == nil || m.Ideal <= 0 {
+		s := r.situation(a)
+		rho, ideal := agent.Estimate(s)
+		devices := 0
+		for _, j := range a.Jobs {
+			devices += j.Gang.Size()
+		}
+		r.p.remember(r.v, a, ideal, rho, devices)
+		return rho
+	}
+	return m.rho(r.v, a)
+}
+
+// forget drops apps that have ended.
+func (p *Policy) forget(v *policy.View) {
+	if len(p.Seen) <= 2*len(v.Apps)+16 {
+		return
+	}
+	live, forecasts := make(map[string]*memory, len(v.Apps)), map[string]map[int32]forecast{}
+	for _, a := range v.Apps {
+		if m := p.Seen[a.ID]; m != nil {
+			live[a.ID] = m
+		}
+		if m := p.Forecasts[a.ID]; m != nil {
+			forecasts[a.ID] = m
+		}
+	}
+	p.Seen, p.Forecasts = live, forecasts
+}
+
+// promise keeps devices for a job until whoever holds them has left.
+type promise struct {
+	Job   policy.JobName
+	Rho   float64
+	Made  time.Time
+	Nodes []promised
+}
+
+// promised is the devices of one node.
+type promised struct {
+	Node    string
+	Devices []int
+}

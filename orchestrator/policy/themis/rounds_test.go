@@ -1,0 +1,298 @@
+package themis_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
+	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// world is a cluster on which plans are carried out at once.
+type world struct {
+	tb    testing.TB
+	now   time.Time
+	start time.Time
+	nodes []cluster.Node
+	apps  []*policy.App
+}
+
+func newWorld(tb testing.TB, devices ...int) *world {
+	tb.Helper()
+	w := &world{tb: tb, start: time.Unix(1_000_000, 0).UTC()}
+	w.now = w.start
+	for i, n := range devices {
+		node := cluster.Node{Name: fmt.Sprintf("n%03d", i), Trusted: true}
+		for d := range n {
+			node.Devices = append(node.Devices, cluster.Device{Index: d, Type: "gpu", Slot: d / 2, Speed: 1})
+		}
+		w.nodes = append(w.nodes, node)
+	}
+	return w
+}
+
+// submit adds an app of jobs that take so many seconds on one device.
+func (w *world) submit(id string, jobs, most int, seconds int64) *policy.App {
+	a := &policy.App{
+		ID: id, Weight: 1, Submitted: w.now, Demand: cluster.Demand{Min: 1, Max: most}, Speeds: &cluster.Speeds{},
+		TotalSteps: seconds, Tuner: "random", Outlook: func() tuner.Outlook { return tuner.Outlook{} },
+		AppSecondsBefore: float64(len(w.apps)) * w.now.Sub(w.start).Seconds(),
+	}
+	for i := range jobs {
+		a.Jobs = append(a.Jobs, &policy.Job{
+			App: a, Trial: int32(i), Demand: a.Demand, Speeds: a.Speeds, Weight: 1, Created: w.now, Queued: w.now,
+			UntilStep: seconds, TotalSteps: seconds,
+		})
+	}
+	w.apps = append(w.apps, a)
+	return a
+}
+
+func (w *world) view() *policy.View {
+	v := &policy.View{
+		Now: w.now, Nodes: w.nodes, Apps: w.apps, Free: cluster.NewCapacity(w.nodes),
+		AppSeconds: float64(len(w.apps)) * w.now.Sub(w.start).Seconds(),
+	}
+	for _, a := range w.apps {
+		for _, j := range a.Jobs {
+			if j.Running() {
+				v.Free.Take(j.Gang, j.Demand)
+			}
+		}
+	}
+	return v
+}
+
+// decide checks a plan and carries it out; jobs that are revoked go on ending until left.
+func (w *world) decide(p policy.Policy) policy.Plan {
+	w.tb.Helper()
+	v := w.view()
+	mark := v.Free.Mark()
+	plan := p.Decide(v)
+	v.Free.Rollback(mark)
+	policytest.Check(fatal{w.tb}, v, plan)
+	for _, g := range plan.Grants {
+		g.Job.Gang, g.Job.Granted, g.Job.TermEnd, g.Job.Queued = g.Gang, w.now, g.TermEnd, time.Time{}
+		g.Job.Reported = w.now
+	}
+	for _, r := range plan.Renews {
+		r.Job.TermEnd = r.TermEnd
+	}
+	for _, r := range plan.Revokes {
+		r.Job.Ending = true
+	}
+	return plan
+}
+
+type fatal struct{ testing.TB }
+
+// left ends the leases of jobs that are ending.
+func (w *world) left() {
+	for _, a := range w.apps {
+		for _, j := range a.Jobs {
+			if j.Ending {
+				j.Step = int64(w.view().StepAt(j))
+				j.Gang, j.Ending, j.Queued, j.Granted, j.TermEnd, j.Reported = nil, false, w.now, time.Time{}, time.Time{}, time.Time{}
+			}
+		}
+	}
+}
+
+func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
+
+func held(a *policy.App) int {
+	n := 0
+	for _, j := range a.Jobs {
+		n += j.Gang.Size()
+	}
+	return n
+}
+
+func policyWith(tb testing.TB, pairs ...string) *themis.Policy {
+	tb.Helper()
+	o, err := policy.ParseOptions(pairs)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := themis.New(o)
+	if err := o.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+func TestAnAppAloneGetsAllThatItCanUseForALease(t *testing.T) {
+	t.Parallel()
+	w, p := newWorld(t, 4, 4), policyWith(t)
+	a := w.submit("a", 6, 1, 10_000)
+	plan := w.decide(p)
+	if held(a) != 6 {
+		t.Errorf("it holds %d of 6", held(a))
+	}
+	for _, g := range plan.Grants {
+		if term := g.TermEnd.Sub(w.now); term < 7*time.Minute+30*time.Second || term > 12*time.Minute+30*time.Second {
+			t.Errorf("its term is %v", term)
+		}
+	}
+	if plan.Auction.GetBidders()[0].GetKeeps() != 1 {
+		t.Errorf("it pays: %v", plan.Auction.GetBidders()[0])
+	}
+}
+
+func TestALeaseThatIsUpIsRenewedIfNobodyElseWantsTheDevices(t *testing.T) {
+	t.Parallel()
+	w, p := newWorld(t, 4), policyWith(t)
+	a := w.submit("a", 4, 1, 10_000)
+	plan := w.decide(p)
+	w.now = plan.Next
+	plan = w.decide(p)
+	if len(plan.Renews) != 4 || len(plan.Revokes)+len(plan.Grants) != 0 || held(a) != 4 {
+		t.Errorf("plan %+v", plan)
+	}
+}
+
+func TestALeaseThatIsUpGoesToWhoIsWorseOff(t *testing.T) {
+	t.Parallel()
+	w, p := newWorld(t, 4), policyWith(t, "rounding=keep-one")
+	rich := w.submit("rich", 4, 1, 100_000)
+	w.decide(p)
+	w.pass(2 * time.Minute)
+	poor := w.submit("poor", 2, 1, 1000)
+	if plan := w.decide(p); len(plan.Grants)+len(plan.Revokes) != 0 {
+		t.Fatalf("before the leases are up: %+v", plan)
+	}
+	w.pass(11 * time.Minute)
+	plan := w.decide(p)
+	if len(plan.Revokes) == 0 || len(plan.Grants) != 0 {
+		t.Fatalf("when the leases are up: %+v", plan)
+	}
+	// The devices are kept for the winner, whoever else comes.
+	w.submit("other", 9, 1, 10)
+	w.pass(time.Second)
+	w.decide(p)
+	w.left()
+	w.pass(time.Second)
+	plan = w.decide(p)
+	if held(poor) != 2 || held(rich) != 2 {
+		t.Errorf("poor holds %d, rich %d, after %+v", held(poor), held(rich), plan)
+	}
+}
+
+func TestOnlyTheWorstOffAreAskedAndTheRestGetsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	w, p := newWorld(t, 8, 8), policyWith(t)
+	for i := range 10 {
+		w.submit(fmt.Sprint("a", i), 1, 1, int64(1000*(i+1)))
+	}
+	plan := w.decide(p)
+	asked := 0
+	for _, b := range plan.Auction.GetBidders() {
+		if b.GetAsked() {
+			asked++
+			if len(b.GetBids()) == 0 {
+				t.Errorf("%s made no bid", b.GetSweep())
+			}
+		}
+	}
+	if asked != 2 {
+		t.Errorf("%d of 10 were asked, want 2", asked)
+	}
+	if len(plan.Grants) != 10 {
+		t.Errorf("%d of 10 jobs run on 16 devices", len(plan.Grants))
+	}
+}
+
+// outside is an agent that answers as it is told.
+type outside struct {
+	tables []agent.Table
+	err    error
+}
+
+func (o outside) Bid(*agent.Offer, []*agent.Situation) ([]agent.Table, error) { return o.tables, o.err }
+
+func TestAgentsOutsideThatGoWrongLoseTheirBid(t *testing.T) {
+	t.Parallel()
+	row := agent.Row{Rho: 1, Gangs: []agent.Gangs{{Count: 99, Machines: 1, Devices: 8, Type: "gpu"}}}
+	for name, tc := range map[string]struct {
+		agent agent.Agent
+		want  string
+	}{
+		"nobody there":    {nil, "no agents"},
+		"an error":        {outside{err: errors.New("it hangs")}, "it hangs"},
+		"no answer":       {outside{}, "did not answer"},
+		"no number":       {outside{tables: []agent.Table{{Rho: -1, Ideal: 1}}}, "not a number"},
+		"more than there": {outside{tables: []agent.Table{{Rho: 9, Ideal: 1, Rows: []agent.Row{row}}}}, ""},
+	} {
+		w, p := newWorld(t, 2), policyWith(t)
+		a := w.submit("a", 2, 1, 100)
+		a.Spec = &outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "theirs"}}
+		p.UseAgents(tc.agent)
+		plan := w.decide(p)
+		b := plan.Auction.GetBidders()[0]
+		if (tc.want == "") != (b.GetRefused() == "") || !strings.Contains(b.GetRefused(), tc.want) {
+			t.Errorf("%s: refused %q, want %q", name, b.GetRefused(), tc.want)
+		}
+		if len(b.GetWon()) > 0 || held(a) != 2 {
+			t.Errorf("%s: it won %v and holds %d; without a bid it gets what is left over", name, b.GetWon(), held(a))
+		}
+	}
+}
+
+// On one machine of 8 and many of 2, the job that loses most by being apart gets the large one, and both run whole.
+func TestGangsGoWhereTheyTrainBest(t *testing.T) {
+	t.Parallel()
+	w, p := newWorld(t, 2, 2, 4), policyWith(t, "f=0", "rounding=keep-one")
+	vgg, inception := w.submit("vgg", 1, 4, 10_000), w.submit("inception", 1, 4, 10_000)
+	for app, apart := range map[*policy.App]float64{vgg: 2, inception: 1.05} {
+		app.Demand = cluster.Demand{Min: 4, Max: 4, Spread: true}
+		app.Speeds = &cluster.Speeds{S: [4]float64{1, 1, apart, apart}}
+		app.Jobs[0].Demand, app.Jobs[0].Speeds = app.Demand, app.Speeds
+	}
+	w.decide(p)
+	if g := vgg.Jobs[0].Gang; len(g) != 1 || g.Size() != 4 {
+		t.Errorf("vgg runs on %v", g)
+	}
+	if g := inception.Jobs[0].Gang; len(g) != 2 || g.Size() != 4 {
+		t.Errorf("inception runs on %v", g)
+	}
+}
+
+// BenchmarkRound is a round in which every device of 256 is on a lease that is up, and 300 apps with up to 100 jobs want
+// them.
+func BenchmarkRound(b *testing.B) {
+	devices := make([]int, 32)
+	for i := range devices {
+		devices[i] = 8
+	}
+	w, p := newWorld(b, devices...), policyWith(b)
+	for i := range 300 {
+		w.submit(fmt.Sprint("a", i), 1+i%100, 1+i%4, int64(1000+100*i))
+	}
+	for b.Loop() {
+		b.StopTimer()
+		w.left()
+		v := w.view()
+		b.StartTimer()
+		plan := p.Decide(v)
+		b.StopTimer()
+		for _, g := range plan.Grants {
+			g.Job.Gang, g.Job.Granted, g.Job.TermEnd = g.Gang, w.now, g.TermEnd
+		}
+		for _, r := range plan.Renews {
+			r.Job.TermEnd = r.TermEnd
+		}
+		for _, r := range plan.Revokes {
+			r.Job.Ending = true
+		}
+		w.pass(11 * time.Minute)
+		b.StartTimer()
+	}
+}

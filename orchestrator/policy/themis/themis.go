@@ -1,0 +1,154 @@
+// Package themis is the arbiter of Themis (Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI
+// 2020): devices are leased for a short term; whatever is free, or on a lease that is up, is auctioned to the apps that
+// are furthest from finishing as soon as they would on a share of their own.
+//
+// A round (pseudocode 1): every app that wants devices is ranked by its finish-time fairness rho; the worst 1-f of all
+// apps are asked for bids (package agent); the partial allocation auction (package auction) gives each its part of the
+// proportionally fair allocation; what is left over goes to apps that were not asked, in random order, then to anyone.
+// An app that wins what it held before goes on without a stop. Jobs whose devices went to others are paused once they
+// saved, and the devices are kept for the winner until then.
+//
+// Where the paper leaves something open:
+//
+//   - Rounding. The auction leaves an app c times its row. Gangs stay whole: of n gangs it keeps floor(c n), and one more
+//     with the probability of the fraction, so that it keeps c n in expectation and truth still pays. With
+//     rounding=keep-one it keeps at least one.
+//   - Leftovers go to apps that were not asked in random order, but each first keeps what it held on leases that are up
+//     (leftover=keep): devices that changed hands at random would cost every job a restart at every lease's end, and
+//     nobody's rho would be the better for it. leftover=random is the paper's letter.
+//   - Terms end together, on a grid of half a lease (grid), so that a lease of 10 minutes lasts 7.5 to 12.5. If each
+//     ended on its own, devices would be offered one by one, and a gang of four would hardly ever find four side by side.
+//   - An app's rho in the visibility phase is what its last table says of what it holds now (section 3.2.3 and appendix):
+//     the work left then, less the device time it has had since, on the devices that it has.
+package themis
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// Policy is Themis's arbiter.
+type Policy struct {
+	set    settings
+	agents agent.Agent
+	state
+	rng *rand.Rand
+	pcg *rand.PCG
+}
+
+var (
+	_ policy.Bidding    = (*Policy)(nil)
+	_ policy.Preemptive = (*Policy)(nil)
+)
+
+// settings are the policy's options.
+type settings struct {
+	knob     float64
+	lease    time.Duration
+	seed     uint64
+	keepOne  bool
+	grid     float64
+	errors   float64
+	liars    float64
+	lie      float64
+	leftover string
+}
+
+// state is what a snapshot holds.
+type state struct {
+	// Random is the generator's state.
+	Random []byte
+	// Ends is the next end of a term; zero if that is not known.
+	Ends time.Time
+	// Seen is what is known of apps, by ID.
+	Seen map[string]*memory
+	// Forecasts say where trials' learning curves end, by app and trial.
+	Forecasts map[string]map[int32]forecast
+	// Promises are devices that are kept for jobs until others have left them.
+	Promises []promise
+}
+
+// New makes the policy from its options.
+func New(o *policy.Options) *Policy {
+	p := &Policy{set: settings{
+		knob:    o.Float("f", 0.8, 0, 0.999, "fairness knob: the 1-f of the apps with the worst rho are asked for bids"),
+		lease:   o.Duration("lease", 10*time.Minute, "how long devices are granted for"),
+		grid:    o.Float("grid", 0.5, 0, 1, "leases end together, on a grid of this part of the lease"),
+		seed:    o.Seed("seed", 1, "of the random order in which leftovers are given"),
+		keepOne: o.Text("rounding", "lottery", "of what an app keeps: lottery, or keep-one at least", "lottery", "keep-one") == "keep-one",
+		errors:  o.Float("error", 0, 0, 1, "to study errors: every app's estimates are off by up to this part"),
+		liars:   o.Float("liars", 0, 0, 1, "to study lies: the part of the apps that over-report their slowdown"),
+		lie:     o.Float("lie", 0.3, 0, 100, "by how much they do"),
+		leftover: o.Text("leftover", "keep", "who comes first among those not asked: random; keep, which lets each first "+
+			"keep what it held; or worst, by rho", "random", "keep", "worst"),
+	}}
+	p.pcg = rand.NewPCG(p.set.seed, 0x7e315)
+	p.rng = rand.New(p.pcg)
+	p.Seen, p.Forecasts = map[string]*memory{}, map[string]map[int32]forecast{}
+	return p
+}
+
+// Name implements policy.Policy.
+func (*Policy) Name() string { return "themis" }
+
+// Preempts implements policy.Preemptive.
+func (*Policy) Preempts() bool { return true }
+
+// UseAgents implements policy.Bidding.
+func (p *Policy) UseAgents(a agent.Agent) { p.agents = a }
+
+// Snapshot implements policy.Policy.
+func (p *Policy) Snapshot() ([]byte, error) {
+	random, err := p.pcg.MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("themis: %w", err)
+	}
+	p.Random = random
+	return json.Marshal(p.state)
+}
+
+// Restore implements policy.Policy.
+func (p *Policy) Restore(b []byte) error {
+	var s state
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("themis: snapshot: %w", err)
+	}
+	if err := p.pcg.UnmarshalBinary(s.Random); err != nil {
+		return fmt.Errorf("themis: snapshot: %w", err)
+	}
+	if p.state = s; p.Seen == nil {
+		p.Seen = map[string]*memory{}
+	}
+	if p.Forecasts == nil {
+		p.Forecasts = map[string]map[int32]forecast{}
+	}
+	return nil
+}
+
+// Decide implements policy.Policy.
+func (p *Policy) Decide(v *policy.View) policy.Plan {
+	r := newRound(p, v)
+	r.fulfil()
+	r.expire()
+	if r.wants() {
+		r.auction()
+		r.leftovers()
+	}
+	return r.finish()
+}
+
+// termEnd is when a lease that begins now ends.
+func (p *Policy) termEnd(now time.Time) time.Time {
+	grid := max(time.Duration(p.set.grid*float64(p.set.lease)), time.Millisecond)
+	least := now.Add(p.set.lease - grid/2)
+	end := least.Truncate(grid)
+	if end.Before(least) {
+		end = end.Add(grid)
+	}
+	return end
+}

@@ -1,0 +1,149 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// View is what a policy sees.
+type View struct {
+	Now   time.Time
+	Round uint64
+	// Nodes that are up, sorted by name. Gangs name them by index.
+	Nodes []cluster.Node
+	// Apps that have not ended, in order of submission.
+	Apps []*App
+	// Free is what is free now; the devices of jobs that are ending are not. A policy may plan on it: Decide's caller
+	// rolls it back.
+	Free *cluster.Capacity
+	// AppSeconds is the time integral of the number of apps, since the ledger began.
+	AppSeconds float64
+}
+
+// App is a sweep that has not ended.
+type App struct {
+	ID     string
+	Tenant string
+	// Weight relative to other apps; 1 is usual.
+	Weight    float64
+	Submitted time.Time
+	// Order counts apps by submission.
+	Order int
+	// Spec it was submitted with.
+	Spec *outbidv1.SweepSpec
+	// DeviceSeconds of leases that have ended.
+	DeviceSeconds float64
+	// AppSecondsBefore is the view's AppSeconds when the app was submitted.
+	AppSecondsBefore float64
+	// Jobs that hold devices or want some, by number. All of them want none while the app is paused.
+	Jobs []*Job
+	// Paused apps get nothing.
+	Paused bool
+	// Demand of each of its jobs, and Speeds of their model where a job has none of its own.
+	Demand cluster.Demand
+	Speeds *cluster.Speeds
+	// TotalSteps is what a job trained to its end does; 0 if unknown.
+	TotalSteps int64
+	// Tuner is the kind of its tuner, as in the spec: "asha", "successive_halving", "random", ….
+	Tuner string
+	// Outlook is how much work the tuner will do in all; asked when needed, as it takes time. Never nil.
+	Outlook func() tuner.Outlook
+	// Finished counts the jobs that have ended, and StepsDone the steps of all jobs, repeated ones counted once.
+	Finished  int
+	StepsDone int64
+}
+
+// Job is a trial that holds devices or wants some.
+type Job struct {
+	App    *App
+	Trial  int32
+	Demand cluster.Demand
+	// Speeds of its model: what was measured.
+	Speeds *cluster.Speeds
+	// Weight relative to other jobs of the app; 1 is usual.
+	Weight float64
+	// Created is when it first wanted devices, Queued since when it wants them now; zero if it holds some.
+	Created, Queued time.Time
+	// Gang it holds; empty if none.
+	Gang cluster.Gang
+	// Granted is when its lease began, and TermEnd when its term ends; zero for no term.
+	Granted, TermEnd time.Time
+	// Ending: its lease was revoked and is about to end.
+	Ending bool
+	// Step is how far it was when Reported; UntilStep how far it is to go now, and TotalSteps if it is trained to the
+	// end; 0 if unknown.
+	Step, UntilStep, TotalSteps int64
+	// Reported is when Step was true and training; zero while it does not train.
+	Reported time.Time
+	// DeviceSeconds of leases that have ended, and Leases how many there were.
+	DeviceSeconds float64
+	Leases        int32
+	// Curve is the metric over steps as reported, thinned to at most CurvePoints; Minimise says that less is better.
+	Curve    []Point
+	Minimise bool
+}
+
+// CurvePoints bounds the points that are kept of a job's curve.
+const CurvePoints = 64
+
+// Point is a reported metric.
+type Point struct {
+	Step  int64
+	Value float64
+}
+
+// Running says whether the job holds devices.
+func (j *Job) Running() bool { return len(j.Gang) > 0 }
+
+// Waiting says whether the job wants devices and may have some.
+func (j *Job) Waiting() bool { return len(j.Gang) == 0 && !j.App.Paused }
+
+// Rate is the steps per second that the job makes, or would make, on a gang.
+func (v *View) Rate(j *Job, g cluster.Gang) float64 { return cluster.RateOf(v.Nodes, g, j.Speeds) }
+
+// StepAt is how far the job is by now: its last report, and what it has trained since at its measured rate.
+func (v *View) StepAt(j *Job) float64 {
+	step := float64(j.Step)
+	if j.Running() && !j.Reported.IsZero() && v.Now.After(j.Reported) {
+		step += v.Rate(j, j.Gang) * v.Now.Sub(j.Reported).Seconds()
+	}
+	if limit := j.limit(); limit > 0 {
+		step = min(step, max(float64(limit), float64(j.Step)))
+	}
+	return step
+}
+
+// limit is the furthest step that the job may be at; 0 if unknown.
+func (j *Job) limit() int64 {
+	if j.UntilStep > 0 {
+		return j.UntilStep
+	}
+	return j.TotalSteps
+}
+
+// StepsLeft is how many steps the job still has to its end: to TotalSteps, to UntilStep if that is unknown; 0 if both
+// are.
+func (v *View) StepsLeft(j *Job) float64 {
+	total := max(j.TotalSteps, j.UntilStep)
+	return max(0, float64(total)-v.StepAt(j))
+}
+
+// Attained is the device-seconds that the job has had by now, the running lease included.
+func (v *View) Attained(j *Job) float64 {
+	if !j.Running() {
+		return j.DeviceSeconds
+	}
+	return j.DeviceSeconds + max(0, v.Now.Sub(j.Granted).Seconds())*float64(j.Gang.Size())
+}
+
+// MeanApps is Themis's N_avg: the time-weighted mean number of apps over the app's life so far, itself included.
+func (v *View) MeanApps(a *App) float64 {
+	age := v.Now.Sub(a.Submitted).Seconds()
+	if age <= 0 {
+		return float64(len(v.Apps))
+	}
+	return (v.AppSeconds - a.AppSecondsBefore) / age
+}

@@ -1,0 +1,85 @@
+package orchestrator_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+)
+
+var update = flag.Bool("update", false, "write the generated parts of docs/scheduling.md anew")
+
+// between replaces what is between two marks of a page.
+func between(t *testing.T, page, mark, text string) string {
+	t.Helper()
+	open, end := "<!-- "+mark+" -->\n", "<!-- /"+mark+" -->"
+	before, rest, ok := strings.Cut(page, open)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("docs/scheduling.md has no %s…%s", strings.TrimSpace(open), end)
+	}
+	return before + open + text + end + after
+}
+
+// optionTable lists the options of every policy; policies with the same ones share their rows.
+func optionTable() string {
+	var b strings.Builder
+	b.WriteString("| policy | option | default | meaning |\n|---|---|---|---|\n")
+	told := map[string]bool{}
+	for _, name := range registry.Names() {
+		if told[name] {
+			continue
+		}
+		options := registry.Options(name)
+		var alike []string
+		for _, other := range registry.Names() {
+			if slices.Equal(registry.Options(other), options) {
+				told[other] = true
+				alike = append(alike, "`"+other+"`")
+			}
+		}
+		who := strings.Join(alike, ", ")
+		if len(options) == 0 {
+			fmt.Fprintf(&b, "| %s | none | | |\n", who)
+		}
+		for _, o := range options {
+			value := ""
+			if o.Default != "" {
+				value = "`" + o.Default + "`"
+			}
+			fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", who, o.Name, value, strings.ReplaceAll(o.Help, "|", `\|`))
+			who = ""
+		}
+	}
+	return b.String()
+}
+
+// TestSchedulingPageIsTrue holds the page to the example that compiles and passes, and to the registry.
+func TestSchedulingPageIsTrue(t *testing.T) {
+	t.Parallel()
+	example, err := os.ReadFile(filepath.Join(root, "orchestrator/policy/example_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, "docs/scheduling.md")
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := between(t, string(page), "example", "```go\n"+string(example)+"```\n")
+	want = between(t, want, "options", optionTable())
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if want != string(page) {
+		t.Error("docs/scheduling.md is stale: go test ./orchestrator -run TestSchedulingPageIsTrue -update")
+	}
+}

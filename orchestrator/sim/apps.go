@@ -1,0 +1,214 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy/rrh"
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/trace"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Metric is what simulated trials report: a loss, the less the better.
+const Metric = "loss"
+
+// Making says how the jobs of a trace become apps.
+type Making struct {
+	// Types of device in the cluster; throughputs are looked up for each.
+	Types []string
+	// Throughputs of the jobs' models; nil if durations hold on every type.
+	Throughputs *trace.Throughputs
+	// Slowdown S by spread: slot, machine, rack, cluster. nil is 1, 1, 1.1, 1.3 for jobs without a throughput table, and
+	// 1 everywhere for those with one, as in Gavel.
+	Slowdown []float64
+	// Reports is how often a job with a loss curve reports on its way; 0 is 16.
+	Reports int
+}
+
+// Apps makes the apps of a trace: one for each of its explorations, and one for each job on its own, in order of arrival.
+func Apps(t *trace.Trace, how Making) ([]App, error) {
+	if how.Reports == 0 {
+		how.Reports = 16
+	}
+	explorations := map[string]*trace.App{}
+	for i := range t.Apps {
+		explorations[t.Apps[i].ID] = &t.Apps[i]
+	}
+	members := map[string][]*trace.Job{}
+	for i := range t.Jobs {
+		if id := t.Jobs[i].App; id != "" {
+			members[id] = append(members[id], &t.Jobs[i])
+		}
+	}
+	var apps []App
+	for i := range t.Jobs {
+		j := &t.Jobs[i]
+		jobs := []*trace.Job{j}
+		if j.App != "" {
+			if jobs = members[j.App]; jobs == nil {
+				continue // its exploration is made already
+			}
+			delete(members, j.App)
+		}
+		a, err := how.app(jobs, explorations[j.App])
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", j.ID, err)
+		}
+		apps = append(apps, a)
+	}
+	if len(apps) == 0 {
+		return nil, errors.New("the trace has no jobs")
+	}
+	return apps, nil
+}
+
+func (how *Making) app(jobs []*trace.Job, of *trace.App) (App, error) {
+	first := jobs[0]
+	tenant := first.Tenant
+	if tenant == "" {
+		tenant = "default"
+	}
+	least, most := first.MinGPUs, first.MaxGPUs
+	if most == 0 {
+		return App{}, errors.New("it needs no GPU; leave such jobs out")
+	}
+	a := App{
+		Submit: seconds(first.Submit),
+		Spec: &outbidv1.SweepSpec{
+			Name: "job", Tenant: tenant, Metric: Metric, Mode: "min", Weight: first.Weight,
+			Labels: map[string]string{"job": first.ID},
+			Resources: &outbidv1.Resources{
+				Devices: &outbidv1.DeviceCount{Min: int32(least), Max: int32(most)}, Types: first.GPUTypes, Spread: true,
+			},
+			Limits:   &outbidv1.Limits{Trials: int32(len(jobs))},
+			Workload: &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{Command: []string{"train"}}},
+		},
+	}
+	if of != nil {
+		a.Spec.Labels["app"] = of.ID
+	}
+	restarts := int32(math.MaxInt32)
+	a.Spec.MaxRestarts = &restarts
+	if u := first.Utility; u != nil && len(jobs) == 1 {
+		// What a policy that goes by utilities sees of it.
+		for label, value := range map[string]float64{
+			rrh.LabelPriority: u.Priority, rrh.LabelDecay: u.Decay, rrh.LabelTarget: u.Target,
+		} {
+			a.Spec.Labels[label] = strconv.FormatFloat(value, 'g', -1, 64)
+		}
+	}
+	longest := int64(0)
+	for i, j := range jobs {
+		job, err := how.job(j)
+		if err != nil {
+			return App{}, err
+		}
+		longest = max(longest, job.Steps)
+		a.Jobs = append(a.Jobs, job)
+		for _, s := range job.Speeds.Measured {
+			h := &outbidv1.Throughput{Type: s.Type, Devices: int32(s.Devices), Spread: s.Spread.String(), StepsPerSecond: s.Rate}
+			if len(jobs) > 1 {
+				n := int32(i)
+				h.Trial = &n
+			}
+			a.Spec.Throughputs = append(a.Spec.Throughputs, h)
+		}
+	}
+	a.Spec.Tuner = tunerOf(of, longest, len(jobs))
+	spec.Default(a.Spec)
+	return a, nil
+}
+
+// tunerOf is the tuner of an exploration; without one each job runs to its end.
+func tunerOf(of *trace.App, longest int64, jobs int) *outbidv1.Tuner {
+	if of != nil && of.Tuner == "successive-halving" {
+		return &outbidv1.Tuner{Kind: &outbidv1.Tuner_SuccessiveHalving{SuccessiveHalving: &outbidv1.SuccessiveHalving{
+			MaxSteps: of.MaxSteps, MinSteps: max(1, of.MinSteps), Eta: int32(of.Eta), Trials: int32(jobs),
+		}}}
+	}
+	if of != nil && of.Tuner == "performance-curve" {
+		return &outbidv1.Tuner{Kind: &outbidv1.Tuner_PerformanceCurve{PerformanceCurve: &outbidv1.PerformanceCurve{MaxSteps: longest}}}
+	}
+	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: longest}}}
+}
+
+// job is how one job behaves. Without a throughput table a step is a second on all its GPUs.
+func (how *Making) job(j *trace.Job) (Job, error) {
+	out := Job{Speeds: &cluster.Speeds{}, Steps: j.TotalSteps, Isolated: j.Duration}
+	if j.Loss != nil {
+		out.Loss, out.Reports = j.Loss.At, how.Reports
+	}
+	if j.Utility != nil {
+		out.Utility = j.Utility.Value
+	}
+	if how.Throughputs != nil && j.Model != "" && j.TotalSteps > 0 {
+		if err := how.table(j, &out); err != nil {
+			return Job{}, err
+		}
+		return out, nil
+	}
+	if j.Duration <= 0 {
+		return Job{}, errors.New("it has neither a duration nor steps and a throughput table: give --throughputs FILE")
+	}
+	if out.Steps <= 0 {
+		out.Steps = max(1, int64(math.Round(j.Duration)))
+	}
+	out.Speeds.Measured = []cluster.Speed{{
+		Devices: j.MaxGPUs, Spread: cluster.SameMachine, Rate: float64(out.Steps) / j.Duration,
+	}}
+	how.slow(&out, j.Model)
+	return out, nil
+}
+
+// table takes the job's speeds from the throughput table, for every type of the cluster that it has.
+func (how *Making) table(j *trace.Job, out *Job) error {
+	fastest := 0.0
+	for _, kind := range how.Types {
+		rate, err := how.Throughputs.Isolated(j.Model, j.MaxGPUs, kind)
+		if err != nil {
+			var missing *trace.MissingError
+			if errors.As(err, &missing) && !strings.Contains(err.Error(), "the table's types") {
+				return err
+			}
+			continue // a type that the table lacks altogether: the job runs there as fast as on the slowest it has
+		}
+		out.Speeds.Measured = append(out.Speeds.Measured, cluster.Speed{
+			Type: kind, Devices: j.MaxGPUs, Spread: cluster.SameMachine, Rate: rate,
+		})
+		fastest = max(fastest, rate)
+		if apart, err := how.Throughputs.Isolated(j.Model, j.MaxGPUs, kind+trace.Spread); err == nil && how.Slowdown != nil {
+			out.Speeds.Measured = append(out.Speeds.Measured, cluster.Speed{
+				Type: kind, Devices: j.MaxGPUs, Spread: cluster.SameRack, Rate: apart,
+			})
+		}
+	}
+	if fastest == 0 {
+		return fmt.Errorf("%s on %d GPUs runs on none of the cluster's types %s", j.Model, j.MaxGPUs, strings.Join(how.Types, ", "))
+	}
+	out.Isolated = float64(j.TotalSteps) / fastest
+	if how.Slowdown == nil {
+		out.Speeds.S = [4]float64{1, 1, 1, 1}
+		return nil
+	}
+	how.slow(out, "")
+	return nil
+}
+
+// slow sets the slowdowns of a model by spread. Those that Themis's workloads know for network-intensive lose most.
+func (how *Making) slow(out *Job, model string) {
+	if how.Slowdown != nil {
+		copy(out.Speeds.S[:], how.Slowdown)
+		return
+	}
+	if trace.NetworkIntensive(model) {
+		out.Speeds.S = [4]float64{1, 1.2, 2, 2.4}
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }

@@ -1,0 +1,251 @@
+package measure
+
+// Config of a Meter.
+type Config struct {
+	Policy string
+	// Tenants with their weights. One that is not named here has weight 1 and counts from its first job on.
+	Tenants []Tenant
+	// Interval in seconds over which a tenant's rho is taken; 0 is an hour.
+	Interval float64
+	// Bars is how many leases are kept for a Gantt chart; more are left out.
+	Bars int
+}
+
+// hour is the usual interval of tenants' fairness.
+const hour = 3600.0
+
+// Meter takes in facts and gives the figures.
+type Meter struct {
+	cfg Config
+	now float64
+	err error
+
+	devices, mostDevices, held int
+	// used holds devices whose jobs train; starts are the leases that will begin to, by time.
+	used   int
+	starts startHeap
+
+	jobs     []job
+	apps     []app
+	liveApps int
+	// appSeconds is the integral of the number of apps.
+	appSeconds float64
+
+	tenants map[string]*tenant
+	order   []*tenant
+	weights float64
+
+	// first arrival and last end.
+	first, last float64
+	// the integrals of devices that are there, held and used, and of held ones divided by S.
+	deviceSeconds, heldSeconds, usedSeconds, placed float64
+	line                                            timeline
+	bars                                            []Bar
+	barsLeftOut                                     int
+
+	jcts, queues, slowdowns, rhos []float64
+	fair, unfair                  int
+	intervals, lossy              int
+	utility                       float64
+	preemptions, leases, failed   int
+	decisions                     []float32
+	deviceSecondsAtEnd, usedAtEnd float64
+	rhosOverOne                   int
+}
+
+// New returns a meter at time 0 of a cluster without devices.
+func New(cfg Config) *Meter {
+	if cfg.Interval <= 0 {
+		cfg.Interval = hour
+	}
+	m := &Meter{cfg: cfg, tenants: make(map[string]*tenant), line: newTimeline()}
+	for _, t := range cfg.Tenants {
+		m.addTenant(t)
+	}
+	m.requota()
+	return m
+}
+
+// Now is the time of the last fact.
+func (m *Meter) Now() float64 { return m.now }
+
+// Done counts the jobs that have ended, Live those that have not.
+func (m *Meter) Done() (done, live int) {
+	done = len(m.jcts) + m.failed
+	return done, len(m.jobs) - done
+}
+
+// advance lets time pass; false if it would go backwards.
+func (m *Meter) advance(at float64) bool {
+	if at < m.now {
+		m.fail("a fact is of %g s, which is past", at)
+		return false
+	}
+	for len(m.starts) > 0 && m.starts[0].at <= at {
+		s := m.starts.pop()
+		m.pass(s.at)
+		j := &m.jobs[s.job]
+		if j.state == holding && j.lease.Devices > 0 && j.epoch == s.epoch && !j.training {
+			j.training = true
+			m.used += j.lease.Devices
+		}
+	}
+	m.pass(at)
+	return true
+}
+
+// pass adds up what is constant until at.
+func (m *Meter) pass(at float64) {
+	dt := at - m.now
+	if dt <= 0 {
+		return
+	}
+	// Facts of one moment come in any order; once time passes they must add up.
+	if m.held > m.devices {
+		m.fail("%d of %d devices are held", m.held, m.devices)
+	}
+	m.appSeconds += dt * float64(m.liveApps)
+	m.heldSeconds += dt * float64(m.held)
+	if len(m.jobs) > 0 {
+		m.deviceSeconds += dt * float64(m.devices)
+		m.usedSeconds += dt * float64(m.used)
+		m.line.add(m.now, at, float64(m.used), float64(m.devices))
+	}
+	m.now = at
+}
+
+type jobState int
+
+const (
+	resting jobState = iota
+	waiting
+	holding
+	over
+)
+
+// job is what is known of one, a fixed size each.
+type job struct {
+	name              string
+	app               int
+	own               bool
+	tenant            *tenant
+	demand, isolated  float64
+	weight            float64
+	utility           func(float64) float64
+	arrived, queued   float64
+	state             jobState
+	since             float64
+	lease             Lease
+	epoch             int
+	training          bool
+	class             *class
+	fairBefore        float64
+	allocated, fairly float64
+}
+
+// activate makes a job that rests want devices.
+func (m *Meter) activate(j *job) {
+	j.state, j.since = waiting, m.now
+	m.apps[j.app].want(j.demand)
+	j.tenant.activate(m, j)
+}
+
+// deactivate makes a job that waits rest.
+func (m *Meter) deactivate(j *job) {
+	j.queued += m.now - j.since
+	j.state = resting
+	m.apps[j.app].want(-j.demand)
+	j.tenant.deactivate(m, j)
+}
+
+// starting books when a lease's devices begin to be of use.
+func (m *Meter) starting(number int) {
+	j := &m.jobs[number]
+	j.epoch++
+	if j.lease.Delay <= 0 {
+		j.training = true
+		m.used += j.lease.Devices
+		return
+	}
+	m.starts.push(start{at: m.now + j.lease.Delay, job: number, epoch: j.epoch})
+}
+
+// release takes a job's devices; it waits then.
+func (m *Meter) release(j *job) {
+	held := m.now - j.since
+	deviceSeconds := held * float64(j.lease.Devices)
+	j.allocated += deviceSeconds
+	m.placed += deviceSeconds / j.lease.Slowdown
+	j.tenant.advance(m)
+	j.tenant.held -= float64(j.lease.Devices)
+	m.held -= j.lease.Devices
+	if j.training {
+		m.used -= j.lease.Devices
+	}
+	m.bar(j)
+	j.training = false
+	j.state, j.since = waiting, m.now
+	j.lease = Lease{}
+}
+
+// finish books a job that completed.
+func (m *Meter) finish(j *job, done float64) {
+	jct := m.now - j.arrived
+	m.jcts = append(m.jcts, jct)
+	m.queues = append(m.queues, j.queued)
+	if alone := j.isolated * done; alone > 0 {
+		m.slowdowns = append(m.slowdowns, jct/alone)
+	}
+	if j.fairly > 0 {
+		m.fair++
+		if j.allocated/j.fairly < sharingLoss {
+			m.unfair++
+		}
+	}
+	if j.utility != nil {
+		m.utility += j.utility(jct)
+	}
+}
+
+// sharingLoss is the rho below which a job has lost by sharing (ASTRAEA, section 6.3).
+const sharingLoss = 0.95
+
+// app is what is known of one.
+type app struct {
+	App
+	submitted, appsBefore float64
+	// demand of its jobs now, and the greatest so far.
+	demand, mostDemand float64
+	// work in device-seconds that its jobs did, and longest the seconds that the longest of them takes alone.
+	work, longest float64
+	jobs, failed  int
+	ended         bool
+}
+
+func (a *app) want(devices float64) {
+	a.demand += devices
+	a.mostDemand = max(a.mostDemand, a.demand)
+}
+
+// finish books an app that ended. One whose jobs all failed, or of unknown duration, has no rho.
+func (a *app) finish(m *Meter) {
+	a.ended = true
+	shared := m.now - a.submitted
+	mean := float64(m.liveApps + 1)
+	if shared > 0 {
+		mean = (m.appSeconds - a.appsBefore) / shared
+	}
+	alone := a.Alone
+	if most := min(float64(m.mostDevices), a.mostDemand); alone == 0 && most > 0 {
+		// No app ends before its longest job does, however many devices the others leave idle.
+		alone = max(a.work/most, a.longest)
+	}
+	if alone <= 0 || a.jobs == 0 || a.failed == a.jobs {
+		return
+	}
+	rho := shared / (alone * mean)
+	m.rhos = append(m.rhos, rho)
+	if rho > 1+1e-9 {
+		m.rhosOverOne++
+	}
+}

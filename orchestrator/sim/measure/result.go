@@ -1,0 +1,178 @@
+package measure
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Result is the figures of a run. Times are in seconds.
+type Result struct {
+	Policy             string  `json:"policy" doc:"name of the policy"`
+	Jobs               int     `json:"jobs" doc:"jobs that completed"`
+	Makespan           float64 `json:"makespan_s" doc:"from the first arrival to the last end"`
+	JCTMean            float64 `json:"jct_mean_s" doc:"job completion time: from a job's arrival to its end; mean"`
+	JCTP50             float64 `json:"jct_p50_s" doc:"its median"`
+	JCTP95             float64 `json:"jct_p95_s" doc:"its 95th percentile"`
+	JCTP99             float64 `json:"jct_p99_s" doc:"its 99th percentile"`
+	QueueMean          float64 `json:"queue_mean_s" doc:"time in which a job wanted devices and held none; mean"`
+	SlowdownMean       float64 `json:"slowdown_mean" doc:"completion time over the time alone and undisturbed; mean"`
+	RhoMax             float64 `json:"rho_max" doc:"finish-time fairness of apps, T_sh / T_id (Themis); the worst"`
+	RhoP95             float64 `json:"rho_p95" doc:"its 95th percentile"`
+	RhoMean            float64 `json:"rho_mean" doc:"its mean"`
+	JainRho            float64 `json:"jain_rho" doc:"Jain's index of rho: 1 if all are equal"`
+	SIViolations       int     `json:"si_violations" doc:"apps whose rho is above 1: sharing was no gain"`
+	SlowdownMax        float64 `json:"slowdown_max" doc:"the worst slowdown"`
+	StaticRhoMax       float64 `json:"rho_static_max" doc:"slowdown over max(1, jobs / devices), as Shockwave's simulator has rho; the worst"`
+	StaticViolations   int     `json:"rho_static_violations" doc:"jobs for which that is above 1"`
+	GPUSeconds         float64 `json:"gpu_seconds" doc:"device time that jobs held"`
+	Utilization        float64 `json:"utilization" doc:"device time in which jobs trained over all until the last end"`
+	PlacementScoreMean float64 `json:"placement_score_mean" doc:"1/S (Themis), mean over held device time"`
+	Preemptions        int     `json:"preemptions" doc:"leases that were taken from jobs"`
+	JobSharingLoss     float64 `json:"job_sharing_loss" doc:"share of jobs whose long-term rho (ASTRAEA) is below 0.95"`
+	TenantSharingLoss  float64 `json:"tenant_sharing_loss" doc:"share of tenants' intervals with a long-term rho below 1"`
+	UtilityTotal       float64 `json:"utility_total" doc:"sum of what the jobs' ends were worth (OASiS)"`
+	DecisionMillisP50  float64 `json:"decision_ms_p50" doc:"time that a decision took, in ms; median"`
+	DecisionMillisP95  float64 `json:"decision_ms_p95" doc:"its 95th percentile"`
+	DecisionMillisMax  float64 `json:"decision_ms_max" doc:"the longest"`
+	Wall               float64 `json:"wall_s" doc:"time that the run itself took"`
+	Failed             int     `json:"failed" doc:"jobs that failed or were dropped"`
+	Unfinished         int     `json:"unfinished" doc:"jobs that had not ended when the run did"`
+	Apps               int     `json:"apps" doc:"apps that ended and have a rho"`
+	Leases             int     `json:"leases" doc:"leases that were granted"`
+	Decisions          int     `json:"decisions" doc:"decisions that the policy made"`
+	Events             int     `json:"events" doc:"events that the run made"`
+	EventsPerSecond    float64 `json:"events_per_s" doc:"events over wall_s"`
+	PeakMemory         int64   `json:"peak_memory_bytes" doc:"most memory that the process held"`
+	Series             Series  `json:"-"`
+}
+
+// Series are what figures are drawn of.
+type Series struct {
+	// JCT, Slowdown of jobs and Rho of apps, sorted.
+	JCT, Slowdown, Rho []float64
+	// Utilisation over time; at most a few thousand points.
+	Utilisation []Point
+	// Bars of the Gantt chart, in the order of their ends, and how many more there were.
+	Bars        []Bar
+	BarsLeftOut int
+}
+
+// Cost is what a run took.
+type Cost struct {
+	Wall       time.Duration
+	Events     int
+	PeakMemory int64
+}
+
+// Result returns the figures of what has happened so far. An error is the first fact that could not be: a run with one
+// is not to be believed.
+func (m *Meter) Result(cost Cost) (Result, error) {
+	jcts, slowdowns, rhos := sorted(m.jcts), sorted(m.slowdowns), sorted(m.rhos)
+	decisions := make([]float64, len(m.decisions))
+	for i, d := range m.decisions {
+		decisions[i] = float64(d)
+	}
+	slices.Sort(decisions)
+	r := Result{
+		Policy: m.cfg.Policy, Jobs: len(jcts), Makespan: max(0, m.last-m.first),
+		JCTMean: mean(jcts), JCTP50: quantile(jcts, .50), JCTP95: quantile(jcts, .95), JCTP99: quantile(jcts, .99),
+		QueueMean: mean(sorted(m.queues)), SlowdownMean: mean(slowdowns),
+		RhoMax: quantile(rhos, 1), RhoP95: quantile(rhos, .95), RhoMean: mean(rhos), JainRho: jain(rhos),
+		SIViolations: m.rhosOverOne, GPUSeconds: m.heldSeconds,
+		Utilization: ratio(m.usedAtEnd, m.deviceSecondsAtEnd), PlacementScoreMean: m.placement(),
+		Preemptions: m.preemptions, JobSharingLoss: ratio(float64(m.unfair), float64(m.fair)),
+		TenantSharingLoss: m.tenantLoss(), UtilityTotal: m.utility,
+		DecisionMillisP50: quantile(decisions, .5), DecisionMillisP95: quantile(decisions, .95),
+		DecisionMillisMax: quantile(decisions, 1),
+		Wall:              cost.Wall.Seconds(), Failed: m.failed, Apps: len(rhos), Leases: m.leases, Decisions: len(decisions),
+		Events: cost.Events, EventsPerSecond: ratio(float64(cost.Events), cost.Wall.Seconds()), PeakMemory: cost.PeakMemory,
+	}
+	_, r.Unfinished = m.Done()
+	r.static(slowdowns, m.mostDevices)
+	r.Series = Series{
+		JCT: jcts, Slowdown: slowdowns, Rho: rhos, Utilisation: m.line.points(), Bars: m.bars, BarsLeftOut: m.barsLeftOut,
+	}
+	return r, m.err
+}
+
+// static is rho as Shockwave's simulator has it (Zheng et al., NSDI 2023): against an equal share among all jobs of the
+// trace, whether they are there at the same time or not, of devices of which each can use one.
+func (r *Result) static(slowdowns []float64, devices int) {
+	share := max(1, ratio(float64(len(slowdowns)), float64(devices)))
+	r.SlowdownMax = quantile(slowdowns, 1)
+	r.StaticRhoMax = r.SlowdownMax / share
+	at, _ := slices.BinarySearch(slowdowns, share*(1+1e-9))
+	r.StaticViolations = len(slowdowns) - at
+}
+
+// Timeless returns the result without what differs from run to run of the same: how long it took, and its memory.
+func (r Result) Timeless() Result {
+	r.DecisionMillisMax = 0
+	r.DecisionMillisP50, r.DecisionMillisP95, r.Wall, r.EventsPerSecond, r.PeakMemory = 0, 0, 0, 0, 0
+	return r
+}
+
+// placement is the score of leases that have ended and of those that run.
+func (m *Meter) placement() float64 {
+	placed := m.placed
+	for i := range m.jobs {
+		if j := &m.jobs[i]; j.state == holding {
+			placed += (m.now - j.since) * float64(j.lease.Devices) / j.lease.Slowdown
+		}
+	}
+	return ratio(placed, m.heldSeconds)
+}
+
+// tenantLoss counts the intervals that have ended and those that have begun.
+func (m *Meter) tenantLoss() float64 {
+	m.eachTenant(func(t *tenant) { t.advance(m) })
+	lossy, all := m.lossy, m.intervals
+	for _, t := range m.order {
+		if t.fair > 0 {
+			all++
+			if t.allocated < t.fair*(1-1e-9) {
+				lossy++
+			}
+		}
+	}
+	return ratio(float64(lossy), float64(all))
+}
+
+func sorted(values []float64) []float64 { return slices.Sorted(slices.Values(values)) }
+
+// quantile of sorted values: the one at index floor(q n); 0 of none.
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	// A product such as 0.95 * 20 may lie just below the whole number that is meant.
+	at := int(math.Floor(q*float64(len(values)) + 1e-9))
+	return values[min(at, len(values)-1)]
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return ratio(sum, float64(len(values)))
+}
+
+// jain is (sum x)^2 / (n sum x^2).
+func jain(values []float64) float64 {
+	sum, squares := 0.0, 0.0
+	for _, v := range values {
+		sum += v
+		squares += v * v
+	}
+	return ratio(sum*sum, float64(len(values))*squares)
+}
+
+// ratio is 0 where there is nothing to divide by.
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}

@@ -1,0 +1,202 @@
+package measure
+
+import "math"
+
+// tenant keeps a tenant's integrals, and those of its jobs' fair shares.
+type tenant struct {
+	Tenant
+	// at is the time up to which the integrals hold, and period the number of the interval that it lies in.
+	at     float64
+	period int
+	// held devices, what its active jobs demand, and its quota.
+	held, demand, quota float64
+	// weights of its active jobs, and active how many they are.
+	weights float64
+	active  int
+	// allocated and fair device-seconds in this interval.
+	allocated, fair float64
+	// classes of active jobs; byRatio finds them.
+	classes []*class
+	byRatio map[float64]*class
+}
+
+// class is the active jobs of one tenant with the same demand per weight. A job's share is its weight times s, the same
+// s for all of the tenant's jobs, and is capped by its demand; so min(demand, weight * s) = weight * min(ratio, s), and
+// one integral of min(ratio, s) serves them all. There are as many classes as there are different gangs and weights.
+type class struct {
+	ratio, integral float64
+	jobs            int
+}
+
+func (m *Meter) tenantOf(name string) *tenant {
+	if t := m.tenants[name]; t != nil {
+		return t
+	}
+	t := m.addTenant(Tenant{Name: name, Weight: 1})
+	m.eachTenant(func(t *tenant) { t.advance(m) })
+	m.requota()
+	return t
+}
+
+func (m *Meter) addTenant(named Tenant) *tenant {
+	t := &tenant{Tenant: named, byRatio: make(map[float64]*class), at: m.now, period: int(m.now / m.cfg.Interval)}
+	m.tenants[named.Name] = t
+	m.order = append(m.order, t)
+	m.weights += named.Weight
+	return t
+}
+
+func (m *Meter) eachTenant(do func(*tenant)) {
+	for _, t := range m.order {
+		do(t)
+	}
+}
+
+// requota works the quotas out anew. Whoever calls it has advanced the tenants.
+func (m *Meter) requota() {
+	for _, t := range m.order {
+		t.quota = 0
+		if m.weights > 0 {
+			t.quota = float64(m.devices) * t.Weight / m.weights
+		}
+	}
+}
+
+// share is s: what a job of weight 1 may have.
+func (t *tenant) share() float64 {
+	if t.active == 0 || t.weights <= 0 {
+		return 0
+	}
+	return min(t.demand, t.quota) / t.weights
+}
+
+// advance brings the integrals to the meter's time, interval by interval.
+func (t *tenant) advance(m *Meter) {
+	if t.at >= m.now {
+		return
+	}
+	share := t.share()
+	for _, c := range t.classes {
+		c.integral += min(c.ratio, share) * (m.now - t.at)
+	}
+	fair := min(t.demand, t.quota)
+	for t.at < m.now {
+		end := float64(t.period+1) * m.cfg.Interval
+		if t.idle(fair) && m.now > end {
+			// Nothing was wanted and nothing held since: there are no more intervals to judge until now.
+			t.close(m)
+			t.period = int(m.now / m.cfg.Interval)
+			t.at = m.now
+			return
+		}
+		until := min(end, m.now)
+		t.allocated += t.held * (until - t.at)
+		t.fair += fair * (until - t.at)
+		t.at = until
+		if until == end {
+			t.close(m)
+			t.period++
+		}
+	}
+}
+
+func (t *tenant) idle(fair float64) bool { return fair == 0 && t.held == 0 }
+
+// close judges an interval in which the tenant wanted something.
+func (t *tenant) close(m *Meter) {
+	if t.fair > 0 {
+		m.intervals++
+		if t.allocated < t.fair*(1-1e-9) {
+			m.lossy++
+		}
+	}
+	t.allocated, t.fair = 0, 0
+}
+
+// activate makes a job one of those that want or hold devices.
+func (t *tenant) activate(m *Meter, j *job) {
+	t.advance(m)
+	t.demand += j.demand
+	t.weights += j.weight
+	t.active++
+	ratio := j.demand / j.weight
+	c := t.byRatio[ratio]
+	if c == nil {
+		c = &class{ratio: ratio}
+		t.byRatio[ratio] = c
+		t.classes = append(t.classes, c)
+	}
+	c.jobs++
+	j.class, j.fairBefore = c, c.integral
+}
+
+func (t *tenant) deactivate(m *Meter, j *job) {
+	t.advance(m)
+	j.fairly += j.weight * (j.class.integral - j.fairBefore)
+	t.demand -= j.demand
+	t.weights -= j.weight
+	if t.active--; t.active == 0 {
+		// Sums of what came and went do not end at 0 exactly.
+		t.demand, t.weights = 0, 0
+	}
+	if j.class.jobs--; j.class.jobs == 0 {
+		t.drop(j.class)
+	}
+	j.class = nil
+}
+
+// drop forgets a class without jobs.
+func (t *tenant) drop(c *class) {
+	delete(t.byRatio, c.ratio)
+	for i := range t.classes {
+		if t.classes[i] == c {
+			last := len(t.classes) - 1
+			t.classes[i] = t.classes[last]
+			t.classes = t.classes[:last]
+			return
+		}
+	}
+}
+
+// start is when a lease's devices begin to train.
+type start struct {
+	at         float64
+	job, epoch int
+}
+
+// startHeap has the next start first.
+type startHeap []start
+
+func (h *startHeap) push(s start) {
+	*h = append(*h, s)
+	a := *h
+	for i := len(a) - 1; i > 0; {
+		up := (i - 1) / 2
+		if a[up].at <= a[i].at {
+			break
+		}
+		a[up], a[i] = a[i], a[up]
+		i = up
+	}
+}
+
+func (h *startHeap) pop() start {
+	a := *h
+	first, last := a[0], len(a)-1
+	a[0] = a[last]
+	a = a[:last]
+	*h = a
+	for i := 0; ; {
+		least, at := i, math.Inf(1)
+		for _, down := range [2]int{2*i + 1, 2*i + 2} {
+			if down < last && a[down].at < min(at, a[i].at) {
+				least, at = down, a[down].at
+			}
+		}
+		if least == i {
+			return first
+		}
+		a[i], a[least] = a[least], a[i]
+		i = least
+	}
+}

@@ -1,0 +1,351 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Past is what a ledger says happened, as something that can be run again under any policy.
+type Past struct {
+	Nodes []cluster.Node
+	Stays []Stay
+	Apps  []App
+	// Restart is how long trials that had trained before took on average from a grant until they trained again.
+	Restart time.Duration
+	// Policy that decided last; "" if none decided anything.
+	Policy string
+	// Assumptions say in what the run is not what happened, or would have happened.
+	Assumptions []string
+}
+
+// Setup is that of a run of this past.
+func (p *Past) Setup() Setup {
+	return Setup{Nodes: p.Nodes, Stays: p.Stays, Apps: p.Apps, RestartDelay: p.Restart}
+}
+
+// ErrNothingRan says that a ledger holds no sweep that workers ran.
+var ErrNothingRan = errors.New("no sweep of this ledger ran on workers")
+
+// ReadPast reads a ledger from its first batch on.
+func ReadPast(ctx context.Context, l ledger.Ledger) (*Past, error) {
+	h := &historian{
+		st: state.New(), sweeps: map[string]*recorded{}, nodes: map[string]*presence{}, forks: map[trialKey]*segment{},
+	}
+	err := l.Read(ctx, 1, func(b *outbidv1.Batch) error {
+		events, err := ledger.Decode(b)
+		if err != nil {
+			return err
+		}
+		at := b.GetTime().AsTime()
+		if h.start.IsZero() {
+			h.start = at
+		}
+		for _, e := range events {
+			if err := h.st.Apply(at, e); err != nil {
+				return fmt.Errorf("ledger batch %d: %w", b.GetSeq(), err)
+			}
+			h.see(at.Sub(h.start), e)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading what happened: %w", err)
+	}
+	return h.past()
+}
+
+// historian gathers what happened.
+type historian struct {
+	st     *state.State
+	start  time.Time
+	policy string
+	// order of sweeps, and what is known of each.
+	order  []string
+	sweeps map[string]*recorded
+	// names of nodes by shape, and when each was there.
+	names []string
+	nodes map[string]*presence
+	// forks that run, by trial.
+	forks map[trialKey]*segment
+	// starts adds up the time that trials which had trained before took from a grant until they trained again.
+	starts   time.Duration
+	started  int
+	outside  int
+	extended int
+	failed   int
+	lastEnd  time.Duration
+}
+
+// recorded is what is known of a sweep.
+type recorded struct {
+	spec     *outbidv1.SweepSpec
+	submit   time.Duration
+	commands []Command
+	trials   map[int32]*record
+	pace     map[pace]work
+}
+
+// record is what is known of a trial.
+type record struct {
+	pace   map[pace]work
+	points []point
+	// ended is the step at which its code ended by itself; 0 if it did not.
+	ended int64
+	// last is its last fork, which ended then.
+	last   *segment
+	lastAt time.Duration
+}
+
+// pace is where a trial's speed was measured, and work what it did there.
+type pace struct {
+	kind    string
+	devices int
+	spread  cluster.Spread
+}
+
+type work struct{ steps, seconds float64 }
+
+type point struct{ step, value float64 }
+
+// segment is a stretch of training under way.
+type segment struct {
+	at   time.Duration
+	step int64
+	on   pace
+}
+
+// presence is when a node of one shape was there.
+type presence struct {
+	node  cluster.Node
+	stays []Stay
+	up    bool
+}
+
+func (h *historian) see(at time.Duration, e *outbidv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *outbidv1.Event_NodeJoined:
+		h.joined(at, k.NodeJoined.GetNode().GetName())
+	case *outbidv1.Event_NodeChanged:
+		h.changed(at, k.NodeChanged)
+	case *outbidv1.Event_RoundDecided:
+		h.policy = k.RoundDecided.GetPolicy()
+	case *outbidv1.Event_SweepSubmitted:
+		h.submitted(at, k.SweepSubmitted)
+	case *outbidv1.Event_SweepExtended:
+		if s := h.sweeps[k.SweepExtended.GetSweep()]; s != nil {
+			s.spec = k.SweepExtended.GetSpec()
+			h.extended++
+		}
+	case *outbidv1.Event_SweepChanged:
+		h.command(at, k.SweepChanged)
+	default:
+		if ref := state.TrialOf(e); ref != nil {
+			h.trial(at, trialKey{ref.GetSweep(), ref.GetTrial()}, e)
+		}
+	}
+}
+
+// joined: a node that comes back with other devices is another node.
+func (h *historian) joined(at time.Duration, name string) {
+	h.left(at, name)
+	shape := h.st.Nodes[name].Shape
+	for n := 1; ; n++ {
+		alias := name
+		if n > 1 {
+			alias += "#" + strconv.Itoa(n)
+		}
+		p, known := h.nodes[alias]
+		if known && !sameDevices(p.node, shape) {
+			continue
+		}
+		if !known {
+			p = &presence{node: shape}
+			p.node.Name, p.node.Draining = alias, false
+			h.nodes[alias], h.names = p, append(h.names, alias)
+		}
+		p.stays, p.up = append(p.stays, Stay{Node: alias, From: at}), true
+		return
+	}
+}
+
+func sameDevices(a, b cluster.Node) bool {
+	return a.Rack == b.Rack && a.CPUs == b.CPUs && a.Memory == b.Memory && slices.Equal(a.Devices, b.Devices)
+}
+
+// left ends the stay of whichever node of a name is there.
+func (h *historian) left(at time.Duration, name string) {
+	for _, alias := range h.names {
+		if p := h.nodes[alias]; p.up && (alias == name || len(alias) > len(name) && alias[:len(name)+1] == name+"#") {
+			p.up = false
+			p.stays[len(p.stays)-1].To = at
+		}
+	}
+}
+
+func (h *historian) changed(at time.Duration, e *outbidv1.NodeChanged) {
+	switch e.GetState() {
+	case outbidv1.NodeState_NODE_STATE_LOST, outbidv1.NodeState_NODE_STATE_LEFT, outbidv1.NodeState_NODE_STATE_DRAINING:
+		h.left(at, e.GetNode())
+	case outbidv1.NodeState_NODE_STATE_UP:
+		h.joined(at, e.GetNode())
+	}
+}
+
+func (h *historian) submitted(at time.Duration, e *outbidv1.SweepSubmitted) {
+	switch {
+	case e.GetSpec().GetExternal() != nil, e.GetSpec().GetTuner().GetPlugin() != nil:
+		h.outside++
+	default:
+		h.sweeps[e.GetSweep()] = &recorded{
+			spec: e.GetSpec(), submit: at, trials: map[int32]*record{}, pace: map[pace]work{},
+		}
+		h.order = append(h.order, e.GetSweep())
+	}
+}
+
+// command: what people asked for, they ask for again.
+func (h *historian) command(at time.Duration, e *outbidv1.SweepChanged) {
+	s := h.sweeps[e.GetSweep()]
+	if s == nil {
+		return
+	}
+	if h.st.Sweeps[e.GetSweep()].Done() {
+		h.lastEnd = at
+	}
+	if e.GetActor() == "" {
+		return
+	}
+	switch e.GetState() {
+	case outbidv1.SweepState_SWEEP_STATE_PAUSED:
+		s.commands = append(s.commands, Command{at, outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE})
+	case outbidv1.SweepState_SWEEP_STATE_RUNNING:
+		s.commands = append(s.commands, Command{at, outbidv1.SweepCommand_SWEEP_COMMAND_RESUME})
+	case outbidv1.SweepState_SWEEP_STATE_STOPPING:
+		s.commands = append(s.commands, Command{at, outbidv1.SweepCommand_SWEEP_COMMAND_STOP})
+	}
+}
+
+func (h *historian) trial(at time.Duration, key trialKey, e *outbidv1.Event) {
+	s := h.sweeps[key.sweep]
+	if s == nil {
+		return
+	}
+	r := s.trials[key.trial]
+	if r == nil {
+		r = &record{pace: map[pace]work{}}
+		s.trials[key.trial] = r
+	}
+	t := h.st.Sweeps[key.sweep].Trials[key.trial]
+	switch k := e.GetKind().(type) {
+	case *outbidv1.Event_ForkStarted:
+		if l := t.Lease; l != nil && l.Node != "" {
+			if t.Leases > 1 {
+				h.starts += at - l.Granted.Sub(h.start)
+				h.started++
+			}
+			h.forks[key] = &segment{at, k.ForkStarted.GetFromStep(), pace{l.Type(), l.Size(), l.Spread()}}
+		}
+	case *outbidv1.Event_TrialTargeted:
+		if f := h.forks[key]; f != nil {
+			f.at = at // it waited until now
+		}
+	case *outbidv1.Event_TrialReported:
+		h.trained(at, s, r, key, k.TrialReported.GetReport().GetStep())
+		if v, ok := k.TrialReported.GetReport().GetMetrics()[s.spec.GetMetric()]; ok {
+			r.plot(float64(k.TrialReported.GetReport().GetStep()), v)
+		}
+	case *outbidv1.Event_TrialReached:
+		h.trained(at, s, r, key, k.TrialReached.GetStep())
+	case *outbidv1.Event_CheckpointSaved:
+		h.trained(at, s, r, key, k.CheckpointSaved.GetCheckpoint().GetStep())
+	case *outbidv1.Event_LeaseEnded:
+		r.last, r.lastAt = h.forks[key], at
+		delete(h.forks, key)
+	case *outbidv1.Event_TrialEnded:
+		if k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_COMPLETED && !k.TrialEnded.GetByTuner() {
+			r.finish(s, key.trial, t.MaxStep)
+		}
+		if k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_FAILED {
+			h.failed++
+		}
+	}
+}
+
+// trained measures a stretch of training.
+func (h *historian) trained(at time.Duration, s *recorded, r *record, key trialKey, step int64) {
+	f := h.forks[key]
+	if f == nil || step <= f.step || at <= f.at {
+		return
+	}
+	done := work{float64(step - f.step), (at - f.at).Seconds()}
+	for _, sum := range []map[pace]work{r.pace, s.pace} {
+		w := sum[f.on]
+		sum[f.on] = work{w.steps + done.steps, w.seconds + done.seconds}
+	}
+	f.at, f.step = at, step
+}
+
+// finish: its code ended by itself. How far it came since it was last heard of follows from its speed; one that nobody
+// knows the speed of does a step per second.
+func (r *record) finish(s *recorded, number int32, told int64) {
+	r.ended = max(1, told)
+	f := r.last
+	if f == nil || r.lastAt <= f.at || f.step < told {
+		return
+	}
+	seconds, rate := (r.lastAt - f.at).Seconds(), 1.0
+	if speeds := (&cluster.Speeds{Measured: append(speedsOf(r.pace), s.hints(number)...)}); len(speeds.Measured) > 0 {
+		rate = speeds.Rate(f.on.kind, f.on.devices, f.on.spread)
+	}
+	r.ended = max(r.ended, f.step+int64(math.Round(rate*seconds)))
+	w := r.pace[f.on]
+	r.pace[f.on] = work{w.steps + rate*seconds, w.seconds + seconds}
+}
+
+// hints are the speeds that the spec tells of a trial.
+func (s *recorded) hints(number int32) (all []cluster.Speed) {
+	for _, h := range s.spec.GetThroughputs() {
+		if spread, ok := cluster.ParseSpread(h.GetSpread()); ok && (h.Trial == nil || h.GetTrial() == number) {
+			all = append(all, cluster.Speed{
+				Type: h.GetType(), Devices: max(1, int(h.GetDevices())), Spread: spread, Rate: h.GetStepsPerSecond(),
+			})
+		}
+	}
+	return all
+}
+
+// plot adds a point; what a restarted fork said again takes the place of what it said before.
+func (r *record) plot(step, value float64) {
+	i, found := slices.BinarySearchFunc(r.points, step, func(p point, s float64) int { return cmp.Compare(p.step, s) })
+	if found {
+		r.points[i].value = value
+		return
+	}
+	r.points = slices.Insert(r.points, i, point{step, value})
+}
+
+// at is the metric at a step: on the line between two points, and beyond the last as there.
+func (r *record) at(step float64) float64 {
+	i, found := slices.BinarySearchFunc(r.points, step, func(p point, s float64) int { return cmp.Compare(p.step, s) })
+	switch {
+	case found:
+		return r.points[i].value
+	case i == 0:
+		return r.points[0].value
+	case i == len(r.points):
+		return r.points[i-1].value
+	}
+	a, b := r.points[i-1], r.points[i]
+	return a.value + (b.value-a.value)*(step-a.step)/(b.step-a.step)
+}

@@ -1,0 +1,147 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// past is what was gathered, as something that runs.
+func (h *historian) past() (*Past, error) {
+	p := &Past{Policy: h.policy}
+	if h.started > 0 {
+		p.Restart = h.starts / time.Duration(h.started)
+	}
+	for _, alias := range h.names {
+		n := h.nodes[alias]
+		p.Nodes = append(p.Nodes, n.node)
+		for _, stay := range n.stays {
+			if h.lastEnd > 0 && stay.To >= h.lastEnd {
+				stay.To = 0 // there as long as there was work
+			}
+			p.Stays = append(p.Stays, stay)
+		}
+	}
+	slices.SortFunc(p.Nodes, func(a, b cluster.Node) int { return cmp.Compare(a.Name, b.Name) })
+	unknown := 0
+	for _, id := range h.order {
+		app, guessed := h.sweeps[id].app(id)
+		if guessed {
+			unknown++
+		}
+		p.Apps = append(p.Apps, app)
+	}
+	if len(p.Apps) == 0 || len(p.Nodes) == 0 {
+		return nil, ErrNothingRan
+	}
+	p.Assumptions = h.assumptions(p, unknown)
+	return p, nil
+}
+
+func (h *historian) assumptions(p *Past, unknown int) []string {
+	said := []string{
+		"sweeps arrive, people pause and stop them, and nodes come and go as they did; nodes that were there at the end stay",
+		"trials train as fast as they were measured, by device type, number and spread; where they were not, as others of " +
+			"their sweep, or in proportion",
+		"trials report what they reported, on a straight line between reports; one that is trained further than it was holds " +
+			"its last value",
+		fmt.Sprintf("taking a trial off its devices costs %s, the mean time from a grant until it trained again",
+			p.Restart.Round(time.Millisecond)),
+	}
+	for _, more := range []struct {
+		n    int
+		text string
+	}{
+		{h.failed, "trials failed for good; here their code does not fail"},
+		{h.extended, "extensions of sweeps; here they have their last spec from the start"},
+		{h.outside, "sweeps left out: their trials ran at clients, or their tuner is a program of its own"},
+		{unknown, "sweeps of which no speed is known; their trials do a step per second on each device"},
+	} {
+		if more.n > 0 {
+			said = append(said, fmt.Sprintf("%d %s", more.n, more.text))
+		}
+	}
+	return said
+}
+
+// app is a sweep with what its trials did; guessed says that no speed of it is known.
+func (s *recorded) app(id string) (a App, guessed bool) {
+	a = App{Spec: proto.CloneOf(s.spec), Submit: s.submit, Commands: s.commands}
+	if a.Spec.Labels == nil {
+		a.Spec.Labels = map[string]string{}
+	}
+	a.Spec.Labels["replayed"] = id
+	most := int32(0)
+	for n := range s.trials {
+		most = max(most, n)
+	}
+	own := speedsOf(s.pace)
+	steps := spec.MaxSteps(s.spec.GetTuner())
+	for n := range most + 1 {
+		r := s.trials[n]
+		if r == nil {
+			r = &record{}
+		}
+		a.Jobs = append(a.Jobs, r.job(append(slices.Clone(own), s.hints(n)...), steps, int(s.spec.GetResources().GetDevices().GetMax())))
+	}
+	return a, len(own)+len(s.spec.GetThroughputs()) == 0
+}
+
+// job is a trial that behaves as it did.
+func (r *record) job(sweep []cluster.Speed, steps int64, devices int) Job {
+	j := Job{Speeds: &cluster.Speeds{Measured: speedsOf(r.pace)}, Steps: r.ended}
+	for _, m := range sweep {
+		if !slices.ContainsFunc(j.Speeds.Measured, func(o cluster.Speed) bool {
+			return o.Type == m.Type && o.Devices == m.Devices && o.Spread == m.Spread
+		}) {
+			j.Speeds.Measured = append(j.Speeds.Measured, m)
+		}
+	}
+	if len(r.points) > 0 {
+		j.Loss = r.at
+		j.Every = max(1, r.points[len(r.points)-1].step/float64(len(r.points)))
+	}
+	fastest := 0.0
+	for _, m := range j.Speeds.Measured {
+		fastest = max(fastest, j.Speeds.Rate(m.Type, max(1, devices), cluster.SameMachine))
+	}
+	if fastest == 0 {
+		fastest = float64(max(1, devices))
+	}
+	j.Isolated = float64(cmp.Or(r.ended, steps)) / fastest
+	return j
+}
+
+// speedsOf are the rates that work was done at, in a fixed order.
+func speedsOf(done map[pace]work) []cluster.Speed {
+	keys := slices.SortedFunc(maps.Keys(done), func(a, b pace) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.devices, b.devices), cmp.Compare(a.spread, b.spread))
+	})
+	var all []cluster.Speed
+	for _, on := range keys {
+		if w := done[on]; w.seconds > 0 && on.kind != "" {
+			all = append(all, cluster.Speed{Type: on.kind, Devices: on.devices, Spread: on.spread, Rate: w.steps / w.seconds})
+		}
+	}
+	return all
+}
+
+// Stay is a time in which a node is there; To is 0 if it stays to the end.
+type Stay struct {
+	Node     string
+	From, To time.Duration
+}
+
+// Command is what a person asks for at some time.
+type Command struct {
+	At      time.Duration
+	Command outbidv1.SweepCommand
+}

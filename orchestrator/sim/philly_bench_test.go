@@ -1,0 +1,95 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"runtime"
+	"runtime/metrics"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
+	"github.com/outbid-dev/outbid/orchestrator/sim/shape"
+	"github.com/outbid-dev/outbid/orchestrator/trace"
+)
+
+// phillyTrace is where the public Philly trace lies, outside the repository.
+const phillyTrace = "../../../shared/data/traces/philly_82k.csv.gz"
+
+// BenchmarkSimPhilly runs ASTRAEA's two weeks of Philly, 44,329 jobs on 210 nodes of 8 GPUs, under policies that need no
+// throughputs. It reports events per second, the share of GPU time in use and the most memory that the process had.
+func BenchmarkSimPhilly(b *testing.B) {
+	base, err := trace.Open(phillyTrace, trace.Options{})
+	if errors.Is(err, fs.ErrNotExist) {
+		b.Skip("needs the Philly trace beside the repository")
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	made, err := trace.MakeASTRAEA(trace.ASTRAEAPhilly(base))
+	if err != nil {
+		b.Fatal(err)
+	}
+	nodes, err := shape.Open("astraea-philly")
+	if err != nil {
+		b.Fatal(err)
+	}
+	apps, err := sim.Apps(made, sim.Making{Types: []string{"gpu"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, name := range []string{"fifo", "tiresias"} {
+		b.Run(name, func(b *testing.B) {
+			events, used := 0, 0.0
+			peak := watchMemory(b)
+			for b.Loop() {
+				p, err := registry.New(name, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				r, err := sim.Run(context.Background(), sim.Setup{
+					Nodes: nodes, Apps: apps, Policy: p, Control: settings(), RestartDelay: 10 * time.Second,
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				events += r.Events
+				used = r.Utilization
+			}
+			b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+			b.ReportMetric(used, "utilization")
+			b.ReportMetric(float64(peak())/(1<<20), "peak-MiB")
+		})
+	}
+}
+
+// watchMemory looks at what the Go runtime holds until the function it returns is called, which gives the most it saw.
+func watchMemory(b *testing.B) func() uint64 {
+	b.Helper()
+	runtime.GC()
+	held := func() uint64 {
+		samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+		metrics.Read(samples)
+		return samples[0].Value.Uint64() - samples[1].Value.Uint64()
+	}
+	done, most := make(chan struct{}), make(chan uint64)
+	go func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for highest := held(); ; {
+			select {
+			case <-tick.C:
+				highest = max(highest, held())
+			case <-done:
+				most <- max(highest, held())
+				return
+			}
+		}
+	}()
+	return func() uint64 {
+		close(done)
+		return <-most
+	}
+}

@@ -1,0 +1,184 @@
+package sim
+
+import (
+	"cmp"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// scribe tells a meter what the events of a run mean.
+type scribe struct {
+	r       *run
+	meter   *measure.Meter
+	apps    map[string]int
+	jobs    map[trialKey]*entry
+	devices int
+	// offset is the number of a node's first device, by name.
+	offset map[string]int
+	next   int
+	// ended are the trials whose lease ended in this batch: what follows in it says why.
+	ended []trialKey
+}
+
+// entry is a trial in the meter's books.
+type entry struct {
+	number int
+	leases int
+	// wants devices: it is not paused, nor at its target.
+	wants, atTarget bool
+	// holds a lease, or one that ended in this batch and is not booked yet; failed says how that ended.
+	holds, failed bool
+	over          bool
+}
+
+func newScribe(r *run, cfg measure.Config) *scribe {
+	return &scribe{
+		r: r, meter: measure.New(cfg), apps: map[string]int{}, jobs: map[trialKey]*entry{}, offset: map[string]int{},
+	}
+}
+
+// machine gives a node's devices their numbers.
+func (s *scribe) machine(n *cluster.Node) {
+	s.offset[n.Name] = s.next
+	s.next += len(n.Devices)
+}
+
+func (s *scribe) see(at float64, e *outbidv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *outbidv1.Event_NodeJoined:
+		s.devices += len(k.NodeJoined.GetNode().GetDevices())
+		s.meter.Devices(at, s.devices)
+	case *outbidv1.Event_NodeChanged:
+		if to := k.NodeChanged.GetState(); to == outbidv1.NodeState_NODE_STATE_LEFT || to == outbidv1.NodeState_NODE_STATE_LOST {
+			s.flush(at) // its leases have ended
+			s.devices -= len(s.r.machines[k.NodeChanged.GetNode()].node.Devices)
+			s.meter.Devices(at, s.devices)
+		}
+	case *outbidv1.Event_SweepSubmitted:
+		spec := k.SweepSubmitted.GetSpec()
+		s.apps[k.SweepSubmitted.GetSweep()] = s.meter.Submit(at, measure.App{Name: spec.GetName(), Tenant: spec.GetTenant()})
+	case *outbidv1.Event_SweepChanged:
+		switch k.SweepChanged.GetState() {
+		case outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED, outbidv1.SweepState_SWEEP_STATE_FAILED:
+			s.flush(at)
+			s.meter.EndApp(at, s.apps[k.SweepChanged.GetSweep()])
+		}
+	case *outbidv1.Event_TrialCreated:
+		s.arrived(at, k.TrialCreated)
+	case *outbidv1.Event_LeaseGranted:
+		s.granted(at, k.LeaseGranted)
+	case *outbidv1.Event_LeaseEnded:
+		s.ended = append(s.ended, trialKey{k.LeaseEnded.GetSweep(), k.LeaseEnded.GetTrial()})
+	case *outbidv1.Event_ForkFailed:
+		s.jobs[trialKey{k.ForkFailed.GetSweep(), k.ForkFailed.GetTrial()}].failed = true
+	case *outbidv1.Event_TrialReached:
+		s.jobs[trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}].atTarget = true
+	case *outbidv1.Event_TrialPaused:
+		s.paused(at, trialKey{k.TrialPaused.GetSweep(), k.TrialPaused.GetTrial()})
+	case *outbidv1.Event_TrialTargeted:
+		s.wanted(at, trialKey{k.TrialTargeted.GetSweep(), k.TrialTargeted.GetTrial()})
+	case *outbidv1.Event_TrialCloned:
+		s.wanted(at, trialKey{k.TrialCloned.GetSweep(), k.TrialCloned.GetTrial()})
+	case *outbidv1.Event_TrialEnded:
+		s.over(at, k.TrialEnded)
+	}
+}
+
+func (s *scribe) arrived(at float64, e *outbidv1.TrialCreated) {
+	app := s.r.apps[e.GetSweep()]
+	job := &app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)]
+	devices := app.Spec.GetResources().GetDevices()
+	n := s.meter.Arrive(at, s.apps[e.GetSweep()], measure.Job{
+		Name: e.GetSweep(), Tenant: app.Spec.GetTenant(), Devices: max(1, int(devices.GetMin()), int(devices.GetMax())),
+		Isolated: job.Isolated, Utility: job.Utility,
+	})
+	s.jobs[trialKey{e.GetSweep(), e.GetTrial()}] = &entry{number: n, wants: true}
+}
+
+func (s *scribe) granted(at float64, e *outbidv1.LeaseGranted) {
+	s.flush(at) // it may have held others until just now
+	key := trialKey{e.GetSweep(), e.GetTrial()}
+	j := s.jobs[key]
+	l := measure.Lease{}
+	var g cluster.Gang
+	places := append([]*outbidv1.LeasePlace{{Node: e.GetNode(), Devices: e.GetDevices()}}, e.GetMore()...)
+	for _, p := range places {
+		place := cluster.Place{Node: s.r.places[p.GetNode()]}
+		for _, d := range p.GetDevices() {
+			place.Devices = append(place.Devices, int(d))
+			if s.r.set.Bars > 0 {
+				l.Where = append(l.Where, s.offset[p.GetNode()]+int(d))
+			}
+		}
+		g = append(g, place)
+	}
+	l.Devices = g.Size()
+	app := s.r.apps[e.GetSweep()]
+	l.Slowdown = app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)].Speeds.Slowdown(cluster.SpreadOf(s.r.set.Nodes, g))
+	if j.leases > 0 {
+		l.Delay = s.r.set.RestartDelay.Seconds()
+	}
+	j.leases++
+	j.holds, j.failed = true, false
+	s.meter.Grant(at, j.number, l)
+}
+
+// paused: a trial is to rest, at once or when its lease has ended.
+func (s *scribe) paused(at float64, key trialKey) {
+	s.flush(at)
+	j := s.jobs[key]
+	if !j.holds && j.wants {
+		s.meter.Rest(at, j.number)
+	}
+	j.wants = false
+}
+
+// wanted: a trial wants devices again, or goes on on those that it has.
+func (s *scribe) wanted(at float64, key trialKey) {
+	s.flush(at)
+	j := s.jobs[key]
+	if !j.holds && !j.wants && !j.over {
+		s.meter.Want(at, j.number)
+	}
+	j.wants, j.atTarget = true, false
+}
+
+// over: a trial has ended, and with it its lease, which its last moments no longer count to.
+func (s *scribe) over(at float64, e *outbidv1.TrialEnded) {
+	j := s.jobs[trialKey{e.GetSweep(), e.GetTrial()}]
+	if j == nil || j.over {
+		return
+	}
+	app := s.r.apps[e.GetSweep()]
+	job := &app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)]
+	done := 1.0
+	steps := cmp.Or(job.Steps, spec.MaxSteps(app.Spec.GetTuner()))
+	if t := s.r.core.State().Sweeps[e.GetSweep()].Trials[e.GetTrial()]; steps > 0 &&
+		e.GetState() != outbidv1.TrialState_TRIAL_STATE_COMPLETED {
+		done = min(1, float64(t.MaxStep)/float64(steps))
+	}
+	j.over = true
+	s.meter.End(at, j.number, done, e.GetState() != outbidv1.TrialState_TRIAL_STATE_FAILED)
+}
+
+// flush books the leases that ended and whose trials did not.
+func (s *scribe) flush(at float64) {
+	for _, key := range s.ended {
+		j := s.jobs[key]
+		j.holds = false
+		switch {
+		case j.over:
+		case !j.wants || j.atTarget:
+			j.wants = false
+			s.meter.Release(at, j.number, measure.Rested)
+		case j.failed:
+			s.meter.Release(at, j.number, measure.Failed)
+		default:
+			s.meter.Release(at, j.number, measure.Preempted)
+		}
+	}
+	s.ended = s.ended[:0]
+}

@@ -1,0 +1,244 @@
+// Package shape says what cluster a simulation runs on: from a short form such as "v100:12/4,k80:12/4", from the name of
+// a cluster that a paper used, or from a YAML file.
+//
+// The short form is TYPE:DEVICES/PER_NODE, several separated by commas, and /NODES_PER_RACK behind it if racks matter:
+// "v100:64/8/4" is eight nodes of eight V100 in two racks. A file is:
+//
+//	nodes_per_rack: 8        # nodes in order of the file; left out, all nodes stand in one rack
+//	nodes:
+//	  - count: 16            # left out: 1
+//	    name: big            # big-01 to big-16; left out: the type of its first devices
+//	    devices: v100:8      # TYPE:COUNT, or several separated by commas
+//	    slots: 4             # groups of devices behind one fast link; left out: 1
+//	    cpus: 64             # left out: nobody asks
+//	    memory: 256GiB       # likewise
+//	    rack: r1             # instead of nodes_per_rack
+package shape
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+)
+
+// mostDevices and mostNodes bound a cluster: beyond them somebody mistyped.
+const (
+	mostDevices = 1 << 20
+	mostNodes   = 1 << 17
+)
+
+// known are the clusters that papers used.
+func known() map[string]string {
+	return map[string]string{
+		"astraea-philly": "gpu:1680/8",
+		"astraea-venus":  "gpu:800/8",
+		"gavel":          "v100:36/4,p100:36/4,k80:36/4",
+		"gavel-36":       "v100:12/4,p100:12/4,k80:12/4",
+		"hadar":          "v100:20/4,p100:20/4,k80:20/4",
+		"hadar-example":  "v100:2/2,p100:3/3,k80:1/1",
+		"hadare-aws":     "v100:1/1,k80:2/1,t4:2/1",
+		"shockwave":      "v100:32/4",
+		"themis": `
+nodes_per_rack: 8
+nodes:
+  - {count: 16, name: big, devices: "gpu:8", slots: 4}
+  - {count: 6, name: middle, devices: "gpu:4", slots: 4}
+  - {count: 16, name: small, devices: "gpu:1"}
+`,
+		"themis-256": `
+nodes_per_rack: 8
+nodes:
+  - {count: 24, name: big, devices: "gpu:8", slots: 4}
+  - {count: 12, name: middle, devices: "gpu:4", slots: 4}
+  - {count: 16, name: small, devices: "gpu:1"}
+`,
+		"themis-testbed": `
+nodes:
+  - {count: 12, name: big, devices: "gpu:4"}
+  - {count: 8, name: small, devices: "gpu:2"}
+`,
+	}
+}
+
+// Names lists the clusters that papers used, sorted.
+func Names() []string { return slices.Sorted(maps.Keys(known())) }
+
+// Open makes the nodes of a cluster that is named, in short form, or a file's, in that order: a file with the name of a
+// cluster is given as ./NAME. Nodes are sorted by name. An error says what is wrong and where.
+func Open(text string) ([]cluster.Node, error) {
+	if text == "" {
+		return nil, errors.New(`the cluster is empty: want a file, a short form such as v100:12/4, or one of ` +
+			strings.Join(Names(), ", "))
+	}
+	if content, ok := known()[text]; ok {
+		if strings.Contains(content, "nodes:") {
+			return Read([]byte(content), text)
+		}
+		return Parse(content)
+	}
+	data, err := os.ReadFile(text)
+	switch {
+	case err == nil:
+		return Read(data, text)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case strings.Contains(text, ":") && !strings.Contains(strings.SplitN(text, ":", 2)[0], "/"):
+		return Parse(text)
+	}
+	return nil, fmt.Errorf("there is no file %s, and it is neither a short form such as v100:12/4 nor one of %s",
+		text, strings.Join(Names(), ", "))
+}
+
+// Parse reads the short form.
+func Parse(text string) ([]cluster.Node, error) {
+	var groups []group
+	for part := range strings.SplitSeq(text, ",") {
+		g, err := parsePart(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, g)
+	}
+	return build(groups)
+}
+
+func parsePart(part string) (group, error) {
+	bad := func(why string) (group, error) {
+		return group{}, fmt.Errorf("cluster %q: %s: want TYPE:DEVICES/PER_NODE, as in v100:12/4", part, why)
+	}
+	kind, numbers, ok := strings.Cut(part, ":")
+	if !ok || kind == "" {
+		return bad("there is no type")
+	}
+	fields := strings.Split(numbers, "/")
+	if len(fields) < 2 || len(fields) > 3 {
+		return bad(fmt.Sprintf("%d numbers", len(fields)))
+	}
+	var n [3]int
+	for i, field := range fields {
+		v, err := strconv.Atoi(field)
+		if err != nil || v < 1 || v > mostDevices {
+			return bad(fmt.Sprintf("%q is no number from 1 to %d", field, mostDevices))
+		}
+		n[i] = v
+	}
+	if n[0]%n[1] != 0 {
+		return bad(fmt.Sprintf("%d devices do not fill nodes of %d", n[0], n[1]))
+	}
+	return group{count: n[0] / n[1], name: kind, devices: []stock{{kind, n[1]}}, slots: 1, perRack: n[2]}, nil
+}
+
+// stock is a number of devices of a type.
+type stock struct {
+	kind  string
+	count int
+}
+
+// group is nodes that are alike.
+type group struct {
+	count   int
+	name    string
+	devices []stock
+	slots   int
+	cpus    float64
+	memory  int64
+	// rack that all stand in, or perRack how many share one; neither for the one rack of all others.
+	rack    string
+	perRack int
+}
+
+// build makes the nodes of groups.
+func build(groups []group) ([]cluster.Node, error) {
+	var nodes []cluster.Node
+	total := map[string]int{}
+	for _, g := range groups {
+		total[g.name] += g.count
+	}
+	made := map[string]int{}
+	racks, inRack, devices := 0, 0, 0
+	for _, g := range groups {
+		for range g.count {
+			made[g.name]++
+			n := cluster.Node{
+				Name: numbered(g.name, made[g.name], total[g.name]), Rack: g.rack, CPUs: g.cpus, Memory: g.memory, Trusted: true,
+				Devices: g.build(),
+			}
+			if g.perRack > 0 {
+				if inRack == 0 || inRack >= g.perRack {
+					racks, inRack = racks+1, 0
+				}
+				inRack++
+				n.Rack = fmt.Sprintf("rack-%04d", racks)
+			}
+			nodes = append(nodes, n)
+			if devices += len(n.Devices); devices > mostDevices || len(nodes) > mostNodes {
+				return nil, fmt.Errorf("the cluster has more than %d devices or %d nodes", mostDevices, mostNodes)
+			}
+		}
+	}
+	slices.SortFunc(nodes, func(a, b cluster.Node) int { return strings.Compare(a.Name, b.Name) })
+	for i := 1; i < len(nodes); i++ {
+		if nodes[i].Name == nodes[i-1].Name {
+			return nil, fmt.Errorf("two nodes are named %s: give their groups other names", nodes[i].Name)
+		}
+	}
+	return nodes, nil
+}
+
+// numbered names the i-th of n nodes, so that names sort as numbers do.
+func numbered(name string, i, n int) string {
+	if n == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s-%0*d", name, len(strconv.Itoa(n)), i)
+}
+
+func (g *group) build() []cluster.Device {
+	var devices []cluster.Device
+	size := g.size()
+	for _, s := range g.devices {
+		for range s.count {
+			i := len(devices)
+			devices = append(devices, cluster.Device{Index: i, Type: s.kind, Slot: i * g.slots / size, Speed: 1})
+		}
+	}
+	return devices
+}
+
+func (g *group) size() int {
+	n := 0
+	for _, s := range g.devices {
+		n += s.count
+	}
+	return n
+}
+
+// Describe says what a cluster is in one line: "36 devices on 9 nodes: 12 k80, 12 p100, 12 v100".
+func Describe(nodes []cluster.Node) string {
+	kinds := map[string]int{}
+	devices := 0
+	racks := map[string]bool{}
+	for _, n := range nodes {
+		racks[n.Rack] = true
+		for _, d := range n.Devices {
+			kinds[d.Type]++
+			devices++
+		}
+	}
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		parts = append(parts, fmt.Sprintf("%d %s", kinds[kind], kind))
+	}
+	text := fmt.Sprintf("%d devices on %d nodes: %s", devices, len(nodes), strings.Join(parts, ", "))
+	if len(racks) > 1 {
+		text += fmt.Sprintf(", in %d racks", len(racks))
+	}
+	return text
+}

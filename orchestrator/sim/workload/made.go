@@ -1,0 +1,255 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/trace"
+)
+
+// Maker is a workload that can be made.
+type Maker struct {
+	Name, Help string
+	// Settings it has, with their defaults.
+	Settings []Setting
+}
+
+// Setting of a maker.
+type Setting struct{ Name, Default, Help string }
+
+// maker makes a workload from settings and the trace to make it from, nil if there is none.
+type maker struct {
+	help string
+	make func(r Request, s *settings, base *trace.Trace) (*trace.Trace, error)
+}
+
+func makers() map[string]maker {
+	return map[string]maker{
+		"gavel":            {"Gavel's generator: whole hours, gangs of 1, 2 and 4; needs --throughputs", gavel(false)},
+		"gavel-continuous": {"Gavel's continuous experiments: Philly's run times, gangs up to 8; needs --throughputs", gavel(true)},
+		"themis-1":         {"Themis's workload 1: explorations stopped by performance curves; arrivals of --trace if given", themis(false)},
+		"themis-2":         {"Themis's workload 2: explorations by successive halving; arrivals of --trace if given", themis(true)},
+		"hadar":            {"Hadar's 480 jobs; needs --throughputs; from --trace (Philly) if given", hadar},
+		"hadare":           {"a mix of HadarE, M-1 to M-12; --throughputs if given", hadare},
+		"oasis":            {"OASiS's jobs with utilities", oasis},
+		"ogasched":         {"OGASched's ports as jobs of one kind of resource", ogasched},
+		"astraea-philly":   {"ASTRAEA's two weeks of Philly; needs --trace", astraea(trace.ASTRAEAPhilly)},
+		"astraea-venus":    {"ASTRAEA's two weeks of Venus; needs --trace", astraea(trace.ASTRAEAVenus)},
+	}
+}
+
+// Names lists the makers, sorted.
+func Names() []string { return slices.Sorted(maps.Keys(makers())) }
+
+// Makers describes the makers, sorted by name.
+func Makers() []Maker {
+	var out []Maker
+	for _, name := range Names() {
+		s := &settings{}
+		// It may fail for want of a trace or a table, but asks for its settings first.
+		_, _ = makers()[name].make(Request{}, s, nil)
+		out = append(out, Maker{Name: name, Help: makers()[name].help, Settings: s.known})
+	}
+	return out
+}
+
+func (r Request) make(base *trace.Trace) (*trace.Trace, error) {
+	m, ok := makers()[r.Made]
+	if !ok {
+		return nil, fmt.Errorf("--made %s: there is no such maker; there are %s", r.Made, strings.Join(Names(), ", "))
+	}
+	s := &settings{values: map[string]string{}}
+	for _, pair := range r.Options {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--made-option %s: want NAME=VALUE", pair)
+		}
+		if _, twice := s.values[name]; twice {
+			return nil, fmt.Errorf("--made-option %s is given twice", name)
+		}
+		s.values[name] = value
+	}
+	t, err := m.make(r, s, base)
+	if bad := s.bad(r.Made); bad != nil {
+		return nil, bad
+	}
+	if err != nil && errors.Is(err, errTable) {
+		return nil, fmt.Errorf("--made %s: its jobs are measured in steps: give --throughputs FILE", r.Made)
+	}
+	return t, err
+}
+
+var errTable = errors.New("a table of throughputs is missing")
+
+// settings reads a maker's settings: each is asked for with its default, and what nobody asked for is an error.
+type settings struct {
+	values map[string]string
+	known  []Setting
+	err    error
+}
+
+func (s *settings) take(name, def, help string) (string, bool) {
+	s.known = append(s.known, Setting{name, def, help})
+	value, ok := s.values[name]
+	return value, ok
+}
+
+func (s *settings) float(name string, def float64, help string) float64 {
+	text, ok := s.take(name, strconv.FormatFloat(def, 'g', -1, 64), help)
+	if !ok {
+		return def
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if (err != nil || math.IsNaN(v) || math.IsInf(v, 0)) && s.err == nil {
+		s.err = fmt.Errorf("--made-option %s=%s: want a number", name, text)
+	}
+	return v
+}
+
+func (s *settings) whole(name string, def int, help string) int {
+	text, ok := s.take(name, strconv.Itoa(def), help)
+	if !ok {
+		return def
+	}
+	v, err := strconv.Atoi(text)
+	if err != nil && s.err == nil {
+		s.err = fmt.Errorf("--made-option %s=%s: want a whole number", name, text)
+	}
+	return v
+}
+
+func (s *settings) yes(name string, def bool, help string) bool {
+	text, ok := s.take(name, strconv.FormatBool(def), help)
+	if !ok {
+		return def
+	}
+	v, err := strconv.ParseBool(text)
+	if err != nil && s.err == nil {
+		s.err = fmt.Errorf("--made-option %s=%s: want true or false", name, text)
+	}
+	return v
+}
+
+func (s *settings) text(name, def, help string) string {
+	if text, ok := s.take(name, def, help); ok {
+		return text
+	}
+	return def
+}
+
+// bad is the first setting that could not be read, or that the maker does not have.
+func (s *settings) bad(made string) error {
+	if s.err != nil {
+		return s.err
+	}
+	var names []string
+	for _, k := range s.known {
+		names = append(names, k.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.values)) {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("--made-option %s=%s: %s has %s", name, s.values[name], made, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+func gavel(continuous bool) func(Request, *settings, *trace.Trace) (*trace.Trace, error) {
+	return func(r Request, s *settings, _ *trace.Trace) (*trace.Trace, error) {
+		o := trace.GavelDefaults(r.Throughputs)
+		if continuous {
+			o = trace.GavelContinuousDefaults(r.Throughputs)
+		}
+		o.Seed = r.Seed
+		o.Jobs = s.whole("jobs", o.Jobs, "number of jobs")
+		o.Lambda = s.float("lambda", o.Lambda, "mean seconds between arrivals; 0 for all at the start")
+		o.Reference = s.text("reference", o.Reference, "GPU type that run times are of")
+		o.Priorities = s.yes("priorities", false, "one job in five has the weight 5")
+		if r.Throughputs == nil {
+			return nil, errTable
+		}
+		return trace.MakeGavel(o)
+	}
+}
+
+func themis(halving bool) func(Request, *settings, *trace.Trace) (*trace.Trace, error) {
+	return func(r Request, s *settings, base *trace.Trace) (*trace.Trace, error) {
+		o := trace.ThemisDefaults(halving)
+		o.Seed, o.Arrivals = r.Seed, base
+		o.Apps = s.whole("apps", o.Apps, "number of apps")
+		o.Days = s.float("days", o.Days, "days in which they arrive")
+		o.Contention = s.float("contention", o.Contention, "by how much arrivals are compressed")
+		o.Network = s.float("network", o.Network, "share of apps that need a fast network; below 0 for the mix's")
+		o.Single = s.float("single", o.Single, "share of apps of one job")
+		o.TaskHours = s.float("task-hours", o.TaskHours, "median run time of a task in hours")
+		o.StepSeconds = s.float("step-seconds", o.StepSeconds, "run time of a step with the whole gang")
+		o.FewJobs = s.whole("few-jobs", o.FewJobs, "least jobs of an app of several")
+		o.MedianJobs = s.whole("median-jobs", o.MedianJobs, "median jobs of an app")
+		o.MaxJobs = s.whole("max-jobs", o.MaxJobs, "most jobs of an app")
+		o.Eta = s.whole("eta", o.Eta, "factor of halving")
+		return trace.MakeThemis(o)
+	}
+}
+
+func hadar(r Request, s *settings, base *trace.Trace) (*trace.Trace, error) {
+	o := trace.HadarDefaults(r.Throughputs)
+	o.Seed, o.Base = r.Seed, base
+	o.Jobs = s.whole("jobs", o.Jobs, "number of jobs")
+	o.UniformSizes = s.yes("uniform-sizes", o.UniformSizes, "draw the size first, then a job of it")
+	o.Arrive = s.yes("arrive", o.Arrive, "keep arrivals; otherwise all jobs are there at the start")
+	o.Reference = s.text("reference", o.Reference, "GPU type that run times are of")
+	if r.Throughputs == nil {
+		return nil, errTable
+	}
+	return trace.MakeHadar(o)
+}
+
+func hadare(r Request, s *settings, _ *trace.Trace) (*trace.Trace, error) {
+	return trace.MakeHadarE(trace.HadarEDefaults(s.text("mix", "M-5", "M-1, M-3, M-4, M-5, M-8, M-10 or M-12"), r.Throughputs))
+}
+
+func oasis(r Request, s *settings, _ *trace.Trace) (*trace.Trace, error) {
+	o := trace.OASiSDefaults()
+	o.Seed = r.Seed
+	o.Jobs = s.whole("jobs", o.Jobs, "number of jobs")
+	o.Slots = s.whole("slots", o.Slots, "slots in which they arrive")
+	o.SlotSeconds = s.float("slot-seconds", o.SlotSeconds, "length of a slot")
+	w, err := trace.MakeOASiS(o)
+	if err != nil {
+		return nil, err
+	}
+	return w.Trace(), nil
+}
+
+func ogasched(r Request, s *settings, _ *trace.Trace) (*trace.Trace, error) {
+	o := trace.OGASchedDefaults()
+	o.Seed = r.Seed
+	o.Slots = s.whole("slots", o.Slots, "slots")
+	o.Contention = s.float("contention", o.Contention, "by how much requests are multiplied")
+	o.Arrival = s.float("arrival", o.Arrival, "probability of a port's job in a slot")
+	kind := s.whole("kind", 0, "kind of resource that stands for devices")
+	slot := s.float("slot-seconds", 60, "length of a slot")
+	w, err := trace.MakeOGASched(o)
+	if err != nil {
+		return nil, err
+	}
+	return w.Trace(kind, slot)
+}
+
+func astraea(defaults func(*trace.Trace) trace.ASTRAEAOptions) func(Request, *settings, *trace.Trace) (*trace.Trace, error) {
+	return func(r Request, s *settings, base *trace.Trace) (*trace.Trace, error) {
+		o := defaults(base)
+		o.Seed = r.Seed
+		o.Jobs = s.whole("jobs", o.Jobs, "number of jobs; 0 for those of the snapshot")
+		o.Days = s.float("days", o.Days, "days of the snapshot")
+		if base == nil {
+			return nil, fmt.Errorf("--made %s: give the cluster's whole trace as --trace FILE", r.Made)
+		}
+		return trace.MakeASTRAEA(o)
+	}
+}

@@ -1,0 +1,167 @@
+// Package workload chooses what a simulation runs: a trace from a file, or one made with a paper's figures, and of it
+// the part that is wanted. It reads files and nothing else; the same request gives the same trace.
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/trace"
+)
+
+// Request says what is wanted. The zero value of a field wants nothing special.
+type Request struct {
+	// File is a trace in any format that package trace knows. With Made it is the trace that is made from.
+	File string
+	// Made names a maker, Options are its settings, name=value, and Seed its seed.
+	Made    string
+	Options []string
+	Seed    uint64
+	// Lenient leaves broken rows out.
+	Lenient bool
+	// JobTable belongs to Alibaba's pai_task_table.
+	JobTable string
+	// Throughputs that makers turn run times into steps with.
+	Throughputs *trace.Throughputs
+
+	// Window is FROM:TO, or busiest:LENGTH: the jobs that arrive in that time.
+	Window string
+	// Tenants whose jobs are wanted.
+	Tenants []string
+	// Load multiplies how dense arrivals are, and Length how long jobs are.
+	Load, Length float64
+	// Jobs is how many of the first jobs are wanted.
+	Jobs int
+}
+
+// ErrNothing says that neither a file nor a maker was named.
+var ErrNothing = errors.New("there is no workload: give --trace FILE or --made NAME")
+
+// Trace makes or reads the trace and cuts it: first the window, then tenants, load and number. Jobs that need no GPU are
+// left out.
+func (r Request) Trace() (*trace.Trace, error) {
+	t, err := r.source()
+	if err != nil {
+		return nil, err
+	}
+	all := len(t.Jobs)
+	t = t.GPUJobs()
+	if t, err = r.window(t); err != nil {
+		return nil, err
+	}
+	if len(r.Tenants) > 0 {
+		if t, err = r.tenants(t); err != nil {
+			return nil, err
+		}
+	}
+	if r.Load != 0 || r.Length != 0 {
+		if t, err = t.Scale(orOne(r.Load), orOne(r.Length)); err != nil {
+			return nil, err
+		}
+	}
+	if r.Jobs < 0 {
+		return nil, fmt.Errorf("--jobs %d: want 1 or more", r.Jobs)
+	}
+	if r.Jobs > 0 {
+		t = t.Head(r.Jobs)
+	}
+	if len(t.Jobs) == 0 {
+		return nil, fmt.Errorf("none of the %d jobs of %s is left to run", all, t.Name)
+	}
+	return t, nil
+}
+
+func orOne(v float64) float64 {
+	if v == 0 {
+		return 1
+	}
+	return v
+}
+
+// source is the whole trace.
+func (r Request) source() (*trace.Trace, error) {
+	var base *trace.Trace
+	if r.File != "" {
+		var err error
+		if base, err = trace.Open(r.File, trace.Options{Lenient: r.Lenient, JobTable: r.JobTable}); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case r.Made != "":
+		return r.make(base)
+	case len(r.Options) > 0:
+		return nil, fmt.Errorf("--made-option %s: these are settings of a maker: give --made too", r.Options[0])
+	case base == nil:
+		return nil, ErrNothing
+	}
+	return base, nil
+}
+
+// window cuts out the jobs of a time.
+func (r Request) window(t *trace.Trace) (*trace.Trace, error) {
+	if r.Window == "" {
+		return t, nil
+	}
+	bad := fmt.Errorf("--window %s: want FROM:TO or busiest:LENGTH, such as 24h:48h or busiest:14d", r.Window)
+	from, to, ok := strings.Cut(r.Window, ":")
+	if !ok {
+		return nil, bad
+	}
+	end, err := seconds(to)
+	if err != nil {
+		return nil, bad
+	}
+	if from == "busiest" {
+		if end <= 0 {
+			return nil, bad
+		}
+		start := t.Busiest(end)
+		return t.Window(start, start+end), nil
+	}
+	start, err := seconds(from)
+	if err != nil || start >= end {
+		return nil, bad
+	}
+	return t.Window(start, end), nil
+}
+
+// seconds of a duration, in which d stands for days.
+func seconds(text string) (float64, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		v, err := strconv.ParseFloat(days, 64)
+		if err != nil || !(v >= 0) || math.IsInf(v, 0) {
+			return 0, fmt.Errorf("%q is no number of days", text)
+		}
+		return v * 86400, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && d < 0 {
+		err = fmt.Errorf("%q is below 0", text)
+	}
+	return d.Seconds(), err
+}
+
+func (r Request) tenants(t *trace.Trace) (*trace.Trace, error) {
+	var have []string
+	for i := range t.Jobs {
+		if name := t.Jobs[i].Tenant; !slices.Contains(have, name) {
+			have = append(have, name)
+		}
+	}
+	slices.Sort(have)
+	for _, name := range r.Tenants {
+		if !slices.Contains(have, name) {
+			if len(have) > 20 {
+				have = append(have[:20], "…")
+			}
+			return nil, fmt.Errorf("--tenants %s: %s has no such tenant; it has %s", name, t.Name, strings.Join(have, ", "))
+		}
+	}
+	return t.OfTenants(r.Tenants...), nil
+}

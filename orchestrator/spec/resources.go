@@ -1,0 +1,92 @@
+package spec
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func checkResources(s *outbidv1.SweepSpec) error {
+	r := s.GetResources()
+	d := r.GetDevices()
+	switch {
+	case d.GetMin() < 1 || d.GetMin() > maxDevices:
+		return wrong("resources.devices.min", "%d is not from 1 to %d", d.GetMin(), maxDevices)
+	case d.GetMax() < d.GetMin():
+		return wrong("resources.devices.max", "%d is below min (%d)", d.GetMax(), d.GetMin())
+	case d.GetMax() > maxDevices:
+		return wrong("resources.devices.max", "%d is not from 1 to %d", d.GetMax(), maxDevices)
+	case math.IsNaN(r.GetCpus()) || math.IsInf(r.GetCpus(), 0) || r.GetCpus() < 0:
+		return wrong("resources.cpus", "%v is not a number of CPU cores; use 0 for no demand", r.GetCpus())
+	}
+	if err := checkTypes("resources.types", r.GetTypes()); err != nil {
+		return err
+	}
+	if err := checkTypes("resources.exclude_types", r.GetExcludeTypes()); err != nil {
+		return err
+	}
+	for i, t := range r.GetExcludeTypes() {
+		if slices.Contains(r.GetTypes(), t) {
+			return wrong("resources.exclude_types["+itoa(i)+"]", "%q is among resources.types too; keep it in one of them", t)
+		}
+	}
+	if err := checkGang(s); err != nil {
+		return err
+	}
+	if r.GetMemory() != "" {
+		if _, err := ParseBytes(r.GetMemory()); err != nil {
+			return wrong("resources.memory", "%v", err)
+		}
+	}
+	return nil
+}
+
+// checkGang checks how a trial's processes are spread over its devices.
+func checkGang(s *outbidv1.SweepSpec) error {
+	r := s.GetResources()
+	switch p := r.GetProcesses(); {
+	case p != "" && p != "one" && p != "per_device":
+		return wrong("resources.processes", "%q is unknown; use one or per_device", p)
+	case s.GetProgram() == nil && p == "per_device":
+		return wrong("resources.processes", "%q is for programs; a function runs in one process that sees all its devices", p)
+	case s.GetProgram() == nil && r.GetSpread():
+		return wrong("resources.spread", "is for programs, which find each other by their environment; a function runs on one node")
+	}
+	return nil
+}
+
+// checkShare checks the weight and the hints of speed.
+func checkShare(s *outbidv1.SweepSpec) error {
+	if w := s.GetWeight(); !(w >= 0) || math.IsInf(w, 0) {
+		return wrong("weight", "%v is not a number from 0; 1 is usual", w)
+	}
+	for i, h := range s.GetThroughputs() {
+		field := "throughputs[" + itoa(i) + "]"
+		switch _, ok := cluster.ParseSpread(h.GetSpread()); {
+		case !ok:
+			return wrong(field+".spread", "%q is unknown; use slot, machine, rack or cluster", h.GetSpread())
+		case h.GetDevices() < 0 || h.GetDevices() > maxDevices:
+			return wrong(field+".devices", "%d is not from 1 to %d", h.GetDevices(), maxDevices)
+		case !(h.GetStepsPerSecond() >= 0) || math.IsInf(h.GetStepsPerSecond(), 0):
+			return wrong(field+".steps_per_second", "%v is not a number from 0", h.GetStepsPerSecond())
+		case h.GetTrial() < 0:
+			return wrong(field+".trial", "%d is negative; trials count from 0", h.GetTrial())
+		}
+	}
+	return nil
+}
+
+func checkTypes(field string, types []string) error {
+	for i, t := range types {
+		switch {
+		case strings.TrimSpace(t) == "" || len(t) > 100:
+			return wrong(field+"["+itoa(i)+"]", "%q cannot be a device type; write one such as v100 or cpu", t)
+		case slices.Contains(types[:i], t):
+			return wrong(field+"["+itoa(i)+"]", "%q stands twice", t)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package state_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// A gang has left one of its nodes and not yet the other, and somebody else holds what it left: a server that crashes then
+// must start again from its snapshot.
+func TestAGangThatLeavesIsRestored(t *testing.T) {
+	t.Parallel()
+	st := state.New()
+	node := func(name string, devices int) *outbidv1.Event {
+		info := &outbidv1.NodeInfo{Name: name}
+		for range devices {
+			info.Devices = append(info.Devices, &outbidv1.Device{Type: "gpu"})
+		}
+		return &outbidv1.Event{Kind: &outbidv1.Event_NodeJoined{NodeJoined: &outbidv1.NodeJoined{Node: info}}}
+	}
+	grant := func(trial int32, epoch uint64, node string, more ...*outbidv1.LeasePlace) *outbidv1.Event {
+		return &outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: &outbidv1.LeaseGranted{
+			Sweep: "s-1", Trial: trial, Epoch: epoch, Node: node, Devices: []int32{0}, More: more,
+		}}}
+	}
+	for _, e := range []*outbidv1.Event{
+		node("a", 1), node("b", 1), node("c", 1),
+		{Kind: &outbidv1.Event_SweepSubmitted{SweepSubmitted: &outbidv1.SweepSubmitted{Sweep: "s-1", Spec: &outbidv1.SweepSpec{Name: "s"}}}},
+		{Kind: &outbidv1.Event_TrialCreated{TrialCreated: &outbidv1.TrialCreated{Sweep: "s-1", Trial: 0, ConfigJson: "{}"}}},
+		{Kind: &outbidv1.Event_TrialCreated{TrialCreated: &outbidv1.TrialCreated{Sweep: "s-1", Trial: 1, ConfigJson: "{}"}}},
+		grant(0, 1, "a", &outbidv1.LeasePlace{Node: "b", Devices: []int32{0}}, &outbidv1.LeasePlace{Node: "c", Devices: []int32{0}}),
+		{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", Epoch: 1, Node: "a"}}},
+		{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", Epoch: 1, Node: "b"}}},
+		grant(1, 2, "b"), node("a", 0),
+	} {
+		if err := st.Apply(time.Unix(1, 0).UTC(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := state.Restore(st.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(st.Snapshot(), again.Snapshot(), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	if l := again.Nodes["b"].Holders[0]; l == nil || l.Epoch != 2 || len(again.Nodes["b"].Leases) != 1 {
+		t.Errorf("device b/0 is held by %+v", l)
+	}
+	if l := again.Nodes["c"].Holders[0]; l == nil || l.Epoch != 1 {
+		t.Errorf("device c/0 is held by %+v", l)
+	}
+}

@@ -1,0 +1,86 @@
+package state
+
+import (
+	"math"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Point of a learning curve.
+type Point struct {
+	Step  int64
+	Value float64
+}
+
+const (
+	// curvePoints bounds a curve; when there are more, every other one is forgotten.
+	curvePoints = 64
+	// smoothing is the weight of a sweep's newest measurement in its running mean.
+	smoothing = 0.1
+)
+
+// measure takes a report's speed in, once it has trained for some time.
+func (s *Sweep) measure(t *Trial, r *outbidv1.Report) {
+	l := t.Lease
+	if r.GetTrainSeconds() <= 0 || r.GetStep() <= l.FromStep || l.Node == "" || l.kind == "" {
+		return
+	}
+	rate := float64(r.GetStep()-l.FromStep) / r.GetTrainSeconds()
+	if math.IsInf(rate, 0) || math.IsNaN(rate) {
+		return
+	}
+	m := cluster.Speed{Type: l.kind, Devices: l.Size(), Spread: l.spread, Rate: rate}
+	t.Measured = record(t.Measured, m, 1)
+	s.Measured = record(s.Measured, m, smoothing)
+}
+
+// record puts a measurement in place of the one of the same kind, or its weight of it.
+func record(all []cluster.Speed, m cluster.Speed, weight float64) []cluster.Speed {
+	for i := range all {
+		if o := &all[i]; o.Type == m.Type && o.Devices == m.Devices && o.Spread == m.Spread {
+			o.Rate += weight * (m.Rate - o.Rate)
+			return all
+		}
+	}
+	return append(all, m)
+}
+
+// plot adds a point to the curve; what a restarted fork repeats takes the place of what was there.
+func (t *Trial) plot(step int64, value float64) {
+	for len(t.Curve) > 0 && t.Curve[len(t.Curve)-1].Step >= step {
+		t.Curve = t.Curve[:len(t.Curve)-1]
+	}
+	if len(t.Curve) >= curvePoints {
+		kept := t.Curve[:0]
+		for i, p := range t.Curve {
+			if i%2 == 0 {
+				kept = append(kept, p)
+			}
+		}
+		t.Curve = slices.Clip(kept)
+	}
+	t.Curve = append(t.Curve, Point{step, value})
+}
+
+func measuredRecords(all []cluster.Speed) []*outbidv1.Throughput {
+	var records []*outbidv1.Throughput
+	for _, m := range all {
+		records = append(records, &outbidv1.Throughput{
+			Type: m.Type, Devices: int32(m.Devices), Spread: m.Spread.String(), StepsPerSecond: m.Rate,
+		})
+	}
+	return records
+}
+
+func measuredOf(records []*outbidv1.Throughput) []cluster.Speed {
+	var all []cluster.Speed
+	for _, r := range records {
+		spread, _ := cluster.ParseSpread(r.GetSpread())
+		all = append(all, cluster.Speed{
+			Type: r.GetType(), Devices: int(r.GetDevices()), Spread: spread, Rate: r.GetStepsPerSecond(),
+		})
+	}
+	return all
+}

@@ -1,0 +1,86 @@
+"""Tuners and agents of one's own: programs that the server starts and asks.
+
+A tuner decides what a sweep trains and for how long:
+
+    from outbid import plugin
+
+    class Golden(plugin.Tuner):
+        def ask(self, n):
+            for _ in range(n):
+                share = (self.created + 1) * 0.618 % 1
+                yield plugin.Create(self.spec.space.at(share), until_step=10, reason="the next of the sequence")
+
+        def reached(self, report):
+            yield plugin.End(report.trial, reason="trained to the end")
+
+    plugin.serve(Golden())
+
+A sweep names the program as `tuner: {plugin: {command: [python3, golden.py]}}`.
+
+An agent bids for devices on the behalf of sweeps where devices are auctioned:
+
+    class Patient(plugin.Agent):
+        def bid(self, offer, situation):
+            rows = [row for row in situation.own.rows if all(g.machines == 1 for g in row.gangs)]
+            return plugin.Bid(situation.own.rho, situation.own.ideal, tuple(rows))
+
+    plugin.serve(Patient())
+
+The server is told of the program by `outbid serve --agent patient="python3 patient.py"`, and a sweep chooses it by
+`agent: {plugin: patient}`.
+
+The server speaks hashicorp/go-plugin's protocol with a plugin; `serve` does that, so that a program is nothing but its
+decisions. What it prints goes to the server's log.
+"""
+
+from __future__ import annotations
+
+from outbid.plugin._agent import MAX_ROWS, Agent, Bid, Gangs, Holding, Job, Lot, NoBid, Offer, Row, Situation, Speeds
+from outbid.plugin._serve import serve
+from outbid.plugin._settings import Settings
+from outbid.plugin._space import Dimension, Space
+from outbid.plugin._tuner import (
+    Action,
+    Clone,
+    Create,
+    End,
+    Exit,
+    Outlook,
+    Pause,
+    Report,
+    Rung,
+    Spec,
+    Train,
+    Tuner,
+)
+
+__all__ = [
+    "MAX_ROWS",
+    "Action",
+    "Agent",
+    "Bid",
+    "Clone",
+    "Create",
+    "Dimension",
+    "End",
+    "Exit",
+    "Gangs",
+    "Holding",
+    "Job",
+    "Lot",
+    "NoBid",
+    "Offer",
+    "Outlook",
+    "Pause",
+    "Report",
+    "Row",
+    "Rung",
+    "Settings",
+    "Situation",
+    "Space",
+    "Spec",
+    "Speeds",
+    "Train",
+    "Tuner",
+    "serve",
+]

@@ -1,0 +1,39 @@
+"""The contest of three sweeps, as its README prints it, with shorter steps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_three_sweeps_end_as_they_do_alone(tmp_path: Path) -> None:
+    if not os.environ.get("OUTBID_BIN"):
+        pytest.skip("OUTBID_BIN names no binary (make build; OUTBID_BIN=bin/outbid)")
+    pytest.importorskip("sklearn")
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "sdk-python" / "src")}
+    for name in ("OUTBID_URL", "OUTBID_TOKEN"):
+        env.pop(name, None)
+    command = [
+        sys.executable,
+        "examples/contest/contest.py",
+        "--data",
+        str(tmp_path),
+        "--repeats",
+        "1",
+        "--lease",
+        "1s",
+    ]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    rows = {line[0]: line for line in lines if line and line[0] in ("large", "medium", "small")}
+    assert sorted(rows) == ["large", "medium", "small"], done.stdout
+    assert all(row[-1] == "yes" for row in rows.values()), done.stdout
+    renewed_and_taken = done.stdout.splitlines()[0]
+    assert "granted" in renewed_and_taken and "took back 0 " not in renewed_and_taken, done.stdout

@@ -1,0 +1,214 @@
+"""Tuners and agents of one's own, as their examples print it, with the real binary."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+DEADLINE = 120
+
+
+class Server:
+    """An `outbid up` of its own, started from the top of the repository as the READMEs say."""
+
+    def __init__(self, folder: Path, *args: str) -> None:
+        self.log, self.data = folder / "log", folder / "data"
+        ready = folder / "ready.json"
+        # python3 is the Python that runs the tests.
+        bin_folder = folder / "bin"
+        bin_folder.mkdir()
+        launcher = bin_folder / "python3"
+        launcher.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        launcher.chmod(0o755)
+        env = {
+            **os.environ,
+            "PATH": f"{bin_folder}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT / "sdk-python" / "src"),
+        }
+        for name in ("OUTBID_URL", "OUTBID_TOKEN"):
+            env.pop(name, None)
+        command = [os.environ["OUTBID_BIN"], "up", "--data", str(self.data), "--api", "127.0.0.1:0"]
+        with self.log.open("w") as log:
+            self._process = subprocess.Popen(
+                [*command, "--ready-file", str(ready), "--devices", "cpu:4", "--log-level", "info", *args],
+                cwd=ROOT,
+                env=env,
+                stderr=log,
+                stdout=log,
+            )
+        self.until(ready.exists, "the server is ready")
+        at = json.loads(ready.read_text())
+        self._env = {**env, "OUTBID_URL": at["api"], "OUTBID_TOKEN": Path(at["token_file"]).read_text().strip()}
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait until something holds."""
+        end = time.monotonic() + DEADLINE
+        pause = threading.Event()
+        while not holds():
+            assert self._process.poll() is None and time.monotonic() < end, (
+                f"not in time: {what}\n{self.log.read_text()}"
+            )
+            pause.wait(0.02)
+
+    def says(self, *words: str) -> bool:
+        """Say whether some line of the log has all the words."""
+        return any(all(word in line for word in words) for line in self.log.read_text().splitlines())
+
+    def outbid(self, *args: str, stdin: str = "") -> str:
+        """Run a command against the server."""
+        done = subprocess.run(
+            [os.environ["OUTBID_BIN"], *args],
+            input=stdin,
+            cwd=ROOT,
+            env=self._env,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+        )
+        assert done.returncode == 0, f"outbid {' '.join(args)}: {done.stderr}\n{self.log.read_text()}"
+        return done.stdout
+
+    def best(self, sweep: str) -> float:
+        """Return the best loss of a sweep."""
+        return float(json.loads(self.outbid("best", sweep, "-o", "json"))[0]["metric"])
+
+    def bidders(self) -> Iterator[dict[str, Any]]:
+        """Return what the auctions' records say of every sweep in every round."""
+        for line in self.outbid("auction", "--list", "--limit", "1000", "-o", "jsonl").splitlines():
+            round = json.loads(self.outbid("auction", str(json.loads(line)["round"]), "-o", "json"))
+            yield from (round.get("auction") or {}).get("bidders", [])  # not every round has one
+
+    def stop(self) -> None:
+        """End the server."""
+        self._process.terminate()
+        self._process.wait(DEADLINE)
+
+
+Start = Callable[..., Server]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Return what starts a server."""
+    servers: list[Server] = []
+
+    def make(*args: str) -> Server:
+        servers.append(Server(tmp_path, *args))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.stop()
+
+
+SPHERE = """
+name: {name}
+space:
+  x: {{float: {{low: -5, high: 5}}}}
+  y: {{float: {{low: -5, high: 5}}}}
+  z: {{float: {{low: -5, high: 5}}}}
+metric: loss
+mode: min
+tuner:
+  plugin:
+    command: [python3, examples/optuna-tuner/tuner.py]
+    settings: {{sampler: {name}, trials: 60}}
+    max_steps: 1
+  seed: {seed}
+limits: {{concurrency: 1}}
+program:
+  shell: |
+    loss=$(awk "BEGIN {{{{ print ({{x}} - 1) ^ 2 + ({{y}} - 1) ^ 2 + ({{z}} - 1) ^ 2 }}}}")
+    echo "{{{{\\"step\\": 1, \\"loss\\": $loss}}}}" >> "$OUTBID_REPORT"
+"""
+
+
+def test_optunas_samplers_beat_chance_in_real_sweeps(start: Start) -> None:
+    pytest.importorskip("optuna")
+    pytest.importorskip("cmaes")
+    server = start()
+    found: dict[str, list[float]] = {}
+    for name in ("random", "tpe", "cmaes"):
+        for seed in (1, 2):
+            said = server.outbid("run", "-", stdin=SPHERE.format(name=name, seed=seed))
+            assert f"{name}-{seed} done: 60 trials" in said
+            found.setdefault(name, []).append(server.best(f"{name}-{seed}"))
+    for name in ("tpe", "cmaes"):
+        assert sum(found[name]) < 0.7 * sum(found["random"]), found
+
+
+def test_the_sweep_of_the_optuna_example(start: Start) -> None:
+    pytest.importorskip("optuna")
+    server = start()
+    assert "optuna-tuner-1 done: 60 trials" in server.outbid("run", "examples/optuna-tuner/sweep.yaml")
+
+
+def test_the_sweep_of_the_tuner_example(start: Start) -> None:
+    server = start()
+    assert "own-tuner-1 done: 12 trials" in server.outbid("run", "examples/own-tuner/sweep.yaml")
+
+
+def test_the_sweep_of_the_agent_example(start: Start) -> None:
+    server = start("--policy", "themis", "--agent", "frugal=python3 examples/own-agent/agent.py")
+    server.until(lambda: server.says("an agent is up", "agent=frugal"), "the agent is up")
+    assert "own-agent-1 done: 6 trials" in server.outbid("run", "examples/own-agent/sweep.yaml")
+    said = [b.get("refused", "") for b in server.bidders() if b["sweep"] == "own-agent-1"]
+    assert any("it will be done in" in text for text in said), said
+    assert not server.says("lost its bid")
+
+
+def test_an_agent_that_lies_loses_its_bid_and_the_cluster_goes_on(start: Start, tmp_path: Path) -> None:
+    program = tmp_path / "liar.py"
+    program.write_text(
+        "from outbid import plugin\n"
+        "class Liar(plugin.Agent):\n"
+        "    def bid(self, offer, situation):\n"
+        "        return plugin.Bid(9, 1, (plugin.Row(1, (plugin.Gangs('cpu', 400),)),))\n"
+        "plugin.serve(Liar())\n"
+    )
+    server = start("--policy", "themis", "--agent", f"liar=python3 {program}")
+    server.until(lambda: server.says("an agent is up", "agent=liar"), "the agent is up")
+    text = (ROOT / "examples/own-agent/sweep.yaml").read_text()
+    text = text.replace("plugin: frugal", "plugin: liar").replace("  settings: {minutes: 3}\n", "")
+    assert "own-agent-1 done: 6 trials" in server.outbid("run", "-", stdin=text)
+    assert server.says("an agent lost its bid", "agent=liar", "own-agent-1", "400 cpu")
+    server.until(lambda: server.log.read_text().count("an agent is up") > 1, "the agent is up again")
+    assert any("agent liar lost its bid" in b.get("refused", "") for b in server.bidders())
+
+
+def test_rounds_with_an_agent_that_cannot_be_asked_again_are_replayed(start: Start, tmp_path: Path) -> None:
+    program = tmp_path / "dice.py"
+    program.write_text(
+        "import random\n"
+        "from outbid import plugin\n"
+        "class Dice(plugin.Agent):\n"
+        "    def bid(self, offer, situation):\n"
+        "        own = situation.own\n"
+        "        rows = tuple(plugin.Row(row.rho * random.random(), row.gangs) for row in own.rows)\n"
+        "        return plugin.Bid(own.rho * (1 + random.random()), own.ideal, rows)\n"
+        "plugin.serve(Dice())\n"
+    )
+    option = ("--policy-option", "lease=1s")
+    server = start("--policy", "themis", *option, "--agent", f"dice=python3 {program}")
+    server.until(lambda: server.says("an agent is up", "agent=dice"), "the agent is up")
+    text = (ROOT / "examples/own-agent/sweep.yaml").read_text()
+    text = text.replace("  settings: {minutes: 3}\n", "").replace("trials: 6", "trials: 12")
+    mine = text.replace("plugin: frugal", "plugin: dice")
+    other = text.replace("agent:\n  plugin: frugal\n", "").replace("name: own-agent", "name: other")
+    server.outbid("submit", "-", stdin=mine)
+    assert "other-1 done: 12 trials" in server.outbid("run", "-", stdin=other)
+    server.outbid("watch", "own-agent-1")
+    assert [b for b in server.bidders() if b["sweep"] == "own-agent-1" and b.get("bids")]
+    ledger = tmp_path / "ledger.jsonl"
+    server.outbid("export", "--ledger", str(ledger), "--data", str(server.data))
+    assert "0 differ" in server.outbid("replay", str(ledger), *option)

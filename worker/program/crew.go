@@ -1,0 +1,148 @@
+package program
+
+import (
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/process"
+)
+
+// crew is the processes of one start of a program: one, or one for each device of a gang. It ends when all have; when
+// one fails the others are stopped, as none of them can go on without it.
+type crew struct {
+	members []*process.Process
+	done    chan struct{}
+	grace   time.Duration
+
+	mu      sync.Mutex
+	outcome process.Outcome
+	failed  bool
+}
+
+// size is how many processes of the gang run here.
+func (s *Spec) size() int {
+	if s.Gang.GetPerDevice() {
+		return max(1, len(s.Devices))
+	}
+	return 1
+}
+
+// follows says whether rank 0 runs elsewhere: nothing that is reported or saved here counts.
+func (s *Spec) follows() bool { return s.Gang.GetFirstRank() > 0 }
+
+// muster starts the processes. If one cannot be started none runs on.
+func muster(s *Spec, commands []process.Command) (*crew, error) {
+	c := &crew{done: make(chan struct{}), grace: s.Grace}
+	for _, command := range commands {
+		p, err := s.Host.Start(command)
+		if err != nil {
+			c.Kill()
+			for _, m := range c.members {
+				<-m.Done()
+			}
+			return nil, err
+		}
+		c.members = append(c.members, p)
+	}
+	go c.wait()
+	return c, nil
+}
+
+// wait owns the crew: it ends with its last member.
+func (c *crew) wait() {
+	var all sync.WaitGroup
+	for _, p := range c.members {
+		all.Go(func() {
+			<-p.Done()
+			c.left(p.Outcome())
+		})
+	}
+	all.Wait()
+	close(c.done)
+}
+
+// left takes in how a member ended. The first that failed speaks for all.
+func (c *crew) left(o process.Outcome) {
+	c.mu.Lock()
+	first := !c.failed && !o.OK()
+	if !c.failed {
+		c.outcome = o
+	}
+	c.failed = c.failed || !o.OK()
+	c.mu.Unlock()
+	if first && len(c.members) > 1 {
+		c.Stop(c.grace)
+	}
+}
+
+// Done is closed once every process is gone.
+func (c *crew) Done() <-chan struct{} { return c.done }
+
+// Outcome is how the first of them failed, or that none did. It is only valid after Done.
+func (c *crew) Outcome() process.Outcome {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.outcome
+}
+
+// Stop asks all to end, and kills those that have not after the grace.
+func (c *crew) Stop(grace time.Duration) {
+	for _, p := range c.members {
+		p.Stop(grace)
+	}
+}
+
+// Kill ends all at once.
+func (c *crew) Kill() {
+	for _, p := range c.members {
+		p.Kill()
+	}
+}
+
+// SetSpeed slows all down to a part of full speed.
+func (c *crew) SetSpeed(speed float64) {
+	for _, p := range c.members {
+		p.SetSpeed(speed)
+	}
+}
+
+// rankEnvironment is what torchrun would tell the process of a local rank; nothing for a program without a gang.
+func (s *Spec) rankEnvironment(local int) []string {
+	g := s.Gang
+	if g == nil {
+		return nil
+	}
+	number := func(n int) string { return strconv.Itoa(n) }
+	return []string{
+		"RANK=" + number(int(g.GetFirstRank())+local), "WORLD_SIZE=" + number(int(g.GetRanks())),
+		"LOCAL_RANK=" + number(local), "LOCAL_WORLD_SIZE=" + number(s.size()),
+		"GROUP_RANK=" + number(int(g.GetPlace())), "GROUP_WORLD_SIZE=" + number(int(g.GetPlaces())),
+		"MASTER_ADDR=" + g.GetAddress(), "MASTER_PORT=" + number(int(g.GetPort())),
+	}
+}
+
+// muted are the variables of a process whose reports and checkpoints do not count: it may write them all the same.
+func muted(dir string, local int) []string {
+	base := filepath.Join(dir, "rank-"+strconv.Itoa(local))
+	return []string{"OUTBID_REPORT=" + base + "-report.jsonl", "OUTBID_CHECKPOINT_OUT=" + base + "-checkpoint-out"}
+}
+
+// follow is how a part of a gang goes on whose processes ended well: rank 0 decides, and what it decides comes as an
+// order to end. nil never comes: a gang over several nodes does not start again in place.
+func (r *Run) follow() *outbidv1.ForkEnded {
+	for {
+		r.mu.Lock()
+		verdict, killed := r.verdict, r.killed
+		r.mu.Unlock()
+		switch {
+		case killed:
+			return failed(outbidv1.FailureKind_FAILURE_KIND_SIGNAL, "killed")
+		case verdict != outbidv1.Verdict_VERDICT_TRAIN:
+			return ended(outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED)
+		}
+		<-r.wake
+	}
+}
