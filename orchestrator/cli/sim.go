@@ -36,6 +36,7 @@ type simOptions struct {
 	timeless    bool
 	plots       string
 	events      string
+	apps        string
 	save        string
 	sweep       string
 }
@@ -142,13 +143,14 @@ func simFlags(cmd *cobra.Command, o *simOptions) {
 	f.BoolVar(&o.timeless, "no-times", false, "leave what differs from run to run (times of decisions, memory) at 0")
 	f.StringVar(&o.plots, "plots", "", "draw figures into this `DIR`")
 	f.StringVar(&o.events, "events", "", "write every event to this `FILE` as JSON lines; with several policies one file each")
+	f.StringVar(&o.apps, "apps", "", "write how each app fared under each policy to this `FILE` as JSON lines")
 	f.StringVar(&o.save, "save-trace", "", "write the trace that is run to this `FILE` as JSON lines")
 	f.StringVar(&o.sweep, "sweep", "", "run all at each of several values: `SETTING=VALUE,VALUE,…` of "+sweepSettings)
 	outputFlag(cmd, &o.out)
 	f.Lookup("output").Usage = "table, or json: one object a line for each policy"
 	complete(cmd, "policy", registry.Names()...)
 	complete(cmd, "made", workload.Names()...)
-	for _, name := range []string{"trace", "throughputs", "events", "save-trace", "job-table"} {
+	for _, name := range []string{"trace", "throughputs", "events", "apps", "save-trace", "job-table"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagDirname("plots")

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -80,7 +81,23 @@ func (a *app) runSims(ctx context.Context, p *simPlan, shown func(simResult) any
 	results, err := a.printSims(p, ended, show, shown)
 	cancel()
 	all.Wait()
+	if err == nil && p.apps != "" {
+		err = writeWhole(p.apps, func(w io.Writer) error { return writeFates(w, results) })
+	}
 	return results, err
+}
+
+// writeFates writes a line for each app and policy.
+func writeFates(w io.Writer, results []simResult) error {
+	lines := json.NewEncoder(w)
+	for _, r := range results {
+		for _, f := range r.Series.Fates {
+			if err := lines.Encode(f); err != nil {
+				return fmt.Errorf("write how apps fared: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // startSims runs the policies in order, so many at once, and returns when all have ended.

@@ -80,8 +80,8 @@ func (a *app) planSweep(o simOptions) (simSweep, []*simPlan, error) {
 	if err != nil {
 		return s, nil, err
 	}
-	if o.events != "" || o.save != "" {
-		return s, nil, badInput("--sweep runs several workloads: give --events and --save-trace for one of them")
+	if o.events != "" || o.apps != "" || o.save != "" {
+		return s, nil, badInput("--sweep runs several workloads: give --events, --apps and --save-trace for one of them")
 	}
 	var plans []*simPlan
 	for _, value := range s.values {

@@ -59,7 +59,7 @@ func (s *scribe) see(at float64, e *outbidv1.Event) {
 		}
 	case *outbidv1.Event_SweepSubmitted:
 		spec := k.SweepSubmitted.GetSpec()
-		s.apps[k.SweepSubmitted.GetSweep()] = s.meter.Submit(at, measure.App{Name: spec.GetName(), Tenant: spec.GetTenant()})
+		s.apps[k.SweepSubmitted.GetSweep()] = s.meter.Submit(at, appOf(spec))
 	case *outbidv1.Event_SweepChanged:
 		switch k.SweepChanged.GetState() {
 		case outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED, outbidv1.SweepState_SWEEP_STATE_FAILED:
@@ -75,7 +75,7 @@ func (s *scribe) see(at float64, e *outbidv1.Event) {
 	case *outbidv1.Event_ForkFailed:
 		s.jobs[trialKey{k.ForkFailed.GetSweep(), k.ForkFailed.GetTrial()}].failed = true
 	case *outbidv1.Event_TrialReached:
-		s.jobs[trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}].atTarget = true
+		s.reached(at, trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()})
 	case *outbidv1.Event_TrialPaused:
 		s.paused(at, trialKey{k.TrialPaused.GetSweep(), k.TrialPaused.GetTrial()})
 	case *outbidv1.Event_TrialTargeted:
@@ -85,6 +85,20 @@ func (s *scribe) see(at float64, e *outbidv1.Event) {
 	case *outbidv1.Event_TrialEnded:
 		s.over(at, k.TrialEnded)
 	}
+}
+
+// appOf is an app as the meter knows it.
+func appOf(s *outbidv1.SweepSpec) measure.App {
+	devices := s.GetResources().GetDevices()
+	return measure.App{
+		Name: nameOf(s), Tenant: s.GetTenant(), Phased: s.GetTuner().GetSuccessiveHalving() != nil,
+		Demand: int(s.GetLimits().GetTrials()) * max(1, int(devices.GetMin()), int(devices.GetMax())),
+	}
+}
+
+// nameOf is what an app is called in its trace.
+func nameOf(s *outbidv1.SweepSpec) string {
+	return cmp.Or(s.GetLabels()["app"], s.GetLabels()["job"], s.GetName())
 }
 
 func (s *scribe) arrived(at float64, e *outbidv1.TrialCreated) {
@@ -152,16 +166,30 @@ func (s *scribe) over(at float64, e *outbidv1.TrialEnded) {
 	if j == nil || j.over {
 		return
 	}
-	app := s.r.apps[e.GetSweep()]
-	job := &app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)]
 	done := 1.0
-	steps := cmp.Or(job.Steps, spec.MaxSteps(app.Spec.GetTuner()))
-	if t := s.r.core.State().Sweeps[e.GetSweep()].Trials[e.GetTrial()]; steps > 0 &&
-		e.GetState() != outbidv1.TrialState_TRIAL_STATE_COMPLETED {
-		done = min(1, float64(t.MaxStep)/float64(steps))
+	if e.GetState() != outbidv1.TrialState_TRIAL_STATE_COMPLETED {
+		done = s.done(trialKey{e.GetSweep(), e.GetTrial()})
 	}
 	j.over = true
 	s.meter.End(at, j.number, done, e.GetState() != outbidv1.TrialState_TRIAL_STATE_FAILED)
+}
+
+// done is the part of a trial's work that it has done.
+func (s *scribe) done(key trialKey) float64 {
+	app := s.r.apps[key.sweep]
+	job := &app.Jobs[min(int(key.trial), len(app.Jobs)-1)]
+	steps := cmp.Or(job.Steps, spec.MaxSteps(app.Spec.GetTuner()))
+	if steps <= 0 {
+		return 1
+	}
+	return min(1, float64(s.r.core.State().Sweeps[key.sweep].Trials[key.trial].MaxStep)/float64(steps))
+}
+
+// reached: a trial is at its target, where its tuner says what comes next.
+func (s *scribe) reached(at float64, key trialKey) {
+	j := s.jobs[key]
+	j.atTarget = true
+	s.meter.Reach(at, j.number, s.done(key))
 }
 
 // flush books the leases that ended and whose trials did not.

@@ -16,6 +16,12 @@ type App struct {
 	Name, Tenant string
 	// Alone is the seconds it takes alone on the whole cluster (Themis's T_cluster); 0 to work it out from its jobs.
 	Alone float64
+	// Demand is the devices that it can use at most when all its jobs are there; 0 if that is the most that its jobs
+	// demanded at a time, which depends on how many it was let start.
+	Demand int
+	// Phased says that its jobs go on together: nobody begins a phase before all have ended the one before (successive
+	// halving). Reach says when a job has ended one.
+	Phased bool
 }
 
 // Job is one training run.
@@ -162,6 +168,16 @@ func (m *Meter) Release(at float64, number int, why Why) {
 	}
 }
 
+// Reach says that a job has ended a phase. done is the part of its work that it has done so far.
+func (m *Meter) Reach(at float64, number int, done float64) {
+	j := m.at(at, number)
+	if j == nil || j.state == over {
+		m.fail("job %d ends a phase, and has ended or is not there", number)
+		return
+	}
+	m.apps[j.app].book(j, done)
+}
+
 // End says that a job has ended, its lease with it. done is the part of its work that it did, from 0 to 1; completed says
 // that it came to its end as wished (stopped early by its tuner counts), and did not fail.
 func (m *Meter) End(at float64, number int, done float64, completed bool) {
@@ -179,8 +195,7 @@ func (m *Meter) End(at float64, number int, done float64, completed bool) {
 	j.state = over
 	m.last, m.deviceSecondsAtEnd, m.usedAtEnd = at, m.deviceSeconds, m.usedSeconds
 	a := &m.apps[j.app]
-	a.work += done * j.isolated * j.demand
-	a.longest = max(a.longest, done*j.isolated)
+	a.book(j, done)
 	a.jobs++
 	if completed {
 		m.finish(j, done)

@@ -43,7 +43,8 @@ type Meter struct {
 	bars                                            []Bar
 	barsLeftOut                                     int
 
-	jcts, queues, slowdowns, rhos []float64
+	jcts, queues, slowdowns       []float64
+	fates                         []Fate
 	fair, unfair                  int
 	intervals, lossy              int
 	utility                       float64
@@ -140,6 +141,9 @@ type job struct {
 	training          bool
 	class             *class
 	fairBefore        float64
+	// done is the part of its work that its app's book has, and phase the next phase there.
+	done  float64
+	phase int
 	allocated, fairly float64
 }
 
@@ -175,6 +179,7 @@ func (m *Meter) release(j *job) {
 	held := m.now - j.since
 	deviceSeconds := held * float64(j.lease.Devices)
 	j.allocated += deviceSeconds
+	m.apps[j.app].held += deviceSeconds
 	m.placed += deviceSeconds / j.lease.Slowdown
 	j.tenant.advance(m)
 	j.tenant.held -= float64(j.lease.Devices)
@@ -216,10 +221,53 @@ type app struct {
 	submitted, appsBefore float64
 	// demand of its jobs now, and the greatest so far.
 	demand, mostDemand float64
-	// work in device-seconds that its jobs did, and longest the seconds that the longest of them takes alone.
-	work, longest float64
-	jobs, failed  int
-	ended         bool
+	// phases that its jobs went through; one if it is not phased.
+	phases []phase
+	// held is the device-seconds that it had.
+	held         float64
+	jobs, failed int
+	ended        bool
+}
+
+// phase is what the jobs of an app did together.
+type phase struct {
+	// work in device-seconds, longest the seconds that the longest job takes alone, and demand the devices of all jobs.
+	work, longest, demand float64
+}
+
+// book adds what a job did since it was booked last.
+func (a *app) book(j *job, done float64) {
+	at := 0
+	if a.Phased {
+		at = j.phase
+		j.phase++
+	}
+	for len(a.phases) <= at {
+		a.phases = append(a.phases, phase{})
+	}
+	p, seconds := &a.phases[at], max(0, done-j.done)*j.isolated
+	j.done = max(j.done, done)
+	if seconds == 0 {
+		return
+	}
+	p.work += seconds * j.demand
+	p.longest = max(p.longest, seconds)
+	p.demand += j.demand
+}
+
+// alone is T_cluster. No phase ends before its longest job does, however many devices the others leave idle.
+func (a *app) alone(devices, demand float64) float64 {
+	sum := 0.0
+	for _, p := range a.phases {
+		most := demand
+		if a.Phased {
+			most = p.demand
+		}
+		if most > 0 {
+			sum += max(p.work/min(devices, most), p.longest)
+		}
+	}
+	return sum
 }
 
 func (a *app) want(devices float64) {
@@ -236,16 +284,18 @@ func (a *app) finish(m *Meter) {
 		mean = (m.appSeconds - a.appsBefore) / shared
 	}
 	alone := a.Alone
-	if most := min(float64(m.mostDevices), a.mostDemand); alone == 0 && most > 0 {
-		// No app ends before its longest job does, however many devices the others leave idle.
-		alone = max(a.work/most, a.longest)
+	if most := max(float64(a.Demand), a.mostDemand); alone == 0 && most > 0 && m.mostDevices > 0 {
+		alone = a.alone(float64(m.mostDevices), most)
 	}
 	if alone <= 0 || a.jobs == 0 || a.failed == a.jobs {
 		return
 	}
-	rho := shared / (alone * mean)
-	m.rhos = append(m.rhos, rho)
-	if rho > 1+1e-9 {
+	f := Fate{
+		Policy: m.cfg.Policy, App: a.Name, Tenant: a.Tenant, Jobs: a.jobs, Submitted: a.submitted - m.first, Shared: shared,
+		Alone: alone, MeanApps: mean, Rho: shared / (alone * mean), DeviceSeconds: a.held,
+	}
+	m.fates = append(m.fates, f)
+	if f.Rho > 1+1e-9 {
 		m.rhosOverOne++
 	}
 }

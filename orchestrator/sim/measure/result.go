@@ -51,11 +51,27 @@ type Result struct {
 type Series struct {
 	// JCT, Slowdown of jobs and Rho of apps, sorted.
 	JCT, Slowdown, Rho []float64
+	// Fates of apps, in the order of their ends.
+	Fates []Fate
 	// Utilisation over time; at most a few thousand points.
 	Utilisation []Point
 	// Bars of the Gantt chart, in the order of their ends, and how many more there were.
 	Bars        []Bar
 	BarsLeftOut int
+}
+
+// Fate is how an app fared by sharing the cluster: rho = T_sh / (T_cluster * N_avg). Times are in seconds.
+type Fate struct {
+	Policy        string  `json:"policy" doc:"name of the policy"`
+	App           string  `json:"app" doc:"name of the app in the trace, or of the job that is one on its own"`
+	Tenant        string  `json:"tenant" doc:"whose it is"`
+	Jobs          int     `json:"jobs" doc:"jobs that it has had"`
+	Submitted     float64 `json:"submitted_s" doc:"when it came, from the first arrival"`
+	Shared        float64 `json:"shared_s" doc:"T_sh: from then to its end"`
+	Alone         float64 `json:"alone_s" doc:"T_cluster: what it takes alone on the whole cluster"`
+	MeanApps      float64 `json:"mean_apps" doc:"N_avg: mean number of apps over its life"`
+	Rho           float64 `json:"rho" doc:"shared_s / (alone_s * mean_apps)"`
+	DeviceSeconds float64 `json:"device_seconds" doc:"device time that its jobs held"`
 }
 
 // Cost is what a run took.
@@ -68,7 +84,11 @@ type Cost struct {
 // Result returns the figures of what has happened so far. An error is the first fact that could not be: a run with one
 // is not to be believed.
 func (m *Meter) Result(cost Cost) (Result, error) {
-	jcts, slowdowns, rhos := sorted(m.jcts), sorted(m.slowdowns), sorted(m.rhos)
+	jcts, slowdowns, rhos := sorted(m.jcts), sorted(m.slowdowns), make([]float64, len(m.fates))
+	for i := range m.fates {
+		rhos[i] = m.fates[i].Rho
+	}
+	slices.Sort(rhos)
 	decisions := make([]float64, len(m.decisions))
 	for i, d := range m.decisions {
 		decisions[i] = float64(d)
@@ -91,7 +111,7 @@ func (m *Meter) Result(cost Cost) (Result, error) {
 	_, r.Unfinished = m.Done()
 	r.static(slowdowns, m.mostDevices)
 	r.Series = Series{
-		JCT: jcts, Slowdown: slowdowns, Rho: rhos, Utilisation: m.line.points(), Bars: m.bars, BarsLeftOut: m.barsLeftOut,
+		JCT: jcts, Slowdown: slowdowns, Rho: rhos, Fates: m.fates, Utilisation: m.line.points(), Bars: m.bars, BarsLeftOut: m.barsLeftOut,
 	}
 	return r, m.err
 }
