@@ -15,6 +15,8 @@ type ThemisOptions struct {
 	Apps    int
 	// Days is the length of the snapshot, and Contention by how much its arrivals are compressed.
 	Days, Contention float64
+	// EarlyStop has the jobs of workload 1 stopped by a tuner that extrapolates their learning curves.
+	EarlyStop bool
 	// Arrivals is a trace whose busiest Days give the arrivals; nil for arrivals that are uniform in time (Poisson).
 	Arrivals *Trace
 	// CV, NLP and Speech are the mix of the apps, relative.
@@ -25,9 +27,12 @@ type ThemisOptions struct {
 	FewJobs, MedianJobs, MaxJobs int
 	// Tasks of a job, one GPU each.
 	Tasks []Choice
-	// TaskHours is the median run time of a task. AppSpread and JobSpread are the standard deviations of its logarithm
-	// between apps, and between the jobs of an app.
+	// TaskHours is the median run time of a task of workload 1. AppSpread and JobSpread are the standard deviations of its
+	// logarithm between apps, and between the jobs of an app.
 	TaskHours, AppSpread, JobSpread float64
+	// JobGPUs is the mean number of GPUs of a job of workload 1. An app of workload 2 is as much work, in GPU time, as
+	// one of workload 1 with as many jobs whose tasks take as long: its jobs have more tasks, and few go all the way.
+	JobGPUs float64
 	// Eta is the factor of halving; StepSeconds the run time of one step with the whole gang.
 	Eta         int
 	StepSeconds float64
@@ -39,15 +44,16 @@ type ThemisOptions struct {
 // a single job, the median of 75 jobs and the maximum of 100; the median task of 3.75 GPU-hours. The spreads are ours:
 // with them one task in ten is more than ten times shorter than the median and one in ten more than ten times longer
 // ("significant fraction"), and the median app of workload 1 takes the paper's 11.5 GPU-days within a fifth. So are
-// the numbers of tasks, which the paper shows in a figure only; workload 2 has more of them, as the paper says.
+// the numbers of tasks, which the paper shows in a figure only: in workload 1 "all jobs are either 1 or 2 GPU jobs", and
+// workload 2 has more.
 func ThemisDefaults(halving bool) ThemisOptions {
 	o := ThemisOptions{
 		Halving: halving, Apps: 85, Days: 14, Contention: 1,
 		CV: .1, NLP: .6, Speech: .3,
 		Single: .1, FewJobs: 20, MedianJobs: 75, MaxJobs: 100,
-		Tasks:     []Choice{{1, .8}, {2, .15}, {4, .05}},
+		Tasks:     []Choice{{1, .8}, {2, .2}},
 		TaskHours: 3.75, AppSpread: 1.7, JobSpread: .3,
-		Eta: 2, StepSeconds: 10, Network: -1,
+		JobGPUs: 1.2, Eta: 2, StepSeconds: 10, Network: -1,
 	}
 	if halving {
 		o.Tasks = []Choice{{2, .4}, {4, .4}, {8, .2}}
@@ -81,8 +87,10 @@ func NetworkIntensive(model string) bool {
 	return false
 }
 
-// MakeThemis makes workload 1 or 2 of the Themis paper. Every app is a tenant. Durations and steps are those of a job
-// that goes all the way: the app's tuner ends most of them sooner, by their losses.
+// MakeThemis makes workload 1 or 2 of the Themis paper. Every app is a tenant. Jobs of workload 1 are as long as they
+// were in the end, like those of the trace that the paper took them from: its simulator, too, takes their number of
+// iterations as known. With EarlyStop, and in workload 2, durations and steps are those of a job that goes all the way, and
+// the app's tuner ends most of them sooner, by their losses.
 func MakeThemis(o ThemisOptions) (*Trace, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -125,6 +133,7 @@ func (o *ThemisOptions) check() error {
 	}
 	return positive("make a themis trace", setting{"apps", float64(o.Apps)}, setting{"days", o.Days},
 		setting{"contention", o.Contention}, setting{"few jobs", float64(o.FewJobs)}, setting{"task hours", o.TaskHours},
+		setting{"GPUs of a job", o.JobGPUs},
 		setting{"step seconds", o.StepSeconds}, setting{"the mix's sum", o.CV + o.NLP + o.Speech})
 }
 
@@ -157,12 +166,18 @@ func (o *ThemisOptions) addApp(out *Trace, id string, at float64, apps, jobs dra
 	n, gpus := o.jobs(apps), apps.choose(o.Tasks)
 	median := 3600 * o.TaskHours * math.Exp(o.AppSpread*apps.NormFloat64())
 	app := App{ID: id, Tuner: "none", Category: category}
-	if n > 1 {
+	if n > 1 && o.EarlyStop {
 		app.Tuner = "performance-curve"
 	}
-	full := max(1, int64(math.Round(median/o.StepSeconds)))
+	phases := 0
 	if n > 1 && o.Halving {
-		phases := int(math.Log(float64(n))/math.Log(float64(o.Eta)) + 1e-9)
+		phases = int(math.Log(float64(n))/math.Log(float64(o.Eta)) + 1e-9)
+	}
+	if o.Halving {
+		median *= o.JobGPUs / float64(gpus) / o.trained(phases)
+	}
+	full := max(1, int64(math.Round(median/o.StepSeconds)))
+	if phases > 0 {
 		app.Tuner, app.Eta = "successive-halving", o.Eta
 		app.MinSteps = max(1, int64(float64(full)/math.Pow(float64(o.Eta), float64(phases))))
 		app.MaxSteps = full
@@ -180,6 +195,13 @@ func (o *ThemisOptions) addApp(out *Trace, id string, at float64, apps, jobs dra
 			Duration: duration, TotalSteps: steps, Model: model, Weight: 1, App: id, Loss: jobs.lossCurve(steps),
 		})
 	}
+}
+
+// trained is the part of the way that the mean job of a successive halving goes: all go to the first rung, and of so many
+// to each rung beyond one in eta goes on, eta times as far.
+func (o *ThemisOptions) trained(phases int) float64 {
+	eta := float64(o.Eta)
+	return (1 + float64(phases)*(1-1/eta)) / math.Pow(eta, float64(phases))
 }
 
 func (o *ThemisOptions) category(d draw) string {

@@ -184,6 +184,9 @@ func themis(halving bool) func(Request, *settings, *trace.Trace) (*trace.Trace, 
 		o.Apps = s.whole("apps", o.Apps, "number of apps")
 		o.Days = s.float("days", o.Days, "days in which they arrive")
 		o.Contention = s.float("contention", o.Contention, "by how much arrivals are compressed")
+		if !halving {
+			o.EarlyStop = s.yes("early-stop", o.EarlyStop, "a tuner stops jobs by their curves; otherwise their lengths are what it left of them")
+		}
 		o.Network = s.float("network", o.Network, "share of apps that need a fast network; below 0 for the mix's")
 		o.Single = s.float("single", o.Single, "share of apps of one job")
 		o.TaskHours = s.float("task-hours", o.TaskHours, "median run time of a task in hours")
