@@ -20,7 +20,7 @@ func dumpView(v *policy.View) string {
 			fmt.Fprintf(&b, " %v", v.Free.IsFree(cluster.Gang{{Node: i, Devices: []int{d}}}))
 		}
 		// What is left of cores and memory shows in what fits.
-		for _, d := range []cluster.Demand{{CPUs: 1}, {CPUs: 2}, {CPUs: 3}, {Memory: 1}, {Memory: 2}, {Memory: 4}} {
+		for _, d := range probes() {
 			fmt.Fprintf(&b, " %v", v.Free.Fits(cluster.Gang{{Node: i}}, d))
 		}
 		b.WriteString("\n")
