@@ -43,6 +43,20 @@ func shownLines(t *testing.T) []shown {
 	return lines
 }
 
+// helps keeps what help has printed, as many lines show the same commands.
+type helps map[string]string
+
+func (h helps) of(t *testing.T, words []string) string {
+	t.Helper()
+	command := strings.Join(words, " ")
+	text, ok := h[command]
+	if !ok {
+		text = help(t, words)
+		h[command] = text
+	}
+	return text
+}
+
 // commands splits a line into the simple commands in it, each as words; what follows a # is left out.
 func commands(line string) [][]string {
 	line, _, _ = strings.Cut(line, " #")
@@ -70,6 +84,7 @@ func help(t *testing.T, words []string) string {
 func TestShownCommandsExist(t *testing.T) {
 	t.Parallel()
 	word := regexp.MustCompile(`^[a-z][a-z-]*$`)
+	said := helps{}
 	for _, s := range shownLines(t) {
 		for _, cmd := range commands(s.line) {
 			if name := filepath.Base(cmd[0]); name != "outbid" || strings.Contains(cmd[0], "=") {
@@ -83,7 +98,7 @@ func TestShownCommandsExist(t *testing.T) {
 				}
 				path = append(path, w)
 			}
-			text := help(t, path)
+			text := said.of(t, path)
 			if text == "" || len(path) > 0 && !strings.Contains(text, "outbid "+strings.Join(path, " ")) {
 				t.Errorf("%s shows %q, but there is no command %q", s.file, s.line, strings.Join(path, " "))
 				continue

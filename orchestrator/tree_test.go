@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -41,9 +43,18 @@ func (s *source) span(n ast.Node) int {
 	return s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1
 }
 
-// sources parses every Go file of the repository.
+// sources are the Go files of the repository.
 func sources(t *testing.T) []*source {
 	t.Helper()
+	all, err := tree()
+	if err != nil {
+		t.Fatalf("read the tree: %v", err)
+	}
+	return all
+}
+
+// tree parses every Go file of the repository, once for all tests: they only read it.
+var tree = sync.OnceValues(func() ([]*source, error) { //nolint:gochecknoglobals // one parse for all tests
 	var all []*source
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -63,14 +74,11 @@ func sources(t *testing.T) []*source {
 		all = append(all, s)
 		return nil
 	})
-	if err != nil {
-		t.Fatalf("read the tree: %v", err)
+	if err == nil && len(all) < 10 {
+		err = fmt.Errorf("found only %d Go files: the walk is wrong", len(all))
 	}
-	if len(all) < 10 {
-		t.Fatalf("found only %d Go files: the walk is wrong", len(all))
-	}
-	return all
-}
+	return all, err
+})
 
 func parse(path string) (*source, error) {
 	text, err := os.ReadFile(path)
