@@ -37,7 +37,13 @@ type bench struct {
 	seq    uint64
 	// forks that run, by epoch.
 	forks map[uint64]*outbidv1.ForkRef
-	tb    testing.TB
+	tb    judge
+}
+
+// judge is what a bench needs of a test, a benchmark or a property.
+type judge interface {
+	Helper()
+	Fatal(args ...any)
 }
 
 func newBench(tb testing.TB, devices int, spec *outbidv1.SweepSpec) *bench {
@@ -45,7 +51,7 @@ func newBench(tb testing.TB, devices int, spec *outbidv1.SweepSpec) *bench {
 	return benchOf(tb, control.NewCore(settings(), baseline.FIFO{}, state.New()), devices, spec)
 }
 
-func benchOf(tb testing.TB, core *control.Core, devices int, spec *outbidv1.SweepSpec) *bench {
+func benchOf(tb judge, core *control.Core, devices int, spec *outbidv1.SweepSpec) *bench {
 	tb.Helper()
 	b := &bench{
 		core: core, ledger: ledger.NewMemory(),

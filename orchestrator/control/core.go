@@ -40,6 +40,9 @@ type Settings struct {
 	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
 	// Agents outside the binary, which sweeps may choose; nil for none.
 	Agents Agents
+	// NewPolicy makes the policy of an earlier orchestrator from what the ledger says of it. Only those of the name that
+	// this core's policy has are asked for; nil lets that one take their place, whatever options it has.
+	NewPolicy func(*outbidv1.PolicySettings) (policy.Policy, error)
 }
 
 // Agents answer for the sweeps that chose one of them.
@@ -57,7 +60,13 @@ type Core struct {
 	tuners   map[string]tuner.Tuner
 	rested   map[string]rested
 	unopened map[string]error
-	policy   policy.Policy
+	// policy decides. While the past is gone through it is the one that decided then, nil if that has another name than
+	// own, which the core was made with.
+	policy, own policy.Policy
+	// blank is the snapshot that own had at first; nil if it has none.
+	blank []byte
+	// heir says that the policy has something to hand down to the next of its name.
+	heir bool
 	// now is the time of the step under way.
 	now time.Time
 	// started is when this core first decided something: nodes not heard of since are given a lease's time.
@@ -108,18 +117,13 @@ type Input interface {
 // NewCore returns a core that goes on from a state and its tuners' and policy's snapshots.
 func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
 	c := &Core{
-		set: set, st: st, policy: p, tuners: map[string]tuner.Tuner{}, rested: map[string]rested{},
+		set: set, st: st, own: p, tuners: map[string]tuner.Tuner{}, rested: map[string]rested{},
 		unopened: map[string]error{}, nodes: map[string]*link{},
 		touched: map[string]bool{}, later: map[string]bool{}, demand: true,
 		board: newBoard(), hungry: map[string]bool{}, restless: map[string]bool{},
 	}
-	if data, err := p.Snapshot(); err != nil || data != nil {
-		c.stateful = true
-	}
-	if taker, ok := p.(policy.Preemptive); ok {
-		c.preempts = taker.Preempts()
-	}
-	c.useAgents()
+	c.install(p)
+	c.blank, _ = p.Snapshot()
 	return c
 }
 

@@ -17,8 +17,10 @@ import (
 type Config struct {
 	Settings Settings
 	Policy   policy.Policy
-	Ledger   ledger.Ledger
-	History  History
+	// PolicyOptions are all the options that it was made with; the ledger keeps them.
+	PolicyOptions map[string]string
+	Ledger        ledger.Ledger
+	History       History
 	// Send sends orders to a node. Orders that are lost are made anew when the node is heard of next.
 	Send func(*outbidv1.Orders) error
 	// Delete removes an object from the store; it is tried again until it succeeds.
@@ -110,10 +112,12 @@ func (l *Loop) takeOver(ctx context.Context) error {
 		return err
 	}
 	l.core, l.events = core, replayed
-	started := &outbidv1.OrchestratorStarted{Term: l.cfg.Settings.Term, Version: l.cfg.Info().GetVersion()}
-	b, err := l.cfg.Ledger.Append(ctx, l.now(), []*outbidv1.Event{
-		{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: started}},
-	})
+	now := l.now()
+	started, err := core.Begin(now, l.cfg.Info().GetVersion(), l.cfg.PolicyOptions)
+	if err != nil {
+		return err
+	}
+	b, err := l.cfg.Ledger.Append(ctx, now, []*outbidv1.Event{started})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -249,5 +250,6 @@ func (l *Loop) Info() *outbidv1.GetServerInfoResponse {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	info.LedgerSeq, info.Policy, info.Leader = l.core.st.Seq, l.core.policy.Name(), true
+	info.PolicyOptions = maps.Clone(l.cfg.PolicyOptions)
 	return info
 }

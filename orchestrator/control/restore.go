@@ -42,6 +42,9 @@ func Restore(
 		}
 		return nil
 	})
+	if err == nil {
+		err = c.assume()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +61,11 @@ func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
 	for i, e := range events {
 		if round := e.GetRoundDecided(); round != nil {
 			c.redecide(at, round, events[i+1:])
+		}
+		if started := e.GetOrchestratorStarted(); started != nil {
+			if err := c.succeed(started.GetPolicy()); err != nil {
+				return err
+			}
 		}
 		heard := c.hears(e)
 		if s := c.st.Sweeps[e.GetSweepExtended().GetSweep()]; s != nil {
@@ -101,10 +109,10 @@ func (c *Core) rehear(id string, e *outbidv1.Event) {
 
 // redecide lets a policy with state go through a round again, as it did then. What it decides is in the events already.
 func (c *Core) redecide(at time.Time, round *outbidv1.RoundDecided, then []*outbidv1.Event) {
-	if round.GetPolicy() != c.policy.Name() || !c.stateful && c.audit == nil {
+	if c.policy == nil || round.GetPolicy() != c.policy.Name() || !c.stateful && c.audit == nil {
 		return
 	}
-	c.now = at
+	c.now, c.heir = at, true
 	defer c.rememberAgents(round)()
 	v := c.board.refresh(c)
 	plan := c.decide(v)
@@ -142,10 +150,16 @@ func (c *Core) load(data []byte) error {
 	for _, r := range snap.GetSweeps() {
 		c.loadTuner(r)
 	}
-	if snap.GetPolicyName() == c.policy.Name() && snap.GetPolicy() != nil {
+	if st.Decider != nil {
+		if err := c.succeed(st.Decider); err != nil {
+			return err
+		}
+	}
+	if c.policy != nil && snap.GetPolicyName() == c.policy.Name() && snap.GetPolicy() != nil {
 		if err := c.policy.Restore(snap.GetPolicy()); err != nil {
 			return fmt.Errorf("policy %s: %w", c.policy.Name(), err)
 		}
+		c.heir = true
 	}
 	return nil
 }

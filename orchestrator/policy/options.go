@@ -41,10 +41,12 @@ func ParseOptions(pairs []string) (*Options, error) {
 	return NewOptions(values), nil
 }
 
+// take returns the text that was given for an option. The default's own text stands for the default, even where that is
+// none that could be given otherwise: so what Resolved says can be given back.
 func (o *Options) take(name, def, help string) (string, bool) {
 	o.known = append(o.known, Option{name, def, help})
 	value, ok := o.values[name]
-	return value, ok
+	return value, ok && value != def
 }
 
 func (o *Options) fail(name, value, want string) {
@@ -156,6 +158,19 @@ func (o *Options) Ascending(name, def, help string) []float64 {
 
 // Known lists the options that were asked for, in order.
 func (o *Options) Known() []Option { return o.known }
+
+// Resolved is the text of each option that was asked for: the one that was given, or the default. A policy that is made
+// from these is the same, even if defaults have changed in between.
+func (o *Options) Resolved() map[string]string {
+	all := make(map[string]string, len(o.known))
+	for _, k := range o.known {
+		all[k.Name] = k.Default
+		if value, given := o.values[k.Name]; given {
+			all[k.Name] = value
+		}
+	}
+	return all
+}
 
 // Err is the first value that could not be read, or that no option has the name of.
 func (o *Options) Err() error {

@@ -142,7 +142,11 @@ func TestWeightsAreRead(t *testing.T) {
 	if w := o.Weights("quota", ""); o.Err() != nil || len(w) != 2 || w["a"] != 2 || w["b"] != 0.5 {
 		t.Errorf("read %v, %v", w, o.Err())
 	}
-	for _, bad := range []string{"", "a", "a=0", "a=x", "=1", "a=1,a=2", "a=NaN"} {
+	said := policy.NewOptions(map[string]string{"quota": ""}) // the default, as a ledger has it
+	if w := said.Weights("quota", ""); said.Err() != nil || w != nil {
+		t.Errorf("read %v, %v of nothing", w, said.Err())
+	}
+	for _, bad := range []string{"a", "a=0", "a=x", "=1", "a=1,a=2", "a=NaN"} {
 		o := policy.NewOptions(map[string]string{"quota": bad})
 		o.Weights("quota", "")
 		if err := o.Err(); err == nil || !strings.Contains(err.Error(), "want tenants and their weights such as") {

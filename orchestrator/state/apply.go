@@ -22,7 +22,8 @@ func (st *State) Apply(at time.Time, event *outbidv1.Event) error {
 	case *outbidv1.Event_UplinkSeen:
 		return st.uplinkSeen(e.UplinkSeen)
 	case *outbidv1.Event_OrchestratorStarted:
-		return nil // it says who wrote what follows; nothing depends on it
+		st.Decider = e.OrchestratorStarted.GetPolicy()
+		return nil
 	case *outbidv1.Event_RoundDecided:
 		st.NextRound = e.RoundDecided.GetRound() + 1
 		return nil

@@ -37,6 +37,9 @@ func TestAGangThatLeavesIsRestored(t *testing.T) {
 		{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", Epoch: 1, Node: "a"}}},
 		{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", Epoch: 1, Node: "b"}}},
 		grant(1, 2, "b"), node("a", 0),
+		{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{
+			Policy: &outbidv1.PolicySettings{Name: "themis", Options: map[string]string{"lease": "5m0s"}},
+		}}},
 	} {
 		if err := st.Apply(time.Unix(1, 0).UTC(), e); err != nil {
 			t.Fatal(err)
@@ -48,6 +51,9 @@ func TestAGangThatLeavesIsRestored(t *testing.T) {
 	}
 	if diff := cmp.Diff(st.Snapshot(), again.Snapshot(), protocmp.Transform()); diff != "" {
 		t.Error(diff)
+	}
+	if again.Decider.GetOptions()["lease"] != "5m0s" {
+		t.Errorf("%v decides", again.Decider)
 	}
 	if l := again.Nodes["b"].Holders[0]; l == nil || l.Epoch != 2 || len(again.Nodes["b"].Leases) != 1 {
 		t.Errorf("device b/0 is held by %+v", l)

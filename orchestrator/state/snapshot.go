@@ -17,6 +17,7 @@ func (st *State) Snapshot() *outbidv1.StateSnapshot {
 	snap := &outbidv1.StateSnapshot{
 		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextEpoch: st.NextEpoch, NextRound: st.NextRound,
 		NameCounters: maps.Clone(st.names), AppSeconds: st.AppSeconds(st.Time),
+		Decider: st.Decider,
 	}
 	for _, name := range st.NodeNames {
 		n := st.Nodes[name]
@@ -68,7 +69,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	st := New()
 	st.Seq, st.Hash, st.Time = snap.GetSeq(), snap.GetHash(), from(snap.GetTime())
-	st.NextEpoch, st.NextRound = snap.GetNextEpoch(), snap.GetNextRound()
+	st.NextEpoch, st.NextRound, st.Decider = snap.GetNextEpoch(), snap.GetNextRound(), snap.GetDecider()
 	maps.Copy(st.names, snap.GetNameCounters())
 	for _, r := range snap.GetNodes() {
 		st.Nodes[r.GetInfo().GetName()] = &Node{

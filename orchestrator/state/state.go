@@ -20,6 +20,8 @@ type State struct {
 	// NextEpoch is the epoch of the next lease; NextRound the number of the policy's next round.
 	NextEpoch uint64
 	NextRound uint64
+	// Decider is the policy of the newest orchestrator; nil if that did not write it down.
+	Decider *outbidv1.PolicySettings
 
 	// Nodes by name; NodeNames are sorted.
 	Nodes     map[string]*Node

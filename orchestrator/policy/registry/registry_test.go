@@ -1,8 +1,12 @@
 package registry_test
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
@@ -26,6 +30,44 @@ func TestEveryPolicyKeepsTheRules(t *testing.T) {
 				return p
 			}, traits...)
 		})
+	}
+}
+
+// A ledger names a policy and all its options: from these it is made again as it was, whatever was left at its default.
+func TestPoliciesAreMadeAgainFromTheirResolvedOptions(t *testing.T) {
+	t.Parallel()
+	insides := []cmp.Option{
+		cmp.Exporter(func(reflect.Type) bool { return true }),
+		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().Type().Kind() == reflect.Func }, cmp.Ignore()),
+	}
+	for _, name := range registry.Names() {
+		for _, given := range []map[string]string{nil, {"rules": "gavel"}, {"seed": "7"}} {
+			for option := range given {
+				if !slices.ContainsFunc(registry.Options(name), func(o policy.Option) bool { return o.Name == option }) {
+					given = nil
+				}
+			}
+			first := policy.NewOptions(given)
+			p, err := registry.New(name, first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Name() != name {
+				t.Errorf("policy %s calls itself %s: a ledger's policy is looked for by that name", name, p.Name())
+			}
+			second := policy.NewOptions(first.Resolved())
+			again, err := registry.New(name, second)
+			if err != nil {
+				t.Errorf("%s from %v: %v", name, first.Resolved(), err)
+				continue
+			}
+			if diff := cmp.Diff(p, again, insides...); diff != "" {
+				t.Errorf("%s from %v is another (-first +second):\n%s", name, first.Resolved(), diff)
+			}
+			if diff := cmp.Diff(first.Resolved(), second.Resolved()); diff != "" {
+				t.Errorf("%s has other options then (-first +second):\n%s", name, diff)
+			}
+		}
 	}
 }
 

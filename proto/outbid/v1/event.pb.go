@@ -2892,9 +2892,11 @@ func (x *RoundDecided) GetAuction() *Auction {
 
 // OrchestratorStarted is a new orchestrator's first word. From then on whoever led before cannot append any more.
 type OrchestratorStarted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
-	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Term    uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Version string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The policy that decides from here on; absent in ledgers of servers that did not write it down.
+	Policy        *PolicySettings `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2943,6 +2945,68 @@ func (x *OrchestratorStarted) GetVersion() string {
 	return ""
 }
 
+func (x *OrchestratorStarted) GetPolicy() *PolicySettings {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+// PolicySettings is what a policy was made from, so that it can be made again.
+type PolicySettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The policy's name in the registry.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Every option that it has, those left at their defaults too: a later version may have others.
+	Options       map[string]string `protobuf:"bytes,2,rep,name=options,proto3" json:"options,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicySettings) Reset() {
+	*x = PolicySettings{}
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicySettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicySettings) ProtoMessage() {}
+
+func (x *PolicySettings) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
+func (*PolicySettings) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *PolicySettings) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PolicySettings) GetOptions() map[string]string {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
 // Report is what training code said at a step.
 type Report struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2960,7 +3024,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2972,7 +3036,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2985,7 +3049,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -3041,7 +3105,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3117,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3130,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -3320,10 +3384,17 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12,\n" +
-	"\aauction\x18\x04 \x01(\v2\x12.outbid.v1.AuctionR\aauction\"C\n" +
+	"\aauction\x18\x04 \x01(\v2\x12.outbid.v1.AuctionR\aauction\"v\n" +
 	"\x13OrchestratorStarted\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\tR\aversion\"\xf9\x01\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
+	"\x06policy\x18\x03 \x01(\v2\x19.outbid.v1.PolicySettingsR\x06policy\"\xa2\x01\n" +
+	"\x0ePolicySettings\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12@\n" +
+	"\aoptions\x18\x02 \x03(\v2&.outbid.v1.PolicySettings.OptionsEntryR\aoptions\x1a:\n" +
+	"\fOptionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x01\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x128\n" +
@@ -3394,7 +3465,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(RevokeKind)(0),               // 0: outbid.v1.RevokeKind
 	(FailureKind)(0),              // 1: outbid.v1.FailureKind
@@ -3432,17 +3503,19 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*TrialAsked)(nil),            // 33: outbid.v1.TrialAsked
 	(*RoundDecided)(nil),          // 34: outbid.v1.RoundDecided
 	(*OrchestratorStarted)(nil),   // 35: outbid.v1.OrchestratorStarted
-	(*Report)(nil),                // 36: outbid.v1.Report
-	(*Checkpoint)(nil),            // 37: outbid.v1.Checkpoint
-	nil,                           // 38: outbid.v1.Report.MetricsEntry
-	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
-	(*SweepSpec)(nil),             // 40: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 41: outbid.v1.Fairness
-	(*NodeInfo)(nil),              // 42: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 43: outbid.v1.Auction
+	(*PolicySettings)(nil),        // 36: outbid.v1.PolicySettings
+	(*Report)(nil),                // 37: outbid.v1.Report
+	(*Checkpoint)(nil),            // 38: outbid.v1.Checkpoint
+	nil,                           // 39: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 40: outbid.v1.Report.MetricsEntry
+	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
+	(*SweepSpec)(nil),             // 42: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 43: outbid.v1.Fairness
+	(*NodeInfo)(nil),              // 44: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 45: outbid.v1.Auction
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	39, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	41, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	7,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	8,  // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	9,  // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
@@ -3471,29 +3544,31 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	35, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
 	23, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
 	24, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
-	40, // 29: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	42, // 29: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
 	2,  // 30: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	41, // 31: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	40, // 32: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	43, // 31: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	42, // 32: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
 	3,  // 33: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	36, // 34: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	37, // 35: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	39, // 36: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	37, // 34: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	38, // 35: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	41, // 36: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
 	22, // 37: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	39, // 38: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	41, // 38: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
 	0,  // 39: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
 	1,  // 40: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	42, // 41: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	44, // 41: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
 	4,  // 42: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	43, // 43: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	38, // 44: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	39, // 45: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	39, // 46: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	45, // 43: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	36, // 44: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	39, // 45: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	40, // 46: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	41, // 47: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	41, // 48: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -3534,14 +3609,14 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_PlaceEnded)(nil),
 	}
 	file_outbid_v1_event_proto_msgTypes[27].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[32].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

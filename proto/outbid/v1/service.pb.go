@@ -2859,15 +2859,17 @@ func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
 
 // GetServerInfoResponse is the response of GetServerInfo.
 type GetServerInfoResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	Nats          string                 `protobuf:"bytes,2,opt,name=nats,proto3" json:"nats,omitempty"`
-	Store         string                 `protobuf:"bytes,3,opt,name=store,proto3" json:"store,omitempty"`
-	Policy        string                 `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
-	LedgerSeq     uint64                 `protobuf:"varint,5,opt,name=ledger_seq,json=ledgerSeq,proto3" json:"ledger_seq,omitempty"`
-	Started       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started,proto3" json:"started,omitempty"`
-	Leader        bool                   `protobuf:"varint,7,opt,name=leader,proto3" json:"leader,omitempty"`
-	Checks        []*Check               `protobuf:"bytes,8,rep,name=checks,proto3" json:"checks,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Version   string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	Nats      string                 `protobuf:"bytes,2,opt,name=nats,proto3" json:"nats,omitempty"`
+	Store     string                 `protobuf:"bytes,3,opt,name=store,proto3" json:"store,omitempty"`
+	Policy    string                 `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
+	LedgerSeq uint64                 `protobuf:"varint,5,opt,name=ledger_seq,json=ledgerSeq,proto3" json:"ledger_seq,omitempty"`
+	Started   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started,proto3" json:"started,omitempty"`
+	Leader    bool                   `protobuf:"varint,7,opt,name=leader,proto3" json:"leader,omitempty"`
+	Checks    []*Check               `protobuf:"bytes,8,rep,name=checks,proto3" json:"checks,omitempty"`
+	// Every option of the policy, those left at their defaults too.
+	PolicyOptions map[string]string `protobuf:"bytes,9,rep,name=policy_options,json=policyOptions,proto3" json:"policy_options,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2954,6 +2956,13 @@ func (x *GetServerInfoResponse) GetLeader() bool {
 func (x *GetServerInfoResponse) GetChecks() []*Check {
 	if x != nil {
 		return x.Checks
+	}
+	return nil
+}
+
+func (x *GetServerInfoResponse) GetPolicyOptions() map[string]string {
+	if x != nil {
+		return x.PolicyOptions
 	}
 	return nil
 }
@@ -3626,7 +3635,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\bfrom_seq\x18\x01 \x01(\x04R\afromSeq\"<\n" +
 	"\x12ReadLedgerResponse\x12&\n" +
 	"\x05batch\x18\x01 \x01(\v2\x10.outbid.v1.BatchR\x05batch\"\x16\n" +
-	"\x14GetServerInfoRequest\"\x8a\x02\n" +
+	"\x14GetServerInfoRequest\"\xa8\x03\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
 	"\x04nats\x18\x02 \x01(\tR\x04nats\x12\x14\n" +
@@ -3636,7 +3645,11 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"ledger_seq\x18\x05 \x01(\x04R\tledgerSeq\x124\n" +
 	"\astarted\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x16\n" +
 	"\x06leader\x18\a \x01(\bR\x06leader\x12(\n" +
-	"\x06checks\x18\b \x03(\v2\x10.outbid.v1.CheckR\x06checks\"U\n" +
+	"\x06checks\x18\b \x03(\v2\x10.outbid.v1.CheckR\x06checks\x12Z\n" +
+	"\x0epolicy_options\x18\t \x03(\v23.outbid.v1.GetServerInfoResponse.PolicyOptionsEntryR\rpolicyOptions\x1a@\n" +
+	"\x12PolicyOptionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +
 	"\x05Check\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
@@ -3714,7 +3727,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),             // 0: outbid.v1.SweepCommand
 	(*Sweep)(nil),                 // 1: outbid.v1.Sweep
@@ -3770,127 +3783,129 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*Round)(nil),                 // 51: outbid.v1.Round
 	(*Decision)(nil),              // 52: outbid.v1.Decision
 	nil,                           // 53: outbid.v1.ExtendSweepRequest.SpaceEntry
-	(*SweepSpec)(nil),             // 54: outbid.v1.SweepSpec
-	(SweepState)(0),               // 55: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil), // 56: google.protobuf.Timestamp
-	(*Fairness)(nil),              // 57: outbid.v1.Fairness
-	(TrialState)(0),               // 58: outbid.v1.TrialState
-	(*structpb.Struct)(nil),       // 59: google.protobuf.Struct
-	(*Report)(nil),                // 60: outbid.v1.Report
-	(*Checkpoint)(nil),            // 61: outbid.v1.Checkpoint
-	(*Limits)(nil),                // 62: outbid.v1.Limits
-	(*NodeInfo)(nil),              // 63: outbid.v1.NodeInfo
-	(NodeState)(0),                // 64: outbid.v1.NodeState
-	(*ForkRef)(nil),               // 65: outbid.v1.ForkRef
-	(*Batch)(nil),                 // 66: outbid.v1.Batch
-	(*Auction)(nil),               // 67: outbid.v1.Auction
-	(*LeasePlace)(nil),            // 68: outbid.v1.LeasePlace
-	(*Parameter)(nil),             // 69: outbid.v1.Parameter
+	nil,                           // 54: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*SweepSpec)(nil),             // 55: outbid.v1.SweepSpec
+	(SweepState)(0),               // 56: outbid.v1.SweepState
+	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
+	(*Fairness)(nil),              // 58: outbid.v1.Fairness
+	(TrialState)(0),               // 59: outbid.v1.TrialState
+	(*structpb.Struct)(nil),       // 60: google.protobuf.Struct
+	(*Report)(nil),                // 61: outbid.v1.Report
+	(*Checkpoint)(nil),            // 62: outbid.v1.Checkpoint
+	(*Limits)(nil),                // 63: outbid.v1.Limits
+	(*NodeInfo)(nil),              // 64: outbid.v1.NodeInfo
+	(NodeState)(0),                // 65: outbid.v1.NodeState
+	(*ForkRef)(nil),               // 66: outbid.v1.ForkRef
+	(*Batch)(nil),                 // 67: outbid.v1.Batch
+	(*Auction)(nil),               // 68: outbid.v1.Auction
+	(*LeasePlace)(nil),            // 69: outbid.v1.LeasePlace
+	(*Parameter)(nil),             // 70: outbid.v1.Parameter
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	54, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	55, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	56, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	56, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	55, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	56, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	57, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	57, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	3,  // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	6,  // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	2,  // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
 	4,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	57, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	56, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	58, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	57, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
 	5,  // 10: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	58, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	59, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	60, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	56, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	56, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	61, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	54, // 17: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	59, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	60, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	61, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	57, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	57, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	62, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	55, // 17: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	1,  // 18: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	54, // 19: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	55, // 19: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	4,  // 20: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	59, // 21: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	60, // 21: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
 	1,  // 22: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
 	1,  // 23: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	6,  // 24: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
 	6,  // 25: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
 	21, // 26: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	60, // 27: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	61, // 27: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
 	1,  // 28: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	6,  // 29: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
 	21, // 30: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
 	0,  // 31: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
 	1,  // 32: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	53, // 33: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	62, // 34: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	63, // 34: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
 	1,  // 35: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	56, // 36: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	57, // 36: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
 	32, // 37: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	63, // 38: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	64, // 39: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	56, // 40: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	64, // 38: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	65, // 39: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	57, // 40: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
 	33, // 41: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	65, // 42: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	61, // 43: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	66, // 42: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	62, // 43: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
 	6,  // 44: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	60, // 45: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	61, // 45: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
 	6,  // 46: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	66, // 47: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	56, // 48: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	67, // 47: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	57, // 48: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
 	46, // 49: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	51, // 50: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	51, // 51: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	56, // 52: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	67, // 53: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	52, // 54: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	68, // 55: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	56, // 56: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	69, // 57: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	7,  // 58: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	9,  // 59: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	11, // 60: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	13, // 61: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	15, // 62: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	17, // 63: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	19, // 64: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	22, // 65: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	24, // 66: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	26, // 67: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	28, // 68: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	30, // 69: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	34, // 70: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	36, // 71: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	38, // 72: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	40, // 73: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	42, // 74: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	47, // 75: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	49, // 76: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	44, // 77: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	8,  // 78: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	10, // 79: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	12, // 80: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	14, // 81: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	16, // 82: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	18, // 83: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	20, // 84: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	23, // 85: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	25, // 86: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	27, // 87: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	29, // 88: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	31, // 89: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	35, // 90: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	37, // 91: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	39, // 92: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	41, // 93: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	43, // 94: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	48, // 95: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	50, // 96: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	45, // 97: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	78, // [78:98] is the sub-list for method output_type
-	58, // [58:78] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	54, // 50: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	51, // 51: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	51, // 52: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	57, // 53: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	68, // 54: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	52, // 55: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	69, // 56: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	57, // 57: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	70, // 58: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	7,  // 59: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	9,  // 60: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	11, // 61: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	13, // 62: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	15, // 63: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	17, // 64: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	19, // 65: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	22, // 66: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	24, // 67: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	26, // 68: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	28, // 69: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	30, // 70: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	34, // 71: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	36, // 72: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	38, // 73: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	40, // 74: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	42, // 75: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	47, // 76: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	49, // 77: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	44, // 78: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	8,  // 79: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	10, // 80: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	12, // 81: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	14, // 82: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	16, // 83: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	18, // 84: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	20, // 85: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	23, // 86: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	25, // 87: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	27, // 88: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	29, // 89: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	31, // 90: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	35, // 91: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	37, // 92: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	39, // 93: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	41, // 94: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	43, // 95: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	48, // 96: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	50, // 97: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	45, // 98: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	79, // [79:99] is the sub-list for method output_type
+	59, // [59:79] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -3914,7 +3929,7 @@ func file_outbid_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   53,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -40,7 +40,9 @@ type StateSnapshot struct {
 	Policy     []byte `protobuf:"bytes,9,opt,name=policy,proto3" json:"policy,omitempty"`
 	PolicyName string `protobuf:"bytes,10,opt,name=policy_name,json=policyName,proto3" json:"policy_name,omitempty"`
 	// Time integral of the number of sweeps that have not ended, in seconds.
-	AppSeconds    float64 `protobuf:"fixed64,11,opt,name=app_seconds,json=appSeconds,proto3" json:"app_seconds,omitempty"`
+	AppSeconds float64 `protobuf:"fixed64,11,opt,name=app_seconds,json=appSeconds,proto3" json:"app_seconds,omitempty"`
+	// The policy of the newest orchestrator, which policy is the snapshot of; absent if that did not write it down.
+	Decider       *PolicySettings `protobuf:"bytes,12,opt,name=decider,proto3" json:"decider,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -150,6 +152,13 @@ func (x *StateSnapshot) GetAppSeconds() float64 {
 		return x.AppSeconds
 	}
 	return 0
+}
+
+func (x *StateSnapshot) GetDecider() *PolicySettings {
+	if x != nil {
+		return x.Decider
+	}
+	return nil
 }
 
 // NodeRecord is a node in a snapshot.
@@ -764,7 +773,7 @@ var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\xec\x03\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\xa1\x04\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
@@ -781,7 +790,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	" \x01(\tR\n" +
 	"policyName\x12\x1f\n" +
 	"\vapp_seconds\x18\v \x01(\x01R\n" +
-	"appSeconds\x1a?\n" +
+	"appSeconds\x123\n" +
+	"\adecider\x18\f \x01(\v2\x19.outbid.v1.PolicySettingsR\adecider\x1a?\n" +
 	"\x11NameCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xca\x01\n" +
@@ -874,51 +884,53 @@ var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*LeaseRecord)(nil),           // 4: outbid.v1.LeaseRecord
 	nil,                           // 5: outbid.v1.StateSnapshot.NameCountersEntry
 	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
-	(*NodeInfo)(nil),              // 7: outbid.v1.NodeInfo
-	(NodeState)(0),                // 8: outbid.v1.NodeState
-	(*SweepSpec)(nil),             // 9: outbid.v1.SweepSpec
-	(SweepState)(0),               // 10: outbid.v1.SweepState
-	(*SweepNote)(nil),             // 11: outbid.v1.SweepNote
-	(*Outlook)(nil),               // 12: outbid.v1.Outlook
-	(*Throughput)(nil),            // 13: outbid.v1.Throughput
-	(*Fairness)(nil),              // 14: outbid.v1.Fairness
-	(*Trial)(nil),                 // 15: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 16: outbid.v1.Checkpoint
-	(RevokeKind)(0),               // 17: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 18: outbid.v1.LeasePlace
+	(*PolicySettings)(nil),        // 7: outbid.v1.PolicySettings
+	(*NodeInfo)(nil),              // 8: outbid.v1.NodeInfo
+	(NodeState)(0),                // 9: outbid.v1.NodeState
+	(*SweepSpec)(nil),             // 10: outbid.v1.SweepSpec
+	(SweepState)(0),               // 11: outbid.v1.SweepState
+	(*SweepNote)(nil),             // 12: outbid.v1.SweepNote
+	(*Outlook)(nil),               // 13: outbid.v1.Outlook
+	(*Throughput)(nil),            // 14: outbid.v1.Throughput
+	(*Fairness)(nil),              // 15: outbid.v1.Fairness
+	(*Trial)(nil),                 // 16: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 17: outbid.v1.Checkpoint
+	(RevokeKind)(0),               // 18: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 19: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	6,  // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
 	5,  // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
 	1,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
 	2,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
-	7,  // 4: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	8,  // 5: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	6,  // 6: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	9,  // 7: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	10, // 8: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	6,  // 9: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	6,  // 10: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
-	3,  // 11: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	11, // 12: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	12, // 13: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	13, // 14: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	14, // 15: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	15, // 16: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	4,  // 17: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
-	16, // 18: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	6,  // 19: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	13, // 20: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	6,  // 21: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	6,  // 22: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	17, // 23: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	18, // 24: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	6,  // 25: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	7,  // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
+	8,  // 5: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	9,  // 6: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	6,  // 7: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	10, // 8: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	11, // 9: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	6,  // 10: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	6,  // 11: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	3,  // 12: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
+	12, // 13: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	13, // 14: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	14, // 15: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	15, // 16: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	16, // 17: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	4,  // 18: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
+	17, // 19: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	6,  // 20: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	14, // 21: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	6,  // 22: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	6,  // 23: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	18, // 24: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	19, // 25: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	6,  // 26: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }

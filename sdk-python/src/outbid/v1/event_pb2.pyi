@@ -1144,17 +1144,64 @@ class OrchestratorStarted(google.protobuf.message.Message):
 
     TERM_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
+    POLICY_FIELD_NUMBER: builtins.int
     term: builtins.int
     version: builtins.str
+    @property
+    def policy(self) -> Global___PolicySettings:
+        """The policy that decides from here on; absent in ledgers of servers that did not write it down."""
+
     def __init__(
         self,
         *,
         term: builtins.int = ...,
         version: builtins.str = ...,
+        policy: Global___PolicySettings | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["term", b"term", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["policy", b"policy"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["policy", b"policy", "term", b"term", "version", b"version"]) -> None: ...
 
 Global___OrchestratorStarted: typing_extensions.TypeAlias = OrchestratorStarted
+
+@typing.final
+class PolicySettings(google.protobuf.message.Message):
+    """PolicySettings is what a policy was made from, so that it can be made again."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class OptionsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    NAME_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """The policy's name in the registry."""
+    @property
+    def options(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Every option that it has, those left at their defaults too: a later version may have others."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        options: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "options", b"options"]) -> None: ...
+
+Global___PolicySettings: typing_extensions.TypeAlias = PolicySettings
 
 @typing.final
 class Report(google.protobuf.message.Message):

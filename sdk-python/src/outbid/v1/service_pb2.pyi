@@ -1234,6 +1234,22 @@ class GetServerInfoResponse(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class PolicyOptionsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     VERSION_FIELD_NUMBER: builtins.int
     NATS_FIELD_NUMBER: builtins.int
     STORE_FIELD_NUMBER: builtins.int
@@ -1242,6 +1258,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     STARTED_FIELD_NUMBER: builtins.int
     LEADER_FIELD_NUMBER: builtins.int
     CHECKS_FIELD_NUMBER: builtins.int
+    POLICY_OPTIONS_FIELD_NUMBER: builtins.int
     version: builtins.str
     nats: builtins.str
     store: builtins.str
@@ -1252,6 +1269,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     def started(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def checks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Check]: ...
+    @property
+    def policy_options(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Every option of the policy, those left at their defaults too."""
+
     def __init__(
         self,
         *,
@@ -1263,9 +1284,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         started: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         leader: builtins.bool = ...,
         checks: collections.abc.Iterable[Global___Check] | None = ...,
+        policy_options: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["started", b"started"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checks", b"checks", "leader", b"leader", "ledger_seq", b"ledger_seq", "nats", b"nats", "policy", b"policy", "started", b"started", "store", b"store", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checks", b"checks", "leader", b"leader", "ledger_seq", b"ledger_seq", "nats", b"nats", "policy", b"policy", "policy_options", b"policy_options", "started", b"started", "store", b"store", "version", b"version"]) -> None: ...
 
 Global___GetServerInfoResponse: typing_extensions.TypeAlias = GetServerInfoResponse
 

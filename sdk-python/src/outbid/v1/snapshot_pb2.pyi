@@ -57,6 +57,7 @@ class StateSnapshot(google.protobuf.message.Message):
     POLICY_FIELD_NUMBER: builtins.int
     POLICY_NAME_FIELD_NUMBER: builtins.int
     APP_SECONDS_FIELD_NUMBER: builtins.int
+    DECIDER_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """The batch it includes last, and that batch's hash."""
     hash: builtins.bytes
@@ -75,6 +76,10 @@ class StateSnapshot(google.protobuf.message.Message):
     def nodes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___NodeRecord]: ...
     @property
     def sweeps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SweepRecord]: ...
+    @property
+    def decider(self) -> outbid.v1.event_pb2.PolicySettings:
+        """The policy of the newest orchestrator, which policy is the snapshot of; absent if that did not write it down."""
+
     def __init__(
         self,
         *,
@@ -89,9 +94,10 @@ class StateSnapshot(google.protobuf.message.Message):
         policy: builtins.bytes = ...,
         policy_name: builtins.str = ...,
         app_seconds: builtins.float = ...,
+        decider: outbid.v1.event_pb2.PolicySettings | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "hash", b"hash", "name_counters", b"name_counters", "next_epoch", b"next_epoch", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "time", b"time"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["decider", b"decider", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "decider", b"decider", "hash", b"hash", "name_counters", b"name_counters", "next_epoch", b"next_epoch", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "time", b"time"]) -> None: ...
 
 Global___StateSnapshot: typing_extensions.TypeAlias = StateSnapshot
 

@@ -1,0 +1,108 @@
+package control
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Begin is an orchestrator's first decision: that it leads from now on, in which version, and by which policy. The options
+// are all that the policy was made with, so that whoever reads the ledger can make it again.
+func (c *Core) Begin(now time.Time, version string, options map[string]string) (*outbidv1.Event, error) {
+	e := &outbidv1.Event{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{
+		Term: c.set.Term, Version: version, Policy: &outbidv1.PolicySettings{Name: c.policy.Name(), Options: options},
+	}}}
+	return e, c.st.Apply(now, e)
+}
+
+// install lets a policy decide from now on; nil for one whose rounds are of no interest.
+func (c *Core) install(p policy.Policy) {
+	c.policy, c.stateful, c.preempts = p, false, false
+	if p == nil {
+		return
+	}
+	data, err := p.Snapshot()
+	c.stateful = err != nil || data != nil
+	if taker, ok := p.(policy.Preemptive); ok {
+		c.preempts = taker.Preempts()
+	}
+	c.useAgents()
+}
+
+// succeed lets the policy of an orchestrator of the past decide, made as it was then; nil settings are those of a server
+// that did not write them down, for whom the core's own policy stands in.
+func (c *Core) succeed(then *outbidv1.PolicySettings) error {
+	switch {
+	case c.set.NewPolicy == nil:
+		return nil
+	case then == nil:
+		return c.handOver(c.own)
+	case then.GetName() != c.own.Name():
+		c.heir = false
+		c.install(nil)
+		return nil
+	}
+	next, err := c.set.NewPolicy(then)
+	if err != nil {
+		return err
+	}
+	if err := c.handOver(next); err != nil {
+		return err
+	}
+	c.heir = true
+	return nil
+}
+
+// assume puts the core's own policy in charge after the past was gone through.
+func (c *Core) assume() error {
+	if c.set.NewPolicy == nil || c.st.Decider == nil {
+		return nil // it is in charge
+	}
+	if c.heir {
+		return c.handOver(c.own)
+	}
+	// It may have stood in for that of an older server, and others came in between: then it starts afresh.
+	if now, err := c.own.Snapshot(); err == nil && c.blank != nil && !bytes.Equal(now, c.blank) {
+		if err := c.own.Restore(c.blank); err != nil {
+			return fmt.Errorf("policy %s: %w", c.own.Name(), err)
+		}
+	}
+	c.install(c.own)
+	return nil
+}
+
+// handOver lets the next policy decide, which goes on from what the one before remembers.
+func (c *Core) handOver(next policy.Policy) error {
+	if c.policy != nil && c.heir {
+		data, err := c.policy.Snapshot()
+		if err != nil {
+			return fmt.Errorf("snapshot of policy %s: %w", c.policy.Name(), err)
+		}
+		if data != nil {
+			if err := next.Restore(data); err != nil {
+				return fmt.Errorf("policy %s cannot go on with other options from what it remembers under %s: %w", next.Name(),
+					OptionsText(c.st.Decider.GetOptions()), err)
+			}
+		}
+	}
+	c.install(next)
+	return nil
+}
+
+// OptionsText is a policy's options as one line, by name.
+func OptionsText(options map[string]string) string {
+	if len(options) == 0 {
+		return "no options"
+	}
+	parts := make([]string, 0, len(options))
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		parts = append(parts, name+"="+options[name])
+	}
+	return strings.Join(parts, " ")
+}

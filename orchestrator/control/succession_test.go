@@ -1,0 +1,182 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// dial is a policy that runs at most so many trials. What it says of each follows from all rounds before, and from the
+// options it had in them, so that none of these can be forgotten unseen.
+type dial struct {
+	name       string
+	salt, most int
+	memory     uint64
+}
+
+func (d *dial) Name() string              { return d.name }
+func (d *dial) Snapshot() ([]byte, error) { return []byte(strconv.FormatUint(d.memory, 10)), nil }
+
+func (d *dial) Restore(data []byte) (err error) {
+	if d.salt < 0 {
+		return fmt.Errorf("salt %d goes with no memory", d.salt)
+	}
+	d.memory, err = strconv.ParseUint(string(data), 10, 64)
+	return err
+}
+
+func (d *dial) Decide(v *policy.View) policy.Plan {
+	d.memory = d.memory*6364136223846793005 + uint64(d.salt)
+	p, running := policy.Extend(v), 0
+	for _, j := range v.Jobs() {
+		if j.Running() {
+			running++
+		}
+	}
+	for _, j := range v.Waiting() {
+		if running < d.most && p.Put(j, strconv.FormatUint(d.memory, 10)) {
+			running++
+		}
+	}
+	return p.Plan("as dialled", "")
+}
+
+func (d *dial) settings() *outbidv1.PolicySettings {
+	return &outbidv1.PolicySettings{
+		Name: d.name, Options: map[string]string{"salt": strconv.Itoa(d.salt), "most": strconv.Itoa(d.most)},
+	}
+}
+
+// dialled makes one from its settings.
+func dialled(s *outbidv1.PolicySettings) (policy.Policy, error) {
+	salt, err := strconv.Atoi(s.GetOptions()["salt"])
+	if err != nil {
+		return nil, err
+	}
+	most, err := strconv.Atoi(s.GetOptions()["most"])
+	return &dial{name: s.GetName(), salt: salt, most: most}, err
+}
+
+func dialSettings() control.Settings {
+	set := settings()
+	set.NewPolicy = dialled
+	return set
+}
+
+// restart ends a bench's core, with a snapshot or without, and lets another go on under a policy.
+func (b *bench) restart(p *dial, saved bool) error {
+	if saved {
+		data, err := b.core.Snapshot()
+		if err != nil {
+			return err
+		}
+		if err := b.ledger.SaveSnapshot(context.Background(), b.core.State().Seq, data); err != nil {
+			return err
+		}
+	}
+	b.ledger = b.ledger.Another()
+	core, err := control.Restore(context.Background(), dialSettings(), p, b.ledger, nil)
+	if err != nil {
+		return err
+	}
+	b.core = core
+	started, err := core.Begin(b.now, "test", p.settings().GetOptions())
+	if err != nil {
+		return err
+	}
+	batch, err := b.ledger.Append(context.Background(), b.now, []*outbidv1.Event{started})
+	if err != nil {
+		return err
+	}
+	core.Appended(batch)
+	return nil
+}
+
+// A ledger holds all that its decisions follow from: with other options after each start, under one policy or another and
+// back, with snapshots or without, all are decided again as they were.
+func TestEachStretchIsDecidedAgainWithItsOptions(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(name string) *dial {
+			return &dial{name: name, salt: rapid.IntRange(0, 3).Draw(t, "salt"), most: rapid.IntRange(1, 4).Draw(t, "most")}
+		}
+		old := draw("dial") // of an older server, which does not say its options
+		b := story(t, old)
+		for range rapid.IntRange(0, 5).Draw(t, "rounds of the older server") {
+			b.work()
+		}
+		want := []control.Stretch{{Policy: "dial"}}
+		for i := range rapid.IntRange(1, 5).Draw(t, "starts") {
+			next := draw(rapid.SampledFrom([]string{"dial", "dial", "knob"}).Draw(t, "policy"))
+			saved := i == 0 || rapid.Bool().Draw(t, "snapshot") // what an older server remembered follows from options that it does not say
+			if err := b.restart(next, saved); err != nil {
+				t.Fatal(err)
+			}
+			options := next.settings().GetOptions()
+			if n := len(want); !want[n-1].Recorded || want[n-1].Policy != next.name || !maps.Equal(want[n-1].Options, options) {
+				want = append(want, control.Stretch{Policy: next.name, Recorded: true, Options: options})
+			}
+			for range rapid.IntRange(0, 5).Draw(t, "rounds") {
+				b.work()
+			}
+		}
+		seen, err := control.Survey(context.Background(), b.ledger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, seen.Stretches, cmpopts.IgnoreFields(control.Stretch{}, "First", "From", "Rounds")); diff != "" {
+			t.Errorf("stretches (-want +got):\n%s", diff)
+		}
+		for name, rounds := range seen.Rounds {
+			p := *old
+			p.name, p.memory = name, 0
+			audit, _, err := control.Replay(context.Background(), dialSettings(), &p, b.ledger)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if audit.Rounds != rounds || audit.Differing > 0 {
+				t.Errorf("of %s %d of %d rounds were decided again; differing: %+v", name, audit.Rounds, rounds, audit.Differences)
+			}
+		}
+	})
+}
+
+// story is a bench under a policy.
+func story(t *rapid.T, p policy.Policy) *bench {
+	spec := sim.Sweep("s", "min", 400, sim.Tuner("random", map[string]int64{"max_steps": 2}))
+	return benchOf(t, control.NewCore(dialSettings(), p, state.New()), 4, spec)
+}
+
+// A policy that cannot go on from what it knows is named with the options that it can go on with.
+func TestAStartThatForgetsIsRefused(t *testing.T) {
+	t.Parallel()
+	b := benchOf(t, control.NewCore(dialSettings(), &dial{name: "dial"}, state.New()), 2,
+		sim.Sweep("s", "min", 40, sim.Tuner("random", map[string]int64{"max_steps": 2})))
+	for _, saved := range []bool{true, false} {
+		if err := b.restart(&dial{name: "dial", salt: 2, most: 1}, true); err != nil {
+			t.Fatal(err)
+		}
+		b.work()
+		err := b.restart(&dial{name: "dial", salt: -1, most: 1}, saved)
+		if err == nil || !strings.Contains(err.Error(), "policy dial cannot go on with other options") ||
+			!strings.Contains(err.Error(), "under most=1 salt=2: salt -1 goes with no memory") {
+			t.Errorf("with a snapshot %v: %v", saved, err)
+		}
+	}
+	if err := b.restart(&dial{name: "knob", salt: -1, most: 1}, false); err != nil {
+		t.Errorf("another policy has nothing to remember: %v", err)
+	}
+}
