@@ -13,6 +13,8 @@ import (
 type Control interface {
 	// Submit starts a sweep whose spec has been checked. The same key gives the same sweep.
 	Submit(ctx context.Context, spec *outbidv1.SweepSpec, actor, key string) (id string, err error)
+	// CheckAgent says what is wrong with the agent that a sweep chose, as Submit does.
+	CheckAgent(spec *outbidv1.SweepSpec) error
 	// Command pauses, resumes or stops a sweep.
 	Command(ctx context.Context, sweep string, cmd outbidv1.SweepCommand, actor string) error
 	// Extend gives a sweep more trials, longer steps or a wider space.

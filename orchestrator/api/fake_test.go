@@ -129,6 +129,14 @@ func (c *fakeControl) Submit(_ context.Context, spec *outbidv1.SweepSpec, actor,
 	return id, nil
 }
 
+// CheckAgent knows one agent, patient.
+func (c *fakeControl) CheckAgent(s *outbidv1.SweepSpec) error {
+	if name := s.GetAgent().GetPlugin(); name != "" && name != "patient" {
+		return fmt.Errorf("%w: agent.plugin: there is no %s", state.ErrInvalid, name)
+	}
+	return nil
+}
+
 func (c *fakeControl) Command(_ context.Context, id string, _ outbidv1.SweepCommand, actor string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -32,6 +32,9 @@ func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRe
 	if err != nil {
 		return nil, err
 	}
+	if err := s.control.CheckAgent(checked); err != nil {
+		return nil, err
+	}
 	resp, err := Preview(checked, req.GetStepSeconds())
 	if err != nil {
 		return nil, err

@@ -269,7 +269,14 @@ func TestPreviewSweep(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, tc.want)
 		}
 	}
-	for _, req := range []*outbidv1.PreviewSweepRequest{{}, {Spec: okSpec(), StepSeconds: -1}} {
+	spoken := okSpec()
+	spoken.Agent = &outbidv1.Agent{Plugin: "patient"}
+	if _, err := client.PreviewSweep(t.Context(), &outbidv1.PreviewSweepRequest{Spec: spoken}); err != nil {
+		t.Error(err)
+	}
+	unspoken := okSpec()
+	unspoken.Agent = &outbidv1.Agent{Plugin: "nobody"}
+	for _, req := range []*outbidv1.PreviewSweepRequest{{}, {Spec: okSpec(), StepSeconds: -1}, {Spec: unspoken}} {
 		if _, err := client.PreviewSweep(t.Context(), req); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%v: %v", req, err)
 		}

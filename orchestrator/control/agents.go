@@ -34,6 +34,10 @@ func (c *Core) checkAgent(spec *outbidv1.SweepSpec) error {
 	if name == "" {
 		return nil
 	}
+	if _, ok := c.policy.(policy.Bidding); !ok {
+		return fmt.Errorf("%w: agent.plugin: policy %s of this server holds no auctions, so agent %q would never be asked; "+
+			"leave agent out, or submit to a server under a policy that does, such as themis", state.ErrInvalid, c.policy.Name(), name)
+	}
 	var names []string
 	if c.set.Agents != nil {
 		names = c.set.Agents.Names()
@@ -46,6 +50,13 @@ func (c *Core) checkAgent(spec *outbidv1.SweepSpec) error {
 		has = "it has " + strings.Join(names, ", ")
 	}
 	return fmt.Errorf("%w: agent.plugin: this server has no agent %q; %s", state.ErrInvalid, name, has)
+}
+
+// CheckAgent says what is wrong with the agent that a sweep chose, as Submit does.
+func (l *Loop) CheckAgent(spec *outbidv1.SweepSpec) error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.core.checkAgent(spec)
 }
 
 // AgentUp says that an agent outside the binary can answer, which it could not before.

@@ -10,6 +10,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -128,13 +129,18 @@ func TestRoundsOfAgentsAreDecidedAgainFromTheLedger(t *testing.T) {
 func TestASweepChoosesAnAgentThatIsThere(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		set  control.Settings
-		want string
+		set   control.Settings
+		rules policy.Policy
+		want  string
 	}{
-		{settings(), `agent.plugin: this server has no agent "other"; it has none`},
-		{(&moody{}).settings(), `agent.plugin: this server has no agent "other"; it has moody`},
+		{settings(), &market{}, `agent.plugin: this server has no agent "other"; it has none`},
+		{(&moody{}).settings(), &market{}, `agent.plugin: this server has no agent "other"; it has moody`},
+		{
+			(&moody{}).settings(), baseline.FIFO{}, `agent.plugin: policy fifo of this server holds no auctions, so agent "other" ` +
+				`would never be asked; leave agent out, or submit to a server under a policy that does, such as themis`,
+		},
 	} {
-		core := control.NewCore(c.set, &market{agents: &moody{}}, state.New())
+		core := control.NewCore(c.set, c.rules, state.New())
 		var got error
 		out, err := core.Step(time.Unix(1_700_000_000, 0), control.Submit{Spec: moodySweep("other"), Done: func(_ string, err error) { got = err }})
 		if err != nil {

@@ -77,7 +77,9 @@ class FakeServer(service.OutbidServiceServicer):
 
     def GetServerInfo(self, request: Any, context: Any) -> Any:
         self._take(request, context)
-        return pb.GetServerInfoResponse(version="1.2.3", policy="fifo")
+        return pb.GetServerInfoResponse(
+            version="1.2.3", policy="themis", policy_options={"seed": "1", "lease": "10m0s"}
+        )
 
     def PutBlob(self, request_iterator: Any, context: Any) -> Any:
         blob = b"".join(piece.data for piece in request_iterator)

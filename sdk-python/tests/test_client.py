@@ -328,7 +328,8 @@ def test_token() -> None:
         with pytest.raises(ob.UnauthenticatedError, match="the token is wrong; give a token with"):
             ob.connect(server.url)
         with ob.connect(server.url, token="secret") as client:
-            assert client.server()["policy"] == "fifo"
+            said = client.server()
+            assert (said["policy"], said["policy_options"]) == ("themis", "lease=10m0s seed=1")
     finally:
         server.close()
 

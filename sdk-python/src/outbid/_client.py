@@ -69,9 +69,16 @@ class Client:
             self._address.stop()
 
     def server(self) -> dict[str, str]:
-        """Return what the server says of itself: version, policy, store and so on."""
+        """Return what the server says of itself: version, policy and all its options, store and so on."""
         info = self._transport.call(lambda s: s.GetServerInfo, pb.GetServerInfoRequest(), pb.GetServerInfoResponse)
-        return {"version": info.version, "nats": info.nats, "store": info.store, "policy": info.policy}
+        options = " ".join(f"{name}={value}" for name, value in sorted(info.policy_options.items()))
+        return {
+            "version": info.version,
+            "nats": info.nats,
+            "store": info.store,
+            "policy": info.policy,
+            "policy_options": options,
+        }
 
     def sweeps(self, *, tenant: str = "") -> list[_model.SweepInfo]:
         """Return every sweep, newest first; only `tenant`'s if it is given."""

@@ -98,7 +98,8 @@ class Sweep:
         tenant, labels: who owns the sweep, and free labels shown in listings.
         weight: its share of the cluster relative to other sweeps; 1 if left out.
         agent: what bids for the sweep where devices are auctioned, by the name that the server was told of
-            (`outbid serve --agent`); the server's own if left out.
+            (`outbid serve --agent`); the server's own if left out. A server that has no such agent, or whose policy
+            holds no auctions, refuses the sweep.
         agent_settings: what the sweep says to that agent.
         ask_timeout: a trial asked for and not told about for this long is given to the next who asks.
 

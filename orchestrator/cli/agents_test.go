@@ -1,0 +1,24 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+// An agent that nobody would ask is refused where the sweep is submitted, and said before.
+func TestASweepsAgentNeedsAuctions(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "sweep.yaml", realSweep+"\nagent: {plugin: patient}\n")
+	for policy, want := range map[string]string{
+		"drf":    `agent.plugin: policy drf of this server holds no auctions, so agent "patient" would never be asked`,
+		"themis": `agent.plugin: this server has no agent "patient"; it has none`,
+	} {
+		u := startServer(t, "up", "--data", t.TempDir(), "--api", "127.0.0.1:0", "--workers", "0", "--policy", policy)
+		for _, command := range []string{"preview", "submit", "run"} {
+			if got := u.command(t, exitUsage, command, file); !strings.Contains(got, want) {
+				t.Errorf("under %s %s printed %q", policy, command, got)
+			}
+		}
+		u.stop(t)
+	}
+}
