@@ -29,7 +29,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the server, NATS, the store, workers, versions and Python",
 		Long: `Doctor checks the server and what it needs (NATS, the store, workers), whether the versions fit together, and
-whether Python on this machine has Outbid's SDK. Each line is ok or FAIL, and says what to do about a failure.
+whether Python on this machine has Outbid's SDK. Each line is ok or FAIL, and says what to do about a failure. The
+server's policy is shown with all its options.
 
 The exit code is 1 if any check fails.`,
 		Example: `  outbid doctor
@@ -113,6 +114,7 @@ func (a *app) checkServer(ctx context.Context) []checkView {
 			info.GetVersion(), formatDuration(a.now().Sub(info.GetStarted().AsTime()).Seconds()),
 			formatCount(int64(info.GetLedgerSeq())))},
 		a.checkVersion("version", "the server", info.GetVersion()),
+		{Name: "policy", OK: true, Detail: policyText(info.GetPolicy(), info.GetPolicyOptions())},
 	}
 	for _, check := range info.GetChecks() {
 		checks = append(checks, checkView{

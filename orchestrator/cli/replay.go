@@ -15,6 +15,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // replayOptions are the flags of `outbid replay`.
@@ -34,12 +35,15 @@ func (a *app) replayCommand() *cobra.Command {
 --events" wrote.
 
 Without --policy it lets the policy that decided each round decide it again, on what was known then, and compares: every
-decision must come out as it did. If one does not it prints the first that differ, and ends with exit code 1. Where the
-server was given policy options, give them here too.
+decision must come out as it did. If one does not it prints the first that differ, and ends with exit code 1. The ledger
+says which options the policy had, also where the server was started again with others in between; --policy-option
+overrides them throughout. Ledgers of simulated runs and of older servers do not say it: where those were given policy
+options, give them here too.
 
 With --policy it answers what would have happened under another policy. The sweeps are run again on the simulator: with
 their own tuners, arriving as they did on the nodes that were there, trials as fast and reporting as they did. The
-ledger's own policy is run so too, beside the others, so that like is compared with like; what is assumed is printed.`,
+ledger's own policy is run so too, with the options that it had last, beside the others, so that like is compared with
+like; what is assumed is printed.`,
 		Example: `  outbid replay .outbid
   outbid replay ledger.jsonl --policy-option interval=30s
   outbid replay ledger.jsonl --policy themis,drf
@@ -78,6 +82,7 @@ type replayed struct {
 	Decisions   int               `json:"decisions"`
 	Differing   int               `json:"differing"`
 	Policies    map[string]int    `json:"policies"`
+	Stretches   []replayStretch   `json:"stretches"`
 	Differences []replayDifferent `json:"differences"`
 }
 
@@ -97,36 +102,36 @@ func replaySettings() control.Settings {
 
 // replayOwn lets each policy of the ledger decide its own rounds again.
 func (a *app) replayOwn(ctx context.Context, l ledger.Ledger, o replayOptions) error {
-	found := replayed{Differences: []replayDifferent{}}
-	first, err := registry.New(registry.Default, nil)
+	seen, err := control.Survey(ctx, l)
 	if err != nil {
 		return err
 	}
-	counted, _, err := control.Replay(ctx, replaySettings(), first, l)
-	if err != nil {
-		return err
-	}
-	found.Batches, found.Events, found.Policies = counted.Batches, counted.Events, counted.Policies
-	names := slices.Sorted(maps.Keys(counted.Policies))
+	found := replayed{Batches: seen.Batches, Events: seen.Events, Policies: seen.Rounds, Differences: []replayDifferent{}}
+	names := slices.Sorted(maps.Keys(seen.Rounds))
 	if len(names) == 0 {
 		names = []string{registry.Default}
 	}
-	makers, err := policyMakers(names, o.options, 0, serverSeed, false)
+	cast, err := newCast(names, o.options)
 	if err != nil {
 		return err
 	}
-	for _, m := range makers {
-		p, err := m.make()
-		if err != nil {
-			return err
-		}
-		audit, _, err := control.Replay(ctx, replaySettings(), p, l)
-		if err != nil {
-			return err
-		}
-		found.take(m.name, audit)
+	if found.Stretches, err = cast.stretches(seen.Stretches); err != nil {
+		return err
 	}
-	return a.printReplayed(&found, o.out)
+	set := replaySettings()
+	set.NewPolicy = cast.make
+	for _, name := range names {
+		p, err := cast.make(&outbidv1.PolicySettings{Name: name})
+		if err != nil {
+			return err
+		}
+		audit, _, err := control.Replay(ctx, set, p, l)
+		if err != nil {
+			return err
+		}
+		found.take(name, audit)
+	}
+	return a.printReplayed(&found, o)
 }
 
 func (r *replayed) take(policy string, a *control.Audit) {
@@ -143,9 +148,9 @@ func (r *replayed) take(policy string, a *control.Audit) {
 // differencesShown bounds what a table shows.
 const differencesShown = 10
 
-func (a *app) printReplayed(r *replayed, out format) error {
-	if out != formatTable {
-		line, err := encodeJSON(r, out == formatJSON)
+func (a *app) printReplayed(r *replayed, o replayOptions) error {
+	if o.out != formatTable {
+		line, err := encodeJSON(r, o.out == formatJSON)
 		if err != nil {
 			return err
 		}
@@ -158,16 +163,31 @@ func (a *app) printReplayed(r *replayed, out format) error {
 		a.printf("%s batches, %s events; %s rounds (%s), %s decisions, %s differ\n", formatCount(int64(r.Batches)),
 			formatCount(int64(r.Events)), formatCount(int64(r.Rounds)), strings.Join(by, ", "),
 			formatCount(int64(r.Decisions)), formatCount(int64(r.Differing)))
+		for _, s := range r.Stretches {
+			a.printf("%s\n", s)
+		}
 		for _, d := range r.Differences[:min(len(r.Differences), differencesShown)] {
 			a.printf("\nround %d of %s, batch %d, %s\n  then: %s\n  now:  %s\n", d.Round, d.Policy, d.Batch, d.Time,
 				orNothing(d.Then), orNothing(d.Now))
 		}
 	}
 	if r.Differing > 0 {
-		return fmt.Errorf("%s of %s decisions come out otherwise; if the server was given policy options, give them here too",
-			formatCount(int64(r.Differing)), formatCount(int64(r.Decisions)))
+		return fmt.Errorf("%s of %s decisions come out otherwise%s", formatCount(int64(r.Differing)),
+			formatCount(int64(r.Decisions)), r.hint(len(o.options) > 0))
 	}
 	return nil
+}
+
+// hint says what may be the reason that decisions differ.
+func (r *replayed) hint(overridden bool) string {
+	unknown := slices.ContainsFunc(r.Stretches, func(s replayStretch) bool { return !s.Recorded })
+	switch {
+	case overridden:
+		return " with the options given here"
+	case unknown:
+		return "; if the server was given policy options, give them here too"
+	}
+	return ""
 }
 
 func orNothing(decision string) string {
@@ -190,31 +210,30 @@ func (a *app) replayOthers(ctx context.Context, l ledger.Ledger, o replayOptions
 	if past.Policy != "" && !slices.Contains(names, past.Policy) {
 		names = slices.Insert(names, 0, past.Policy)
 	}
-	makers, err := policyMakers(names, o.options, 0, serverSeed, false)
+	own, err := ownOptions(ctx, l, past.Policy, o.options)
 	if err != nil {
 		return err
 	}
+	makers, err := policyMakers(names, withOwn(past, own, o.options), 0, serverSeed, false)
+	if err != nil {
+		return err
+	}
+	withoutAgents(past)
 	for _, line := range past.Assumptions {
 		a.notef("assumed: %s", line)
 	}
 	var results []simResult
 	for _, m := range makers {
-		p, err := m.make()
+		r, err := a.rerun(ctx, past, m)
 		if err != nil {
 			return err
 		}
-		set := past.Setup()
-		set.Policy, set.Control, set.Clock = p, replaySettings(), a.now
-		r, err := sim.Run(ctx, set)
-		if err != nil {
-			return fmt.Errorf("policy %s: %w", m.name, err)
-		}
 		if o.timeless {
-			r.Result = r.Timeless()
+			r = r.Timeless()
 		}
-		results = append(results, r.Result)
+		results = append(results, r)
 		if o.out != formatTable {
-			line, err := encodeJSON(r.Result, false)
+			line, err := encodeJSON(r, false)
 			if err != nil {
 				return err
 			}
@@ -225,4 +244,19 @@ func (a *app) replayOthers(ctx context.Context, l ledger.Ledger, o replayOptions
 		simTable(results).write(a.stdout)
 	}
 	return nil
+}
+
+// rerun runs the past again under one policy.
+func (a *app) rerun(ctx context.Context, past *sim.Past, m policyMaker) (simResult, error) {
+	p, err := m.make()
+	if err != nil {
+		return simResult{}, err
+	}
+	set := past.Setup()
+	set.Policy, set.Control, set.Clock = p, replaySettings(), a.now
+	r, err := sim.Run(ctx, set)
+	if err != nil {
+		return simResult{}, fmt.Errorf("policy %s: %w", m.name, err)
+	}
+	return r.Result, nil
 }

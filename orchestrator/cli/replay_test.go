@@ -20,7 +20,7 @@ func runReplay(t *testing.T, args ...string) (code int, out, errs string) {
 }
 
 // simLedger is the ledger of a simulated run.
-func simLedger(t *testing.T, policy string) string {
+func simLedger(t *testing.T, policy string, args ...string) string {
 	t.Helper()
 	var jobs strings.Builder
 	jobs.WriteString("job_id,submit_s,num_gpus,duration_s,tenant,status,model,gpu_type,extra\n")
@@ -28,8 +28,10 @@ func simLedger(t *testing.T, policy string) string {
 		fmt.Fprintf(&jobs, "j%d,%d,%d,%d,%c,,,,\n", i, i*40, 1<<(i%3), 200+i*997%2000, 'x'+rune(i%2))
 	}
 	file := filepath.Join(t.TempDir(), "events.jsonl")
-	code, _, errs := runReplay(t, "sim", "--cluster", "gpu:8/4", "--trace", writeFile(t, "jobs.csv", jobs.String()),
-		"--policy", policy, "--events", file, "--no-times", "-o", "json", "--seed", "1")
+	code, _, errs := runReplay(t, append([]string{
+		"sim", "--cluster", "gpu:8/4", "--trace", writeFile(t, "jobs.csv", jobs.String()),
+		"--policy", policy, "--events", file, "--no-times", "-o", "json", "--seed", "1",
+	}, args...)...)
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}

@@ -103,10 +103,11 @@ func (s *server) openLoop(ctx context.Context) error {
 		return err
 	}
 	s.onClose(reports.Close)
-	rules, err := s.opts.newPolicy()
+	rules, options, err := s.opts.newPolicy()
 	if err != nil {
 		return err
 	}
+	s.warnUnasked(rules)
 	if err := s.openAgents(ctx); err != nil {
 		return err
 	}
@@ -123,8 +124,9 @@ func (s *server) openLoop(ctx context.Context) error {
 		Settings: control.Settings{
 			Lease: s.opts.lease, Term: s.lead.Term(), Store: s.store.String(), Prove: s.key.prove, Sign: s.key.sign,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
+			NewPolicy: s.opts.earlierPolicy(s.log),
 		},
-		Policy: rules, Ledger: record, History: reports,
+		Policy: rules, PolicyOptions: options, Ledger: record, History: reports,
 		Send:   func(o *outbidv1.Orders) error { return bus.PublishOrders(s.nc, o) },
 		Delete: s.store.Delete, Now: time.Now, Logger: s.log, Info: s.health.info, Observe: observe,
 	})

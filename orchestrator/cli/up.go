@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
@@ -52,7 +51,7 @@ func (o *serverOptions) settle(flags *pflag.FlagSet) error {
 	if o.lease < minLease {
 		return badInput("--lease %s: want %s or more, or every hiccup ends a trial", o.lease, minLease)
 	}
-	if _, err := o.newPolicy(); err != nil {
+	if _, _, err := o.newPolicy(); err != nil {
 		return err
 	}
 	if _, err := o.agentCommands(); err != nil {
@@ -67,19 +66,6 @@ func (o *serverOptions) settle(flags *pflag.FlagSet) error {
 		o.name = hostName()
 	}
 	return nil
-}
-
-// newPolicy makes the policy that the flags name, with its options.
-func (o *serverOptions) newPolicy() (policy.Policy, error) {
-	options, err := policy.ParseOptions(o.policyOptions)
-	if err != nil {
-		return nil, badInput("--policy-option: %w", err)
-	}
-	rules, err := registry.New(o.policy, options)
-	if err != nil {
-		return nil, badInput("--policy: %w", err)
-	}
-	return rules, nil
 }
 
 func (a *app) upCommand() *cobra.Command {

@@ -12,6 +12,11 @@ import (
 type replayed struct {
 	Rounds, Decisions, Differing int
 	Policies                     map[string]int
+	Stretches                    []struct {
+		Policy   string
+		Recorded bool
+		Options  map[string]string
+	}
 }
 
 // replay runs `outbid replay` to its end.
@@ -82,5 +87,54 @@ func TestALedgerIsReplayed(t *testing.T) {
 				t.Errorf("the export cannot be read by people: %v", err)
 			}
 		})
+	}
+}
+
+// A server that is started with options of its policy, and later with others, writes them down: its ledger decides the
+// same again without being told of them.
+func TestALedgerKnowsTheOptionsOfItsPolicy(t *testing.T) {
+	t.Parallel()
+	first := []string{"--policy", "themis", "--policy-option", "lease=2s", "--policy-option", "f=0.3", "--policy-option", "seed=7"}
+	second := []string{"--policy", "themis", "--policy-option", "lease=700ms", "--policy-option", "grid=0", "--policy-option", "seed=9"}
+	c := newCluster(t, first...)
+	c.worker("a", "cpu:2", "")
+	c.worker("b", "cpu:1", "")
+	pace := map[string]string{"PACE": "60ms"}
+	var sweeps []string
+	for _, name := range []string{"one", "two", "three"} {
+		sweeps = append(sweeps, c.submit(job{name: name, mode: "well", tuner: hyperband(9), env: pace}.spec(t, c.locks)))
+	}
+	c.waitSteps(sweeps[0], 20)
+	c.kill() // of what the policy remembers there is no snapshot then
+	c.restart()
+	c.waitSteps(sweeps[0], 40)
+	c.stop()
+	c.args = second
+	c.restart()
+	doctor := start(t, c.dir, "doctor", "--server", c.Info.API)
+	doctor.until("themis with error=0 f=0.8 grid=0 ")
+	for _, id := range sweeps {
+		c.mustDone(id)
+	}
+	c.stop()
+	r := mustRepeat(t, c.dir, "data")
+	if len(r.Stretches) != 2 || r.Policies["themis"] != r.Rounds {
+		t.Fatalf("it found %+v", r)
+	}
+	for i, want := range []map[string]string{
+		{"lease": "2s", "f": "0.3", "seed": "7", "grid": "0.5"}, {"lease": "700ms", "f": "0.8", "seed": "9", "grid": "0"},
+	} {
+		for name, value := range want {
+			if s := r.Stretches[i]; s.Policy != "themis" || !s.Recorded || s.Options[name] != value {
+				t.Errorf("stretch %d: %+v, want %s=%s", i, s, name, value)
+			}
+		}
+	}
+	p := start(t, c.dir, "replay", "data", "--policy-option", "lease=3s")
+	if <-p.ended; p.err == nil {
+		t.Error("decisions do not depend on the lease: this test shows nothing")
+	}
+	if text, _ := p.out.text(); !strings.Contains(text, "come out otherwise with the options given here") {
+		t.Error(text)
 	}
 }

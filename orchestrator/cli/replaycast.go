@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// cast makes the policies of a ledger anew, with the options that it says they had.
+type cast struct {
+	names []string
+	// given options take precedence over the ledger's.
+	given []string
+}
+
+// newCast checks the options that were given.
+func newCast(names, given []string) (*cast, error) {
+	if _, err := policyMakers(names, given, 0, serverSeed, false); err != nil {
+		return nil, err
+	}
+	return &cast{names, given}, nil
+}
+
+// make makes a policy.
+func (c *cast) make(then *outbidv1.PolicySettings) (policy.Policy, error) {
+	p, _, err := c.resolve(then)
+	return p, err
+}
+
+// resolve makes a policy and says which options it has. Where the ledger says none it has a server's seed.
+func (c *cast) resolve(then *outbidv1.PolicySettings) (policy.Policy, map[string]string, error) {
+	values := maps.Clone(then.GetOptions())
+	if values == nil {
+		values = map[string]string{}
+		if hasOption(then.GetName(), "seed") {
+			values["seed"] = strconv.FormatUint(serverSeed, 10)
+		}
+	}
+	for _, option := range c.given {
+		if pair, mine := optionFor(then.GetName(), option, c.names); mine {
+			name, value, _ := strings.Cut(pair, "=")
+			values[name] = value
+		}
+	}
+	options := policy.NewOptions(values)
+	p, err := registry.New(then.GetName(), options)
+	if err != nil && len(then.GetOptions()) > 0 {
+		err = badInput("%w; the ledger says %s: replay it with the version of outbid that wrote it", err,
+			policyText(then.GetName(), then.GetOptions()))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, options.Resolved(), nil
+}
+
+// replayStretch is a part of a ledger in which one policy decided with the same options, as JSON.
+type replayStretch struct {
+	Policy string `json:"policy"`
+	Batch  uint64 `json:"batch"`
+	Time   string `json:"time"`
+	Rounds int    `json:"rounds"`
+	// Recorded says that the ledger holds the options.
+	Recorded bool `json:"recorded"`
+	// Options that it is replayed with.
+	Options map[string]string `json:"options"`
+}
+
+func (s replayStretch) String() string {
+	text := fmt.Sprintf("from batch %d: %s", s.Batch, policyText(s.Policy, s.Options))
+	if !s.Recorded && len(s.Options) > 0 {
+		text += "; the ledger does not say its options"
+	}
+	return text
+}
+
+// stretches are those of a ledger in which something was decided, with the options that they are replayed with.
+func (c *cast) stretches(seen []control.Stretch) ([]replayStretch, error) {
+	all := []replayStretch{}
+	for _, s := range seen {
+		if s.Rounds == 0 {
+			continue
+		}
+		_, options, err := c.resolve(&outbidv1.PolicySettings{Name: s.Policy, Options: s.Options})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, replayStretch{
+			Policy: s.Policy, Batch: s.First, Time: s.From.UTC().Format(time.RFC3339Nano), Rounds: s.Rounds,
+			Recorded: s.Recorded, Options: options,
+		})
+	}
+	return all, nil
+}
+
+// ownOptions are those that the ledger's own policy had last, but for those that were given.
+func ownOptions(ctx context.Context, l ledger.Ledger, name string, given []string) (map[string]string, error) {
+	seen, err := control.Survey(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	var own map[string]string
+	for _, s := range seen.Stretches {
+		if s.Recorded && s.Policy == name && s.Rounds > 0 {
+			own = maps.Clone(s.Options)
+		}
+	}
+	for _, option := range given {
+		key, _, _ := strings.Cut(option, "=")
+		delete(own, strings.TrimPrefix(key, name+"."))
+	}
+	return own, nil
+}
+
+// withOwn adds the ledger's own policy's options to those that were given, and says that they hold throughout.
+func withOwn(past *sim.Past, own map[string]string, given []string) []string {
+	if len(own) == 0 {
+		return given
+	}
+	past.Assumptions = append(past.Assumptions, fmt.Sprintf("policy %s has the options that it had last: %s; others have "+
+		"their defaults but for what is given", past.Policy, control.OptionsText(own)))
+	all := slices.Clone(given)
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		all = append(all, past.Policy+"."+name+"="+own[name])
+	}
+	return all
+}
+
+// withoutAgents lets the server's own agent bid for sweeps that had chosen another, which cannot be asked any more, and
+// says so.
+func withoutAgents(past *sim.Past) {
+	n := 0
+	for i := range past.Apps {
+		if past.Apps[i].Spec.GetAgent() != nil {
+			past.Apps[i].Spec.Agent = nil
+			n++
+		}
+	}
+	if n > 0 {
+		past.Assumptions = append(past.Assumptions,
+			fmt.Sprintf("%d sweeps had agents that are programs of their own; here the server's own bids for them", n))
+	}
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"log/slog"
+
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// newPolicy makes the policy that the flags name, and says which options it has now, given or not.
+func (o *serverOptions) newPolicy() (policy.Policy, map[string]string, error) {
+	options, err := policy.ParseOptions(o.policyOptions)
+	if err != nil {
+		return nil, nil, badInput("--policy-option: %w", err)
+	}
+	rules, err := registry.New(o.policy, options)
+	if err != nil {
+		return nil, nil, badInput("--policy: %w", err)
+	}
+	return rules, options.Resolved(), nil
+}
+
+// earlierPolicy makes the policy of an earlier start of this server, so that it remembers what it knew then. One that
+// this version cannot make any more must not keep the server from starting: today's takes its place.
+func (o *serverOptions) earlierPolicy(log *slog.Logger) func(*outbidv1.PolicySettings) (policy.Policy, error) {
+	return func(then *outbidv1.PolicySettings) (policy.Policy, error) {
+		rules, err := registry.New(then.GetName(), policy.NewOptions(then.GetOptions()))
+		if err == nil {
+			return rules, nil
+		}
+		log.Warn("the policy cannot be made as it was at an earlier start; what it remembers is worked out with today's options",
+			"policy", then.GetName(), "options", control.OptionsText(then.GetOptions()), "err", err)
+		rules, _, err = o.newPolicy()
+		return rules, err
+	}
+}
+
+// warnUnasked says that agents were named that nobody will ask.
+func (s *server) warnUnasked(rules policy.Policy) {
+	if _, ok := rules.(policy.Bidding); !ok && len(s.opts.agents) > 0 {
+		s.log.Warn("the policy holds no auctions, so the agents named by --agent are never asked; sweeps that choose one are refused",
+			"policy", rules.Name())
+	}
+}
+
+// policyText is a policy and its options as one line. Servers that do not tell options, and policies that have none, are
+// shown by name alone.
+func policyText(name string, options map[string]string) string {
+	if len(options) == 0 {
+		return name
+	}
+	return name + " with " + control.OptionsText(options)
+}
