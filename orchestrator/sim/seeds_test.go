@@ -26,11 +26,11 @@ import (
 // ledger decides the same again, and a state and a policy restored from it are those that the run ended with.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
+	names := registry.Names()
 	seeds := uint64(1000)
 	if testing.Short() || raceEnabled {
-		seeds = 100
+		seeds = 2 * uint64(len(names)) // make test runs all of them without the race detector too
 	}
-	names := registry.Names()
 	for seed := range seeds {
 		name := names[seed%uint64(len(names))]
 		t.Run(fmt.Sprintf("%d-%s", seed, name), func(t *testing.T) {

@@ -163,6 +163,8 @@ func TestFaultsChangeNothing(t *testing.T) {
 	seeds := uint64(200)
 	if testing.Short() {
 		seeds = 20
+	} else if raceEnabled {
+		seeds = 40 // eight of each; make test runs all of them without the race detector too
 	}
 	faults := []sim.Faults{
 		{Lose: 0.1, Double: 0.1, Late: 3 * time.Second},
