@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -53,7 +56,19 @@ func TestMain(m *testing.M) {
 		servePlugin()
 		os.Exit(0)
 	}
+	runMoreAtOnce()
 	os.Exit(m.Run())
+}
+
+// runMoreAtOnce lets more tests run at once than there are cores, unless -parallel was given: they wait for processes
+// more than they compute.
+func runMoreAtOnce() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
+	}
 }
 
 // proc is a process under test.
