@@ -43,11 +43,14 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	url, _ := serveFake(t, newFake(), "127.0.0.1:0")
 	checks := doctorChecks(t, url, fakePython(t, "echo ModuleNotFoundError: no outbid >&2; exit 1"), exitFailed)
 	for name, ok := range map[string]bool{
-		"server": true, "version": true, "nats": true, "store": false, "workers": true, "worker right": false, "python": false,
+		"server": true, "version": true, "policy": true, "nats": true, "store": false, "workers": true, "worker right": false, "python": false,
 	} {
 		if c, found := checks[name]; !found || c.OK != ok {
 			t.Errorf("%s: %+v, want ok=%v", name, c, ok)
 		}
+	}
+	if got := checks["policy"].Detail; got != "themis with lease=5m0s seed=1" {
+		t.Errorf("the policy is %q", got)
 	}
 }
 

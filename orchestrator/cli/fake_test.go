@@ -314,6 +314,7 @@ func newFake() *fakeService {
 		},
 		info: &outbidv1.GetServerInfoResponse{
 			Version: "test", LedgerSeq: 4321, Started: ago(time.Hour), Leader: true,
+			Policy: "themis", PolicyOptions: map[string]string{"seed": "1", "lease": "5m0s"},
 			Checks: []*outbidv1.Check{
 				{Name: "nats", Ok: true, Detail: "nats://127.0.0.1:4222, 0.3 ms"},
 				{Name: "store", Ok: false, Detail: "s3://b/p: connection refused", Fix: "start MinIO"},

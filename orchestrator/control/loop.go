@@ -88,16 +88,19 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}), changed: map[string]chan struct{}{},
 		saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
 	}
-	for {
-		err := l.takeOver(ctx)
-		if err == nil {
+	blank, err := cfg.Policy.Snapshot()
+	for err == nil {
+		if err = l.takeOver(ctx); err == nil {
 			return l, nil
 		}
-		if !errors.Is(err, ledger.ErrConflict) {
-			return nil, fmt.Errorf("restoring the state: %w", err)
+		// Whoever led before wrote once more while this one was reading: read again, with a policy that has seen nothing yet.
+		if errors.Is(err, ledger.ErrConflict) {
+			if err = nil; blank != nil {
+				err = cfg.Policy.Restore(blank)
+			}
 		}
-		// Whoever led before wrote once more while this one was reading: read on.
 	}
+	return nil, fmt.Errorf("restoring the state: %w", err)
 }
 
 // takeOver restores the state and appends this orchestrator's first event. Once that is in the ledger, nobody who led

@@ -3,16 +3,19 @@ package control_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -178,5 +181,51 @@ func TestAStartThatForgetsIsRefused(t *testing.T) {
 	}
 	if err := b.restart(&dial{name: "knob", salt: -1, most: 1}, false); err != nil {
 		t.Errorf("another policy has nothing to remember: %v", err)
+	}
+}
+
+// contested is a ledger that another orchestrator writes to once more, just before this one's first append.
+type contested struct {
+	*ledger.Memory
+	last func()
+}
+
+func (c *contested) Append(ctx context.Context, at time.Time, events []*outbidv1.Event) (*outbidv1.Batch, error) {
+	if c.last != nil {
+		c.last()
+		c.last = nil
+	}
+	return c.Memory.Append(ctx, at, events)
+}
+
+// What was read in vain, as whoever led before wrote once more, is not remembered twice.
+func TestAContestedStartRemembersTheLedgerOnce(t *testing.T) {
+	t.Parallel()
+	for _, older := range []bool{true, false} {
+		before := &dial{name: "dial", salt: 2, most: 2}
+		b := benchOf(t, control.NewCore(dialSettings(), before, state.New()), 2,
+			sim.Sweep("s", "min", 40, sim.Tuner("random", map[string]int64{"max_steps": 2})))
+		if !older {
+			before = &dial{name: "dial", salt: 3, most: 1}
+			if err := b.restart(before, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.work()
+		p := &dial{name: "dial", salt: 2, most: 2}
+		l, err := control.Open(t.Context(), control.Config{
+			Settings: dialSettings(), Policy: p, PolicyOptions: p.settings().GetOptions(),
+			Ledger: &contested{b.ledger.Another(), b.work}, History: &reports{}, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			Info: func() *outbidv1.GetServerInfoResponse { return &outbidv1.GetServerInfoResponse{} },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.memory != before.memory || before.memory == 0 {
+			t.Errorf("after an older server %v: it remembers %d, not %d", older, p.memory, before.memory)
+		}
+		if diff := cmp.Diff(p.settings().GetOptions(), l.Info().GetPolicyOptions()); diff != "" {
+			t.Error(diff)
+		}
 	}
 }

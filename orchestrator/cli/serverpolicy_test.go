@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A server starts although an earlier one had options that there are no more.
+func TestAnEarlierPolicyThatCannotBeMadeIsStoodInFor(t *testing.T) {
+	t.Parallel()
+	o := serverOptions{policy: "tiresias", policyOptions: []string{"threshold=5"}}
+	today, options, err := o.newPolicy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(tiresias("5").GetOptions(), options); diff != "" {
+		t.Error(diff)
+	}
+	then := tiresias("60")
+	for _, gone := range []bool{false, true} {
+		if gone {
+			then.Options["queues"] = "2"
+		}
+		var log strings.Builder
+		p, err := o.earlierPolicy(slog.New(slog.NewTextHandler(&log, nil)))(then)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reflect.DeepEqual(p, today) != gone || strings.Contains(log.String(), "queues=2") != gone {
+			t.Errorf("with an option that is no more %v: %+v, and the log says %q", gone, p, log.String())
+		}
+	}
+}
