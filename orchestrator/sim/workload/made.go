@@ -25,8 +25,13 @@ type Setting struct{ Name, Default, Help string }
 // maker makes a workload from settings and the trace to make it from, nil if there is none.
 type maker struct {
 	help string
-	make func(r Request, s *settings, base *trace.Trace) (*trace.Trace, error)
+	read reader
 }
+
+// reader asks for a maker's settings, and returns what makes the workload with them.
+type reader func(r Request, s *settings, base *trace.Trace) making
+
+type making func() (*trace.Trace, error)
 
 func makers() map[string]maker {
 	return map[string]maker{
@@ -51,8 +56,7 @@ func Makers() []Maker {
 	var out []Maker
 	for _, name := range Names() {
 		s := &settings{}
-		// It may fail for want of a trace or a table, but asks for its settings first.
-		_, _ = makers()[name].make(Request{}, s, nil)
+		makers()[name].read(Request{}, s, nil)
 		out = append(out, Maker{Name: name, Help: makers()[name].help, Settings: s.known})
 	}
 	return out
@@ -74,10 +78,11 @@ func (r Request) make(base *trace.Trace) (*trace.Trace, error) {
 		}
 		s.values[name] = value
 	}
-	t, err := m.make(r, s, base)
+	run := m.read(r, s, base)
 	if bad := s.bad(r.Made); bad != nil {
 		return nil, bad
 	}
+	t, err := run()
 	if err != nil && errors.Is(err, errTable) {
 		return nil, fmt.Errorf("--made %s: its jobs are measured in steps: give --throughputs FILE", r.Made)
 	}
@@ -159,8 +164,8 @@ func (s *settings) bad(made string) error {
 	return nil
 }
 
-func gavel(continuous bool) func(Request, *settings, *trace.Trace) (*trace.Trace, error) {
-	return func(r Request, s *settings, _ *trace.Trace) (*trace.Trace, error) {
+func gavel(continuous bool) reader {
+	return func(r Request, s *settings, _ *trace.Trace) making {
 		o := trace.GavelDefaults(r.Throughputs)
 		if continuous {
 			o = trace.GavelContinuousDefaults(r.Throughputs)
@@ -170,15 +175,17 @@ func gavel(continuous bool) func(Request, *settings, *trace.Trace) (*trace.Trace
 		o.Lambda = s.float("lambda", o.Lambda, "mean seconds between arrivals; 0 for all at the start")
 		o.Reference = s.text("reference", o.Reference, "GPU type that run times are of")
 		o.Priorities = s.yes("priorities", false, "one job in five has the weight 5")
-		if r.Throughputs == nil {
-			return nil, errTable
+		return func() (*trace.Trace, error) {
+			if r.Throughputs == nil {
+				return nil, errTable
+			}
+			return trace.MakeGavel(o)
 		}
-		return trace.MakeGavel(o)
 	}
 }
 
-func themis(halving bool) func(Request, *settings, *trace.Trace) (*trace.Trace, error) {
-	return func(r Request, s *settings, base *trace.Trace) (*trace.Trace, error) {
+func themis(halving bool) reader {
+	return func(r Request, s *settings, base *trace.Trace) making {
 		o := trace.ThemisDefaults(halving)
 		o.Seed, o.Arrivals = r.Seed, base
 		o.Apps = s.whole("apps", o.Apps, "number of apps")
@@ -195,41 +202,46 @@ func themis(halving bool) func(Request, *settings, *trace.Trace) (*trace.Trace, 
 		o.MedianJobs = s.whole("median-jobs", o.MedianJobs, "median jobs of an app")
 		o.MaxJobs = s.whole("max-jobs", o.MaxJobs, "most jobs of an app")
 		o.Eta = s.whole("eta", o.Eta, "factor of halving")
-		return trace.MakeThemis(o)
+		return func() (*trace.Trace, error) { return trace.MakeThemis(o) }
 	}
 }
 
-func hadar(r Request, s *settings, base *trace.Trace) (*trace.Trace, error) {
+func hadar(r Request, s *settings, base *trace.Trace) making {
 	o := trace.HadarDefaults(r.Throughputs)
 	o.Seed, o.Base = r.Seed, base
 	o.Jobs = s.whole("jobs", o.Jobs, "number of jobs")
 	o.UniformSizes = s.yes("uniform-sizes", o.UniformSizes, "draw the size first, then a job of it")
 	o.Arrive = s.yes("arrive", o.Arrive, "keep arrivals; otherwise all jobs are there at the start")
 	o.Reference = s.text("reference", o.Reference, "GPU type that run times are of")
-	if r.Throughputs == nil {
-		return nil, errTable
+	return func() (*trace.Trace, error) {
+		if r.Throughputs == nil {
+			return nil, errTable
+		}
+		return trace.MakeHadar(o)
 	}
-	return trace.MakeHadar(o)
 }
 
-func hadare(r Request, s *settings, _ *trace.Trace) (*trace.Trace, error) {
-	return trace.MakeHadarE(trace.HadarEDefaults(s.text("mix", "M-5", "M-1, M-3, M-4, M-5, M-8, M-10 or M-12"), r.Throughputs))
+func hadare(r Request, s *settings, _ *trace.Trace) making {
+	mix := s.text("mix", "M-5", "M-1, M-3, M-4, M-5, M-8, M-10 or M-12")
+	return func() (*trace.Trace, error) { return trace.MakeHadarE(trace.HadarEDefaults(mix, r.Throughputs)) }
 }
 
-func oasis(r Request, s *settings, _ *trace.Trace) (*trace.Trace, error) {
+func oasis(r Request, s *settings, _ *trace.Trace) making {
 	o := trace.OASiSDefaults()
 	o.Seed = r.Seed
 	o.Jobs = s.whole("jobs", o.Jobs, "number of jobs")
 	o.Slots = s.whole("slots", o.Slots, "slots in which they arrive")
 	o.SlotSeconds = s.float("slot-seconds", o.SlotSeconds, "length of a slot")
-	w, err := trace.MakeOASiS(o)
-	if err != nil {
-		return nil, err
+	return func() (*trace.Trace, error) {
+		w, err := trace.MakeOASiS(o)
+		if err != nil {
+			return nil, err
+		}
+		return w.Trace(), nil
 	}
-	return w.Trace(), nil
 }
 
-func ogasched(r Request, s *settings, _ *trace.Trace) (*trace.Trace, error) {
+func ogasched(r Request, s *settings, _ *trace.Trace) making {
 	o := trace.OGASchedDefaults()
 	o.Seed = r.Seed
 	o.Slots = s.whole("slots", o.Slots, "slots")
@@ -237,22 +249,26 @@ func ogasched(r Request, s *settings, _ *trace.Trace) (*trace.Trace, error) {
 	o.Arrival = s.float("arrival", o.Arrival, "probability of a port's job in a slot")
 	kind := s.whole("kind", 0, "kind of resource that stands for devices")
 	slot := s.float("slot-seconds", 60, "length of a slot")
-	w, err := trace.MakeOGASched(o)
-	if err != nil {
-		return nil, err
+	return func() (*trace.Trace, error) {
+		w, err := trace.MakeOGASched(o)
+		if err != nil {
+			return nil, err
+		}
+		return w.Trace(kind, slot)
 	}
-	return w.Trace(kind, slot)
 }
 
-func astraea(defaults func(*trace.Trace) trace.ASTRAEAOptions) func(Request, *settings, *trace.Trace) (*trace.Trace, error) {
-	return func(r Request, s *settings, base *trace.Trace) (*trace.Trace, error) {
+func astraea(defaults func(*trace.Trace) trace.ASTRAEAOptions) reader {
+	return func(r Request, s *settings, base *trace.Trace) making {
 		o := defaults(base)
 		o.Seed = r.Seed
 		o.Jobs = s.whole("jobs", o.Jobs, "number of jobs; 0 for those of the snapshot")
 		o.Days = s.float("days", o.Days, "days of the snapshot")
-		if base == nil {
-			return nil, fmt.Errorf("--made %s: give the cluster's whole trace as --trace FILE", r.Made)
+		return func() (*trace.Trace, error) {
+			if base == nil {
+				return nil, fmt.Errorf("--made %s: give the cluster's whole trace as --trace FILE", r.Made)
+			}
+			return trace.MakeASTRAEA(o)
 		}
-		return trace.MakeASTRAEA(o)
 	}
 }

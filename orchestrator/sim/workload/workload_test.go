@@ -87,12 +87,15 @@ func TestMakersAreSeeded(t *testing.T) {
 	}
 }
 
-func TestEveryMakerSaysItsSettings(t *testing.T) {
-	t.Parallel()
+func TestEveryMakerSaysItsSettings(t *testing.T) { //nolint:paralleltest // it counts allocations
 	for _, m := range workload.Makers() {
 		if m.Help == "" || len(m.Settings) == 0 {
 			t.Errorf("%+v", m)
 		}
+	}
+	// Every command line lists the makers in its help, so none of them may make its workload for that.
+	if n := testing.AllocsPerRun(1, func() { workload.Makers() }); n > 2000 {
+		t.Errorf("describing the makers allocates %.0f times", n)
 	}
 }
 
