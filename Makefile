@@ -9,8 +9,11 @@ FUZZTIME ?= 20s
 # go-nvml's headers mark functions of old drivers as deprecated.
 export CGO_CFLAGS := -Wno-deprecated-declarations
 PY_FILES := sdk-python examples
-# Tests of which the race detector, which makes everything many times slower, sees a part only: they run whole without it.
-WHOLE := ^(TestSeeds|TestFaultsChangeNothing)$$
+# Tests that only compute, of which the race detector, which makes that many times slower, sees a part or nothing: they
+# run whole without it.
+WHOLE := TestSeeds TestFaultsChangeNothing TestAHundredThousandTrials TestProgramsAgainstSimplex TestFinishTimeAgainstSimplex \
+  TestRaceOnRealCurves TestCoverageOnRealCurves TestThePriorIsWhatTheFittedTasksGive
+WHOLE_IN := $(addprefix ./orchestrator/,sim control tuner curve policy/gavel)
 
 .PHONY: help build test test-go test-python lint fmt gen demo bench fuzz docs clean
 
@@ -26,7 +29,7 @@ test-go: build ## run the Go tests, the object store's against a real MinIO serv
 	race=; if .ci/need cc; then race=-race; fi; \
 	minio=$$(.ci/tool minio); export OUTBID_TEST_MINIO=$$minio OUTBID_BIN=$(CURDIR)/bin/outbid GORACE=atexit_sleep_ms=0; \
 	go test $$race -timeout 15m ./... && \
-	{ test -z "$$race" || go test -trimpath -run '$(WHOLE)' ./orchestrator/sim; }
+	{ test -z "$$race" || go test -trimpath -run "^($$(echo $(WHOLE) | tr ' ' '|'))$$" $(WHOLE_IN); }
 
 test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbid
 	python=$$(.ci/python); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q

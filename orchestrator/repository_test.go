@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"bytes"
 	"encoding/json"
+	"go/ast"
 	"maps"
 	"os"
 	"os/exec"
@@ -175,5 +176,44 @@ func TestBinaryStaysSmall(t *testing.T) {
 	t.Logf("%.1f MiB", float64(info.Size())/(1<<20))
 	if info.Size() > ceiling {
 		t.Errorf("the binary has %d bytes, more than %d", info.Size(), ceiling)
+	}
+}
+
+// What tests leave out under the race detector, make test runs without it: the Makefile names those tests and where
+// they are.
+func TestWhatIsLeftOutUnderTheRaceDetectorRunsWithoutIt(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(pattern string) []string {
+		found := regexp.MustCompile(pattern).FindStringSubmatch(strings.ReplaceAll(string(text), "\\\n", ""))
+		if found == nil {
+			t.Fatalf("the Makefile has no %s", pattern)
+		}
+		words := strings.Fields(found[1])
+		slices.Sort(words)
+		return words
+	}
+	tests, folders := map[string]bool{}, map[string]bool{}
+	for _, s := range sources(t) {
+		if strings.HasSuffix(s.path, "/race_on_test.go") {
+			folders[strings.TrimPrefix(s.dir, "orchestrator/")] = true
+		}
+		for _, decl := range s.file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && s.test && f.Recv == nil {
+				tests[s.dir+" "+f.Name.Name] = true
+			}
+		}
+	}
+	where := list(`(?m)^WHOLE_IN := .*,(.*)\)$`)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(folders)), where); diff != "" {
+		t.Errorf("the Makefile's WHOLE_IN is not where tests ask for the race detector (-tests +Makefile):\n%s", diff)
+	}
+	for _, name := range list(`(?m)^WHOLE := (.*)$`) {
+		if !slices.ContainsFunc(where, func(dir string) bool { return tests["orchestrator/"+dir+" "+name] }) {
+			t.Errorf("the Makefile's WHOLE names %s, which is in none of %v", name, where)
+		}
 	}
 }

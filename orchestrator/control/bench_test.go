@@ -156,8 +156,11 @@ func TestAHundredThousandTrials(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
-	const trials = 100_000
-	n := newBench(t, 64, sim.Sweep("s", "min", trials, sim.Tuner("asha", map[string]int64{"max_steps": 27})))
+	trials := 100_000
+	if raceEnabled {
+		trials = 5_000 // make test runs all of them without the race detector too
+	}
+	n := newBench(t, 64, sim.Sweep("s", "min", int32(trials), sim.Tuner("asha", map[string]int64{"max_steps": 27})))
 	n.turnOver(trials)
 	var before runtime.MemStats
 	runtime.GC()

@@ -191,6 +191,9 @@ func raceOn(t *testing.T, task *curvetest.Task, racer int, seeds int, reasons ma
 //	go test ./orchestrator/tuner -run Race -v -args -race-seeds 20
 func TestRaceOnRealCurves(t *testing.T) {
 	t.Parallel()
+	if raceEnabled {
+		t.Skip("nothing happens at once here: make test runs it without the race detector")
+	}
 	tasks, err := curvetest.All(os.DirFS("../../../shared/data/curves"))
 	if err != nil {
 		t.Fatal(err)
