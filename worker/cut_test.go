@@ -94,7 +94,7 @@ func TestPartition(t *testing.T) {
 	p := newProxy(t, s.server.URL())
 	s.work(t, "nats://"+p.listener.Addr().String(), nil)
 	o := s.orch
-	o.with(func() { o.lease = 2 * time.Second })
+	o.with(func() { o.lease = 4 * time.Second })
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	o.assign(script(1, `echo $$ > `+pidFile+`; echo '{"loss": 1}' >> $OUTBID_REPORT; while :; do sleep 0.1; done`, 0, 0))
 	o.assign(function(2, "train", 3, 1))

@@ -379,7 +379,7 @@ func (b *lockedBuffer) String() string {
 // waitFor blocks until the buffer holds text.
 func (b *lockedBuffer) waitFor(t *testing.T, text string) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(patience)
 	for !strings.Contains(b.String(), text) {
 		select {
 		case <-b.wrote:

@@ -33,6 +33,9 @@ func (t *testApp) start(ctx context.Context, args ...string) <-chan int {
 	return done
 }
 
+// patience bounds every wait: generous, as machines that run tests are busy.
+const patience = 2 * time.Minute
+
 // wantExit waits for an exit code.
 func wantExit(t *testing.T, app *testApp, done <-chan int, want int) {
 	t.Helper()
@@ -41,7 +44,7 @@ func wantExit(t *testing.T, app *testApp, done <-chan int, want int) {
 		if code != want {
 			t.Fatalf("exit code %d, want %d\nstdout:\n%s\nstderr:\n%s", code, want, app.out, app.err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("the command did not end\nstdout:\n%s\nstderr:\n%s", app.out, app.err)
 	}
 }

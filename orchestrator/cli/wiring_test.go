@@ -56,7 +56,7 @@ func startServer(t *testing.T, args ...string) *upApp {
 	})
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(patience)
 	for {
 		select {
 		case code := <-u.done:

@@ -26,9 +26,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// patience bounds every wait: generous, as machines that run tests are busy.
+const patience = 2 * time.Minute
+
 func start(t *testing.T, kind Kind, command ...string) (*Program, error) {
 	t.Helper()
-	p, err := Start(t.Context(), kind, command, 10*time.Second, slog.New(slog.DiscardHandler))
+	p, err := Start(t.Context(), kind, command, patience, slog.New(slog.DiscardHandler))
 	if err == nil {
 		t.Cleanup(p.Close)
 	}
@@ -68,7 +71,7 @@ func TestAProgramAnswersUntilItIsClosed(t *testing.T) {
 // gone waits until a program has ended by itself.
 func gone(t *testing.T, p *Program) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for !p.Exited() {
 		if ctx.Err() != nil {
