@@ -194,9 +194,12 @@ func (s *scores) quantile(p float64) float64 {
 	case i > last:
 		return min(2*maxScore, s.atoms[last]-s.right*math.Log(max(1-p, 1e-12)/(1-s.upTo[last])))
 	}
-	f := (p - s.upTo[i-1]) / (s.upTo[i] - s.upTo[i-1])
-	return s.atoms[i-1]*(1-f) + s.atoms[i]*f
+	return between(s.atoms[i-1], s.atoms[i], (p-s.upTo[i-1])/(s.upTo[i]-s.upTo[i-1]))
 }
+
+// between is the value at a fraction of the way from low to high. It never falls as the fraction grows, and never leaves
+// the two, which a weighted mean of them does by a rounding.
+func between(low, high, fraction float64) float64 { return min(high, low+(high-low)*fraction) }
 
 // below is the probability of a score below z.
 func (s *scores) below(z float64) float64 {
@@ -212,8 +215,7 @@ func (s *scores) below(z float64) float64 {
 	case s.atoms[i] == s.atoms[i-1]:
 		return s.upTo[i]
 	}
-	f := (z - s.atoms[i-1]) / (s.atoms[i] - s.atoms[i-1])
-	return s.upTo[i-1]*(1-f) + s.upTo[i]*f
+	return between(s.upTo[i-1], s.upTo[i], (z-s.atoms[i-1])/(s.atoms[i]-s.atoms[i-1]))
 }
 
 // mean by the trapezoids of the quantile function.

@@ -127,6 +127,40 @@ func TestForecastsAreDistributions(t *testing.T) {
 	})
 }
 
+// Many results alike are many atoms alike or nearly: quantiles between them must not fall by a rounding, nor may Beats.
+func TestQuantilesNeverFall(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 1))
+	var points []curve.Point
+	for i := range 10 {
+		points = append(points, curve.Point{Step: int64(i + 1), Value: rng.NormFloat64()})
+	}
+	fit, ok := curve.Fit(points, false)
+	if !ok {
+		t.Fatal("not fitted")
+	}
+	for range 50 {
+		var known curve.Calibration
+		score := 20 * rng.Float64()
+		for range 300 {
+			known.Add(curve.Result{Doublings: float64(1+rng.IntN(2)) / 2, Score: score})
+		}
+		f := fit.At(20, &known)
+		before, chance := math.Inf(-1), 0.0
+		for i := range 2_000 {
+			q := f.Quantile((float64(i) + 0.5) / 2_000)
+			if q < before {
+				t.Fatalf("after the quantile %v comes %v", before, q)
+			}
+			b := f.Beats(q)
+			if b < chance || b > 1 {
+				t.Fatalf("Beats(%v) is %v after %v", q, b, chance)
+			}
+			before, chance = q, b
+		}
+	}
+}
+
 // A metric in other units, or from another zero, is forecast alike.
 func TestForecastsKeepTheUnitsOfTheMetric(t *testing.T) {
 	t.Parallel()
