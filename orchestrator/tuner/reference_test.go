@@ -187,13 +187,13 @@ func (p *plainMedian) shouldStop(t tuner.Trial, from, to int64) bool {
 
 func TestMedianStoppingAgreesWithThePlainRule(t *testing.T) {
 	t.Parallel()
+	stopped := 0
 	rapid.Check(t, func(t *rapid.T) {
 		plain := &plainMedian{
 			grace: rapid.Int64Range(1, 5).Draw(t, "grace"), least: rapid.IntRange(1, 5).Draw(t, "least"),
 			reports: map[tuner.Trial][]tuner.Reported{},
 		}
 		set := &outbidv1.MedianStopping{MaxSteps: 40, GraceSteps: plain.grace, MinTrials: int32(plain.least)}
-		stopped := 0
 		o := anyWeather(t)
 		o.NaN, o.Late, o.ReportEvery = 0, 0, rapid.Int64Range(1, 7).Draw(t, "report every")
 		o.Metric = func(n tuner.Trial, _ tuner.Config, step int64) float64 {
@@ -223,10 +223,11 @@ func TestMedianStoppingAgreesWithThePlainRule(t *testing.T) {
 			return nil
 		}
 		drive(t, spec(median(set), trials(40)), o)
-		if o.Fail == 0 && plain.grace < 4 && stopped == 0 {
-			t.Error("nothing was stopped")
-		}
 	})
+	// One sweep alone may have nothing to stop: each trial may be better than those before it.
+	if stopped == 0 {
+		t.Error("nothing was stopped")
+	}
 }
 
 // plainPBT checks truncation selection against the newest metrics of all members.
