@@ -37,6 +37,20 @@ func Estimate(s *Situation) (rho, ideal float64) {
 	return e.rho(nil), e.ideal
 }
 
+// Shortest is the seconds that an app has still to go if it wants for nothing from now on.
+func Shortest(s *Situation) float64 {
+	e := newEstimator(s, false)
+	gang := max(1, s.Demand.Max)
+	for i := range s.Jobs {
+		gang = max(gang, s.Jobs[i].Max)
+	}
+	speeds := make([]float64, max(1, Most(s)/gang))
+	for i := range speeds {
+		speeds[i] = e.most
+	}
+	return e.w.seconds(speeds, float64(len(speeds))*e.most, e.most)
+}
+
 // estimator turns gangs into rho for one app.
 type estimator struct {
 	s *Situation

@@ -80,6 +80,15 @@ func TestThePapersExample(t *testing.T) {
 	}
 }
 
+// Alone on the whole cluster the phases take 200 s (32 iterations of 100 s on 16 GPUs), 200 s (16 on 8 each) and 450 s (36 on
+// the 8 that one job can use).
+func TestTheShortestTimeOfThePapersExample(t *testing.T) {
+	t.Parallel()
+	if got := agent.Shortest(halving()); math.Abs(got-850) > 1e-6 {
+		t.Errorf("it takes %v s, want 850", got)
+	}
+}
+
 // "If the jobs that are chosen for the next phase have iteration time 120, 100", the table is made anew with them.
 func TestThePapersExampleInItsSecondPhase(t *testing.T) {
 	t.Parallel()

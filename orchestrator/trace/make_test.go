@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -231,6 +232,69 @@ func TestThemisHalvingAndNetwork(t *testing.T) {
 				t.Errorf("network %g: %s", network, job.Model)
 			}
 		}
+	}
+}
+
+// Both workloads are the same work, but for what the longest jobs of the second lose to the length of the snapshot, which
+// is long here.
+func TestThemisWorkloadsAreTheSameWork(t *testing.T) {
+	t.Parallel()
+	work := map[bool]float64{}
+	for _, halving := range []bool{false, true} {
+		o := ThemisDefaults(halving)
+		o.Apps, o.Days = 4000, 1000
+		got, err := MakeThemis(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs := map[string]int{}
+		for i := range got.Jobs {
+			jobs[got.Jobs[i].App]++
+		}
+		for i := range got.Jobs {
+			j, part := &got.Jobs[i], 1.0
+			if n := jobs[j.App]; halving && n > 1 {
+				part = o.trained(int(math.Log2(float64(n)) + 1e-9))
+			}
+			work[halving] += part * j.GPUSeconds()
+		}
+	}
+	near(t, "work of halving, relative", work[true]/work[false], 1, .1)
+}
+
+// Some apps are there at the start, the others come in bursts, and no job is longer than the snapshot.
+func TestThemisArrivals(t *testing.T) {
+	t.Parallel()
+	for burst, want := range map[float64]float64{0: .13, 1.2: .47} {
+		o := ThemisDefaults(true)
+		o.Apps, o.Present, o.Burst = 5000, 300, burst
+		got, err := MakeThemis(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hours, there := make([]int, 14*24), 0
+		seen := map[string]bool{}
+		for i := range got.Jobs {
+			j := &got.Jobs[i]
+			if j.Duration > 14*86400 || j.Submit > 14*86400 {
+				t.Fatalf("job %s comes at %v s and takes %v s", j.ID, j.Submit, j.Duration)
+			}
+			switch {
+			case seen[j.App]:
+			case j.Submit == 0:
+				there++
+			default:
+				hours[min(int(j.Submit/3600), len(hours)-1)]++
+			}
+			seen[j.App] = true
+		}
+		slices.Sort(hours)
+		top := 0
+		for _, n := range hours[len(hours)*9/10:] {
+			top += n
+		}
+		near(t, "apps there at the start", float64(there), 300, 0)
+		near(t, fmt.Sprintf("share of the busiest tenth of the hours with bursts of %g", burst), float64(top)/4700, want, .2)
 	}
 }
 

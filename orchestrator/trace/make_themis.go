@@ -17,8 +17,12 @@ type ThemisOptions struct {
 	Days, Contention float64
 	// EarlyStop has the jobs of workload 1 stopped by a tuner that extrapolates their learning curves.
 	EarlyStop bool
-	// Arrivals is a trace whose busiest Days give the arrivals; nil for arrivals that are uniform in time (Poisson).
+	// Arrivals is a trace whose busiest Days give the arrivals. Without one they come in bursts: Burst is the standard
+	// deviation of the logarithm of an hour's intensity; with 0 they are uniform in time (Poisson).
 	Arrivals *Trace
+	Burst    float64
+	// Present is how many of the apps are there when the snapshot begins.
+	Present int
 	// CV, NLP and Speech are the mix of the apps, relative.
 	CV, NLP, Speech float64
 	// Single is the part of the apps that have one job. The others' number of jobs has MedianJobs as the median over
@@ -45,10 +49,12 @@ type ThemisOptions struct {
 // with them one task in ten is more than ten times shorter than the median and one in ten more than ten times longer
 // ("significant fraction"), and the median app of workload 1 takes the paper's 11.5 GPU-days within a fifth. So are
 // the numbers of tasks, which the paper shows in a figure only: in workload 1 "all jobs are either 1 or 2 GPU jobs", and
-// workload 2 has more.
+// workload 2 has more. Arrivals are as bursty as those of Philly's busiest two weeks, a tenth of whose hours have 47 % of the
+// jobs. As the snapshot is of a busy cluster it begins with apps that came before: 10, what Little's law makes of 6 a
+// day that stay for a day or two. No job takes longer than the snapshot is long: it would not have ended in it.
 func ThemisDefaults(halving bool) ThemisOptions {
 	o := ThemisOptions{
-		Halving: halving, Apps: 85, Days: 14, Contention: 1,
+		Halving: halving, Apps: 85, Days: 14, Contention: 1, Burst: 1.2, Present: 10,
 		CV: .1, NLP: .6, Speech: .3,
 		Single: .1, FewJobs: 20, MedianJobs: 75, MaxJobs: 100,
 		Tasks:     []Choice{{1, .8}, {2, .2}},
@@ -125,6 +131,10 @@ func (o *ThemisOptions) check() error {
 		return fmt.Errorf("make a themis trace: mix %g, %g, %g, spreads %g, %g, network %g: want none below 0, network at most 1",
 			o.CV, o.NLP, o.Speech, o.AppSpread, o.JobSpread, o.Network)
 	}
+	if o.Present < 0 || o.Present > o.Apps || !(o.Burst >= 0) {
+		return fmt.Errorf("make a themis trace: %d of %d apps present at the start, bursts of %g: want 0 to %d, and 0 or more",
+			o.Present, o.Apps, o.Burst, o.Apps)
+	}
 	if o.Arrivals != nil && len(o.Arrivals.Jobs) == 0 {
 		return fmt.Errorf("make a themis trace: the trace %s for the arrivals has no jobs", o.Arrivals.Name)
 	}
@@ -145,19 +155,35 @@ func (o *ThemisOptions) arrivals() []float64 {
 		start := o.Arrivals.Busiest(span)
 		from = o.Arrivals.Window(start, start+span)
 	}
-	at := make([]float64, o.Apps)
+	at := make([]float64, max(0, o.Apps-o.Present))
+	hours := o.hours(d)
 	for i := range at {
-		at[i] = d.between(0, span)
 		if from != nil {
 			at[i] = from.Jobs[d.IntN(len(from.Jobs))].Submit
+			continue
 		}
+		hour, _ := slices.BinarySearch(hours, d.between(0, hours[len(hours)-1]))
+		at[i] = (float64(hour) + d.Float64()) / float64(len(hours)) * span
 	}
 	slices.Sort(at)
-	first := at[0]
+	first := 0.0
+	if o.Present == 0 || from != nil && len(at) > 0 {
+		first = at[0]
+	}
 	for i := range at {
 		at[i] = (at[i] - first) / o.Contention
 	}
-	return at
+	return append(make([]float64, o.Apps-len(at)), at...)
+}
+
+// hours are the sums of the intensities of arrivals up to each hour of the snapshot.
+func (o *ThemisOptions) hours(d draw) []float64 {
+	hours, sum := make([]float64, max(1, int(o.Days*24))), 0.0
+	for i := range hours {
+		sum += math.Exp(o.Burst * d.NormFloat64())
+		hours[i] = sum
+	}
+	return hours
 }
 
 func (o *ThemisOptions) addApp(out *Trace, id string, at float64, apps, jobs draw) {
@@ -176,6 +202,7 @@ func (o *ThemisOptions) addApp(out *Trace, id string, at float64, apps, jobs dra
 	if o.Halving {
 		median *= o.JobGPUs / float64(gpus) / o.trained(phases)
 	}
+	median = min(median, o.Days*86400)
 	full := max(1, int64(math.Round(median/o.StepSeconds)))
 	if phases > 0 {
 		app.Tuner, app.Eta = "successive-halving", o.Eta
@@ -184,7 +211,7 @@ func (o *ThemisOptions) addApp(out *Trace, id string, at float64, apps, jobs dra
 	}
 	out.Apps = append(out.Apps, app)
 	for i := range n {
-		duration := median * math.Exp(o.JobSpread*jobs.NormFloat64())
+		duration := min(median*math.Exp(o.JobSpread*jobs.NormFloat64()), o.Days*86400)
 		steps := max(1, int64(math.Round(duration/o.StepSeconds)))
 		if app.MaxSteps > 0 {
 			// All jobs of the app go through the same phases; what differs is the time of a step.

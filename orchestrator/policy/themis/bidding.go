@@ -12,11 +12,12 @@ import (
 
 // bidder is an app in a round: every one that wants devices is, those asked first.
 type bidder struct {
-	app   *policy.App
-	rho   float64
-	asked bool
-	sit   *agent.Situation
-	table agent.Table
+	app *policy.App
+	// rho is what the app would say now, and passedOver what it will come to if it is not asked in this round.
+	rho, passedOver float64
+	asked           bool
+	sit             *agent.Situation
+	table           agent.Table
 	// row is what it would have without payment, keeps the part of it that it keeps, and gangs what that is.
 	row   int
 	keeps float64
@@ -45,23 +46,29 @@ func (r *round) auction() {
 	for i, b := range asked {
 		b.row, b.keeps = result.Rows[i], result.Keeps[i]
 		if b.row >= 0 {
-			b.gangs = r.pay(b.table.Rows[b.row].Gangs, b.keeps)
+			b.gangs = r.pay(b.table.Rows[b.row].Gangs, b.keeps, max(1, b.app.Demand.Min))
 		}
 	}
 	r.settle(asked)
 }
 
-// rank lists the apps that want devices, the worst rho first.
+// rank lists the apps that want devices, those first that would have the worst rho if they were passed over now. What an
+// app holds on leases that are up is not its own any more; with nothing its rho has no bound (section 5.2), and so it does
+// not tell those who can wait from those who cannot.
 func (r *round) rank() {
 	for _, a := range r.v.Apps {
-		if r.wanting(a) {
-			r.bidders = append(r.bidders, &bidder{app: a, rho: r.current(a), row: -1, keeps: 1})
+		if !r.wanting(a) {
+			continue
 		}
+		b := &bidder{app: a, rho: r.current(a), row: -1, keeps: 1}
+		b.passedOver = r.p.Seen[a.ID].passedOver(r.v, a, r.claim(a).devices, r.p.set.lease.Seconds())
+		r.bidders = append(r.bidders, b)
 	}
-	slices.SortStableFunc(r.bidders, func(a, b *bidder) int { return cmp.Compare(b.rho, a.rho) })
+	slices.SortStableFunc(r.bidders, func(a, b *bidder) int { return cmp.Compare(b.passedOver, a.passedOver) })
 }
 
-// ask says how many are asked: a part 1-f of all apps, at least one.
+// ask says how many are asked: a part 1-f of all apps, at least one. Those that hold all they can use bid for no more than
+// that, and are asked beside the others: otherwise they would be asked again at the end of every lease, and nobody else.
 func (r *round) ask() int {
 	live := 0
 	for _, a := range r.v.Apps {
@@ -70,11 +77,30 @@ func (r *round) ask() int {
 		}
 	}
 	n := max(1, int(math.Ceil((1-r.p.set.knob)*float64(live)-1e-9)))
-	n = min(n, len(r.bidders))
-	for _, b := range r.bidders[:n] {
+	supply := float64(r.v.Free.FreeDevices()+r.onOffer()) * r.p.set.cover
+	for i, b := range r.bidders {
 		b.asked = true
+		if !sated(b.app) {
+			n--
+		}
+		for _, j := range r.claim(b.app).jobs {
+			supply -= float64(max(1, j.Demand.Max))
+		}
+		if n == 0 || supply <= 0 {
+			return i + 1
+		}
 	}
-	return n
+	return len(r.bidders)
+}
+
+// sated says whether an app's jobs all hold as much as they can use.
+func sated(a *policy.App) bool {
+	for _, j := range a.Jobs {
+		if j.Waiting() || j.Running() && (j.Ending || j.Gang.Size() < j.Demand.Max) {
+			return false
+		}
+	}
+	return true
 }
 
 // offer lists what is free and what is on leases that are up, by machine and type.
@@ -184,27 +210,59 @@ func check(t *agent.Table) {
 	}
 }
 
-// pay takes the hidden payment off a row. Gangs stay whole.
-func (r *round) pay(row []agent.Gangs, keeps float64) []agent.Gangs {
-	n := 0
-	for _, g := range row {
-		n += g.Count
-	}
-	rest := int(keeps*float64(n) + r.p.rng.Float64())
-	if r.p.set.keepOne {
-		rest = max(1, rest)
-	}
+// pay takes the hidden payment off a row. Gangs stay whole but for the last one, of which a part that is no less than the
+// least that a job takes is kept; otherwise chance decides, so that the app keeps so much in expectation.
+func (r *round) pay(row []agent.Gangs, keeps float64, least int) []agent.Gangs {
 	if keeps >= 1 {
-		rest = n
+		return single(row, math.Inf(1))
 	}
-	var kept []agent.Gangs
+	devices := 0
 	for _, g := range row {
-		for range min(g.Count, rest) {
-			one := g
-			one.Count = 1
-			kept = append(kept, one)
-		}
-		rest -= min(g.Count, rest)
+		devices += g.Size()
+	}
+	rest := keeps * float64(devices)
+	kept := single(row, rest)
+	for _, g := range kept {
+		rest -= float64(g.Size())
+	}
+	next := following(row, len(kept))
+	if next == nil {
+		return kept
+	}
+	whole := int(rest + r.p.rng.Float64())
+	switch {
+	case next.Machines == 1 && rest >= float64(least):
+		next.Devices = min(whole, next.Devices)
+		kept = append(kept, *next)
+	case r.p.rng.Float64() < rest/float64(next.Size()), r.p.set.keepOne && len(kept) == 0:
+		kept = append(kept, *next)
 	}
 	return kept
+}
+
+// single lists the gangs of a row one by one, as many as fit into so many devices.
+func single(row []agent.Gangs, devices float64) []agent.Gangs {
+	var out []agent.Gangs
+	for _, g := range row {
+		n := g.Count
+		for g.Count = 1; n > 0; n-- {
+			if devices -= float64(g.Size()); devices < 0 {
+				return out
+			}
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// following is the gang of a row after so many; nil after the last.
+func following(row []agent.Gangs, n int) *agent.Gangs {
+	for _, g := range row {
+		if n < g.Count {
+			g.Count = 1
+			return &g
+		}
+		n -= g.Count
+	}
+	return nil
 }

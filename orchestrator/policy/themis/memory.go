@@ -14,8 +14,16 @@ type memory struct {
 	// Work is what was left then in device-seconds, on the devices that the app had after it; Had is the device-seconds
 	// that it had had by then.
 	Work, Had float64
+	// Apps is N_avg then: Ideal follows as that changes, which the arbiter sees by itself.
+	Apps float64
 	// Least is the size of its smallest gang.
 	Least int
+	// Shortest is the seconds that it had still to go then if it wanted for nothing, and Most the devices of that.
+	Shortest float64
+	Most     int
+	// Chain is by how much longer than T_cluster the app would have taken alone on the whole cluster, when it was first
+	// seen: equation 2 divides its work by its devices, but its phases wait for each other.
+	Chain float64
 }
 
 // waiting is what holding nothing costs, as the built-in agent has it: the speed is taken to be this part of that with
@@ -23,8 +31,16 @@ type memory struct {
 const waiting = 4
 
 // remember keeps an app's table: its rho with so many devices.
-func (p *Policy) remember(v *policy.View, a *policy.App, ideal, rho float64, devices int) {
-	m := &memory{Ideal: ideal, Had: attained(v, a), Least: max(1, a.Demand.Min)}
+func (p *Policy) remember(v *policy.View, a *policy.App, s *agent.Situation, ideal, rho float64, devices int) {
+	m := &memory{
+		Ideal: ideal, Had: attained(v, a), Apps: max(1, v.MeanApps(a)), Least: max(1, a.Demand.Min),
+		Shortest: agent.Shortest(s), Most: max(1, agent.Most(s)),
+	}
+	if seen := p.Seen[a.ID]; seen != nil && seen.Chain > 0 {
+		m.Chain = seen.Chain
+	} else {
+		m.Chain = max(1, m.Shortest*m.Apps/ideal)
+	}
 	left := max(0, rho*ideal-v.Now.Sub(a.Submitted).Seconds())
 	if devices > 0 {
 		m.Work = left * float64(devices)
@@ -51,13 +67,32 @@ func (m *memory) with(v *policy.View, a *policy.App, devices int) float64 {
 	return m.at(v, a, devices, attained(v, a))
 }
 
+// passedOver is its rho if it is given nothing in this round beside the devices that it keeps, and has all it can use from
+// the next round on.
+func (m *memory) passedOver(v *policy.View, a *policy.App, keeps int, lease float64) float64 {
+	rest := 1.0
+	if m.Work > 0 {
+		rest = max(0, m.Work-(attained(v, a)-m.Had)) / m.Work
+	}
+	left := m.Shortest * rest
+	if meanwhile := lease * float64(keeps) / float64(m.Most); left > 0 {
+		left = max(0, left-meanwhile)
+	}
+	return (v.Now.Sub(a.Submitted).Seconds() + lease + left) / (m.ideal(v, a) * m.Chain)
+}
+
 func (m *memory) at(v *policy.View, a *policy.App, devices int, had float64) float64 {
 	work := max(0, m.Work-(had-m.Had))
 	left := waiting * work / float64(m.Least)
 	if devices > 0 {
 		left = work / float64(devices)
 	}
-	return (v.Now.Sub(a.Submitted).Seconds() + left) / m.Ideal
+	return (v.Now.Sub(a.Submitted).Seconds() + left) / m.ideal(v, a)
+}
+
+// ideal is T_id as it is by now.
+func (m *memory) ideal(v *policy.View, a *policy.App) float64 {
+	return m.Ideal * max(1, v.MeanApps(a)) / m.Apps
 }
 
 // attained is the device-seconds that an app has had.
@@ -81,7 +116,7 @@ func (r *round) current(a *policy.App) float64 {
 		for _, j := range a.Jobs {
 			devices += j.Gang.Size()
 		}
-		r.p.remember(r.v, a, ideal, rho, devices)
+		r.p.remember(r.v, a, s, ideal, rho, devices)
 		return rho
 	}
 	return m.rho(r.v, a)

@@ -87,7 +87,7 @@ func (r *round) after(b *bidder, c *claim) float64 {
 		}
 	}
 	rho := worth(&b.table, got)
-	r.p.remember(r.v, b.app, b.table.Ideal, rho, c.devices)
+	r.p.remember(r.v, b.app, b.sit, b.table.Ideal, rho, c.devices)
 	return rho
 }
 

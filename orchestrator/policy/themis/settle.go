@@ -17,32 +17,12 @@ type won struct {
 	gang agent.Gangs
 }
 
-// settle gives the bidders what they won: first what they held before, then the largest gangs first, so that what
-// divides evenly fits the machines. A gang that fits nowhere any more is left over.
+// settle gives the bidders what they won, the largest gangs first: what divides evenly fits the machines, and small gangs
+// that go on where they are do not break up the places that large ones need. A gang that fits nowhere any more is left over.
 func (r *round) settle(asked []*bidder) {
 	var open []won
 	for _, b := range asked {
-		if len(b.gangs) == 0 {
-			continue
-		}
-		c := r.claim(b.app)
-		reason := b.reason()
-		gangs := b.gangs
-		for _, j := range slices.Clone(c.jobs) {
-			if !r.lost[j] {
-				continue
-			}
-			i := slices.IndexFunc(gangs, func(g agent.Gangs) bool { return r.alike(j, g) })
-			if i < 0 || !r.renew(j, reason) {
-				continue
-			}
-			gangs = slices.Delete(slices.Clone(gangs), i, i+1)
-			c.served(j)
-			r.book(c, &c.won, j.Gang)
-			r.book(c, &c.extended, j.Gang)
-			c.devices += j.Gang.Size()
-		}
-		for _, g := range gangs {
+		for _, g := range b.gangs {
 			open = append(open, won{b, g})
 		}
 	}
@@ -50,8 +30,26 @@ func (r *round) settle(asked []*bidder) {
 		return cmp.Or(cmp.Compare(b.gang.Devices, a.gang.Devices), cmp.Compare(b.gang.Machines, a.gang.Machines))
 	})
 	for _, w := range open {
-		r.deliver(w)
+		if !r.extend(w) {
+			r.deliver(w)
+		}
 	}
+}
+
+// extend lets a job go on that holds a gang as it was won, if there is one.
+func (r *round) extend(w won) bool {
+	c := r.claim(w.b.app)
+	for _, j := range c.jobs {
+		if !r.lost[j] || !r.alike(j, w.gang) || !r.renew(j, w.b.reason()) {
+			continue
+		}
+		c.served(j)
+		r.book(c, &c.won, j.Gang)
+		r.book(c, &c.extended, j.Gang)
+		c.devices += j.Gang.Size()
+		return true
+	}
+	return false
 }
 
 func (b *bidder) reason() string {

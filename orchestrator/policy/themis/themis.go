@@ -10,15 +10,23 @@
 //
 // Where the paper leaves something open:
 //
-//   - Rounding. The auction leaves an app c times its row. Gangs stay whole: of n gangs it keeps floor(c n), and one more
-//     with the probability of the fraction, so that it keeps c n in expectation and truth still pays. With
-//     rounding=keep-one it keeps at least one.
+//   - Who is worst off. An app that holds nothing has no bound on its rho, and at the end of a lease nobody holds anything,
+//     so that what apps say now does not tell who can wait. They are ranked by what their rho would come to if they were
+//     passed over in this round and wanted for nothing from the next one on. Short apps suffer more by a lease's
+//     wait, which is what has long ones give way to them (section 6.2.1). T_id is that of equation 2 times what the
+//     app would take longer alone since its phases wait for each other; N_avg follows the cluster.
+//   - How many are asked: the worst 1-f, but no more than it takes to use what is on offer (cover): with those who can wait
+//     in the auction, proportional fairness rather serves four jobs of one device than one of four that cannot. Apps that
+//     hold all they can use are asked beside them.
+//   - Rounding. The auction leaves an app c times its row. It keeps whole gangs as far as they fit into that, and of the
+//     next one a part, if its job takes so few; otherwise chance decides, so that it keeps c times the row in expectation
+//     and truth still pays. With rounding=keep-one it keeps at least one gang.
 //   - Leftovers go to apps that were not asked in random order, but each first keeps what it held on leases that are up
 //     (leftover=keep): devices that changed hands at random would cost every job a restart at every lease's end, and
 //     nobody's rho would be the better for it. leftover=random is the paper's letter.
-//   - Terms end together, on a grid of half a lease (grid), so that a lease of 10 minutes lasts 7.5 to 12.5. If each
-//     ended on its own, devices would be offered one by one, and a gang of four would hardly ever find four side by side.
-//   - An app's rho in the visibility phase is what its last table says of what it holds now (section 3.2.3 and appendix):
+//   - Terms end together, on a grid of a lease (grid), so that a lease of 10 minutes lasts 5 to 15. If each ended on its
+//     own, devices would be offered one by one, and a gang of four would hardly ever find four side by side.
+//   - An app's rho that is shown for the visibility phase is what its last table says of what it holds now (section 3.2.3 and appendix):
 //     the work left then, less the device time it has had since, on the devices that it has.
 package themis
 
@@ -53,6 +61,7 @@ type settings struct {
 	seed     uint64
 	keepOne  bool
 	grid     float64
+	cover    float64
 	errors   float64
 	liars    float64
 	lie      float64
@@ -78,7 +87,8 @@ func New(o *policy.Options) *Policy {
 	p := &Policy{set: settings{
 		knob:    o.Float("f", 0.8, 0, 0.999, "fairness knob: the 1-f of the apps with the worst rho are asked for bids"),
 		lease:   o.Duration("lease", 10*time.Minute, "how long devices are granted for"),
-		grid:    o.Float("grid", 0.5, 0, 1, "leases end together, on a grid of this part of the lease"),
+		grid:    o.Float("grid", 1, 0, 1, "leases end together, on a grid of this part of the lease"),
+		cover:   o.Float("cover", 1, 0, 1e9, "no more apps are asked than it takes to use what is on offer so many times"),
 		seed:    o.Seed("seed", 1, "of the random order in which leftovers are given"),
 		keepOne: o.Text("rounding", "lottery", "of what an app keeps: lottery, or keep-one at least", "lottery", "keep-one") == "keep-one",
 		errors:  o.Float("error", 0, 0, 1, "to study errors: every app's estimates are off by up to this part"),

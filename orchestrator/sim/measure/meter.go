@@ -126,24 +126,24 @@ const (
 
 // job is what is known of one, a fixed size each.
 type job struct {
-	name              string
-	app               int
-	own               bool
-	tenant            *tenant
-	demand, isolated  float64
-	weight            float64
-	utility           func(float64) float64
-	arrived, queued   float64
-	state             jobState
-	since             float64
-	lease             Lease
-	epoch             int
-	training          bool
-	class             *class
-	fairBefore        float64
+	name             string
+	app              int
+	own              bool
+	tenant           *tenant
+	demand, isolated float64
+	weight           float64
+	utility          func(float64) float64
+	arrived, queued  float64
+	state            jobState
+	since            float64
+	lease            Lease
+	epoch            int
+	training         bool
+	class            *class
+	fairBefore       float64
 	// done is the part of its work that its app's book has, and phase the next phase there.
-	done  float64
-	phase int
+	done              float64
+	phase             int
 	allocated, fairly float64
 }
 

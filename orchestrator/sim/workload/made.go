@@ -191,6 +191,8 @@ func themis(halving bool) reader {
 		o.Apps = s.whole("apps", o.Apps, "number of apps")
 		o.Days = s.float("days", o.Days, "days in which they arrive")
 		o.Contention = s.float("contention", o.Contention, "by how much arrivals are compressed")
+		o.Present = min(o.Apps, s.whole("present", o.Present, "apps that are there when the snapshot begins"))
+		o.Burst = s.float("burst", o.Burst, "standard deviation of the logarithm of an hour's arrivals, without --trace; 0 for none")
 		if !halving {
 			o.EarlyStop = s.yes("early-stop", o.EarlyStop, "a tuner stops jobs by their curves; otherwise their lengths are what it left of them")
 		}
