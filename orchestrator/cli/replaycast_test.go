@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// recorded is a ledger as a server would have written it that was started with some policy: it begins with what that says.
+// recorded is a ledger as a server would have written it that was started with some policy; nil for a server that did not say.
 // change may change what follows; it may be nil.
 func recorded(t *testing.T, file string, p *outbidv1.PolicySettings, change func(*outbidv1.Event)) string {
 	t.Helper()
@@ -24,12 +24,10 @@ func recorded(t *testing.T, file string, p *outbidv1.PolicySettings, change func
 		if err != nil {
 			return err
 		}
-		if b.GetSeq() == 1 {
-			events = append([]*outbidv1.Event{{Kind: &outbidv1.Event_OrchestratorStarted{
-				OrchestratorStarted: &outbidv1.OrchestratorStarted{Version: "test", Policy: p},
-			}}}, events...)
-		}
 		for _, e := range events {
+			if started := e.GetOrchestratorStarted(); started != nil {
+				started.Policy = p
+			}
 			if change != nil {
 				change(e)
 			}
@@ -56,9 +54,8 @@ func tiresias(threshold string) *outbidv1.PolicySettings {
 
 func TestReplayTakesTheLedgersOptions(t *testing.T) {
 	t.Parallel()
-	plain := simLedger(t, "tiresias", "--option", "threshold=60")
-	file := recorded(t, plain, tiresias("60"), nil)
-	code, out, errs := runReplay(t, "replay", plain)
+	file := simLedger(t, "tiresias", "--option", "threshold=60")
+	code, out, errs := runReplay(t, "replay", recorded(t, file, nil, nil))
 	if code != exitFailed || !strings.Contains(errs, "if the server was given policy options, give them here too") ||
 		!strings.Contains(out, "threshold=3600 unit=job; the ledger does not say its options") {
 		t.Errorf("of a ledger that does not say its options: exit code %d:\n%s\n%s", code, out, errs)

@@ -168,7 +168,9 @@ type simPlan struct {
 // policyMaker makes a policy anew.
 type policyMaker struct {
 	name string
-	make func() (policy.Policy, error)
+	// options are all that it has, for the ledger.
+	options map[string]string
+	make    func() (policy.Policy, error)
 }
 
 // planSim checks what was asked for, all of it before anything runs.

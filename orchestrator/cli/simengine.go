@@ -35,7 +35,7 @@ func runEngine(ctx context.Context, r simRequest) (simResult, error) {
 		return simResult{}, err
 	}
 	setup := sim.Setup{
-		Nodes: r.nodes, Apps: apps, Policy: rules, Seed: r.seed, RestartDelay: r.delay, Mishaps: r.mishaps, Bars: r.bars,
+		Nodes: r.nodes, Apps: apps, Policy: rules, Options: r.options, Seed: r.seed, RestartDelay: r.delay, Mishaps: r.mishaps, Bars: r.bars,
 		Control: control.Settings{Lease: defaultLease, NewTuner: builtInTuner}, Clock: time.Now,
 	}
 	for _, t := range r.jobs.Tenants {

@@ -48,10 +48,14 @@ func policyMakers(names, options []string, round time.Duration, seed uint64, gav
 			}
 			return registry.New(name, o)
 		}
-		if _, err := fresh(); err != nil {
+		o, err := policy.ParseOptions(pairs)
+		if err == nil {
+			_, err = registry.New(name, o)
+		}
+		if err != nil {
 			return nil, badInput("%w", err)
 		}
-		makers = append(makers, policyMaker{name: name, make: fresh})
+		makers = append(makers, policyMaker{name: name, options: o.Resolved(), make: fresh})
 	}
 	if i := slices.Index(used, false); i >= 0 {
 		return nil, badInput("--option %s: none of the policies %s has it%s", options[i], strings.Join(names, ", "),

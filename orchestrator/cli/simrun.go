@@ -25,12 +25,13 @@ import (
 
 // simRequest is one run.
 type simRequest struct {
-	name  string
-	make  func() (policy.Policy, error)
-	nodes []cluster.Node
-	jobs  *trace.Trace
-	table *trace.Throughputs
-	seed  uint64
+	name    string
+	options map[string]string
+	make    func() (policy.Policy, error)
+	nodes   []cluster.Node
+	jobs    *trace.Trace
+	table   *trace.Throughputs
+	seed    uint64
 	// round is 0 for the policy's own.
 	round, delay time.Duration
 	// slowdown S by spread, four numbers; nil for the workload's own.
@@ -165,7 +166,7 @@ func (a *app) printSims(p *simPlan, ended []chan simOutcome, show *simShow, show
 // runSim runs one policy.
 func (a *app) runSim(ctx context.Context, p *simPlan, m policyMaker, show *simShow) (simResult, error) {
 	r := simRequest{
-		name: m.name, make: m.make, nodes: p.nodes, jobs: p.jobs, table: p.table, seed: p.request.Seed, round: p.round,
+		name: m.name, options: m.options, make: m.make, nodes: p.nodes, jobs: p.jobs, table: p.table, seed: p.request.Seed, round: p.round,
 		delay: p.delay, slowdown: p.slowdown, mishaps: p.mishaps, progress: func(at simProgress) { show.tell(m.name, at) },
 	}
 	if devices := countSimDevices(p.nodes); p.plots != "" && devices <= mostRows {

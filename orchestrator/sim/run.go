@@ -25,6 +25,8 @@ type Setup struct {
 	Nodes  []cluster.Node
 	Apps   []App
 	Policy policy.Policy
+	// Options are all that the policy was made with, for whoever replays the ledger; nil leaves them out of it.
+	Options map[string]string
 	// Stays say when nodes are there; one that is not named always is.
 	Stays []Stay
 	// Tenants with their weights, for the figures; those not named weigh 1.
@@ -169,6 +171,15 @@ func newRun(set Setup) *run {
 }
 
 func (r *run) run(ctx context.Context) error {
+	if r.set.Options != nil {
+		started, err := r.core.Begin(r.clock.now, "", r.set.Options)
+		if err != nil {
+			return fmt.Errorf("simulating: %w", err)
+		}
+		if !r.append([]*outbidv1.Event{started}) {
+			return r.err
+		}
+	}
 	for i := range r.set.Nodes {
 		r.places[r.set.Nodes[i].Name] = i
 		r.addMachine(&r.set.Nodes[i])
