@@ -37,8 +37,8 @@ func makers() map[string]maker {
 	return map[string]maker{
 		"gavel":            {"Gavel's generator: whole hours, gangs of 1, 2 and 4; needs --throughputs", gavel(false)},
 		"gavel-continuous": {"Gavel's continuous experiments: Philly's run times, gangs up to 8; needs --throughputs", gavel(true)},
-		"themis-1":         {"Themis's workload 1: explorations stopped by performance curves; arrivals of --trace if given", themis(false)},
-		"themis-2":         {"Themis's workload 2: explorations by successive halving; arrivals of --trace if given", themis(true)},
+		"themis-1":         {"Themis's workload 1: explorations of jobs of 1 or 2 devices; arrivals of --trace if given", themis(false)},
+		"themis-2":         {"Themis's workload 2: explorations by successive halving, more devices a job; arrivals of --trace if given", themis(true)},
 		"hadar":            {"Hadar's 480 jobs; needs --throughputs; from --trace (Philly) if given", hadar},
 		"hadare":           {"a mix of HadarE, M-1 to M-12; --throughputs if given", hadare},
 		"oasis":            {"OASiS's jobs with utilities", oasis},
