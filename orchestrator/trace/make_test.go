@@ -217,7 +217,7 @@ func TestThemisHalvingAndNetwork(t *testing.T) {
 	t.Parallel()
 	for _, network := range []float64{0, 1} {
 		o := ThemisDefaults(true)
-		o.Network = network
+		o.Network, o.Elastic = network, network == 1
 		got, err := MakeThemis(o)
 		if err != nil {
 			t.Fatal(err)
@@ -230,6 +230,9 @@ func TestThemisHalvingAndNetwork(t *testing.T) {
 		for _, job := range got.Jobs {
 			if NetworkIntensive(job.Model) != (network == 1) {
 				t.Errorf("network %g: %s", network, job.Model)
+			}
+			if least := job.MinGPUs; o.Elastic && least != 1 || !o.Elastic && least != job.MaxGPUs {
+				t.Errorf("elastic %t: %d to %d devices", o.Elastic, least, job.MaxGPUs)
 			}
 		}
 	}

@@ -29,8 +29,10 @@ type ThemisOptions struct {
 	// all apps and is at most MaxJobs.
 	Single                       float64
 	FewJobs, MedianJobs, MaxJobs int
-	// Tasks of a job, one GPU each.
-	Tasks []Choice
+	// Tasks of a job, one GPU each. They are a gang: "long running tasks that need to be scheduled together". Elastic lets
+	// a job run with fewer at a time, as equation 1 allows for.
+	Tasks   []Choice
+	Elastic bool
 	// TaskHours is the median run time of a task of workload 1. AppSpread and JobSpread are the standard deviations of its
 	// logarithm between apps, and between the jobs of an app.
 	TaskHours, AppSpread, JobSpread float64
@@ -210,6 +212,10 @@ func (o *ThemisOptions) addApp(out *Trace, id string, at float64, apps, jobs dra
 		app.MaxSteps = full
 	}
 	out.Apps = append(out.Apps, app)
+	least := gpus
+	if o.Elastic {
+		least = 1
+	}
 	for i := range n {
 		duration := min(median*math.Exp(o.JobSpread*jobs.NormFloat64()), o.Days*86400)
 		steps := max(1, int64(math.Round(duration/o.StepSeconds)))
@@ -218,7 +224,7 @@ func (o *ThemisOptions) addApp(out *Trace, id string, at float64, apps, jobs dra
 			steps = full
 		}
 		out.Jobs = append(out.Jobs, Job{
-			ID: id + "/" + strconv.Itoa(i), Tenant: id, Submit: at, MinGPUs: 1, MaxGPUs: gpus, Share: 1,
+			ID: id + "/" + strconv.Itoa(i), Tenant: id, Submit: at, MinGPUs: least, MaxGPUs: gpus, Share: 1,
 			Duration: duration, TotalSteps: steps, Model: model, Weight: 1, App: id, Loss: jobs.lossCurve(steps),
 		})
 	}

@@ -193,6 +193,7 @@ func themis(halving bool) reader {
 		o.Contention = s.float("contention", o.Contention, "by how much arrivals are compressed")
 		o.Present = min(o.Apps, s.whole("present", o.Present, "apps that are there when the snapshot begins"))
 		o.Burst = s.float("burst", o.Burst, "standard deviation of the logarithm of an hour's arrivals, without --trace; 0 for none")
+		o.Elastic = s.yes("elastic", o.Elastic, "a job runs with fewer devices, too, than it has tasks")
 		if !halving {
 			o.EarlyStop = s.yes("early-stop", o.EarlyStop, "a tuner stops jobs by their curves; otherwise their lengths are what it left of them")
 		}
