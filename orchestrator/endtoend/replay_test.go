@@ -112,7 +112,7 @@ func TestALedgerKnowsTheOptionsOfItsPolicy(t *testing.T) {
 	c.args = second
 	c.restart()
 	doctor := start(t, c.dir, "doctor", "--server", c.Info.API)
-	doctor.until("themis with error=0 f=0.8 grid=0 ")
+	doctor.until("themis with cover=1 error=0 f=0.8 grid=0 ")
 	for _, id := range sweeps {
 		c.mustDone(id)
 	}
@@ -122,7 +122,7 @@ func TestALedgerKnowsTheOptionsOfItsPolicy(t *testing.T) {
 		t.Fatalf("it found %+v", r)
 	}
 	for i, want := range []map[string]string{
-		{"lease": "2s", "f": "0.3", "seed": "7", "grid": "0.5"}, {"lease": "700ms", "f": "0.8", "seed": "9", "grid": "0"},
+		{"lease": "2s", "f": "0.3", "seed": "7", "grid": "1"}, {"lease": "700ms", "f": "0.8", "seed": "9", "grid": "0"},
 	} {
 		for name, value := range want {
 			if s := r.Stretches[i]; s.Policy != "themis" || !s.Recorded || s.Options[name] != value {
