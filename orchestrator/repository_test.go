@@ -113,8 +113,8 @@ var elsewhere = []struct {
 			"pythonhosted.org registry.npmjs.org docker.io index.docker ghcr.io quay.io gcr.io registry-1"),
 	},
 	{
-		"a path of one machine", `(?:^|[\s"'=(:` + "`" + `])`, `[A-Za-z0-9_.$-]`,
-		strings.Fields("/home/ /root/ /work/ /Users/ /tmp/"),
+		"a path of one machine", `(?:^|[\s"'=(:` + "`" + `])/`, `[A-Za-z0-9_.$-]`,
+		strings.Fields("home/ root/ work/ Users/ tmp/"),
 	},
 }
 

@@ -16,13 +16,7 @@ func BenchmarkDecision(b *testing.B) {
 	for _, name := range registry.Names() {
 		for _, count := range []int{32, 2048} {
 			b.Run(fmt.Sprintf("%s/%d", name, count), func(b *testing.B) {
-				s := stagetest.New(stagetest.Nodes("v100", 30, 8, 4)...)
-				for i := range count + 120 {
-					s.Now = s.Now.Add(time.Second)
-					n := 1 << (i * 7 % 4)
-					app := s.App(fmt.Sprintf("job-%d", i), fmt.Sprintf("team-%d", i%15))
-					s.Job(app, n, n, int64(1000+i*7919%100_000))
-				}
+				s := crowd(count)
 				p, err := registry.New(name, nil)
 				if err != nil {
 					b.Fatal(err)

@@ -52,9 +52,8 @@ func TestCostOfDecisions(t *testing.T) { //nolint:paralleltest // it measures ti
 
 func millis(d time.Duration) float64 { return max(1e-4, float64(d.Nanoseconds())/1e6) }
 
-// cost is the durations of decisions, sorted.
-func cost(t *testing.T, name string, jobs int) []time.Duration {
-	t.Helper()
+// crowd is so many jobs of unlike sizes and lengths beyond those that fill 240 devices.
+func crowd(jobs int) *stagetest.Stage {
 	s := stagetest.New(stagetest.Nodes("v100", 30, 8, 4)...)
 	for i := range jobs + 120 {
 		s.Now = s.Now.Add(time.Second)
@@ -62,6 +61,13 @@ func cost(t *testing.T, name string, jobs int) []time.Duration {
 		app := s.App(fmt.Sprintf("job-%d", i), fmt.Sprintf("team-%d", i%15))
 		s.Job(app, n, n, int64(1000+i*7919%100_000))
 	}
+	return s
+}
+
+// cost is the durations of decisions, sorted.
+func cost(t *testing.T, name string, jobs int) []time.Duration {
+	t.Helper()
+	s := crowd(jobs)
 	p, err := registry.New(name, nil)
 	if err != nil {
 		t.Fatal(err)

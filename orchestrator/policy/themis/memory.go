@@ -39,7 +39,11 @@ func (p *Policy) remember(v *policy.View, a *policy.App, s *agent.Situation, ide
 	if seen := p.Seen[a.ID]; seen != nil && seen.Chain > 0 {
 		m.Chain = seen.Chain
 	} else {
-		m.Chain = max(1, m.Shortest*m.Apps/ideal)
+		weight := s.Weight
+		if weight <= 0 {
+			weight = 1
+		}
+		m.Chain = max(1, m.Shortest*m.Apps/(ideal*weight))
 	}
 	left := max(0, rho*ideal-v.Now.Sub(a.Submitted).Seconds())
 	if devices > 0 {
@@ -52,19 +56,26 @@ func (p *Policy) remember(v *policy.View, a *policy.App, s *agent.Situation, ide
 
 // rho of an app with what it holds now, by its last table.
 func (m *memory) rho(v *policy.View, a *policy.App) float64 {
-	devices, had := 0, a.DeviceSeconds
+	devices := 0
 	for _, j := range a.Jobs {
-		if j.Running() {
-			devices += j.Gang.Size()
-			had += v.Attained(j) - j.DeviceSeconds
-		}
+		devices += j.Gang.Size()
 	}
-	return m.at(v, a, devices, had)
+	return m.with(v, a, devices)
 }
 
 // with is its rho with so many devices.
 func (m *memory) with(v *policy.View, a *policy.App, devices int) float64 {
-	return m.at(v, a, devices, attained(v, a))
+	work := m.left(v, a)
+	left := waiting * work / float64(m.Least)
+	if devices > 0 {
+		left = work / float64(devices)
+	}
+	return (v.Now.Sub(a.Submitted).Seconds() + left) / m.ideal(v, a)
+}
+
+// left is what is left by now of its work in device-seconds.
+func (m *memory) left(v *policy.View, a *policy.App) float64 {
+	return max(0, m.Work-(attained(v, a)-m.Had))
 }
 
 // passedOver is its rho if it is given nothing in this round beside the devices that it keeps, and has all it can use from
@@ -72,22 +83,10 @@ func (m *memory) with(v *policy.View, a *policy.App, devices int) float64 {
 func (m *memory) passedOver(v *policy.View, a *policy.App, keeps int, lease float64) float64 {
 	rest := 1.0
 	if m.Work > 0 {
-		rest = max(0, m.Work-(attained(v, a)-m.Had)) / m.Work
+		rest = m.left(v, a) / m.Work
 	}
-	left := m.Shortest * rest
-	if meanwhile := lease * float64(keeps) / float64(m.Most); left > 0 {
-		left = max(0, left-meanwhile)
-	}
+	left := max(0, m.Shortest*rest-lease*float64(keeps)/float64(m.Most))
 	return (v.Now.Sub(a.Submitted).Seconds() + lease + left) / (m.ideal(v, a) * m.Chain)
-}
-
-func (m *memory) at(v *policy.View, a *policy.App, devices int, had float64) float64 {
-	work := max(0, m.Work-(had-m.Had))
-	left := waiting * work / float64(m.Least)
-	if devices > 0 {
-		left = work / float64(devices)
-	}
-	return (v.Now.Sub(a.Submitted).Seconds() + left) / m.ideal(v, a)
 }
 
 // ideal is T_id as it is by now.

@@ -217,59 +217,94 @@ func TestNoMoreAreAskedThanCanUseTheOffer(t *testing.T) {
 	for i := range 10 {
 		w.submit(fmt.Sprint("a", i), 1, 1, int64(1000*(i+1)))
 	}
-	asked := 0
-	for _, b := range w.decide(p).Auction.GetBidders() {
-		if b.GetAsked() {
-			asked++
-		}
-	}
-	if asked != 4 {
-		t.Errorf("%d were asked for 4 devices, want 4", asked)
+	if names := asked(w.decide(p)); len(names) != 4 {
+		t.Errorf("%v were asked for 4 devices, want 4", names)
 	}
 }
 
-// An app with little to do and one device is not left behind by apps that could use far more: once its rho would be the worst
-// if it were passed over, it is asked before them.
+// asked lists the apps that were asked for bids.
+func asked(plan policy.Plan) []string {
+	var names []string
+	for _, b := range plan.Auction.GetBidders() {
+		if b.GetAsked() {
+			names = append(names, b.GetSweep())
+		}
+	}
+	return names
+}
+
+// An app of one short job is not left behind by many that could use far more. By what they say now, which is for ever with
+// the one device that each holds, it would come last, and never have its turn.
 func TestASmallAppIsNotLeftBehind(t *testing.T) {
 	t.Parallel()
-	w, p := newWorld(t, 8, 8), policyWith(t, "f=0.5")
-	large := w.submit("large", 40, 1, 100_000)
-	small := w.submit("small", 1, 8, 4_000)
-	for range 12 {
-		plan := w.decide(p)
-		w.left()
-		w.decide(p)
-		if held(small) == 8 {
-			return
-		}
-		w.now = plan.Next
+	w, p := newWorld(t, 8, 8), policyWith(t)
+	for i := range 17 {
+		w.submit(fmt.Sprintf("large%02d", i), 40, 1, 100_000)
 	}
-	t.Errorf("after 12 leases the small app holds %d devices, the large one %d", held(small), held(large))
+	w.now = w.decide(p).Next
+	small := w.submit("small", 1, 8, 4_000)
+	names := asked(w.decide(p))
+	w.left()
+	w.decide(p)
+	if len(names) == 0 || names[0] != "small" || held(small) < 4 {
+		t.Errorf("%v were asked, and the small app holds %d devices; want it to come first, and at least half of its 8 after payment",
+			names, held(small))
+	}
 }
 
-// A gang that was won finds its place though small jobs that won as well could go on where they are.
+// The weight of an app shortens what it is due, and so it is asked before one that is like it.
+func TestAHeavierAppIsAskedFirst(t *testing.T) {
+	t.Parallel()
+	w, p := newWorld(t, 4), policyWith(t)
+	for i := range 5 {
+		w.submit(fmt.Sprint("app", i), 4, 1, 10_000)
+	}
+	w.apps[3].Weight = 4
+	if names := asked(w.decide(p)); len(names) != 1 || names[0] != "app3" {
+		t.Errorf("%v were asked, want app3", names)
+	}
+}
+
+// Apps that hold all that they can use are asked beside those who could use more, not in their place.
+func TestWhoHasAllItCanUseTakesNobodysTurn(t *testing.T) {
+	t.Parallel()
+	w, p := newWorld(t, 8), policyWith(t, "f=0.5", "cover=100")
+	for _, id := range []string{"sated0", "sated1"} {
+		w.submit(id, 1, 1, 5_000)
+	}
+	plan := w.decide(p)
+	for _, id := range []string{"large0", "large1"} {
+		w.submit(id, 8, 1, 100_000)
+	}
+	w.decide(p)
+	w.now = plan.Next
+	if names := asked(w.decide(p)); len(names) != 4 || names[0][:5] != "sated" || names[1][:5] != "sated" {
+		t.Errorf("%v were asked, want both that are sated and both that are not", names)
+	}
+}
+
+// A gang that was won finds its place, though small jobs that won as well could go on where they are.
 func TestLargeGangsComeFirst(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 2, 2), policyWith(t, "f=0")
-	first := w.submit("first", 2, 1, 50_000)
-	ends := w.decide(p).Next
-	w.submit("second", 2, 1, 50_000)
+	w.submit("gone", 1, 1, 50_000)
 	w.decide(p)
+	small := w.submit("small", 2, 1, 50_000)
+	ends := w.decide(p).Next
+	if a, b := small.Jobs[0].Gang[0].Node, small.Jobs[1].Gang[0].Node; a == b {
+		t.Fatalf("both small jobs run on node %d: this test shows nothing", a)
+	}
+	w.apps = w.apps[1:]
 	gang := w.submit("gang", 1, 2, 3_000)
-	for _, j := range gang.Jobs {
-		j.Demand.Min = 2
-	}
+	gang.Jobs[0].Demand.Min = 2
+	gang.Demand.Min = 2
 	w.now = ends
-	for range 3 {
-		plan := w.decide(p)
-		w.left()
-		w.decide(p)
-		if held(gang) == 2 {
-			return
-		}
-		w.now = plan.Next
+	w.decide(p)
+	w.left()
+	w.decide(p)
+	if held(gang) != 2 {
+		t.Errorf("the gang holds %d, the small app %d", held(gang), held(small))
 	}
-	t.Errorf("the gang holds %d, the first app %d", held(gang), held(first))
 }
 
 // outside is an agent that answers as it is told.

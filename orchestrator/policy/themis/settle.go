@@ -44,8 +44,8 @@ func (r *round) extend(w won) bool {
 			continue
 		}
 		c.served(j)
-		r.book(c, &c.won, j.Gang)
-		r.book(c, &c.extended, j.Gang)
+		r.book(&c.won, j.Gang)
+		r.book(&c.extended, j.Gang)
 		c.devices += j.Gang.Size()
 		return true
 	}
@@ -89,7 +89,7 @@ func (r *round) deliver(w won) {
 	r.give(j, g, w.b.table.Rows[w.b.row].Rho, w.b.reason())
 	c.served(j)
 	c.devices += g.Size()
-	r.book(c, &c.won, g)
+	r.book(&c.won, g)
 }
 
 // locateWon finds a gang's place: on the node that it names, on one machine if it is for one, otherwise wherever there is
@@ -214,7 +214,7 @@ func (r *round) takeOne(b *bidder, each int, misses *policy.Misses) bool {
 		r.give(j, g, b.rho, leftOver)
 		c.served(j)
 		c.devices += g.Size()
-		r.book(c, &c.leftover, g)
+		r.book(&c.leftover, g)
 		return true
 	}
 	return false
@@ -229,8 +229,8 @@ func (r *round) renewOne(b *bidder) bool {
 		if r.lost[j] && r.renew(j, leftOver) {
 			c.served(j)
 			c.devices += j.Gang.Size()
-			r.book(c, &c.leftover, j.Gang)
-			r.book(c, &c.extended, j.Gang)
+			r.book(&c.leftover, j.Gang)
+			r.book(&c.extended, j.Gang)
 			return true
 		}
 	}
@@ -240,7 +240,7 @@ func (r *round) renewOne(b *bidder) bool {
 func gangAt(node int) cluster.Gang { return cluster.Gang{{Node: node}} }
 
 // book adds a gang to an account, by machine and type.
-func (r *round) book(_ *claim, to *[]*outbidv1.Lot, g cluster.Gang) {
+func (r *round) book(to *[]*outbidv1.Lot, g cluster.Gang) {
 	for _, p := range g {
 		n := &r.v.Nodes[p.Node]
 		kind := n.Devices[p.Devices[0]].Type
