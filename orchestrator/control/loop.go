@@ -128,9 +128,10 @@ func (l *Loop) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// now is the clock's time. It may be set back; events never are.
+// now is the clock's time. It may be set back; events never are. It has no monotonic reading: the core would compute
+// durations by that, a replay computes them by the times in the ledger, and while the wall clock is slewed the two differ.
 func (l *Loop) now() time.Time {
-	now := l.cfg.Now()
+	now := l.cfg.Now().Round(0)
 	if now.Before(l.core.st.Time) {
 		return l.core.st.Time
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -74,13 +76,18 @@ type running struct {
 
 func startLoop(t *testing.T, nc *nats.Conn, h control.History) *running {
 	t.Helper()
+	return startLoopWith(t, nc, h, baseline.DRF{})
+}
+
+func startLoopWith(t *testing.T, nc *nats.Conn, h control.History, p policy.Policy) *running {
+	t.Helper()
 	l, err := ledger.OpenJetStream(t.Context(), nc, ledger.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &running{ended: make(chan error, 1), orders: make(chan *outbidv1.Orders, 1000)}
 	r.Loop, err = control.Open(t.Context(), control.Config{
-		Settings: settings(), Policy: baseline.DRF{}, Ledger: l, History: h, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Settings: settings(), Policy: p, Ledger: l, History: h, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		Send:   func(o *outbidv1.Orders) error { r.orders <- o; return nil },
 		Delete: func(context.Context, string) error { return nil }, SnapshotEvery: 40,
 		Info: func() *outbidv1.GetServerInfoResponse { return &outbidv1.GetServerInfoResponse{} },
@@ -147,6 +154,34 @@ func TestWhatWasAnsweredIsThereAfterARestart(t *testing.T) {
 		t.Fatalf("orders after the restart: %v", o)
 	}
 	second.end(t)
+}
+
+// times is a policy that hands on the time of each decision.
+type times struct {
+	baseline.DRF
+	decided chan time.Time
+}
+
+func (p times) Decide(v *policy.View) policy.Plan {
+	select {
+	case p.decided <- v.Now:
+	default:
+	}
+	return p.DRF.Decide(v)
+}
+
+// A replay has the wall times of the ledger only: a decision that followed from the monotonic clock came out otherwise.
+func TestDecisionsFollowFromTimesThatTheLedgerKeeps(t *testing.T) {
+	t.Parallel()
+	p := times{decided: make(chan time.Time, 1)}
+	l := startLoopWith(t, startNATS(t), &reports{}, p)
+	if _, err := l.Submit(t.Context(), sim.Sweep("s", "min", 1, sim.Tuner("random", nil)), "me", ""); err != nil {
+		t.Fatal(err)
+	}
+	if at := <-p.decided; strings.Contains(at.String(), " m=") {
+		t.Errorf("a decision was made at %s, which has a monotonic reading", at)
+	}
+	l.end(t)
 }
 
 func TestADeposedOrchestratorCannotWrite(t *testing.T) {
