@@ -259,17 +259,30 @@ func TestWithoutKeyNoFunctions(t *testing.T) {
 	s.orch.awaitText(t, 1, "START: this worker runs no functions")
 }
 
+// Training code sees what it needs and what it was given, and nothing else of the worker's environment: neither a
+// function, nor one in a process that is warm, nor a program.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("OUTBID_SECRET_OF_TEST", "secret")
+	t.Setenv("PLANTED_SECRET", "password of a store")
+	t.Setenv("PASSED_WORD", "hello")
 	s := newSite(t)
 	s.work(t, "", func(c *Config) {
+		c.PassEnv = []string{"PASSED_*", "*SECRET_OF_TEST"}
 		for i, d := range c.Machine.Devices {
 			d.Type, d.Uuid = "h200", fmt.Sprint("GPU-", i)
 		}
 	})
+	const want = "CUDA_VISIBLE_DEVICES=GPU-1,GPU-3\nOMP_NUM_THREADS=2\nWORD=yes\nOUTBID_SECRET_OF_TEST=\n" +
+		"PLANTED_SECRET=\nPASSED_WORD=hello\n"
 	s.orch.assign(function(1, "environment", 0, 1, 3))
 	s.orch.awaitText(t, 1, "ended FINISHED at 1")
-	s.awaitLog(t, 1, "CUDA_VISIBLE_DEVICES=GPU-1,GPU-3\nOMP_NUM_THREADS=2\nWORD=yes\nOUTBID_SECRET_OF_TEST=\n")
+	s.awaitLog(t, 1, want)
+	s.orch.assign(function(2, "environment", 0, 1, 3))
+	s.orch.awaitText(t, 2, "ended FINISHED at 1")
+	s.awaitLog(t, 2, want)
+	s.orch.assign(script(3, `echo "[$PLANTED_SECRET][$OUTBID_SECRET_OF_TEST][$PASSED_WORD][$HOME]"`, 0, 1))
+	s.orch.awaitText(t, 3, "ended FINISHED")
+	s.awaitLog(t, 3, "[][][hello]["+os.Getenv("HOME")+"]\n")
 }
 
 func TestProgramGoesOn(t *testing.T) {

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -217,38 +215,6 @@ func (s *starter) devices(f *fork) []*outbidv1.Device {
 		}
 	}
 	return granted
-}
-
-// environ is the environment of training code: the worker's own without Outbid's variables, what the user set, the
-// node's name, and exactly the granted GPUs. Numeric libraries get as many threads as the trial has CPUs, unless the user says
-// otherwise: all of them on every core would slow each other down.
-func (s *starter) environ(f *fork, user map[string]string) []string {
-	var env []string
-	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "OUTBID_") {
-			env = append(env, entry)
-		}
-	}
-	if _, set := os.LookupEnv("OMP_NUM_THREADS"); !set {
-		env = append(env, "OMP_NUM_THREADS="+strconv.Itoa(s.threads(f)))
-	}
-	for _, name := range slices.Sorted(maps.Keys(user)) {
-		env = append(env, name+"="+user[name])
-	}
-	return append(env, "OUTBID_NODE="+s.cfg.Node, "CUDA_VISIBLE_DEVICES="+inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices()))
-}
-
-// threads is the trial's number of CPUs: what it asked for, the cores it was granted, or its GPUs' share of all.
-func (s *starter) threads(f *fork) int {
-	if n := int(f.body.GetCpus()); n > 0 {
-		return n
-	}
-	granted := s.devices(f)
-	if len(granted) > 0 && !slices.ContainsFunc(granted, func(d *outbidv1.Device) bool { return d.GetType() != inventory.CPU }) {
-		return len(granted)
-	}
-	all := max(len(s.cfg.Machine.Devices), 1)
-	return max(s.cfg.Machine.CPUs*len(granted)/all, 1)
 }
 
 // log hands on a line of output. Of a progress bar that redraws itself it keeps what a terminal would show.

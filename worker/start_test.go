@@ -49,6 +49,32 @@ func TestLocalErrors(t *testing.T) {
 	}
 }
 
+func TestPassedVariables(t *testing.T) {
+	t.Parallel()
+	environ := []string{
+		"PATH=/bin", "LC_ALL=C", "AWS_SECRET_ACCESS_KEY=k", "MINIO_ROOT_PASSWORD=p", "OUTBID_TOKEN=t", "WANDB_API_KEY=w",
+		"WANDB_MODE=offline", "HTTPS_PROXY=http://u:p@h", "NCCL_SOCKET_IFNAME=eth0", "=odd", "noequals",
+	}
+	for name, tc := range map[string]struct{ patterns, want []string }{
+		"what is needed": {inherited(), []string{"PATH=/bin", "LC_ALL=C", "NCCL_SOCKET_IFNAME=eth0"}},
+		"a name":         {[]string{"WANDB_MODE"}, []string{"WANDB_MODE=offline"}},
+		"a pattern":      {[]string{"WANDB_*"}, []string{"WANDB_API_KEY=w", "WANDB_MODE=offline"}},
+		"never our own":  {[]string{"*TOKEN", "OUTBID_*"}, nil},
+		"nothing":        {nil, nil},
+	} {
+		if got := passed(environ, tc.patterns); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+	for pattern, want := range map[string]string{
+		"": "want names", "A=B": "want names", "[": "want names", "a b": "want names", "OUTBID_TOKEN": "never passed on",
+	} {
+		if err := CheckPassEnv([]string{"HOME", pattern}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", pattern, err, want)
+		}
+	}
+}
+
 func TestThreads(t *testing.T) {
 	t.Parallel()
 	gpus := machine(4)

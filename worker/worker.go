@@ -53,6 +53,9 @@ type Config struct {
 	Python string
 	// FunctionCommand replaces the command that runs functions, by default the interpreter with -m outbid._trial.
 	FunctionCommand []string
+	// PassEnv are patterns of names of the worker's environment variables that training code sees beside those that it
+	// needs anyway; see CheckPassEnv.
+	PassEnv []string
 	// Version of the program, and Labels of the node, for listings.
 	Version string
 	Labels  map[string]string
@@ -94,6 +97,9 @@ func (c *Config) check() error {
 	}
 	if err := bus.CheckToken("node", c.Node); err != nil {
 		return fmt.Errorf("worker: %w", err)
+	}
+	if err := CheckPassEnv(c.PassEnv); err != nil {
+		return fmt.Errorf("worker: variables to pass on: %w", err)
 	}
 	if c.Boot == "" {
 		c.Boot = rand.Text()

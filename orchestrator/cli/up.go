@@ -72,7 +72,7 @@ func (a *app) upCommand() *cobra.Command {
 	var o serverOptions
 	var workers, natsPort int
 	var devices []string
-	var python string
+	var trials workerOptions
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run everything on this machine: server, NATS, store and workers",
@@ -102,7 +102,10 @@ declared and need not exist. Given several times, the i-th is for the i-th worke
 			}
 			o.nats.host, o.nats.port = "127.0.0.1", natsPort
 			var err error
-			if o.workers, err = localWorkers(o.data, workers, devices, python); err != nil {
+			if err := trials.settle(); err != nil {
+				return err
+			}
+			if o.workers, err = localWorkers(o.data, workers, devices, trials); err != nil {
 				return err
 			}
 			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
@@ -114,13 +117,14 @@ declared and need not exist. Given several times, the i-th is for the i-th worke
 	f := cmd.Flags()
 	f.IntVar(&workers, "workers", 1, "how many workers run in this process")
 	f.StringArrayVar(&devices, "devices", nil, "`DEVICES` of a worker, such as gpu, cpu:4 or v100:2@0.5 (default auto)")
-	f.StringVar(&python, "python", "python3", "Python interpreter for functions that name none")
+	trialFlags(cmd, &trials)
 	f.IntVar(&natsPort, "nats-port", 0, "port of NATS on this machine; 0 takes a free one")
 	return cmd
 }
 
-// localWorkers makes the options of the workers of one process.
-func localWorkers(data string, n int, devices []string, python string) ([]workerOptions, error) {
+// localWorkers makes the options of the workers of one process; of trials their names, devices and directories are
+// filled in.
+func localWorkers(data string, n int, devices []string, trials workerOptions) ([]workerOptions, error) {
 	switch {
 	case n < 0:
 		return nil, badInput("--workers %d: want 0 or more", n)
@@ -129,7 +133,8 @@ func localWorkers(data string, n int, devices []string, python string) ([]worker
 	}
 	list := make([]workerOptions, n)
 	for i := range list {
-		o := workerOptions{name: "local", devices: "auto", python: python}
+		o := trials
+		o.name, o.devices = "local", "auto"
 		if n > 1 {
 			o.name += "-" + strconv.Itoa(i+1)
 		}

@@ -26,6 +26,24 @@ import (
 type workerOptions struct {
 	name, devices, dir, python string
 	labels                     map[string]string
+	// passEnv are patterns of names of environment variables that trials see.
+	passEnv []string
+}
+
+// trialFlags are the flags of whatever runs trials.
+func trialFlags(cmd *cobra.Command, o *workerOptions) {
+	f := cmd.Flags()
+	f.StringVar(&o.python, "python", "python3", "Python interpreter for functions that name none")
+	f.StringSliceVar(&o.passEnv, "pass-env", nil, "`NAMES` of environment variables that trials see beside those that they "+
+		"need, or patterns such as 'WANDB_*'; may be given several times")
+}
+
+// settle checks what up and worker share.
+func (o *workerOptions) settle() error {
+	if err := worker.CheckPassEnv(o.passEnv); err != nil {
+		return badInput("--pass-env %w", err)
+	}
+	return nil
 }
 
 // nodeName makes a name that NATS and the ledger take from that of the machine.
@@ -73,7 +91,7 @@ func (a *app) work(ctx context.Context, o workerOptions, p workerParts) error {
 	}
 	return worker.Run(ctx, worker.Config{
 		Node: o.name, Machine: machine, Bus: worker.NATS(p.nc, p.logs), Store: p.store, ClusterKey: p.key.raw, Dir: o.dir,
-		Python: o.python, Version: a.version, Labels: o.labels, Logger: p.log.With("node", o.name),
+		Python: o.python, PassEnv: o.passEnv, Version: a.version, Labels: o.labels, Logger: p.log.With("node", o.name),
 	})
 }
 
@@ -92,7 +110,10 @@ writes on its first start (DATA/token); copy it to each worker, readable by its 
 server keeps them unless --store is given: a directory must be shared by all machines.
 
 --devices is a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and TYPE:COUNT@SPEED; those with a count are
-declared and need not exist.`,
+declared and need not exist.
+
+Trials see little of the worker's environment: where programs and modules are found, the language and what GPUs need.
+--pass-env names what they see beside that, such as HF_HOME.`,
 		Example: `  outbid worker
   outbid worker --nats tls://tuner.example.org:4222 --ca ca.pem --token-file token
   outbid worker --nats nats://127.0.0.1:4222 --token-file .outbid/token --name small --devices cpu:2`,
@@ -100,6 +121,9 @@ declared and need not exist.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Annotations:       map[string]string{ownInterrupts: "drains"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.settle(); err != nil {
+				return err
+			}
 			a.findNATS(&nats)
 			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
 				return a.runWorkerCommand(ctx, o, nats, store)
@@ -116,7 +140,7 @@ declared and need not exist.`,
 	f.StringVar(&store, "store", "", "`STORE` of checkpoints: a directory or s3://bucket/prefix?endpoint=URL "+
 		"(default: the server's)")
 	f.StringVar(&o.dir, "dir", "", "`DIR` for scratch files (default: ./.outbid/workers/NAME)")
-	f.StringVar(&o.python, "python", "python3", "Python interpreter for functions that name none")
+	trialFlags(cmd, &o)
 	f.StringToStringVar(&o.labels, "label", nil, "`NAME=VALUE` shown in listings; may be given several times")
 	_ = cmd.MarkFlagFilename("token-file")
 	_ = cmd.MarkFlagDirname("dir")

@@ -70,7 +70,7 @@ class LocalServer:
         binary = find_binary()
         log = self.data / "server.log"
         command = [binary, "up", "--data", str(self.data), "--api", "127.0.0.1:0"]
-        command += ["--ready-file", str(self._ready_file)]
+        command += ["--ready-file", str(self._ready_file), "--pass-env", "*"]  # trials are this user's own code
         self._ready_file.unlink(missing_ok=True)  # left by a server that was killed
         with log.open("ab") as output:
             # In a session of its own, so that Ctrl-C ends the sweep here before it ends the server.

@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/inventory"
+)
+
+// inherited are the variables of the worker's environment that training code sees without anybody asking for it, as
+// patterns: who and where it is, where programs, libraries and modules are found, and what hardware needs. What is
+// not here stays with the worker, as it may be a secret: keys of a store, tokens, passwords of a proxy.
+func inherited() []string {
+	return []string{
+		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
+		"LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "OMP_NUM_THREADS",
+		"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_CACHE_PATH", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING",
+		"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
+		"NCCL_*", "GLOO_SOCKET_IFNAME",
+	}
+}
+
+// ownPrefix begins the names of Outbid's own variables, which training code never inherits.
+const ownPrefix = "OUTBID_"
+
+// CheckPassEnv says what is wrong with patterns of names of variables that are passed on to training code.
+func CheckPassEnv(patterns []string) error {
+	for _, p := range patterns {
+		_, err := path.Match(p, "")
+		switch {
+		case p == "" || err != nil || strings.ContainsAny(p, "= \t\n/"):
+			return fmt.Errorf("%q: want names of environment variables, such as HF_HOME, or patterns, such as 'WANDB_*'", p)
+		case strings.HasPrefix(p, ownPrefix):
+			return fmt.Errorf("%q: Outbid's own variables are never passed on to training code", p)
+		}
+	}
+	return nil
+}
+
+// passed are the variables of the worker's environment that match a pattern, as "name=value", without Outbid's own.
+func passed(environ []string, patterns []string) []string {
+	var env []string
+	for _, entry := range environ {
+		name, _, ok := strings.Cut(entry, "=")
+		if !ok || name == "" || strings.HasPrefix(name, ownPrefix) {
+			continue
+		}
+		if slices.ContainsFunc(patterns, func(p string) bool { ok, err := path.Match(p, name); return ok && err == nil }) {
+			env = append(env, entry)
+		}
+	}
+	return env
+}
+
+// environ is the environment of training code, made from nothing: what is inherited or passed on from the worker's,
+// what the user set, the node's name, and exactly the granted GPUs. Numeric libraries get as many threads as the trial
+// has CPUs, unless somebody says otherwise: all of them on every core would slow each other down.
+func (s *starter) environ(f *fork, user map[string]string) []string {
+	env := passed(os.Environ(), append(inherited(), s.cfg.PassEnv...))
+	if _, set := os.LookupEnv("OMP_NUM_THREADS"); !set {
+		env = append(env, "OMP_NUM_THREADS="+strconv.Itoa(s.threads(f)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(user)) {
+		env = append(env, name+"="+user[name])
+	}
+	return append(env, "OUTBID_NODE="+s.cfg.Node, "CUDA_VISIBLE_DEVICES="+inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices()))
+}
+
+// threads is the trial's number of CPUs: what it asked for, the cores it was granted, or its GPUs' share of all.
+func (s *starter) threads(f *fork) int {
+	if n := int(f.body.GetCpus()); n > 0 {
+		return n
+	}
+	granted := s.devices(f)
+	if len(granted) > 0 && !slices.ContainsFunc(granted, func(d *outbidv1.Device) bool { return d.GetType() != inventory.CPU }) {
+		return len(granted)
+	}
+	all := max(len(s.cfg.Machine.Devices), 1)
+	return max(s.cfg.Machine.CPUs*len(granted)/all, 1)
+}
