@@ -17,7 +17,6 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -123,7 +122,7 @@ func (s *server) openLoop(ctx context.Context) error {
 	s.loop, err = control.Open(ctx, control.Config{
 		Settings: control.Settings{
 			Lease: s.opts.lease, Term: s.lead.Term(), Store: s.store.String(), Prove: s.key.prove, Sign: s.key.sign,
-			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
+			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: newFairness(),
 			NewPolicy: s.opts.earlierPolicy(s.log),
 		},
 		Policy: rules, PolicyOptions: options, Ledger: record, History: reports,

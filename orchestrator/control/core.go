@@ -9,6 +9,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
@@ -36,7 +37,8 @@ type Settings struct {
 	// GangsInPlace: a gang over several nodes goes on to a later target without a stop. Simulated machines can do that;
 	// real workers start its processes again, each with the newest checkpoint.
 	GangsInPlace bool
-	// Fairness says how an app fares by sharing the cluster, or fared if it is over; nil if nobody wants to know.
+	// Fairness says how an app fares by sharing the cluster, or fared if it is over; nil if nobody wants to know. Readers
+	// call it side by side.
 	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
 	// Agents outside the binary, which sweeps may choose; nil for none.
 	Agents Agents
@@ -60,6 +62,8 @@ type Core struct {
 	tuners   map[string]tuner.Tuner
 	rested   map[string]rested
 	unopened map[string]error
+	// outlooks guards tuners while they are asked for their outlook, which they may keep: readers come side by side.
+	outlooks sync.Mutex
 	// policy decides. While the past is gone through it is the one that decided then, nil if that has another name than
 	// own, which the core was made with.
 	policy, own policy.Policy

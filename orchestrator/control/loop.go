@@ -62,6 +62,8 @@ type Loop struct {
 	mu      sync.RWMutex
 	core    *Core
 	changed map[string]chan struct{}
+	// unshown are the parts of sweeps that could not be shown to readers, by sweep and part: each is logged once.
+	unshown sync.Map
 
 	// events since the newest snapshot.
 	events   int

@@ -104,23 +104,6 @@ func (l *Loop) Sweep(id string) (*outbidv1.Sweep, error) {
 	return l.sweep(s), nil
 }
 
-func (l *Loop) sweep(s *state.Sweep) *outbidv1.Sweep {
-	v := l.core.st.View(s)
-	if s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING && (len(s.Queued) > 0 || len(s.Running) == 0) {
-		v.Waiting = l.core.whyWaiting(s)
-	}
-	if o, known := l.core.outlook(s.ID); known {
-		v.Outlook = o.Message()
-	}
-	if !s.Done() {
-		now := l.core.board.view
-		now.Now = l.cfg.Now()
-		now.AppSeconds = l.core.st.AppSeconds(now.Now)
-		v.Fairness = l.core.fairness(&now, s, false)
-	}
-	return v
-}
-
 // Trials returns at most n trials of a sweep by number, beginning with number from.
 func (l *Loop) Trials(sweep string, from int32, n int) ([]*outbidv1.Trial, error) {
 	return l.trials(sweep, func(s *state.Sweep) []*state.Trial {

@@ -12,11 +12,17 @@ import (
 // Fairness is how an app fares by sharing the cluster, under whatever policy: its finish time over that alone on its
 // share (equation 1). While it runs both are forecast by the built-in agent. Once it is over its finish time is known, and
 // so is the work it was: the device-seconds that it held, starts and checkpoints included. nil if nothing can be said.
-func Fairness(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness {
+// forecast says at which step a job's learning curve ends, 0 if it cannot; Forecasts.End does.
+func Fairness(v *policy.View, a *policy.App, over bool, forecast func(*policy.Job) float64) *outbidv1.Fairness {
 	if len(v.Nodes) == 0 {
 		return nil
 	}
-	s := (&round{p: &Policy{}, v: v}).situation(a)
+	s := v.Situation(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) {
+		if j.Running() && !j.Ending {
+			held = v.Holding(j, j.Gang)
+		}
+		return held, lost
+	}, forecast)
 	var took, alone float64
 	switch {
 	case over:

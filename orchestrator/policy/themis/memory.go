@@ -126,7 +126,7 @@ func (p *Policy) forget(v *policy.View) {
 	if len(p.Seen) <= 2*len(v.Apps)+16 {
 		return
 	}
-	live, forecasts := make(map[string]*memory, len(v.Apps)), map[string]map[int32]forecast{}
+	live, forecasts := make(map[string]*memory, len(v.Apps)), Forecasts{}
 	for _, a := range v.Apps {
 		if m := p.Seen[a.ID]; m != nil {
 			live[a.ID] = m

@@ -5,62 +5,33 @@ import (
 	"math/rand/v2"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
-	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// situation is what an app's agent is told.
+// situation is what an app's agent is told in this round.
 func (r *round) situation(a *policy.App) *agent.Situation {
-	v := r.v
-	s := &agent.Situation{
-		App: a.ID, Tuner: a.Tuner, Weight: a.Weight, Elapsed: v.Now.Sub(a.Submitted).Seconds(), MeanApps: v.MeanApps(a),
-		Cluster: r.stock(), Demand: a.Demand, Speeds: a.Speeds, TotalSteps: float64(a.TotalSteps),
-		StepsDone: float64(a.StepsDone), Finished: a.Finished, Outlook: a.Outlook(),
-		Jobs: make([]agent.Job, 0, len(a.Jobs)),
-	}
-	if spec := a.Spec.GetAgent(); spec.GetPlugin() != "" {
-		s.Agent, s.Settings = spec.GetPlugin(), spec.GetSettings()
-	}
-	unreported := 0.0
-	for _, j := range a.Jobs {
-		step := v.StepAt(j)
-		unreported += step - float64(j.Step)
-		job := agent.Job{
-			Trial: j.Trial, Done: step, Until: float64(j.UntilStep), Total: float64(j.TotalSteps),
-			Min: j.Demand.Min, Max: j.Demand.Max, Spread: j.Demand.Spread, Types: j.Demand.Types,
-			Exclude: j.Demand.Exclude, Speeds: j.Speeds, Leaving: j.Ending,
-		}
-		if a.Tuner == "performance_curve" {
-			job.Forecast = r.p.forecast(j)
-		}
-		switch g, promised := r.kept[j]; {
-		case promised:
-			job.Held = r.holding(j, g)
-		case j.Running() && r.lost[j]:
-			job.Lost = r.holding(j, j.Gang)
-		case j.Running() && !j.Ending:
-			job.Held = r.holding(j, j.Gang)
-		}
-		s.Jobs = append(s.Jobs, job)
-	}
-	s.StepsDone += unreported
+	s := r.v.Situation(a, r.stock(), r.holdings, r.p.Forecasts.End)
 	r.err(s)
 	return s
 }
 
-func (r *round) holding(j *policy.Job, g cluster.Gang) agent.Holding {
-	return agent.Holding{
-		Type: cluster.TypeOf(r.v.Nodes, g), Devices: g.Size(), Machines: len(g), Rate: r.v.Rate(j, g),
+// holdings are what a job keeps, or was promised, and what it holds on a lease that is up.
+func (r *round) holdings(j *policy.Job) (held, lost agent.Holding) {
+	switch g, promised := r.kept[j]; {
+	case promised:
+		held = r.v.Holding(j, g)
+	case j.Running() && r.lost[j]:
+		lost = r.v.Holding(j, j.Gang)
+	case j.Running() && !j.Ending:
+		held = r.v.Holding(j, j.Gang)
 	}
+	return held, lost
 }
 
 // stock counts the cluster's devices by type, once a round.
 func (r *round) stock() []agent.Stock {
 	if r.all == nil {
-		shape := r.v.Shape()
-		for k, kind := range shape.Types() {
-			r.all = append(r.all, agent.Stock{Type: kind, Devices: shape.Total(k)})
-		}
+		r.all = r.v.Stock()
 	}
 	return r.all
 }

@@ -75,9 +75,8 @@ type state struct {
 	// Ends is the next end of a term; zero if that is not known.
 	Ends time.Time
 	// Seen is what is known of apps, by ID.
-	Seen map[string]*memory
-	// Forecasts say where trials' learning curves end, by app and trial.
-	Forecasts map[string]map[int32]forecast
+	Seen      map[string]*memory
+	Forecasts Forecasts
 	// Promises are devices that are kept for jobs until others have left them.
 	Promises []promise
 }
@@ -99,7 +98,7 @@ func New(o *policy.Options) *Policy {
 	}}
 	p.pcg = rand.NewPCG(p.set.seed, 0x7e315)
 	p.rng = rand.New(p.pcg)
-	p.Seen, p.Forecasts = map[string]*memory{}, map[string]map[int32]forecast{}
+	p.Seen, p.Forecasts = map[string]*memory{}, Forecasts{}
 	return p
 }
 
@@ -135,7 +134,7 @@ func (p *Policy) Restore(b []byte) error {
 		p.Seen = map[string]*memory{}
 	}
 	if p.Forecasts == nil {
-		p.Forecasts = map[string]map[int32]forecast{}
+		p.Forecasts = Forecasts{}
 	}
 	return nil
 }

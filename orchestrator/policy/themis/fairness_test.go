@@ -1,0 +1,47 @@
+package themis_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
+)
+
+// How an app under performance-curve stopping fares is said under any policy: nothing of Themis's own state is needed.
+// Where its curves end is what the caller's forecast says, and the earlier they do the sooner it is over.
+func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	a := w.submit("curves", 4, 1, 1000)
+	a.Tuner = "performance_curve"
+	w.submit("other", 4, 1, 1000)
+	for i, j := range a.Jobs[:2] {
+		j.Gang, j.Granted, j.Reported = cluster.Gang{{Node: 0, Devices: []int{i}}}, w.now, w.now
+		for step := int64(1); step <= 50; step++ {
+			j.Curve = append(j.Curve, policy.Point{Step: step, Value: 1 - math.Exp(-float64(step)/10)})
+		}
+		j.Step = 50
+	}
+	w.now = w.now.Add(time.Minute)
+	known := themis.Forecasts{}
+	fitted := themis.Fairness(w.view(), a, false, known.End)
+	if fitted == nil || fitted.GetRho() <= 0 || len(known["curves"]) != 2 {
+		t.Fatalf("fairness %v by the forecasts %v", fitted, known)
+	}
+	seen := map[int32]bool{}
+	whole := themis.Fairness(w.view(), a, false, func(j *policy.Job) float64 {
+		seen[j.Trial] = true
+		return 0
+	})
+	if len(seen) != 4 || whole.GetForecastSeconds() <= fitted.GetForecastSeconds() {
+		t.Errorf("without a forecast (asked of trials %v) it takes %v s, with one that says that curves are flat %v s",
+			seen, whole.GetForecastSeconds(), fitted.GetForecastSeconds())
+	}
+	known.Forget("curves")
+	if len(known) != 0 {
+		t.Errorf("what was forgotten is still known: %v", known)
+	}
+}
