@@ -265,37 +265,12 @@ func (l *Logs) Read(
 }
 
 func (l *Logs) read(ctx context.Context, subject string, follow bool, f func(*outbidv1.LogChunk) error) error {
-	cons, err := l.js.OrderedConsumer(ctx, LogStream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{subject},
-	})
-	if err != nil {
-		return err
-	}
-	info, err := cons.Info(ctx)
-	if err != nil {
-		return err
-	}
-	if info.NumPending == 0 && !follow {
-		return nil
-	}
-	messages, err := cons.Messages()
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	for {
-		m, err := messages.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return err
-		}
+	r := StreamRead{Stream: LogStream, Subject: subject}
+	r.Pending = func(messages uint64) (bool, error) { return messages > 0 || follow, nil }
+	return ReadStream(ctx, l.js, r, func(m jetstream.Msg) (bool, error) {
 		left, err := deliver(m, f)
-		if err != nil {
-			return err
-		}
-		if left == 0 && !follow {
-			return nil
-		}
-	}
+		return left > 0 || follow, err
+	})
 }
 
 // deliver decodes one message, hands it on and returns how many more there are.

@@ -18,12 +18,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// reportLog is the history of reports of this machine. It knows up to which batch it is complete: one that lies behind
-// the ledger's newest snapshot, because another machine led meanwhile, is made again from the ledger.
+// reportLog is the history of reports of this machine. It knows up to which batch it is complete. One that lies behind
+// the ledger's newest snapshot, because another machine led meanwhile, reads what it lacks from the ledger, and no more.
 type reportLog struct {
 	*history.History
 	mark string
 	end  *ledgerEnd
+	// read reads batches of the ledger, from one to another, both included; nil as long as there is none.
+	read func(from, to uint64, f func(*outbidv1.Batch) error) error
 
 	mu sync.Mutex
 	// upTo is the last batch that was appended, gap whether one before it is missing.
@@ -54,15 +56,53 @@ func openReportLog(dir string) (*reportLog, error) {
 	return l, nil
 }
 
+// errRead ends a read of the ledger where enough was read.
+var errRead = errors.New("all that is missing was read")
+
+// use has the log read from a ledger what it lacks, as long as ctx lasts.
+func (l *reportLog) use(ctx context.Context, record ledger.Ledger) {
+	l.read = func(from, to uint64, f func(*outbidv1.Batch) error) error {
+		err := record.Read(ctx, from, func(b *outbidv1.Batch) error {
+			if b.GetSeq() > to {
+				return errRead
+			}
+			return f(b)
+		})
+		if errors.Is(err, errRead) {
+			return nil
+		}
+		return err
+	}
+}
+
 // Append implements control.History.
 func (l *reportLog) Append(seq uint64, events []*outbidv1.Event) error {
 	l.mu.Lock()
-	if seq > l.upTo+1 {
-		l.gap = true
+	upTo := l.upTo
+	l.mu.Unlock()
+	var filled error
+	if seq > upTo+1 {
+		filled = l.fill(upTo+1, seq-1)
 	}
+	l.mu.Lock()
+	l.gap = l.gap || filled != nil
 	l.upTo = max(l.upTo, seq)
 	l.mu.Unlock()
-	return errors.Join(l.end.saw(seq), l.History.Append(seq, events))
+	return errors.Join(filled, l.end.saw(seq), l.History.Append(seq, events))
+}
+
+// fill appends what another orchestrator wrote while this machine did not lead.
+func (l *reportLog) fill(from, to uint64) error {
+	if l.read == nil {
+		return fmt.Errorf("the history of reports lacks batches %d to %d", from, to)
+	}
+	return l.read(from, to, func(b *outbidv1.Batch) error {
+		events, err := ledger.Decode(b)
+		if err != nil {
+			return err
+		}
+		return l.History.Append(b.GetSeq(), events)
+	})
 }
 
 // Close closes the files.
@@ -82,15 +122,18 @@ func (l *reportLog) Flush() error {
 	})
 }
 
-// complete makes the history again from the ledger where it lacks something, once the state has been restored and
-// before anything is appended.
+// complete adds what the history lacks of the ledger, once the state has been restored and before anything is appended,
+// and makes files that are damaged again. Only that reads the whole ledger.
 func (l *reportLog) complete(ctx context.Context, from ledger.Ledger, sweeps []string, log *slog.Logger) error {
 	last, err := from.Last(ctx)
 	if err != nil {
 		return err
 	}
-	missing, why := sweeps, "another orchestrator has written meanwhile"
-	if !l.gap && last <= l.upTo {
+	missing, why := sweeps, "what another orchestrator wrote could not be added"
+	if l.upTo < last && !l.gap {
+		l.gap = l.fill(l.upTo+1, last) != nil
+	}
+	if !l.gap {
 		if missing, err = l.damaged(); err != nil {
 			return err
 		}

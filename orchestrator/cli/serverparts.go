@@ -102,6 +102,7 @@ func (s *server) openLoop(ctx context.Context) error {
 		return err
 	}
 	s.onClose(reports.Close)
+	reports.use(ctx, record)
 	rules, options, err := s.opts.newPolicy()
 	if err != nil {
 		return err

@@ -423,7 +423,7 @@ func TestJoinTokenIsMadeOnceAndKept(t *testing.T) {
 	}
 }
 
-func TestReportLogIsMadeAgainWhenItLagsBehind(t *testing.T) {
+func TestReportLogAddsWhatItLacks(t *testing.T) {
 	t.Parallel()
 	record := ledger.NewMemory()
 	report := func(step int64) []*outbidv1.Event {
@@ -459,15 +459,42 @@ func TestReportLogIsMadeAgainWhenItLagsBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	counted := &countedReads{Ledger: record}
+	l.use(t.Context(), counted)
 	for range 2 { // the second time there is nothing to do
-		if err := l.complete(t.Context(), record, []string{"s-1"}, log); err != nil {
+		if err := l.complete(t.Context(), counted, []string{"s-1"}, log); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if n, err := l.Reports("s-1"); err != nil || n != 5 {
 		t.Errorf("%d reports, want 5: %v", n, err)
 	}
-	if got := strings.Count(app.err.String(), "again from the ledger"); got != 1 {
-		t.Errorf("made again %d times:\n%s", got, app.err)
+	if counted.batches != 3 || strings.Contains(app.err.String(), "again from the ledger") {
+		t.Errorf("%d batches were read for the 3 that were missing:\n%s", counted.batches, app.err)
 	}
+	// One that comes after others which this machine has not seen brings those with it.
+	for step := range int64(3) {
+		if _, err := record.Append(t.Context(), noon(), report(step+6)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Append(8, report(8)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Reports("s-1"); err != nil || n != 8 || counted.batches != 6 { // one too far, to see the end
+		t.Errorf("%d reports after %d batches were read, want 8 after 6: %v", n, counted.batches, err)
+	}
+}
+
+// countedReads counts the batches that are read.
+type countedReads struct {
+	ledger.Ledger
+	batches int
+}
+
+func (c *countedReads) Read(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error {
+	return c.Ledger.Read(ctx, from, func(b *outbidv1.Batch) error {
+		c.batches++
+		return f(b)
+	})
 }

@@ -108,10 +108,11 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 // takeOver restores the state and appends this orchestrator's first event. Once that is in the ledger, nobody who led
 // before can append any more, however late they notice.
 func (l *Loop) takeOver(ctx context.Context) error {
-	replayed := 0
+	began, batches, replayed := time.Now(), 0, 0
 	core, err := Restore(ctx, l.cfg.Settings, l.cfg.Policy, l.cfg.Ledger, func(seq uint64, events []*outbidv1.Event) error {
-		replayed += len(events)
-		return l.cfg.History.Append(seq, events)
+		batches, replayed = batches+1, replayed+len(events)
+		l.remember(seq, events)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -127,7 +128,18 @@ func (l *Loop) takeOver(ctx context.Context) error {
 		return err
 	}
 	core.Appended(b)
+	l.remember(b.GetSeq(), []*outbidv1.Event{started})
+	l.cfg.Logger.Info("the state is restored", "ledger", b.GetSeq(), "batches_after_snapshot", batches, "events", replayed,
+		"took", time.Since(began).Round(time.Millisecond))
 	return nil
+}
+
+// remember adds a batch to the history, which hears of every batch: so it knows that it lacks none. What it cannot take
+// is made good from the ledger at the next start.
+func (l *Loop) remember(seq uint64, events []*outbidv1.Event) {
+	if err := l.cfg.History.Append(seq, events); err != nil {
+		l.cfg.Logger.Error("reports could not be added to the history, which can be rebuilt from the ledger", "err", err)
+	}
 }
 
 // now is the clock's time. It may be set back; events never are. It has no monotonic reading: the core would compute
@@ -273,9 +285,7 @@ func (l *Loop) append(ctx context.Context, now time.Time, events []*outbidv1.Eve
 			return fmt.Errorf("appending to the ledger: %w", err)
 		}
 		l.core.Appended(b)
-		if err := l.cfg.History.Append(b.GetSeq(), rest[:n]); err != nil {
-			l.cfg.Logger.Error("reports could not be added to the history, which can be rebuilt from the ledger", "err", err)
-		}
+		l.remember(b.GetSeq(), rest[:n])
 		rest = rest[n:]
 	}
 	l.tellReaders(events)

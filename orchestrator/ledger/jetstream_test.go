@@ -197,10 +197,14 @@ func looseStream(t *testing.T) (*nats.Conn, jetstream.JetStream, jetstream.Strea
 
 func TestMissingBatchesAreNamed(t *testing.T) {
 	t.Parallel()
-	for _, missing := range []uint64{1, 2, 5} {
+	for _, tc := range []struct {
+		batches int // few are asked for one by one, many are sent
+		missing uint64
+	}{{5, 1}, {5, 2}, {5, 5}, {100, 1}, {100, 2}, {100, 100}} {
+		missing := tc.missing
 		nc, _, stream := looseStream(t)
 		l := open(t, nc, ledger.Config{})
-		for range 5 {
+		for range tc.batches {
 			mustAppend(t, l, "x")
 		}
 		if err := stream.DeleteMsg(testContext(t), missing); err != nil {

@@ -2,11 +2,13 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -14,6 +16,8 @@ import (
 const (
 	readAheadMessages = 4096
 	readAheadBytes    = 32 << 20
+	// fewBatches are asked for one by one.
+	fewBatches = 64
 )
 
 // Read implements Ledger.
@@ -31,32 +35,51 @@ func (l *JetStream) Read(ctx context.Context, from uint64, f func(*outbidv1.Batc
 	}
 	// The batch before is read too, for the hash that the first one must continue.
 	start := max(from-1, 1)
-	cons, err := l.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: start,
-	})
-	if err != nil {
-		return fmt.Errorf("read the ledger: %w", err)
-	}
-	info, err := cons.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("read the ledger: %w", err)
-	}
-	if info.NumPending == 0 {
-		return damaged(start, "it is missing from the stream")
-	}
-	messages, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(readAheadMessages, readAheadBytes))
-	if err != nil {
-		return fmt.Errorf("read the ledger: %w", err)
-	}
-	defer messages.Stop()
 	c := chain{next: start, any: start > 1}
+	if last-start < fewBatches {
+		return l.readFew(ctx, &c, from, last, f)
+	}
+	r := bus.StreamRead{
+		Stream: l.stream.CachedInfo().Config.Name, From: start, AheadMessages: readAheadMessages, AheadBytes: readAheadBytes,
+	}
+	r.Pending = func(messages uint64) (bool, error) {
+		if messages == 0 {
+			return false, damaged(start, "it is missing from the stream")
+		}
+		return true, nil
+	}
+	var failed error // of f, or damage
+	err = bus.ReadStream(ctx, l.js, r, func(m jetstream.Msg) (bool, error) {
+		var b *outbidv1.Batch
+		if b, failed = takeMessage(&c, m, last); failed == nil && b.GetSeq() >= from {
+			failed = f(b)
+		}
+		return failed == nil && c.next <= last, nil
+	})
+	if _, ok := errors.AsType[*DamageError](err); err != nil && !ok {
+		err = fmt.Errorf("read the ledger: %w", err)
+	}
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// readFew asks for one batch after the other, which is quicker for a few than to make the server send them.
+func (l *JetStream) readFew(ctx context.Context, c *chain, from, last uint64, f func(*outbidv1.Batch) error) error {
 	for c.next <= last {
-		m, err := messages.Next(jetstream.NextContext(ctx))
+		m, err := l.get(ctx, c.next)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return damaged(c.next, "it is missing from the stream")
+		}
 		if err != nil {
 			return fmt.Errorf("read the ledger: %w", err)
 		}
-		b, err := takeMessage(&c, m, last)
-		if err != nil {
+		b := new(outbidv1.Batch)
+		if err := proto.Unmarshal(m.Data, b); err != nil {
+			return damaged(c.next, "it cannot be decoded: %v", err)
+		}
+		if err := c.take(b); err != nil {
 			return err
 		}
 		if b.GetSeq() < from {
@@ -67,6 +90,12 @@ func (l *JetStream) Read(ctx context.Context, from uint64, f func(*outbidv1.Batc
 		}
 	}
 	return nil
+}
+
+func (l *JetStream) get(ctx context.Context, seq uint64) (*jetstream.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	return l.stream.GetMsg(ctx, seq)
 }
 
 // takeMessage checks that m is the batch that comes next.

@@ -1,0 +1,193 @@
+package endtoend
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	nats "github.com/nats-io/nats-server/v2/server"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// number is a number from the environment, for tests that are also run at another size.
+func number(t testing.TB, name string, usual int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// client asks an external sweep for trials and tells what it measured.
+type client struct {
+	*server
+	sweep string
+}
+
+// external starts a sweep whose trials are trained elsewhere.
+func (s *server) external(name string, trials int) client {
+	s.t.Helper()
+	spec := job{name: name, tuner: random(0), trials: int32(trials)}.bare()
+	spec.Workload = &outbidv1.SweepSpec_External{External: &outbidv1.External{}}
+	return client{server: s, sweep: s.submit(spec)}
+}
+
+// tellReports reports so many steps of one trial, each calls of them at once.
+func (c client) tellReports(reports, each int) error {
+	ctx := context.Background()
+	asked, err := c.AskTrial(ctx, &outbidv1.AskTrialRequest{Sweep: c.sweep, Client: "test"})
+	if err != nil {
+		return err
+	}
+	trial, epoch := asked.GetTrial().GetNumber(), asked.GetEpoch()
+	for step := 0; step < reports; {
+		tell := &outbidv1.TellTrialRequest{Sweep: c.sweep, Trial: trial, Epoch: epoch}
+		for range min(each, reports-step) {
+			step++
+			tell.Reports = append(tell.Reports, &outbidv1.Report{
+				Step: int64(step), Metrics: map[string]float64{"loss": 1 / float64(step), "accuracy": 1 - 1/float64(step)},
+			})
+		}
+		if _, err := c.TellTrial(ctx, tell); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillClients report at once when a ledger is filled.
+const fillClients = 16
+
+// fill writes reports into the ledger, from several clients at once, each calls of them in one message.
+func (s *server) fill(name string, reports, each int) string {
+	s.t.Helper()
+	c := s.external(name, fillClients)
+	var wg sync.WaitGroup
+	for range fillClients {
+		wg.Go(func() {
+			if err := c.tellReports(reports/fillClients, each); err != nil {
+				s.t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	return c.sweep
+}
+
+// fillFast makes a data directory whose ledger has so many reports. Its NATS does not sync each batch, as the one in
+// the server does: so millions take minutes.
+func fillFast(t testing.TB, dir string, reports, each int) string {
+	t.Helper()
+	store := filepath.Join(dir, "data", "nats", "store")
+	if err := os.MkdirAll(store, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ns, err := nats.NewServer(&nats.Options{
+		ServerName: "outbid", Host: "127.0.0.1", Port: nats.RANDOM_PORT, JetStream: true, StoreDir: store,
+		MaxPayload: bus.MaxPayload, NoSigs: true, DisableJetStreamBanner: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	if !ns.ReadyForConnections(patience) {
+		t.Fatal("NATS does not start")
+	}
+	s := serve(t, dir, "serve", "--nats", ns.ClientURL(), "--store", filepath.Join(dir, "store"))
+	began := time.Now()
+	id := s.fill("many", reports, each)
+	t.Logf("%d reports in %s", reports, time.Since(began).Round(time.Second))
+	s.stop()
+	ns.Shutdown()
+	ns.WaitForShutdown()
+	return id
+}
+
+var restored = regexp.MustCompile(`the state is restored.* ledger=(\d+) batches_after_snapshot=(\d+) events=(\d+)`)
+
+// restoredFrom is what a server said of its start: up to which batch its ledger went, and how much of it was read.
+func (s *server) restoredFrom() (ledger, batches, events int) {
+	s.t.Helper()
+	text, _ := s.out.text()
+	m := restored.FindStringSubmatch(text)
+	if m == nil {
+		s.t.Fatalf("it did not say what it restored:\n%s", text)
+	}
+	var n [3]int
+	for i := range n {
+		n[i], _ = strconv.Atoi(m[i+1])
+	}
+	return n[0], n[1], n[2]
+}
+
+// TestARestartReadsOnlyTheTailOfTheLedger is also the measurement of how long a restart takes with a long history:
+//
+//	OUTBID_RESTART_REPORTS=10000000 OUTBID_RESTART_EACH=10 go test ./orchestrator/endtoend -v -timeout 2h \
+//	    -run TestARestartReadsOnlyTheTailOfTheLedger
+func TestARestartReadsOnlyTheTailOfTheLedger(t *testing.T) {
+	t.Parallel()
+	const snapshotEvery, slack = 50_000, 20_000 // a snapshot that is being written when the server is killed is lost
+	reports, each := number(t, "OUTBID_RESTART_REPORTS", 150_000), number(t, "OUTBID_RESTART_EACH", 1000)
+	dir := t.TempDir()
+	args := []string{"serve", "--store", filepath.Join(dir, "store")}
+	var id string
+	var s *server
+	restart := func(how string) {
+		began := time.Now()
+		s = serve(t, dir, args...)
+		took := time.Since(began)
+		ledger, batches, events := s.restoredFrom()
+		t.Logf("%s: ready after %s; read %d batches of %d, with %d events", how, took.Round(time.Millisecond), batches, ledger, events)
+		if text, _ := s.out.text(); strings.Contains(text, "again from the ledger") || events > snapshotEvery+slack {
+			t.Errorf("%s: it read %d events of %d reports:\n%s", how, events, reports, text)
+		}
+		if steps := s.sweep(id).GetSteps(); steps < int64(reports/fillClients*fillClients) {
+			t.Errorf("%s: %d steps, want %d", how, steps, reports)
+		}
+	}
+	if reports > 1_000_000 {
+		id = fillFast(t, dir, reports, each)
+		restart("first")
+	} else {
+		s = serve(t, dir, args...)
+		id = s.fill("many", reports, each)
+	}
+	s.kill()
+	restart("after kill -9")
+	s.fill("more", 20_000, each)
+	s.kill()
+	restart("after kill -9 with a tail")
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-s.ended
+	restart("after SIGTERM")
+	if _, batches, _ := s.restoredFrom(); batches > 1 {
+		t.Errorf("it read %d batches after it had ended in order", batches)
+	}
+	n := 0
+	stream, err := s.ListReports(t.Context(), &outbidv1.ListReportsRequest{Sweep: id})
+	for err == nil {
+		var piece *outbidv1.ListReportsResponse
+		if piece, err = stream.Recv(); err == nil {
+			n += len(piece.GetReports())
+		}
+	}
+	if n != reports/fillClients*fillClients {
+		t.Errorf("there are %d reports, want %d: %v", n, reports, err)
+	}
+}
