@@ -147,12 +147,14 @@ func writePEM(path, kind string, der []byte, mode os.FileMode) error {
 // Certificate is a server's certificate and key, which may be renewed while the server runs.
 type Certificate struct {
 	certFile, keyFile string
+	now               func() time.Time
 	pair              atomic.Pointer[tls.Certificate]
 }
 
-// LoadCertificate reads a certificate and its key, as MakeCert or anybody else made them.
-func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
-	c := &Certificate{certFile: certFile, keyFile: keyFile}
+// LoadCertificate reads a certificate and its key, as MakeCert or anybody else made them. One that is not good at the
+// time that now gives is an error: no client would trust it.
+func LoadCertificate(certFile, keyFile string, now func() time.Time) (*Certificate, error) {
+	c := &Certificate{certFile: certFile, keyFile: keyFile, now: now}
 	if _, err := c.Reload(); err != nil {
 		return nil, err
 	}
@@ -167,8 +169,24 @@ func (c *Certificate) Reload() (changed bool, err error) {
 		return false, fmt.Errorf("load TLS certificate: %w; make one with: outbid tls new --dir %s --host NAME", err,
 			filepath.Dir(c.certFile))
 	}
+	if err := c.checkTime(pair.Leaf); err != nil {
+		return false, err
+	}
 	old := c.pair.Swap(&pair)
 	return old != nil && !old.Leaf.Equal(pair.Leaf), nil
+}
+
+func (c *Certificate) checkTime(leaf *x509.Certificate) error {
+	now := c.now()
+	switch {
+	case now.Before(leaf.NotBefore):
+		return fmt.Errorf("TLS certificate %s is good from %s on, and it is %s: set this machine's clock, or take another "+
+			"certificate", c.certFile, leaf.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case !now.Before(leaf.NotAfter):
+		return fmt.Errorf("TLS certificate %s expired at %s: make another with: outbid tls new --dir %s --host NAME",
+			c.certFile, leaf.NotAfter.UTC().Format(time.RFC3339), filepath.Dir(c.certFile))
+	}
+	return nil
 }
 
 // Expires is when the certificate is good no longer.
@@ -184,7 +202,7 @@ func (c *Certificate) Config() *tls.Config {
 
 // LoadTLS reads a server's certificate and key for a server that need not have them renewed.
 func LoadTLS(certFile, keyFile string) (*tls.Config, error) {
-	c, err := LoadCertificate(certFile, keyFile)
+	c, err := LoadCertificate(certFile, keyFile, time.Now)
 	if err != nil {
 		return nil, err
 	}

@@ -38,16 +38,31 @@ func newPages(cfg Config, g *gate, conn *grpc.ClientConn) (http.Handler, error) 
 	return mux, nil
 }
 
-// ready says whether this server takes commands: it is the leader and is not stopping.
+// readiness is what /readyz answers.
+type readiness struct {
+	Status string `json:"status"`
+	// WaitsFor names the parts that do not work now, such as "store". The server runs on without a store: what needs it
+	// waits.
+	WaitsFor []string `json:"waits_for,omitempty"`
+}
+
+// ready says whether this server takes commands: it is the leader and is not stopping. GetServerInfo has the details of
+// what does not work, for those who may know.
 func ready(w http.ResponseWriter, g *gate) {
+	info := g.control.Info()
+	answer, code := readiness{Status: "ready"}, http.StatusOK
+	for _, c := range info.GetChecks() {
+		if !c.GetOk() {
+			answer.WaitsFor = append(answer.WaitsFor, c.GetName())
+		}
+	}
 	switch {
 	case g.stopping.Err() != nil:
-		writeJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "stopping"})
-	case !g.control.Info().GetLeader():
-		writeJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "standing by"})
-	default:
-		writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+		answer.Status, code = "stopping", http.StatusServiceUnavailable
+	case !info.GetLeader():
+		answer.Status, code = "standing by", http.StatusServiceUnavailable
 	}
+	writeJSON(w, code, answer)
 }
 
 // index is what a browser at / sees.

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -54,7 +55,7 @@ func TestACertificateIsReadAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := LoadCertificate(files.Cert, files.Key)
+	cert, err := LoadCertificate(files.Cert, files.Key, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,5 +85,32 @@ func TestACertificateIsReadAnew(t *testing.T) {
 	}
 	if changed, err := cert.Reload(); changed || err == nil || shown() == nil {
 		t.Errorf("its key is gone: %v, %v", changed, err)
+	}
+}
+
+func TestACertificateOfAnotherTimeIsRefused(t *testing.T) {
+	t.Parallel()
+	files, err := MakeCert(t.TempDir(), []string{"a.example"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(years int) func() time.Time { return func() time.Time { return time.Now().AddDate(years, 0, 0) } }
+	if _, err := LoadCertificate(files.Cert, files.Key, at(3)); err == nil || !strings.Contains(err.Error(), "expired at") ||
+		!strings.Contains(err.Error(), "outbid tls new") {
+		t.Errorf("an expired one: %v", err)
+	}
+	if _, err := LoadCertificate(files.Cert, files.Key, at(-1)); err == nil || !strings.Contains(err.Error(), "is good from") {
+		t.Errorf("one that is not good yet: %v", err)
+	}
+	cert, err := LoadCertificate(files.Cert, files.Key, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := cert.Expires()
+	if _, err := MakeCert(filepath.Dir(files.Cert), nil, time.Now().AddDate(-3, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := cert.Reload(); changed || err == nil || !cert.Expires().Equal(end) {
+		t.Errorf("it was replaced by an expired one: %v, %v, ends %s", changed, err, cert.Expires())
 	}
 }

@@ -55,8 +55,11 @@ func newGateway() *runtime.ServeMux {
 	return runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newMarshaler()),
 		runtime.WithErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler,
-			w http.ResponseWriter, _ *http.Request, err error,
+			w http.ResponseWriter, r *http.Request, err error,
 		) {
+			if slow := tooSlow(r); slow != nil {
+				err = slow
+			}
 			writeError(w, pathError(err))
 		}),
 		runtime.WithRoutingErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler,

@@ -36,6 +36,9 @@ type Config struct {
 	Tokens *Tokens
 	// TLS is the server's certificate; nil serves in the clear, which loopback alone allows.
 	TLS *tls.Config
+
+	// pace is that of requests' bodies; bodyPace if its rate is 0.
+	pace pace
 }
 
 // Server serves the API. Make it with New.
@@ -67,6 +70,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.pace.rate == 0 {
+		cfg.pace = bodyPace()
 	}
 	if err := checkAddr(cfg); err != nil {
 		return nil, err
@@ -116,7 +122,7 @@ func (s *Server) open(g *gate) error {
 	protocols.SetHTTP2(s.cfg.TLS != nil)
 	protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
 	s.http = &http.Server{
-		Handler:           guard(split(s.grpc, rest), s.cfg.Tokens != nil),
+		Handler:           guard(g.admit(keepPace(split(s.grpc, rest), s.cfg.pace)), s.cfg.Tokens != nil),
 		Protocols:         &protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConn},
 		TLSConfig:         s.cfg.TLS,

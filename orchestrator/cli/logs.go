@@ -21,15 +21,23 @@ type logView struct {
 	Line   string     `json:"line" doc:"the line without its end"`
 }
 
+// logOptions say how lines are printed.
+type logOptions struct {
+	out                format
+	follow, times, raw bool
+}
+
 func (a *app) logsCommand() *cobra.Command {
-	var out format
-	var follow, times bool
+	var o logOptions
 	var tail int
 	cmd := &cobra.Command{
 		Use:   "logs SWEEP|SWEEP/TRIAL",
 		Short: "Print what trials printed",
 		Long: `Logs prints what the training processes of a sweep, or of one trial, wrote to stdout and stderr. Lines of a
-whole sweep are led by the trial's number. With -f it waits for more until the sweep, or the trial, ends.`,
+whole sweep are led by the trial's number. With -f it waits for more until the sweep, or the trial, ends.
+
+On a terminal control sequences, which could recolour, retitle or rewrite it, are left out; --raw prints them. Other
+outputs hold what was printed.`,
 		Example: `  outbid logs digits-1/17
   outbid logs -f digits-1
   outbid logs digits/best --tail 20
@@ -49,7 +57,7 @@ whole sweep are led by the trial's number. With -f it waits for more until the s
 				return err
 			}
 			defer c.close()
-			req := &outbidv1.StreamLogsRequest{Follow: follow, Tail: int32(min(tail, 1<<30))}
+			req := &outbidv1.StreamLogsRequest{Follow: o.follow, Tail: int32(min(tail, 1<<30))}
 			if err := c.fillLogs(cmd, r, req); err != nil {
 				return err
 			}
@@ -57,12 +65,13 @@ whole sweep are led by the trial's number. With -f it waits for more until the s
 			if err != nil {
 				return err
 			}
-			return a.printLogs(stream.Recv, out, req.Trial == nil, times, follow)
+			return a.printLogs(stream.Recv, req.Trial == nil, o)
 		},
 	}
-	outputFlag(cmd, &out)
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for more until the end")
-	cmd.Flags().BoolVarP(&times, "times", "t", false, "lead each line with its time")
+	outputFlag(cmd, &o.out)
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "wait for more until the end")
+	cmd.Flags().BoolVarP(&o.times, "times", "t", false, "lead each line with its time")
+	cmd.Flags().BoolVar(&o.raw, "raw", false, "print control sequences on a terminal too")
 	cmd.Flags().IntVar(&tail, "tail", 0, "only the last lines; 0 for all")
 	return cmd
 }
@@ -86,9 +95,13 @@ func (c *connection) fillLogs(cmd *cobra.Command, r ref, req *outbidv1.StreamLog
 }
 
 // printLogs prints lines until the stream ends. While following, each line goes out at once.
-func (a *app) printLogs(next func() (*outbidv1.StreamLogsResponse, error), out format, whole, times, follow bool) error {
+func (a *app) printLogs(next func() (*outbidv1.StreamLogsResponse, error), whole bool, o logOptions) error {
 	w := bufio.NewWriterSize(a.stdout, 64<<10)
-	l := newLister[logView](w, out, nil, nil)
+	l := newLister[logView](w, o.out, nil, nil)
+	show := func(line string) string { return line }
+	if a.term.out && !o.raw {
+		show = newPlainer().plain
+	}
 	for {
 		line, err := next()
 		if errors.Is(err, io.EOF) {
@@ -98,7 +111,7 @@ func (a *app) printLogs(next func() (*outbidv1.StreamLogsResponse, error), out f
 			_ = w.Flush()
 			return err
 		}
-		if out != formatTable {
+		if o.out != formatTable {
 			v := logView{
 				Trial: line.GetTrial(), Node: line.GetNode(), Stream: line.GetStream(), Time: viewTime(line.GetTime()),
 				Line: line.GetLine(),
@@ -106,19 +119,20 @@ func (a *app) printLogs(next func() (*outbidv1.StreamLogsResponse, error), out f
 			if err := l.add(v); err != nil {
 				return err
 			}
-			if follow {
+			if o.follow {
 				_ = l.w.Flush()
 			}
 		} else {
-			a.writeLogLine(w, line, whole, times)
+			line.Line = show(line.GetLine())
+			a.writeLogLine(w, line, whole, o.times)
 		}
-		if follow {
+		if o.follow {
 			if err := w.Flush(); err != nil {
 				return err
 			}
 		}
 	}
-	if out != formatTable {
+	if o.out != formatTable {
 		if err := l.close(""); err != nil {
 			return err
 		}

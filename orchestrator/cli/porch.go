@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -21,13 +22,16 @@ type porch struct {
 	http  *http.Server
 	door  *lentListener
 	ended chan error
+	// waits is what the server waits for, for people.
+	waits atomic.Pointer[string]
 }
 
 // openPorch begins to answer on a listener, which stays the caller's.
 func openPorch(l net.Listener, certs *tls.Config) *porch {
-	p := &porch{
-		http: &http.Server{Handler: http.HandlerFunc(answerUnready), ReadHeaderTimeout: 10 * time.Second},
-		door: &lentListener{Listener: l}, ended: make(chan error, 1),
+	p := &porch{door: &lentListener{Listener: l}, ended: make(chan error, 1)}
+	p.waitFor("its parts")
+	p.http = &http.Server{
+		Handler: http.HandlerFunc(p.answer), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 20 * time.Second,
 	}
 	p.http.SetKeepAlivesEnabled(false) // the next request is for the API
 	// gRPC speaks HTTP/2, which is not to be taken for a server of another kind.
@@ -56,14 +60,19 @@ func (p *porch) leave() error {
 	return errors.Join(err, closeErr, p.door.reset())
 }
 
-// unready is what clients are told.
-const unready = "this orchestrator starts or stands by: ask the one that leads, or again in a moment"
+// waitFor says what the server waits for from now on.
+func (p *porch) waitFor(what string) { p.waits.Store(&what) }
 
-func answerUnready(w http.ResponseWriter, r *http.Request) {
+// unready is what clients are told; %s is what the server waits for.
+const unready = "this orchestrator starts or stands by, and waits for %s: ask the one that leads, or again in a moment"
+
+func (p *porch) answer(w http.ResponseWriter, r *http.Request) {
+	waits := *p.waits.Load()
+	text := fmt.Sprintf(unready, waits)
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 		w.Header().Set("Content-Type", "application/grpc")
 		w.Header().Set("Grpc-Status", strconv.Itoa(int(codes.Unavailable)))
-		w.Header().Set("Grpc-Message", unready)
+		w.Header().Set("Grpc-Message", text)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -73,7 +82,7 @@ func answerUnready(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Retry-After", "2")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = fmt.Fprintf(w, "{\"code\":\"UNAVAILABLE\",\"message\":%q}\n", unready)
+	_, _ = fmt.Fprintf(w, "{\"code\":\"UNAVAILABLE\",\"message\":%q,\"waits_for\":%q}\n", text, waits)
 }
 
 // lentListener is a listener for a while: Close ends its use and not the listener.

@@ -15,11 +15,12 @@ func TestAServerThatIsNotReadySaysSo(t *testing.T) {
 	}
 	defer l.Close()
 	p := openPorch(l, nil)
+	p.waitFor("the lead")
 	app := newTestApp(nil, nil)
 	if code := <-app.start(t.Context(), "ls", "--server", "http://"+l.Addr().String()); code == exitOK {
 		t.Error("ls ended well without a server")
 	}
-	if text := app.err.String(); !strings.Contains(text, "starts or stands by") {
+	if text := app.err.String(); !strings.Contains(text, "starts or stands by, and waits for the lead") {
 		t.Errorf("stderr: %s", text)
 	}
 	if err := p.leave(); err != nil {

@@ -121,8 +121,12 @@ func (s *server) open(ctx context.Context) error {
 		return err
 	}
 	porch := openPorch(listener, s.certs)
-	for _, step := range []func(context.Context) error{s.openBus, s.openStore, s.takeLead, s.openLoop} {
-		if err := step(ctx); err != nil {
+	for _, step := range []struct {
+		waitsFor string
+		run      func(context.Context) error
+	}{{"NATS", s.openBus}, {"the store", s.openStore}, {"the lead", s.takeLead}, {"the ledger", s.openLoop}} {
+		porch.waitFor(step.waitsFor)
+		if err := step.run(ctx); err != nil {
 			return errors.Join(err, porch.leave(), listener.Close())
 		}
 	}
@@ -153,7 +157,7 @@ func (s *server) readSecrets() error {
 	}
 	var err error
 	if o.tlsCert != "" {
-		if s.cert, err = api.LoadCertificate(o.tlsCert, o.tlsKey); err != nil {
+		if s.cert, err = api.LoadCertificate(o.tlsCert, o.tlsKey, s.app.now); err != nil {
 			return badInput("%w", err)
 		}
 		s.certs = s.cert.Config()
@@ -211,7 +215,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 		}
 	}
 	if s.store, err = objects.Open(ctx, where); err != nil {
-		return err
+		return badInput("--store: %w", err)
 	}
 	s.health = &health{
 		version: s.app.version, natsURL: s.natsURL, started: s.app.now(), nc: s.nc, store: s.store,

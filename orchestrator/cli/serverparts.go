@@ -157,6 +157,7 @@ func (s *server) start(ctx context.Context) {
 		s.group.start(ctx, "worker "+w.name, func(ctx context.Context) error { return s.runWorker(ctx, w) })
 	}
 	s.group.start(ctx, "API", s.api.Serve)
+	s.group.start(ctx, "store", s.awaitStore)
 	if s.tokens != nil || s.cert != nil {
 		s.group.start(ctx, "secrets", s.watchSecrets)
 	}
@@ -212,6 +213,9 @@ func (s *server) registerMetrics() (func(control.Observation), error) {
 		if err := s.registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
+	}
+	if err := s.registerCertificate(); err != nil {
+		return nil, err
 	}
 	return func(o control.Observation) {
 		if o.Events == 0 {

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // secretsEvery is how often the files of tokens and certificate are looked at.
@@ -17,11 +20,10 @@ func (s *server) watchSecrets(ctx context.Context) error {
 	tick := time.NewTicker(secretsEvery)
 	defer tick.Stop()
 	var tokens, cert reloaded
-	warned := false
+	var said certTime
 	for {
-		if s.cert != nil && !warned && s.cert.Expires().Sub(s.app.now()) < certWarning {
-			warned = true
-			s.log.Warn("the certificate ends soon", "end", s.cert.Expires(), "fix", "outbid tls new")
+		if s.cert != nil {
+			said = s.sayCertTime(said)
 		}
 		select {
 		case <-ctx.Done():
@@ -32,9 +34,52 @@ func (s *server) watchSecrets(ctx context.Context) error {
 			tokens.try(s, "tokens", s.tokens.Reload)
 		}
 		if s.cert != nil && cert.try(s, "certificate", s.cert.Reload) {
-			warned = false
+			said = certGood
 		}
 	}
+}
+
+// certTime is where in its life the certificate is.
+type certTime int
+
+const (
+	certGood certTime = iota
+	certEnding
+	certEnded
+)
+
+// sayCertTime says once that the certificate ends soon, and once that it has ended.
+func (s *server) sayCertTime(said certTime) certTime {
+	left, now := s.cert.Expires().Sub(s.app.now()), certGood
+	switch {
+	case left <= 0:
+		now = certEnded
+	case left < certWarning:
+		now = certEnding
+	}
+	if now <= said {
+		return said
+	}
+	if now == certEnded {
+		s.log.Error("the certificate has expired: clients refuse this server", "end", s.cert.Expires(), "fix", "outbid tls new")
+	} else {
+		s.log.Warn("the certificate ends soon", "end", s.cert.Expires(), "fix", "outbid tls new")
+	}
+	return now
+}
+
+// registerCertificate shows in /metrics when the certificate ends.
+func (s *server) registerCertificate() error {
+	if s.cert == nil {
+		return nil
+	}
+	err := s.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "outbid_certificate_expires_timestamp_seconds", Help: "When the server's TLS certificate expires, in Unix time.",
+	}, func() float64 { return float64(s.cert.Expires().Unix()) }))
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	return nil
 }
 
 // reloaded remembers what went wrong with a file.
@@ -45,7 +90,7 @@ func (r *reloaded) try(s *server, what string, reload func() (bool, error)) (cha
 	switch {
 	case err != nil && err.Error() != r.problem:
 		r.problem = err.Error()
-		s.log.Warn("what was read before stays in use", "what", what, "err", err)
+		s.log.Error("what was read before stays in use", "what", what, "err", err)
 	case err == nil:
 		r.problem = ""
 	}

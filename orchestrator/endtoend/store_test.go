@@ -3,14 +3,19 @@ package endtoend
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -203,6 +208,76 @@ func TestASweepKeepsItsCheckpointsInABucket(t *testing.T) {
 			t.Errorf("%v ended with %v", p.cmd.Args, p.err)
 		}
 	}
+}
+
+// readyz is what the server says of itself to those who may know nothing else.
+func (s *server) readyz() string {
+	s.t.Helper()
+	resp, err := http.Get(s.Info.API + "/readyz")
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d %s", resp.StatusCode, body)
+}
+
+func TestAServerStartsWithoutItsStore(t *testing.T) {
+	t.Parallel()
+	minio := objectstest.StartMinio(t)
+	minio.Stop(t)
+	dir := t.TempDir()
+	env := []string{
+		"MINIO_ROOT_USER=" + minio.User, "MINIO_ROOT_PASSWORD=" + minio.Password, "AWS_ACCESS_KEY_ID=",
+		"AWS_SECRET_ACCESS_KEY=",
+	}
+	store := "s3://checkpoints/of/outbid?endpoint=" + minio.Endpoint
+	s := serveIn(t, dir, nil, env, "serve", "--nats-listen", "127.0.0.1:0", "--store", store)
+	s.until("the store is away")
+	if got := s.readyz(); !strings.HasPrefix(got, "200") || !strings.Contains(got, `"waits_for":["store"]`) {
+		t.Errorf("readyz: %s", got)
+	}
+	if _, err := s.putBlob([]byte("a function")); status.Code(err) != codes.Unavailable {
+		t.Errorf("a function sent while the store is away: %v", err)
+	}
+	w := startIn(t, dir, nil, env, "worker", "--nats", s.Info.NATS, "--token-file", s.Info.TokenFile, "--name", "a",
+		"--devices", "cpu:1", "--dir", filepath.Join(dir, "worker"))
+	id := s.submit(job{name: "early", mode: "well", tuner: hyperband(3)}.spec(t, t.TempDir()))
+	poll(t, "somebody to be told that the store is away", func() bool { return len(notes(s.sweep(id), "waits")) > 0 })
+	minio.Start(t)
+	s.until("the store answers")
+	s.mustDone(id)
+	poll(t, "the server to wait for nothing", func() bool { return !strings.Contains(s.readyz(), "waits_for") })
+	if _, err := s.putBlob([]byte("a function")); err != nil {
+		t.Errorf("a function sent when the store is back: %v", err)
+	}
+	w.stop()
+	s.stop()
+
+	env[1] = "MINIO_ROOT_PASSWORD=another-password"
+	wrong := startIn(t, t.TempDir(), nil, env, "serve", "--nats-listen", "127.0.0.1:0", "--api", "127.0.0.1:0", "--store", store)
+	<-wrong.ended
+	if text, _ := wrong.out.text(); wrong.cmd.ProcessState.ExitCode() == 0 || !strings.Contains(text, "the credentials are wrong") {
+		t.Errorf("a store that refuses the credentials: %v\n%s", wrong.err, text)
+	}
+}
+
+// putBlob sends a function.
+func (s *server) putBlob(data []byte) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	stream, err := s.PutBlob(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := stream.Send(&outbidv1.PutBlobRequest{Data: data}); err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	resp, err := stream.CloseAndRecv()
+	return resp.GetSha256(), err
 }
 
 func TestABucketThatIsAwayCostsNothingButTime(t *testing.T) {

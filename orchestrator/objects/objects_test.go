@@ -199,8 +199,11 @@ func TestNobodyListens(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
-	_, err := objects.Open(t.Context(), "s3://bucket/prefix?endpoint="+server.URL)
-	if !errors.Is(err, objects.ErrUnavailable) || !strings.Contains(err.Error(), server.URL) {
+	s, err := objects.Open(t.Context(), "s3://bucket/prefix?endpoint="+server.URL)
+	if err != nil {
+		t.Fatalf("%v: a store that is away may come back", err)
+	}
+	if err := s.Check(t.Context()); !errors.Is(err, objects.ErrUnavailable) || !strings.Contains(err.Error(), server.URL) {
 		t.Errorf("%v: want that the store at %s is unavailable", err, server.URL)
 	}
 }

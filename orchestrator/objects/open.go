@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -20,7 +21,8 @@ var bucketPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
 // Open opens a store named by a path, by file:///path, or by s3://bucket/prefix?endpoint=http://host:port&region=name.
 // Without endpoint it is AWS. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from MINIO_ROOT_USER
-// and MINIO_ROOT_PASSWORD, or from ~/.aws/credentials. A directory or bucket that is missing is made.
+// and MINIO_ROOT_PASSWORD, or from ~/.aws/credentials. A directory or bucket that is missing is made. A server that is
+// away is no error: the store is unavailable until it answers, and its bucket is looked for then.
 func Open(ctx context.Context, store string) (Store, error) {
 	if store == "" {
 		return nil, errors.New("object store: no path or URL given")
@@ -126,11 +128,31 @@ func openS3(ctx context.Context, u *url.URL) (Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("object store %s: endpoint %q: %w", u.Redacted(), at.endpoint, err)
 	}
-	s := &S3{core: minio.Core{Client: client}, bucket: at.bucket, prefix: at.prefix, name: u.Redacted()}
-	if err := s.makeBucket(ctx, at.region); err != nil {
-		return nil, fmt.Errorf("object store %s: bucket %q at endpoint %s: %w", s, at.bucket, at.endpoint, err)
+	s := &S3{
+		core: minio.Core{Client: client}, bucket: at.bucket, prefix: at.prefix, name: u.Redacted(), region: at.region,
+		endpoint: at.endpoint.String(),
+	}
+	short, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if err := s.reach(short); err != nil && (ctx.Err() != nil || !errors.Is(err, ErrUnavailable)) {
+		return nil, fmt.Errorf("object store %w", err)
 	}
 	return s, nil
+}
+
+// openTimeout is how long Open looks for a server that may be away.
+const openTimeout = 5 * time.Second
+
+// reach makes the bucket if it is not there, once: the server may have been away when the store was opened.
+func (s *S3) reach(ctx context.Context) error {
+	if s.reached.Load() {
+		return nil
+	}
+	if err := s.makeBucket(ctx, s.region); err != nil {
+		return fmt.Errorf("%s: bucket %q at endpoint %s: %w", s, s.bucket, s.endpoint, err)
+	}
+	s.reached.Store(true)
+	return nil
 }
 
 // findCredentials looks in the environment and in the user's AWS file. Only AWS itself may answer from the machine's

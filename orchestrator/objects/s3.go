@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/minio/minio-go/v7"
 )
@@ -26,6 +27,10 @@ type S3 struct {
 	bucket string
 	prefix string // empty or ending with a slash
 	name   string
+
+	endpoint, region string
+	// reached says that the bucket is there, or that only the server knows whether it is.
+	reached atomic.Bool
 }
 
 // String implements Store.
@@ -35,6 +40,9 @@ func (s *S3) String() string { return s.name }
 func (s *S3) Put(ctx context.Context, key string, r io.Reader, size int64) error {
 	if err := checkPut(key, size); err != nil {
 		return err
+	}
+	if err := s.reach(ctx); err != nil {
+		return fmt.Errorf("store %s in %w", key, err)
 	}
 	r, err := body(ctx, r, size)
 	if err != nil {
@@ -85,6 +93,9 @@ func (s *S3) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
+	if err := s.reach(ctx); err != nil {
+		return nil, fmt.Errorf("get %s from %w", key, err)
+	}
 	body, _, _, err := s.core.GetObject(ctx, s.bucket, s.prefix+key, minio.GetObjectOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get %s from %s: %w", key, s, s.classify(err))
@@ -113,6 +124,9 @@ func (s *S3) Stat(ctx context.Context, key string) (Info, error) {
 	if err := CheckKey(key); err != nil {
 		return Info{}, err
 	}
+	if err := s.reach(ctx); err != nil {
+		return Info{}, fmt.Errorf("stat %s in %w", key, err)
+	}
 	info, err := s.core.Client.StatObject(ctx, s.bucket, s.prefix+key, minio.StatObjectOptions{})
 	if err != nil {
 		return Info{}, fmt.Errorf("stat %s in %s: %w", key, s, s.classify(err))
@@ -124,6 +138,9 @@ func (s *S3) Stat(ctx context.Context, key string) (Info, error) {
 func (s *S3) List(ctx context.Context, prefix string, f func(Info) bool) error {
 	if err := checkPrefix(prefix); err != nil {
 		return err
+	}
+	if err := s.reach(ctx); err != nil {
+		return fmt.Errorf("list %s in %w", prefix, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -153,6 +170,9 @@ func (s *S3) List(ctx context.Context, prefix string, f func(Info) bool) error {
 func (s *S3) Delete(ctx context.Context, key string) error {
 	if err := CheckKey(key); err != nil {
 		return err
+	}
+	if err := s.reach(ctx); err != nil {
+		return fmt.Errorf("delete %s in %w", key, err)
 	}
 	err := s.core.RemoveObject(ctx, s.bucket, s.prefix+key, minio.RemoveObjectOptions{})
 	if err = s.classify(err); err != nil && !errors.Is(err, ErrNotFound) {

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+)
+
+// storeEvery is how often a store that was away at the start is looked for.
+const storeEvery = 2 * time.Second
+
+// awaitStore says that the store is away when the server starts, and when it is there. The server runs meanwhile: trials
+// wait where they need the store, and so do those who send functions.
+func (s *server) awaitStore(ctx context.Context) error {
+	tick := time.NewTicker(storeEvery)
+	defer tick.Stop()
+	problem := ""
+	for {
+		err := lookInto(ctx, s.store)
+		switch {
+		case ctx.Err() != nil:
+		case err == nil && problem != "":
+			s.log.Info("the store answers", "store", s.store.String())
+			fallthrough
+		case err == nil:
+			problem = "none"
+		case errors.Is(err, objects.ErrUnavailable) && problem != "away":
+			problem = "away"
+			s.log.Warn("the store is away; the server runs on, and what needs the store waits for it", "store", s.store.String(),
+				"err", err)
+		case !errors.Is(err, objects.ErrUnavailable) && err.Error() != problem:
+			problem = err.Error()
+			s.log.Error("the store refuses this server; mend its settings or the credentials", "store", s.store.String(),
+				"err", err)
+		}
+		if problem == "none" {
+			<-ctx.Done()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// lookInto asks a store for an object that is not there: whatever else it answers is an error.
+func lookInto(ctx context.Context, store objects.Store) error {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	if _, err := store.Stat(ctx, "checks/none"); err != nil && !errors.Is(err, objects.ErrNotFound) {
+		return err
+	}
+	return nil
+}
