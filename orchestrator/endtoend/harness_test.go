@@ -109,7 +109,14 @@ func start(t testing.TB, dir string, args ...string) *proc {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startCommand(t, dir, path, args...)
+	p := startCommand(t, dir, path, args...)
+	t.Cleanup(func() { // it comes before the one that kills: what is logged until then counts
+		text, _ := p.out.text()
+		for _, line := range troubles(t.Name(), text) {
+			t.Errorf("outbid %s logged what this test does not expect: %s", strings.Join(args, " "), line)
+		}
+	})
+	return p
 }
 
 func startCommand(t testing.TB, dir, path string, args ...string) *proc {
