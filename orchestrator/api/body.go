@@ -86,13 +86,13 @@ func keepPace(next http.Handler, p pace) http.Handler {
 	})
 }
 
-// open says which paths answer everybody: they tell nothing but that the server lives.
-func open(path string) bool { return path == "/" || path == "/healthz" || path == "/readyz" }
+// answersAll says which paths answer everybody: they tell nothing but that the server lives.
+func answersAll(path string) bool { return path == "/" || path == "/healthz" || path == "/readyz" }
 
 // admit turns away who may not call before a byte of their body is read.
 func (g *gate) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if g.tokens == nil || open(r.URL.Path) {
+		if g.tokens == nil || answersAll(r.URL.Path) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -42,6 +42,8 @@ type Control interface {
 	Reports(ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error) error
 	// Ledger calls f for every batch from sequence from to the last one.
 	Ledger(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error
+	// Blobs says which functions sweeps use, by SHA-256, and of which tenants those are.
+	Blobs() map[string][]string
 	// Round returns one round of the policy, 0 for the newest that gave or took something; Rounds the newest before one (0:
 	// any), newest first, with a sweep only those that it had a part in.
 	Round(ctx context.Context, number uint64) (*outbidv1.Round, error)

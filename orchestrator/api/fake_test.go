@@ -50,6 +50,18 @@ func newFakeControl() *fakeControl {
 }
 
 // add puts a running sweep there with n trials.
+func (c *fakeControl) Blobs() map[string][]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	used := map[string][]string{}
+	for _, s := range c.sweeps {
+		if sha := s.view.GetSpec().GetFunction().GetBlob(); sha != "" {
+			used[sha] = append(used[sha], tenantOf(s.view.GetSpec()))
+		}
+	}
+	return used
+}
+
 func (c *fakeControl) Round(context.Context, uint64) (*outbidv1.Round, error) {
 	return &outbidv1.Round{Round: 7}, nil
 }

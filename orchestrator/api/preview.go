@@ -28,7 +28,7 @@ func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRe
 	if seconds := req.GetStepSeconds(); seconds < 0 || math.IsNaN(seconds) || math.IsInf(seconds, 0) {
 		return nil, fieldError("step_seconds", "%v: must be the seconds of one step, or 0 if unknown", seconds)
 	}
-	checked, err := prepare(caller(ctx), req.GetSpec())
+	checked, err := s.prepare(caller(ctx), req.GetSpec())
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,8 @@ type Config struct {
 	Tokens *Tokens
 	// TLS is the server's certificate; nil serves in the clear, which loopback alone allows.
 	TLS *tls.Config
+	// Limits says what each tenant may take; nil gives everybody the same.
+	Limits *Limits
 
 	// pace is that of requests' bodies; bodyPace if its rate is 0.
 	pace pace
@@ -49,6 +51,7 @@ type Server struct {
 	conn     *grpc.ClientConn
 	grpc     *grpc.Server
 	http     *http.Server
+	blobs    *blobBook
 	// stop ends every stream.
 	stop context.CancelFunc
 }
@@ -87,9 +90,11 @@ func New(cfg Config) (*Server, error) {
 	g := &gate{
 		control: cfg.Control, tokens: cfg.Tokens, logger: cfg.Logger, stopping: stopping, calls: calls, seconds: seconds,
 	}
-	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer)}
+	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer), blobs: newBlobBook(cfg)}
 	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream))
-	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{control: cfg.Control, store: cfg.Store, logs: cfg.Logs})
+	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{
+		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, blobs: s.blobs,
+	})
 	if err := s.open(g); err != nil {
 		stop()
 		return nil, err

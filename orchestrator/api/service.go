@@ -15,6 +15,8 @@ type service struct {
 	control Control
 	store   objects.Store
 	logs    Logs
+	limits  *Limits
+	blobs   *blobBook
 }
 
 // ListSweeps implements the service.

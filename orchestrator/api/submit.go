@@ -22,12 +22,16 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 	*outbidv1.SubmitSweepResponse, error,
 ) {
 	who := caller(ctx)
-	checked, err := prepare(who, req.GetSpec())
+	checked, err := s.prepare(who, req.GetSpec())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkBlob(ctx, checked.GetFunction()); err != nil {
-		return nil, err
+	if f := checked.GetFunction(); f != nil {
+		s.blobs.hold(f.GetBlob(), who.Tenant)
+		if err := s.checkBlob(ctx, f); err != nil {
+			s.blobs.release(f.GetBlob(), who.Tenant)
+			return nil, err
+		}
 	}
 	key := req.GetIdempotencyKey()
 	if len(key) > maxKey {
@@ -41,6 +45,9 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 	if err != nil {
 		return nil, err
 	}
+	if f := checked.GetFunction(); f != nil {
+		s.blobs.release(f.GetBlob(), who.Tenant)
+	}
 	sweep, err := s.control.Sweep(id)
 	if err != nil {
 		return nil, fmt.Errorf("show the sweep just submitted: %w", err)
@@ -49,7 +56,7 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 }
 
 // prepare returns a copy of a spec that is the caller's, with defaults, and checked.
-func prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.SweepSpec, error) {
+func (s *service) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.SweepSpec, error) {
 	if sent == nil {
 		return nil, fieldError("spec", "is missing")
 	}
@@ -65,6 +72,9 @@ func prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.SweepSpec, erro
 		return nil, status.Errorf(codes.PermissionDenied, "tenant: %s belongs to tenant %q and may not use %q; leave it out",
 			who.Name, who.Tenant, own.GetTenant())
 	}
+	if err := s.limits.checkWeight(who, own.GetTenant(), own.GetWeight()); err != nil {
+		return nil, err
+	}
 	if own.GetTuner().GetPlugin() != nil && who.Role != RoleAdmin {
 		// Its program would run here, as the orchestrator.
 		return nil, status.Errorf(codes.PermissionDenied, "tuner.plugin: %s is a %s; a tuner that is a program of its own "+
@@ -75,9 +85,6 @@ func prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.SweepSpec, erro
 
 // checkBlob makes sure that the function of a sweep is in the store.
 func (s *service) checkBlob(ctx context.Context, f *outbidv1.Function) error {
-	if f == nil {
-		return nil
-	}
 	_, err := s.store.Stat(ctx, blobKey(f.GetBlob()))
 	if errors.Is(err, objects.ErrNotFound) {
 		return fieldError("function.blob", "there is no function %s on this server; send it with PutBlob first", f.GetBlob())

@@ -30,6 +30,13 @@ func blobKey(sha string) string { return "blobs/" + sha }
 
 // PutBlob implements the service.
 func (s *service) PutBlob(stream grpc.ClientStreamingServer[outbidv1.PutBlobRequest, outbidv1.PutBlobResponse]) error {
+	who := caller(stream.Context())
+	up, err := s.blobs.begin(stream.Context(), who)
+	if err != nil {
+		return err
+	}
+	kept := ""
+	defer func() { up.end(kept) }()
 	f, err := os.CreateTemp("", "outbid-blob-*")
 	if err != nil {
 		return fmt.Errorf("take in a blob: %w", err)
@@ -37,19 +44,23 @@ func (s *service) PutBlob(stream grpc.ClientStreamingServer[outbidv1.PutBlobRequ
 	defer os.Remove(f.Name())
 	defer f.Close()
 	h := sha256.New()
-	size, err := receiveBlob(stream.Recv, f, h)
+	size, err := receiveBlob(stream.Recv, f, h, up)
 	if err != nil {
 		return err
 	}
 	sha := hex.EncodeToString(h.Sum(nil))
+	s.blobs.hold(sha, who.Tenant)
 	if err := s.keepBlob(stream.Context(), sha, f, size); err != nil {
 		return err
 	}
+	kept = sha
 	return stream.SendAndClose(&outbidv1.PutBlobResponse{Sha256: sha})
 }
 
 // receiveBlob writes what comes into the file and the hash and returns the blob's size.
-func receiveBlob(recv func() (*outbidv1.PutBlobRequest, error), f io.Writer, h hash.Hash) (int64, error) {
+func receiveBlob(
+	recv func() (*outbidv1.PutBlobRequest, error), f io.Writer, h hash.Hash, up *upload,
+) (int64, error) {
 	size := int64(0)
 	for {
 		piece, err := recv()
@@ -63,6 +74,9 @@ func receiveBlob(recv func() (*outbidv1.PutBlobRequest, error), f io.Writer, h h
 		if size > maxBlob {
 			return 0, fieldError("data", "a function may have %d MiB; load what it needs on the worker instead of "+
 				"pickling it", maxBlob>>20)
+		}
+		if err := up.more(int64(len(piece.GetData()))); err != nil {
+			return 0, err
 		}
 		if _, err := io.MultiWriter(f, h).Write(piece.GetData()); err != nil {
 			return 0, fmt.Errorf("take in a blob: %w", err)

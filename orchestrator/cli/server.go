@@ -31,6 +31,7 @@ type serverOptions struct {
 	api     string
 	anyPort bool
 	tokens  string
+	limits  string
 	tlsCert string
 	tlsKey  string
 	// nats is where NATS is; without a URL it runs in this process.
@@ -60,6 +61,7 @@ type server struct {
 	cert     *api.Certificate
 	certs    *tls.Config
 	tokens   *api.Tokens
+	limits   *api.Limits
 	embedded *bus.Server
 	natsURL  string
 	nc       *nats.Conn
@@ -165,6 +167,11 @@ func (s *server) readSecrets() error {
 	if o.tokens != "" {
 		if s.tokens, err = api.LoadTokens(o.tokens); err != nil {
 			return badInput("%w", err)
+		}
+	}
+	if o.limits != "" {
+		if s.limits, err = api.LoadLimits(o.limits); err != nil {
+			return badInput("--limits: %w", err)
 		}
 	}
 	for _, file := range []string{o.nats.tokenFile, o.tokens, o.tlsKey} {
@@ -281,7 +288,7 @@ const closeTimeout = 5 * time.Second
 func (s *server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
-		Tokens: s.tokens, TLS: s.certs,
+		Tokens: s.tokens, TLS: s.certs, Limits: s.limits,
 	})
 	if err != nil {
 		return errors.Join(badInput("%w", err), listener.Close())

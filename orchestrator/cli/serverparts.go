@@ -158,7 +158,8 @@ func (s *server) start(ctx context.Context) {
 	}
 	s.group.start(ctx, "API", s.api.Serve)
 	s.group.start(ctx, "store", s.awaitStore)
-	if s.tokens != nil || s.cert != nil {
+	s.group.start(ctx, "functions", s.tidyFunctions)
+	if s.tokens != nil || s.cert != nil || s.limits != nil {
 		s.group.start(ctx, "secrets", s.watchSecrets)
 	}
 }

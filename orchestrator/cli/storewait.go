@@ -46,6 +46,26 @@ func (s *server) awaitStore(ctx context.Context) error {
 	}
 }
 
+// tidyFunctions deletes functions that no sweep uses, once in orphanAge: the first time only when whoever sent one before
+// this server started has had time to submit its sweep.
+func (s *server) tidyFunctions(ctx context.Context) error {
+	tick := time.NewTicker(orphanAge)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		switch n, err := s.api.TidyBlobs(ctx, time.Now().Add(-orphanAge)); {
+		case err != nil && ctx.Err() == nil:
+			s.log.Warn("the store could not be tidied", "err", err)
+		case n > 0:
+			s.log.Info("functions that no sweep uses were deleted", "count", n)
+		}
+	}
+}
+
 // lookInto asks a store for an object that is not there: whatever else it answers is an error.
 func lookInto(ctx context.Context, store objects.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)

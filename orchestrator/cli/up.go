@@ -37,10 +37,11 @@ func commonFlags(cmd *cobra.Command, o *serverOptions) {
 	f.DurationVar(&o.lease, "lease", defaultLease, "how long a worker may go on without word from this server")
 	f.StringVar(&o.readyFile, "ready-file", "", "`FILE` to write, as DATA/server.json, once the server is ready")
 	f.StringVar(&o.tokens, "tokens", "", "`FILE` of the tokens of people and tools ('outbid token new')")
+	f.StringVar(&o.limits, "limits", "", "YAML `FILE` of what each tenant may take: log_bytes, blob_bytes, max_weight")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "PEM `FILE` of the server's certificate ('outbid tls new')")
 	f.StringVar(&o.tlsKey, "tls-key", "", "PEM `FILE` of its key")
 	_ = cmd.MarkFlagDirname("data")
-	for _, name := range []string{"ready-file", "tokens", "tls-cert", "tls-key"} {
+	for _, name := range []string{"ready-file", "tokens", "limits", "tls-cert", "tls-key"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	complete(cmd, "policy", registry.Names()...)

@@ -14,12 +14,12 @@ const secretsEvery = 2 * time.Second
 // certWarning is how long before its end a certificate is warned of.
 const certWarning = 14 * 24 * time.Hour
 
-// watchSecrets takes over new tokens and a renewed certificate while the server runs, so that a new colleague or a
+// watchSecrets takes over new tokens, limits and a renewed certificate while the server runs, so that a new colleague or a
 // certificate about to end wants no restart. What cannot be read changes nothing and is said once.
 func (s *server) watchSecrets(ctx context.Context) error {
 	tick := time.NewTicker(secretsEvery)
 	defer tick.Stop()
-	var tokens, cert reloaded
+	var tokens, cert, limits reloaded
 	var said certTime
 	for {
 		if s.cert != nil {
@@ -32,6 +32,9 @@ func (s *server) watchSecrets(ctx context.Context) error {
 		}
 		if s.tokens != nil {
 			tokens.try(s, "tokens", s.tokens.Reload)
+		}
+		if s.limits != nil {
+			limits.try(s, "limits", s.limits.Reload)
 		}
 		if s.cert != nil && cert.try(s, "certificate", s.cert.Reload) {
 			said = certGood
