@@ -27,9 +27,16 @@ type connection struct {
 	outbidv1.OutbidServiceClient
 	target target
 	conn   *grpc.ClientConn
+	// held keeps a server that ends with its last client.
+	held *os.File
 }
 
-func (c *connection) close() { _ = c.conn.Close() }
+func (c *connection) close() {
+	_ = c.conn.Close()
+	if c.held != nil {
+		_ = c.held.Close()
+	}
+}
 
 // connect finds the server and makes a client for it. Nothing is sent yet: the first call says whether it answers.
 func (a *app) connect() (*connection, error) {
@@ -41,7 +48,11 @@ func (a *app) connect() (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{OutbidServiceClient: outbidv1.NewOutbidServiceClient(conn), target: t, conn: conn}, nil
+	c := &connection{OutbidServiceClient: outbidv1.NewOutbidServiceClient(conn), target: t, conn: conn}
+	if t.data != "" {
+		c.held = holdServer(t.data)
+	}
+	return c, nil
 }
 
 // dial makes the gRPC connection for a server's URL.

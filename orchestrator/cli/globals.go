@@ -54,6 +54,8 @@ type serverFile struct {
 	PID       int    `json:"pid"`
 	TokenFile string `json:"token_file"`
 	Version   string `json:"version"`
+	// WhileClients is set if the server ends with its last client.
+	WhileClients bool `json:"while_clients,omitempty"`
 }
 
 // serverFilePath is where the server of a data directory leaves its file.
@@ -87,6 +89,8 @@ func processAlive(pid int) bool {
 type target struct {
 	url, from string
 	token     string
+	// data is the directory of a server that was found by it and ends with its last client.
+	data string
 }
 
 // findServer decides which server is meant: the flag, the environment, one that runs from ./.outbid or ~/.outbid, or
@@ -106,7 +110,11 @@ func (a *app) findServer() (target, error) {
 		path := serverFilePath(dir)
 		f, ok, err := readServerFile(path)
 		if err == nil && ok && f.API != "" {
-			return target{url: f.API, from: path, token: token}, nil
+			t := target{url: f.API, from: path, token: token}
+			if f.WhileClients {
+				t.data = dir
+			}
+			return t, nil
 		}
 	}
 	return target{url: defaultServer, from: "the default", token: token}, nil

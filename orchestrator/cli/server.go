@@ -48,6 +48,8 @@ type serverOptions struct {
 	agentTimeout time.Duration
 	lease        time.Duration
 	readyFile    string
+	// whileClients ends the server with its last client.
+	whileClients bool
 	workers      []workerOptions
 }
 

@@ -37,6 +37,7 @@ func (s *server) announce(ctx context.Context) error {
 	}
 	file := serverFile{
 		API: s.api.URL(), NATS: s.natsURL, PID: os.Getpid(), TokenFile: token, Version: s.app.version,
+		WhileClients: s.opts.whileClients,
 	}
 	for _, path := range s.readyFiles() {
 		if err := writeServerFile(path, file); err != nil {

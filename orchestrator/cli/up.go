@@ -82,6 +82,10 @@ and one worker, or more with --workers. Everything is kept in --data; the next u
 
 Ctrl-C lets trials save and stops in order; a second one ends at once, and nothing that was acknowledged is lost.
 
+With --while-clients it also stops, as with Ctrl-C, when the last program that uses it has ended, however that ended.
+Programs that count are those that found it by its directory: the SDK, and followers such as 'outbid watch'. The SDK
+starts its servers so.
+
 --devices is a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and TYPE:COUNT@SPEED; those with a count are
 declared and need not exist. Given several times, the i-th is for the i-th worker.`,
 		Example: `  outbid up
@@ -110,17 +114,35 @@ declared and need not exist. Given several times, the i-th is for the i-th worke
 				return err
 			}
 			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
-				return a.runServer(ctx, o, a.greetUp)
+				return a.runUp(ctx, o)
 			})
 		},
 	}
 	commonFlags(cmd, &o)
 	f := cmd.Flags()
+	f.BoolVar(&o.whileClients, "while-clients", false, "stop when the last program that uses this server has ended")
 	f.IntVar(&workers, "workers", 1, "how many workers run in this process")
 	f.StringArrayVar(&devices, "devices", nil, "`DEVICES` of a worker, such as gpu, cpu:4 or v100:2@0.5 (default auto)")
 	trialFlags(cmd, &trials)
 	f.IntVar(&natsPort, "nats-port", 0, "port of NATS on this machine; 0 takes a free one")
 	return cmd
+}
+
+// runUp runs the server until ctx ends or, if that is asked for, until its last client has gone.
+func (a *app) runUp(ctx context.Context, o serverOptions) error {
+	if !o.whileClients {
+		return a.runServer(ctx, o, a.greetUp)
+	}
+	ctx, stop, err := a.whileClients(ctx, o.data)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	err = a.runServer(ctx, o, a.greetUp)
+	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), errNoClients) {
+		return nil
+	}
+	return err
 }
 
 // localWorkers makes the options of the workers of one process; of trials their names, devices and directories are

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -281,8 +280,21 @@ def test_attach_and_list(client: ob.Client) -> None:
     assert ob.attach("s-1").info().state == "running"
     assert [sweep.id for sweep in client.sweeps()] == ["s-1"]
     assert client.server()["version"] == "1.2.3"
-    with pytest.raises(ob.NotFoundError, match="there is no sweep s-2"):
+    with pytest.raises(
+        ob.NotFoundError, match=r"no sweep 's-2' on the server at http://.*, which has s-1; for another"
+    ):
         ob.attach("s-2")
+
+
+def test_attach_by_name(handle: ob.SweepHandle) -> None:
+    assert ob.attach("train").id == "s-1"
+
+
+def test_attach_without_a_server_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ob.NotFoundError, match=rf"looked in {tmp_path}/\.outbid, which does not exist; .*connect"):
+        ob.attach("digits-1")
+    assert list(tmp_path.iterdir()) == [], "no server was started to find that out"
 
 
 @pytest.mark.parametrize(
@@ -364,28 +376,6 @@ def test_urls(url: str, want: tuple[bool, str]) -> None:
 def test_bad_urls(url: str) -> None:
     with pytest.raises(ValueError, match="is no server: write http://host:port"):
         ob.connect(url)
-
-
-def test_interrupt_stops_the_sweep(
-    server: FakeServer, client: ob.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    watched = 0
-
-    def interrupted(*_args: Any, **_kwargs: Any) -> Iterator[Any]:
-        nonlocal watched
-        watched += 1
-        if watched == 1:
-            raise KeyboardInterrupt
-        server.sweep.state = event_pb2.SWEEP_STATE_STOPPED
-        return iter(())
-
-    monkeypatch.setattr(ob.SweepHandle, "_watch", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        make_sweep().run()
-    assert server.last(pb.ControlSweepRequest).command == pb.SWEEP_COMMAND_STOP
-    said = capsys.readouterr()
-    assert "s-1: stopped" in said.out, "how it ended is shown"
-    assert "stopped s-1; ob.attach('s-1')" in said.err
 
 
 def test_extend_waits_while_the_sweep_stops(server: FakeServer, handle: ob.SweepHandle) -> None:

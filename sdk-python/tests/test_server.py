@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import outbid as ob
-from outbid import _server
+from outbid import _lease, _server
 from outbid._server import LocalServer, find_binary
 
 UP = f"""#!{sys.executable}
-import json, os, signal, sys
-args = dict(zip(sys.argv[2::2], sys.argv[3::2]))
+import fcntl, json, os, signal, sys, time
+given = [a for a in sys.argv[2:] if a != "--while-clients"]
+args = dict(zip(given[::2], given[1::2]))
 assert sys.argv[1] == "up" and args["--api"] == "127.0.0.1:0", sys.argv
 with open(args["--data"] + "/starts", "a") as file:
     file.write("x")
@@ -28,10 +31,22 @@ if os.environ.get("BROKEN"):
     sys.exit("the disk is full")
 signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
 ready = args["--ready-file"]
+passing = "--while-clients" in sys.argv
 with open(ready + ".new", "w") as file:
-    json.dump({{"api": "http://127.0.0.1:7", "pid": os.getpid()}}, file)
+    json.dump({{"api": "http://127.0.0.1:7", "pid": os.getpid(), "while_clients": passing}}, file)
 os.rename(ready + ".new", ready)
+if not passing:
+    signal.pause()
+clients = open(args["--data"] + "/clients", "r+")
 while True:
+    try:
+        fcntl.flock(clients, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(0.02)
+        continue
+    if clients.read() != f"keep {{os.getpid()}}\\n":
+        break
+    fcntl.flock(clients, fcntl.LOCK_UN)
     signal.pause()
 """
 
@@ -49,20 +64,104 @@ def pid_of(data: Path) -> int:
     return int(json.loads((data / "server.json").read_text())["pid"])
 
 
+def gone(pid: int) -> bool:
+    """Wait until a process has ended."""
+    end = time.monotonic() + 30
+    while _server._alive(pid):
+        assert time.monotonic() < end, f"process {pid} is still there"
+        time.sleep(0.01)
+    return True
+
+
 def test_started_reused_and_stopped(binary: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     first, second = LocalServer(data), LocalServer(data)
     assert first.url() == second.url() == first.url() == "http://127.0.0.1:7"
     assert (data / "starts").read_text() == "x"
+    assert first.passing and second.passing
     pid = pid_of(data)
     second.stop()
-    assert _server._alive(pid), "only who started it stops it"
+    assert _server._alive(pid), "its other client uses it"
     first.stop()
     assert not _server._alive(pid)
     assert "starting" in (data / "server.log").read_text()
     assert first.url() == "http://127.0.0.1:7", "a dead server is started again"
     first.stop()
     assert (data / "starts").read_text() == "xx"
+
+
+def test_it_lives_as_long_as_its_last_client(binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_server, "_LEFT_SECONDS", 0.2)
+    first, second = LocalServer(tmp_path), LocalServer(tmp_path)
+    first.url()
+    second.url()
+    pid = pid_of(tmp_path)
+    first.stop()
+    assert _server._alive(pid), "the one that started it has gone, another uses it"
+    second.stop()
+    starter = _server._staying.pop()
+    assert starter.wait(30) == 0
+
+
+def test_a_server_that_ends_is_waited_for(binary: Path, tmp_path: Path) -> None:
+    server = LocalServer(tmp_path)
+    server.url()
+    assert server._lease.free()
+    with (tmp_path / "clients").open("r+") as ending:
+        server._lease.give_back()
+        server._lease = _lease.Lease(tmp_path / "other")  # stop() is not to see this
+        fcntl.flock(ending, fcntl.LOCK_EX)
+        assert not _lease.Lease(tmp_path / "clients").free()
+        assert not _lease.Lease(tmp_path / "clients").take(0.1)
+    os.kill(pid_of(tmp_path), signal.SIGKILL)
+    server.stop()
+
+
+def test_it_can_be_told_to_stay(binary: Path, tmp_path: Path) -> None:
+    first, second = LocalServer(tmp_path), LocalServer(tmp_path, keep=True)
+    first.url()
+    assert first.passing
+    second.url()
+    assert not first.passing, "a second client asked it to stay"
+    pid = pid_of(tmp_path)
+    second.stop()
+    first.hurry = True
+    first.stop()
+    starter = _server._staying.pop()
+    assert starter.poll() is None
+    os.kill(pid, signal.SIGINT)
+    assert starter.wait(30) == 0
+
+
+def test_a_forked_child_is_no_client(binary: Path, tmp_path: Path) -> None:
+    """Children of multiprocessing outlive a program that is killed; the lock must not outlive it with them."""
+    script = f"""
+import os, signal, time
+from outbid._server import LocalServer
+server = LocalServer({str(tmp_path)!r})
+server.url()
+if os.fork() == 0:
+    time.sleep(600)
+    os._exit(0)
+print("ready", flush=True)
+time.sleep(600)
+"""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    program = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", script],
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert program.stdout is not None and program.stdout.readline() == "ready\n"
+    program.kill()
+    program.wait()
+    try:
+        assert gone(pid_of(tmp_path))
+    finally:
+        os.killpg(program.pid, signal.SIGKILL)
+        program.stdout.close()
 
 
 def test_two_at_once_share_one(binary: Path, tmp_path: Path) -> None:
@@ -101,6 +200,20 @@ def test_end_of_python(binary: Path, tmp_path: Path, keep: bool, alive: bool) ->
     assert _server._alive(pid) == alive
     if alive:
         os.kill(pid, signal.SIGINT)
+
+
+def test_python_that_is_killed_takes_its_server_along(binary: Path, tmp_path: Path) -> None:
+    script = f"""
+import os, signal
+from outbid._server import LocalServer
+server = LocalServer({str(tmp_path)!r})
+server.url()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    done = subprocess.run([sys.executable, "-c", script], env=env, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert gone(pid_of(tmp_path))
 
 
 def test_damaged_server_file(binary: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from outbid import _model
-from outbid._errors import CheckpointError, ServerError
+from outbid._errors import CheckpointError, NotFoundError, ServerError
 from outbid._server import LocalServer
 from outbid._transport import Address, FixedAddress, Patience, Transport
 from outbid.v1 import service_pb2 as pb
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from outbid._handle import SweepHandle
 
 _PIECE = 1 << 20
+
+DATA = ".outbid"
+"""The directory of a server of one's own, unless another is named."""
 
 _default: Client | None = None
 
@@ -59,8 +62,30 @@ class Client:
         """Whether the server is on this machine."""
         return self._transport.local
 
+    @property
+    def where(self) -> str:
+        """The server, for people: its URL, and its directory if it is a server of one's own."""
+        if isinstance(self._address, LocalServer):
+            return f"the server of {self._address.data} ({self.url})"
+        return f"the server at {self.url}"
+
+    @property
+    def data(self) -> Path | None:
+        """The directory of a server of one's own; None for one that was named by its URL."""
+        return self._address.data if isinstance(self._address, LocalServer) else None
+
+    @property
+    def passing(self) -> bool:
+        """Whether the server ends with the programs that use it, as one that `connect` started without `keep`."""
+        return isinstance(self._address, LocalServer) and self._address.passing
+
+    def hurry(self) -> None:
+        """Do not wait, when Python ends, for a server of one's own to end."""
+        if isinstance(self._address, LocalServer):
+            self._address.hurry = True
+
     def close(self) -> None:
-        """Close the connection; the server is stopped if this client started it for itself alone."""
+        """Close the connection; a server of one's own ends if no other program uses it, unless it is to be kept."""
         global _default
         if _default is self:
             _default = None
@@ -91,11 +116,26 @@ class Client:
                 return found
             request.page_token = page.next_page_token
 
-    def attach(self, sweep_id: str) -> SweepHandle:
-        """Return the handle of a sweep that is there, such as "digits-1"; NotFoundError if there is none."""
+    def attach(self, sweep: str) -> SweepHandle:
+        """Return the handle of a sweep that is there: "digits-1", or "digits" for the newest of that name.
+
+        Raises NotFoundError, which says where it looked, if there is none.
+        """
         from outbid._handle import SweepHandle
 
-        return SweepHandle(self, self.sweep(sweep_id).id)
+        try:
+            return SweepHandle(self, self.sweep(sweep).id)
+        except NotFoundError:
+            pass
+        there = self.sweeps()
+        for found in there:
+            if found.name == sweep:
+                return SweepHandle(self, found.id)
+        names = ", ".join(found.id for found in there[:10]) + (", ..." if len(there) > 10 else "")
+        raise NotFoundError(
+            f"there is no sweep {sweep!r} on {self.where}, which has {names or 'no sweeps'}; for another server, "
+            "ob.connect(url) or ob.connect(data=directory) first"
+        )
 
     def submit_spec(self, spec: sweep_pb2.SweepSpec) -> SweepHandle:
         """Submit a sweep given as the API's message."""
@@ -199,14 +239,15 @@ def connect(
     *,
     token: str | None = None,
     ca_file: str | None = None,
-    data: str | os.PathLike[str] = ".outbid",
+    data: str | os.PathLike[str] = DATA,
     keep: bool = False,
 ) -> Client:
     """Connect to a server, which is used from then on wherever none is named.
 
     `url` is http://host:port, or https://host:port for TLS, with `ca_file` (PEM) if the certificate is signed
     by an authority of your own. Left out, it is OUTBID_URL; without that, the server of the directory `data`
-    on this machine, which is started if it does not run, and stopped when Python ends unless `keep`.
+    on this machine, which is started if it does not run. It ends, saving its trials, when the last program that
+    uses it so has ended, even if that was killed; with `keep` it stays until somebody stops it.
     `token` is OUTBID_TOKEN if left out.
 
     Raises UnavailableError if the server does not answer, UnauthenticatedError if it refuses the token.
@@ -233,6 +274,15 @@ def default_client() -> Client:
     return _default if _default is not None else connect()
 
 
-def attach(sweep_id: str) -> SweepHandle:
-    """Return the handle of a sweep that is there, such as "digits-1"."""
-    return default_client().attach(sweep_id)
+def attach(sweep: str) -> SweepHandle:
+    """Return the handle of a sweep that is there: "digits-1", or "digits" for the newest of that name.
+
+    It is looked for on the server that `connect` made last, on that of OUTBID_URL, or in ./.outbid, whose server is
+    started again if it does not run. Raises NotFoundError, which says where it looked.
+    """
+    if _default is None and not os.environ.get("OUTBID_URL") and not Path(DATA).is_dir():
+        raise NotFoundError(
+            f"there is no sweep {sweep!r}: looked in {Path(DATA).resolve()}, which does not exist; say where it is "
+            "with ob.connect(data=directory), or ob.connect(url) or OUTBID_URL for a server"
+        )
+    return default_client().attach(sweep)

@@ -19,13 +19,12 @@ from outbid._callbacks import Callback, Caller
 from outbid._client import Client
 from outbid._display import Display, NoDisplay, make_display
 from outbid._errors import OutbidError, SweepFailedError
+from outbid._interrupt import interrupted
 from outbid._resources import Limits
 from outbid._result import Result
 from outbid._space import Space, fill_space
 from outbid._transport import Patience
 from outbid.v1 import service_pb2 as pb
-
-_STOP_SECONDS = 10.0  # after Ctrl-C, to show how the sweep ended
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,10 @@ class SweepHandle(AskTell):
 
         `timeout` is in seconds; when it is over TimeoutError is raised and the sweep goes on. `display` shows
         a live table. Raises SweepFailedError if the sweep failed. A server that restarts meanwhile is waited
-        for, a minute at most.
+        for, a minute at most. Ctrl-C ends the waiting only; with `display` it pauses the sweep, or leaves it running,
+        as `Sweep.run` does.
         """
-        return self._wait(timeout, make_display(display), tuple(callbacks))
+        return self._wait(timeout, make_display(display), tuple(callbacks), pausing=display)
 
     async def wait_async(self, timeout: float | None = None, *, callbacks: Iterable[Callback] = ()) -> Result:
         """Wait like `wait`, for asyncio. Callbacks run in another thread."""
@@ -111,9 +111,10 @@ class SweepHandle(AskTell):
         """Save every trial and free every device, until `resume`."""
         self._control(pb.SWEEP_COMMAND_PAUSE)
 
-    def resume(self) -> None:
-        """Let a paused sweep go on."""
+    def resume(self) -> SweepHandle:
+        """Let a paused sweep go on from its trials' checkpoints; returns this handle, to `wait` on."""
         self._control(pb.SWEEP_COMMAND_RESUME)
+        return self
 
     def stop(self) -> None:
         """End every trial. The sweep can be extended later."""
@@ -177,9 +178,9 @@ class SweepHandle(AskTell):
         callbacks: tuple[Callback, ...],
         cancel: _Cancel | None = None,
         *,
-        stop: bool = False,
+        pausing: bool = False,
     ) -> Result:
-        """Wait for the sweep's end; with `stop`, Ctrl-C stops it."""
+        """Wait for the sweep's end; with `pausing`, Ctrl-C saves it or leaves it, and says how to go on."""
         caller = Caller(callbacks)
         last: _model.SweepInfo | None = None
         with contextlib.closing(display):
@@ -189,24 +190,15 @@ class SweepHandle(AskTell):
                     display.update(update)
                     caller.update(update)
             except KeyboardInterrupt:
-                if stop:
-                    self._interrupt(display)
-                raise
+                if not pausing:
+                    raise
+                raise interrupted(self, display) from None
             result = self.result()
             display.end(result.sweep, result.trials)
         caller.end(result)
         if last is not None and last.state == "failed":
             raise SweepFailedError(self.id, last.reason or "the server gave no reason")
         return result
-
-    def _interrupt(self, display: Display) -> None:
-        """Stop the sweep, and show how it ended rather than how it ran."""
-        self.stop()
-        with contextlib.suppress(TimeoutError):
-            for _ in self._watch(False, _STOP_SECONDS, _Cancel()):
-                pass
-        result = self.result()
-        display.end(result.sweep, result.trials)
 
     def _watch(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
         transport = self._client._transport

@@ -7,73 +7,123 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from outbid._errors import UnavailableError
+from outbid._lease import Lease
 
 _START_SECONDS = 60.0
-_STOP_SECONDS = 20.0
+_LEFT_SECONDS = 2.0  # after which a server that nobody uses has noticed it
+_STOP_SECONDS = 45.0  # in which its trials have saved, or been given up
+_SILENT_SECONDS = 1.0  # of waiting for its end without a word
+
+_staying: list[subprocess.Popen[bytes]] = []  # servers that others use on
+
+
+@dataclass(frozen=True)
+class _Running:
+    """What a server that runs says in its directory."""
+
+    api: str
+    pid: int
+    while_clients: bool
 
 
 class LocalServer:
     """The server of one data directory on this machine: found if it runs, else started.
 
-    One that was started here is stopped, gently, when Python ends, unless `keep`. The next one goes on where
-    it stopped.
+    One that was started here ends, after its trials have saved, when the last program that uses it has ended,
+    however that ended; unless `keep`. The next one goes on where it stopped.
     """
 
     def __init__(self, data: str | os.PathLike[str] = ".outbid", *, keep: bool = False) -> None:
         self.data = Path(data).resolve()
+        self.hurry = False
+        """Whether to leave without waiting for the server's end."""
         self._keep = keep
+        self._lease = Lease(self.data / "clients")
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self) -> str:
         """Return the server's URL; it is started if it does not run."""
-        if (found := self._running()) is not None:
-            return found
         self.data.mkdir(parents=True, exist_ok=True)
-        with _locked(self.data / "sdk.lock"):  # two programs that start at once share one server
-            return self._running() or self._start()
+        if not self._lease.take(_START_SECONDS):
+            raise UnavailableError(
+                f"the server of {self.data} has been ending for {_START_SECONDS:g} s; its log is {self._log}"
+            )
+        if (found := self._running()) is None:
+            with _locked(self.data / "sdk.lock"):  # two programs that start at once share one server
+                found = self._running() or self._start()
+        if self._keep and found.while_clients:
+            self._lease.write(f"keep {found.pid}\n")
+        return found.api
+
+    @property
+    def passing(self) -> bool:
+        """Whether the server ends with the programs that use it."""
+        found = self._running()
+        return found is not None and found.while_clients and self._lease.read() != f"keep {found.pid}\n"
 
     def stop(self) -> None:
-        """Stop the server if it was started here, and wait for its end."""
+        """Use the server no more; if it was started here and nobody else uses it, wait for its end."""
         process, self._process = self._process, None
+        atexit.unregister(self.stop)
+        self._lease.give_back()
         if process is None or process.poll() is not None:
             return
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if self._keep or self.hurry or not self._await_end(process):
+            _staying.append(process)
+
+    def _await_end(self, process: subprocess.Popen[bytes]) -> bool:
+        """Return whether the server has ended; False if others use it."""
+        start = time.monotonic()
+        ending = told = False
+        while process.poll() is None:
+            waited = time.monotonic() - start
+            if waited > (_STOP_SECONDS if ending else _LEFT_SECONDS):
+                return False
+            if not ending and not self._lease.free():
+                ending = True
+            if ending and not told and waited > _SILENT_SECONDS:
+                told = True
+                print("outbid: the server ends once its trials have saved; Ctrl-C does not wait", file=sys.stderr)
+            try:
+                time.sleep(0.02)
+            except KeyboardInterrupt:
+                return False
+        return True
 
     @property
     def _ready_file(self) -> Path:
         return self.data / "server.json"
 
-    def _running(self) -> str | None:
+    @property
+    def _log(self) -> Path:
+        return self.data / "server.log"
+
+    def _running(self) -> _Running | None:
         if self._process is not None and self._process.poll() is not None:
             self._process = None
         try:
             found = json.loads(self._ready_file.read_text())
-            api, pid = str(found["api"]), int(found["pid"])
+            running = _Running(str(found["api"]), int(found["pid"]), bool(found.get("while_clients")))
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
-        return api if _alive(pid) else None
+        return running if _alive(running.pid) else None
 
-    def _start(self) -> str:
-        binary = find_binary()
-        log = self.data / "server.log"
-        command = [binary, "up", "--data", str(self.data), "--api", "127.0.0.1:0"]
+    def _start(self) -> _Running:
+        command = [find_binary(), "up", "--data", str(self.data), "--api", "127.0.0.1:0"]
         command += ["--ready-file", str(self._ready_file), "--pass-env", "*"]  # trials are this user's own code
+        if not self._keep:
+            command.append("--while-clients")
         self._ready_file.unlink(missing_ok=True)  # left by a server that was killed
-        with log.open("ab") as output:
-            # In a session of its own, so that Ctrl-C ends the sweep here before it ends the server.
+        with self._log.open("ab") as output:
+            # In a session of its own, so that Ctrl-C reaches the program here and not the server.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -84,18 +134,23 @@ class LocalServer:
         if not self._keep:
             atexit.unregister(self.stop)
             atexit.register(self.stop)
-        return self._await_ready(log)
+        return self._await_ready()
 
-    def _await_ready(self, log: Path) -> str:
+    def _await_ready(self) -> _Running:
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end:
             if (found := self._running()) is not None:
                 return found
             if self._process is None:
-                raise UnavailableError(f"`outbid up` ended at once; the end of {log}:\n{_tail(log)}")
+                raise UnavailableError(f"`outbid up` ended at once; the end of {self._log}:\n{_tail(self._log)}")
             time.sleep(0.02)
-        self.stop()
-        raise UnavailableError(f"`outbid up` was not ready in {_START_SECONDS:g} s; the end of {log}:\n{_tail(log)}")
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+        raise UnavailableError(
+            f"`outbid up` was not ready in {_START_SECONDS:g} s; the end of {self._log}:\n{_tail(self._log)}"
+        )
 
 
 def find_binary() -> str:

@@ -208,16 +208,14 @@ class Sweep:
         """Submit the sweep, wait for its end and return the result.
 
         `display` shows a live table. `timeout` is in seconds: when it is over TimeoutError is raised and the
-        sweep goes on. Ctrl-C stops the sweep. Raises SweepFailedError if the sweep failed.
+        sweep goes on. Ctrl-C, or a notebook's interrupt, saves and pauses the sweep if its server is one's own, and
+        leaves it running on another; it says how to go on. A second Ctrl-C does not wait until trials have saved.
+        Raises SweepFailedError if the sweep failed.
         """
         if self._train is None and not self._program:
             raise TypeError("run: this sweep has neither function nor program; use ask() and tell()")
         handle = self.submit(client)
-        try:
-            return handle._wait(timeout, make_display(display), tuple(callbacks), stop=True)
-        except KeyboardInterrupt:
-            print(f"stopped {handle.id}; ob.attach({handle.id!r}).result() has what it found", file=sys.stderr)
-            raise
+        return handle._wait(timeout, make_display(display), tuple(callbacks), pausing=True)
 
     def preview(self, *, step_seconds: float = 0.0, client: Client | None = None) -> Preview:
         """Ask the server what the sweep would do; nothing is started.
