@@ -40,6 +40,8 @@ type Control interface {
 	Changes(sweep string, since uint64) (trials []*outbidv1.Trial, version uint64, next <-chan struct{}, err error)
 	// Reports calls f for every report of the sweep, or of one trial, oldest first.
 	Reports(ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error) error
+	// ReportsAfter calls f for the reports of the sweep after the first n, oldest first.
+	ReportsAfter(ctx context.Context, sweep string, n int64, f func(trial int32, r *outbidv1.Report) error) error
 	// Ledger calls f for every batch from sequence from to the last one.
 	Ledger(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error
 	// Blobs says which functions sweeps use, by SHA-256, and of which tenants those are.

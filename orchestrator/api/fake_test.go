@@ -34,6 +34,8 @@ type fakeControl struct {
 	// actors of submissions and commands, in order.
 	actors []string
 	keys   map[string]string
+	// looks counts the calls of Changes.
+	looks int
 }
 
 type fakeSweep struct {
@@ -248,6 +250,7 @@ func (c *fakeControl) Nodes() []*outbidv1.Node { return c.nodes }
 func (c *fakeControl) Changes(id string, since uint64) ([]*outbidv1.Trial, uint64, <-chan struct{}, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.looks++
 	s, err := c.find(id)
 	if err != nil {
 		return nil, 0, nil, err
@@ -294,6 +297,29 @@ func (c *fakeControl) report(t testing.TB, id string, trial int32, step int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.batches = append(c.batches, &outbidv1.Batch{Seq: uint64(len(c.batches) + 1), Events: events})
+}
+
+func (c *fakeControl) ReportsAfter(
+	ctx context.Context, id string, n int64, f func(int32, *outbidv1.Report) error,
+) error {
+	return c.Ledger(ctx, 1, func(b *outbidv1.Batch) error {
+		events := new(outbidv1.Events)
+		if err := proto.Unmarshal(b.GetEvents(), events); err != nil {
+			return err
+		}
+		for _, e := range events.GetEvents() {
+			t := e.GetTrialReported()
+			if t.GetSweep() != id {
+				continue
+			}
+			if n--; n < 0 {
+				if err := f(t.GetTrial(), t.GetReport()); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
 }
 
 func (c *fakeControl) Ledger(_ context.Context, from uint64, f func(*outbidv1.Batch) error) error {

@@ -91,9 +91,11 @@ func New(cfg Config) (*Server, error) {
 		control: cfg.Control, tokens: cfg.Tokens, logger: cfg.Logger, stopping: stopping, calls: calls, seconds: seconds,
 	}
 	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer), blobs: newBlobBook(cfg)}
-	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream))
+	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream),
+		grpc.ForceServerCodecV2(newWireCodec()))
 	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{
 		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, blobs: s.blobs,
+		feeds: newFeeds(cfg.Control),
 	})
 	if err := s.open(g); err != nil {
 		stop()

@@ -17,6 +17,7 @@ type service struct {
 	logs    Logs
 	limits  *Limits
 	blobs   *blobBook
+	feeds   *feeds
 }
 
 // ListSweeps implements the service.

@@ -37,6 +37,10 @@ func (noReports) Read(context.Context, string, *int32, func(int32, *outbidv1.Rep
 	return nil
 }
 
+func (noReports) ReadAfter(context.Context, string, int64, func(int32, *outbidv1.Report) error) error {
+	return nil
+}
+
 type noLogs struct{}
 
 func (noLogs) Read(context.Context, string, *int32, bool, func(*outbidv1.LogChunk) error) error {

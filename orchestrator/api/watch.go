@@ -10,9 +10,6 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// watchEvery is the shortest time between two updates of WatchSweep.
-const watchEvery = 100 * time.Millisecond
-
 // WatchSweep implements the service.
 func (s *service) WatchSweep(
 	req *outbidv1.WatchSweepRequest, stream grpc.ServerStreamingServer[outbidv1.WatchSweepResponse],
@@ -20,26 +17,22 @@ func (s *service) WatchSweep(
 	if req.GetSweep() == "" {
 		return errNoSweep()
 	}
-	w := &watch{control: s.control, id: req.GetSweep(), send: stream.Send}
-	if req.GetReports() {
-		w.reports = &reportTail{control: s.control, sweep: req.GetSweep()}
+	w := &watch{control: s.control, key: feedKey{req.GetSweep(), req.GetReports()}, send: stream.SendMsg}
+	ctx := stream.Context()
+	ended, err := w.catchUp(ctx)
+	if err != nil || ended {
+		return err
 	}
-	pace := time.NewTicker(watchEvery)
-	defer pace.Stop()
-	for {
-		ended, next, err := w.update(stream.Context())
-		if err != nil || ended {
+	shared, turn := s.feeds.join(w.key, w.at)
+	defer s.feeds.leave(shared)
+	for n := 0; ; n++ {
+		var u *update
+		u, n, err = shared.after(ctx, n, s.feeds.pace()*time.Duration(turn)/(2*turns))
+		if err != nil {
 			return err
 		}
-		select {
-		case <-next:
-		case <-stream.Context().Done():
-			return stream.Context().Err()
-		}
-		select {
-		case <-pace.C:
-		case <-stream.Context().Done():
-			return stream.Context().Err()
+		if ended, err = w.take(ctx, u); err != nil || ended {
+			return err
 		}
 	}
 }
@@ -47,72 +40,159 @@ func (s *service) WatchSweep(
 // watch is one WatchSweep.
 type watch struct {
 	control Control
-	id      string
+	key     feedKey
 	begun   bool
-	version uint64
-	reports *reportTail
-	send    func(*outbidv1.WatchSweepResponse) error
+	at      place
+	send    func(any) error
 }
 
-// update sends what changed since the one before. It reports whether the sweep has ended and all of it was sent.
-func (w *watch) update(ctx context.Context) (ended bool, next <-chan struct{}, err error) {
-	var rest, trials []*outbidv1.Trial
+// take sends an update, unless the watcher knows of it. A watcher that came late or was too slow lacks some that are
+// gone: it is told everything that happened since the last that it knows of.
+func (w *watch) take(ctx context.Context, u *update) (ended bool, err error) {
+	switch {
+	case u.from.version > w.at.version || u.from.reports > w.at.reports:
+		return w.catchUp(ctx)
+	case u.to.version < w.at.version:
+		return u.ended, nil
+	case u.from.reports == w.at.reports:
+		err = w.sendAll(u.messages)
+	case u.to.reports >= w.at.reports:
+		var messages []*encoded
+		messages, err = chunks(u.sweep, nil, u.reports[w.at.reports-u.from.reports:])
+		if err == nil {
+			err = w.sendAll(messages)
+		}
+		if err == nil && u.to.version > w.at.version {
+			// Its trials are in messages with reports that the watcher has.
+			w.at.reports = u.to.reports
+			return w.catchUp(ctx)
+		}
+	}
+	w.at = place{max(w.at.version, u.to.version), max(w.at.reports, u.to.reports)}
+	return u.ended, err
+}
+
+func (w *watch) sendAll(messages []*encoded) error {
+	for _, m := range messages {
+		if err := w.send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// catchUp sends everything that happened since the watcher's place, and moves it on.
+func (w *watch) catchUp(ctx context.Context) (ended bool, err error) {
+	var rest []*outbidv1.Trial
 	if !w.begun {
 		if rest, err = w.begin(ctx); err != nil {
-			return false, nil, err
+			return false, err
 		}
 	}
-	trials, w.version, next, err = w.control.Changes(w.id, w.version)
+	v, err := lookAt(w.control, w.key.sweep, w.at.version)
 	if err != nil {
-		return false, nil, err
+		return false, err
 	}
-	trials = mergeTrials(rest, trials)
-	sweep, err := w.control.Sweep(w.id)
-	if err != nil {
-		return false, nil, err
-	}
-	if ended = sweepEnded(sweep.GetState()); ended {
-		// The sweep is newer than the trials; what changed between is not announced by next any more.
-		var late []*outbidv1.Trial
-		if late, w.version, next, err = w.control.Changes(w.id, w.version); err != nil {
-			return false, nil, err
-		}
-		trials = mergeTrials(trials, late)
-	}
-	var reports []*outbidv1.TrialReport
-	if w.reports != nil {
-		if reports, err = w.reports.next(ctx); err != nil {
-			return false, nil, err
+	w.at.version = v.version
+	out := &sender{sweep: v.sweep, trials: mergeTrials(rest, v.trials), send: w.send}
+	if w.key.reports {
+		err = w.control.ReportsAfter(ctx, w.key.sweep, w.at.reports, func(trial int32, r *outbidv1.Report) error {
+			w.at.reports++
+			return out.report(&outbidv1.TrialReport{Trial: trial, Report: r})
+		})
+		if err != nil {
+			return false, err
 		}
 	}
-	return ended, next, w.sendChunks(sweep, trials, reports)
+	return sweepEnded(v.sweep.GetState()), out.flush()
 }
 
 // begin sends the trials there are, page by page, and returns the last page: Changes would make Control show all of a
-// large sweep at once. What changes meanwhile comes with the update that follows.
+// large sweep at once. What changes meanwhile comes with what follows.
 func (w *watch) begin(ctx context.Context) ([]*outbidv1.Trial, error) {
 	var err error
-	if _, w.version, _, err = w.control.Changes(w.id, JustVersion); err != nil {
+	if _, w.at.version, _, err = w.control.Changes(w.key.sweep, JustVersion); err != nil {
 		return nil, err
 	}
 	w.begun = true
 	for from := int32(0); ; {
-		page, err := w.control.Trials(w.id, from, defaultPage)
+		page, err := w.control.Trials(w.key.sweep, from, defaultPage)
 		if err != nil || len(page) < defaultPage {
 			return page, err
 		}
 		from = page[len(page)-1].GetNumber() + 1
-		sweep, err := w.control.Sweep(w.id)
+		sweep, err := w.control.Sweep(w.key.sweep)
 		if err != nil {
 			return nil, err
 		}
-		if err := w.sendChunks(sweep, page, nil); err != nil {
+		messages, err := chunks(sweep, page, nil)
+		if err == nil {
+			err = w.sendAll(messages)
+		}
+		if err != nil {
 			return nil, err
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// sender gathers what is to be sent and sends it in pieces, so that a long history is never in memory.
+type sender struct {
+	sweep   *outbidv1.Sweep
+	trials  []*outbidv1.Trial
+	reports []*outbidv1.TrialReport
+	size    int
+	sent    bool
+	send    func(any) error
+}
+
+func (s *sender) report(r *outbidv1.TrialReport) error {
+	s.reports = append(s.reports, r)
+	if s.size += proto.Size(r) + 8; s.size < maxChunk {
+		return nil
+	}
+	return s.flush()
+}
+
+// flush sends what there is, and the sweep in any case unless it was sent.
+func (s *sender) flush() error {
+	if s.sent && len(s.trials) == 0 && len(s.reports) == 0 {
+		return nil
+	}
+	messages, err := chunks(s.sweep, s.trials, s.reports)
+	for _, m := range messages {
+		if err == nil {
+			err = s.send(m)
+		}
+	}
+	s.trials, s.reports, s.size, s.sent = nil, nil, 0, true
+	return err
+}
+
+// view is a sweep at a version, with the trials that changed since an earlier one.
+type view struct {
+	sweep   *outbidv1.Sweep
+	trials  []*outbidv1.Trial
+	version uint64
+	next    <-chan struct{}
+}
+
+func lookAt(c Control, id string, since uint64) (view, error) {
+	var v view
+	var err error
+	if v.trials, v.version, v.next, err = c.Changes(id, since); err != nil {
+		return v, err
+	}
+	if v.sweep, err = c.Sweep(id); err != nil || !sweepEnded(v.sweep.GetState()) {
+		return v, err
+	}
+	// The sweep is newer than the trials; what changed between is not announced by next any more.
+	var late []*outbidv1.Trial
+	late, v.version, v.next, err = c.Changes(id, v.version)
+	v.trials = mergeTrials(v.trials, late)
+	return v, err
 }
 
 // mergeTrials puts newer versions of trials after the others.
@@ -133,10 +213,9 @@ func mergeTrials(old, late []*outbidv1.Trial) []*outbidv1.Trial {
 	return append(merged, late...)
 }
 
-// sendChunks sends one update in as many messages as its size asks for; each holds the sweep.
-func (w *watch) sendChunks(
-	sweep *outbidv1.Sweep, trials []*outbidv1.Trial, reports []*outbidv1.TrialReport,
-) error {
+// chunks makes one update into as many messages as its size asks for; each holds the sweep.
+func chunks(sweep *outbidv1.Sweep, trials []*outbidv1.Trial, reports []*outbidv1.TrialReport) ([]*encoded, error) {
+	var messages []*encoded
 	for {
 		m := &outbidv1.WatchSweepResponse{Sweep: sweep}
 		n := fit(trials, maxChunk)
@@ -145,37 +224,13 @@ func (w *watch) sendChunks(
 			n = fit(reports, maxChunk)
 			m.Reports, reports = reports[:n], reports[n:]
 		}
-		if err := w.send(m); err != nil {
-			return err
+		one, err := encode(m)
+		if err != nil {
+			return nil, err
 		}
+		messages = append(messages, one)
 		if len(trials) == 0 && len(reports) == 0 {
-			return nil
+			return messages, nil
 		}
 	}
-}
-
-// reportTail reads a sweep's reports off the ledger, each once: the state holds only the newest of each trial.
-type reportTail struct {
-	control Control
-	sweep   string
-	seq     uint64
-}
-
-// next returns the reports in the ledger that it has not returned yet.
-func (r *reportTail) next(ctx context.Context) ([]*outbidv1.TrialReport, error) {
-	var found []*outbidv1.TrialReport
-	err := r.control.Ledger(ctx, r.seq+1, func(b *outbidv1.Batch) error {
-		events := new(outbidv1.Events)
-		if err := proto.Unmarshal(b.GetEvents(), events); err != nil {
-			return err
-		}
-		for _, e := range events.GetEvents() {
-			if t := e.GetTrialReported(); t != nil && t.GetSweep() == r.sweep {
-				found = append(found, &outbidv1.TrialReport{Trial: t.GetTrial(), Report: t.GetReport()})
-			}
-		}
-		r.seq = b.GetSeq()
-		return nil
-	})
-	return found, err
 }

@@ -50,6 +50,8 @@ type History interface {
 	Append(seq uint64, events []*outbidv1.Event) error
 	Flush() error
 	Read(ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error) error
+	// ReadAfter calls f for the reports of a sweep after the first n.
+	ReadAfter(ctx context.Context, sweep string, n int64, f func(trial int32, r *outbidv1.Report) error) error
 }
 
 // Loop runs a core: it appends what the core decides, and only then acts.
@@ -64,6 +66,8 @@ type Loop struct {
 	changed map[string]chan struct{}
 	// unshown are the parts of sweeps that could not be shown to readers, by sweep and part: each is logged once.
 	unshown sync.Map
+
+	recent recent
 
 	// events since the newest snapshot.
 	events   int
@@ -109,13 +113,19 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 // before can append any more, however late they notice.
 func (l *Loop) takeOver(ctx context.Context) error {
 	began, batches, replayed := time.Now(), 0, 0
-	core, err := Restore(ctx, l.cfg.Settings, l.cfg.Policy, l.cfg.Ledger, func(seq uint64, events []*outbidv1.Event) error {
+	core, err := Restore(ctx, l.cfg.Settings, l.cfg.Policy, l.cfg.Ledger, func(b *outbidv1.Batch, events []*outbidv1.Event) error {
+		if batches == 0 {
+			l.recent.begin(b.GetSeq())
+		}
 		batches, replayed = batches+1, replayed+len(events)
-		l.remember(seq, events)
+		l.remember(b, events)
 		return nil
 	})
 	if err != nil {
 		return err
+	}
+	if batches == 0 {
+		l.recent.begin(core.st.Seq + 1)
 	}
 	l.core, l.events = core, replayed
 	now := l.now()
@@ -128,16 +138,17 @@ func (l *Loop) takeOver(ctx context.Context) error {
 		return err
 	}
 	core.Appended(b)
-	l.remember(b.GetSeq(), []*outbidv1.Event{started})
+	l.remember(b, []*outbidv1.Event{started})
 	l.cfg.Logger.Info("the state is restored", "ledger", b.GetSeq(), "batches_after_snapshot", batches, "events", replayed,
 		"took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
-// remember adds a batch to the history, which hears of every batch: so it knows that it lacks none. What it cannot take
-// is made good from the ledger at the next start.
-func (l *Loop) remember(seq uint64, events []*outbidv1.Event) {
-	if err := l.cfg.History.Append(seq, events); err != nil {
+// remember adds a batch to the newest rounds and to the history, which hears of every batch: so it knows that it lacks
+// none. What it cannot take is made good from the ledger at the next start.
+func (l *Loop) remember(b *outbidv1.Batch, events []*outbidv1.Event) {
+	l.recent.add(b, events)
+	if err := l.cfg.History.Append(b.GetSeq(), events); err != nil {
 		l.cfg.Logger.Error("reports could not be added to the history, which can be rebuilt from the ledger", "err", err)
 	}
 }
@@ -285,7 +296,7 @@ func (l *Loop) append(ctx context.Context, now time.Time, events []*outbidv1.Eve
 			return fmt.Errorf("appending to the ledger: %w", err)
 		}
 		l.core.Appended(b)
-		l.remember(b.GetSeq(), rest[:n])
+		l.remember(b, rest[:n])
 		rest = rest[n:]
 	}
 	l.tellReaders(events)

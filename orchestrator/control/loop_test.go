@@ -29,6 +29,10 @@ type reports struct {
 	last uint64
 }
 
+func (h *reports) ReadAfter(context.Context, string, int64, func(int32, *outbidv1.Report) error) error {
+	return nil
+}
+
 func (h *reports) Append(seq uint64, events []*outbidv1.Event) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

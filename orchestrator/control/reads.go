@@ -211,6 +211,19 @@ func (l *Loop) Reports(
 	return nil
 }
 
+// ReportsAfter calls f for the reports of a sweep after the first n, oldest first.
+func (l *Loop) ReportsAfter(
+	ctx context.Context, sweep string, n int64, f func(trial int32, r *outbidv1.Report) error,
+) error {
+	if err := l.exists(sweep, nil); err != nil {
+		return err
+	}
+	if err := l.cfg.History.ReadAfter(ctx, sweep, n, f); err != nil {
+		return fmt.Errorf("reading the reports of %s: %w", sweep, err)
+	}
+	return nil
+}
+
 func (l *Loop) exists(sweep string, trial *int32) error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

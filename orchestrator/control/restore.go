@@ -16,7 +16,7 @@ import (
 // Restore returns the core that a ledger's newest snapshot and the batches after it lead to. seen is called with every
 // batch that was folded in; it may be nil.
 func Restore(
-	ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger, seen func(seq uint64, events []*outbidv1.Event) error,
+	ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger, seen func(b *outbidv1.Batch, events []*outbidv1.Event) error,
 ) (*Core, error) {
 	_, data, err := l.LoadSnapshot(ctx)
 	if err != nil {
@@ -38,7 +38,7 @@ func Restore(
 		}
 		c.Appended(b)
 		if seen != nil {
-			return seen(b.GetSeq(), events)
+			return seen(b, events)
 		}
 		return nil
 	})

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -29,8 +31,23 @@ func (l *Loop) Round(ctx context.Context, number uint64) (*outbidv1.Round, error
 		}
 		return newest[0], nil
 	}
-	// Rounds count up through the ledger: halve what is left until it is one block.
-	low, high := uint64(1), l.last()
+	var found *outbidv1.Round
+	from := l.recent.newest(func(r *outbidv1.Round) bool {
+		if r.GetRound() == number {
+			found = proto.CloneOf(r)
+		}
+		return r.GetRound() > number
+	})
+	if found != nil {
+		return found, nil
+	}
+	return l.olderRound(ctx, number, min(from, l.last()+1)-1)
+}
+
+// olderRound looks for a round in the ledger up to a batch. Rounds count up through the ledger: it halves what is left
+// until that is one block.
+func (l *Loop) olderRound(ctx context.Context, number, high uint64) (*outbidv1.Round, error) {
+	low, last := uint64(1), high
 	for high > low+roundsBlock {
 		middle := low + (high-low)/2
 		r, err := l.firstRound(ctx, middle, high)
@@ -47,7 +64,7 @@ func (l *Loop) Round(ctx context.Context, number uint64) (*outbidv1.Round, error
 		}
 	}
 	for {
-		r, err := l.firstRound(ctx, low, l.last())
+		r, err := l.firstRound(ctx, low, last)
 		if err != nil {
 			return nil, err
 		}
@@ -65,14 +82,23 @@ func (l *Loop) Round(ctx context.Context, number uint64) (*outbidv1.Round, error
 // sweep only those that it had a part in.
 func (l *Loop) Rounds(ctx context.Context, before uint64, sweep string, limit int) ([]*outbidv1.Round, error) {
 	var found []*outbidv1.Round
-	for high := l.last(); high > 0 && len(found) < limit; {
+	wanted := func(r *outbidv1.Round) bool {
+		return (before == 0 || r.GetRound() < before) && len(r.GetDecisions()) > 0 && takesPart(r, sweep)
+	}
+	from := l.recent.newest(func(r *outbidv1.Round) bool {
+		if wanted(r) {
+			found = append(found, proto.CloneOf(r))
+		}
+		return len(found) < limit
+	})
+	for high := min(from, l.last()+1) - 1; high > 0 && len(found) < limit; {
 		low := uint64(1)
 		if high > roundsBlock {
 			low = high - roundsBlock + 1
 		}
 		var block []*outbidv1.Round
 		err := l.readRounds(ctx, low, high, func(r *outbidv1.Round) error {
-			if (before == 0 || r.GetRound() < before) && len(r.GetDecisions()) > 0 && takesPart(r, sweep) {
+			if wanted(r) {
 				block = append(block, r)
 			}
 			return nil

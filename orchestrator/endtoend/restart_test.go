@@ -136,15 +136,20 @@ func (s *server) restoredFrom() (ledger, batches, events int) {
 
 // TestARestartReadsOnlyTheTailOfTheLedger is also the measurement of how long a restart takes with a long history:
 //
-//	OUTBID_RESTART_REPORTS=10000000 OUTBID_RESTART_EACH=10 go test ./orchestrator/endtoend -v -timeout 2h \
+//	OUTBID_RESTART_REPORTS=10000000 OUTBID_RESTART_EACH=10 OUTBID_RESTART_DIR=/var/tmp/long go test ./orchestrator/endtoend -v -timeout 2h \
 //	    -run TestARestartReadsOnlyTheTailOfTheLedger
+//
+// The directory, if it is given, is kept, and a ledger that is there already is used again.
 func TestARestartReadsOnlyTheTailOfTheLedger(t *testing.T) {
 	t.Parallel()
 	const snapshotEvery, slack = 50_000, 20_000 // a snapshot that is being written when the server is killed is lost
 	reports, each := number(t, "OUTBID_RESTART_REPORTS", 150_000), number(t, "OUTBID_RESTART_EACH", 1000)
-	dir := t.TempDir()
+	dir := os.Getenv("OUTBID_RESTART_DIR")
+	if dir == "" {
+		dir = t.TempDir()
+	}
 	args := []string{"serve", "--store", filepath.Join(dir, "store")}
-	var id string
+	id := "many-1"
 	var s *server
 	restart := func(how string) {
 		began := time.Now()
@@ -159,7 +164,9 @@ func TestARestartReadsOnlyTheTailOfTheLedger(t *testing.T) {
 			t.Errorf("%s: %d steps, want %d", how, steps, reports)
 		}
 	}
-	if reports > 1_000_000 {
+	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
+		restart("as it was left")
+	} else if reports > 1_000_000 {
 		id = fillFast(t, dir, reports, each)
 		restart("first")
 	} else {

@@ -105,12 +105,38 @@ type buffer struct {
 	high     int32
 	trials   filter
 	bits     int // set in trials
+	// starts of every startEvery-th record.
+	starts []int
+}
+
+// startEvery is how many records apart the buffer remembers where one begins.
+const startEvery = 64
+
+// after is the records after the first n.
+func (b *buffer) after(n int) []byte {
+	if n >= b.records {
+		return nil
+	}
+	return skipRecords(b.data[b.starts[n/startEvery]:], int64(n%startEvery))
+}
+
+// skipRecords is the records after the first n. They are whole: what is read from a file is checked before.
+func skipRecords(data []byte, n int64) []byte {
+	for ; n > 0 && len(data) > 0; n-- {
+		var size uint64
+		for range 3 {
+			v, k := binary.Uvarint(data)
+			size, data = v, data[max(k, 0):]
+		}
+		data = data[min(size, uint64(len(data))):]
+	}
+	return data
 }
 
 // full says that it is time to write the block.
 func (b *buffer) full() bool { return len(b.data) >= blockBytes || b.bits >= filterFull }
 
-func (b *buffer) reset() { *b = buffer{data: b.data[:0]} }
+func (b *buffer) reset() { *b = buffer{data: b.data[:0], starts: b.starts[:0]} }
 
 func (b *buffer) add(seq uint64, trial int32, r *outbidv1.Report) error {
 	if b.records == 0 {
@@ -123,6 +149,9 @@ func (b *buffer) add(seq uint64, trial int32, r *outbidv1.Report) error {
 	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(data, r)
 	if err != nil {
 		return err
+	}
+	if b.records%startEvery == 0 {
+		b.starts = append(b.starts, len(b.data))
 	}
 	b.data, b.lastSeq = data, seq
 	b.records++

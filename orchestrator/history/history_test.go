@@ -328,3 +328,29 @@ func TestFullDisk(t *testing.T) {
 	same(t, want, readAll(t, h, "a-1", nil))
 	closeHistory(t, h)
 }
+
+func TestReadAfter(t *testing.T) {
+	t.Parallel()
+	h := openHistory(t, t.TempDir())
+	defer closeHistory(t, h)
+	const reports = 3 * 1500
+	for seq := range uint64(reports / 3) {
+		step := int64(3 * seq)
+		mustAppend(t, h, seq+1, report("s-1", int32(seq%7), step), report("s-1", 1, step+1), report("s-1", 2, step+2))
+		if seq%400 == 399 {
+			mustFlush(t, h) // blocks; the last ones are in memory only
+		}
+	}
+	all := readAll(t, h, "s-1", nil)
+	for n := int64(0); n <= reports+1; n += 1 + n%211 {
+		var got []entry
+		err := h.ReadAfter(t.Context(), "s-1", n, func(trial int32, r *outbidv1.Report) error {
+			got = append(got, entry{trial, r})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, all[min(n, reports):], got)
+	}
+}

@@ -16,12 +16,25 @@ import (
 func (h *History) Read(
 	ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error,
 ) error {
-	v, err := h.view(sweep)
+	return h.read(ctx, sweep, trial, 0, f)
+}
+
+// ReadAfter is Read without the first n reports of the sweep. Blocks of those are passed over unread, and what is not
+// written yet is read from memory: so who asks again and again for what is new reads nothing else.
+func (h *History) ReadAfter(ctx context.Context, sweep string, n int64, f func(trial int32, r *outbidv1.Report) error) error {
+	return h.read(ctx, sweep, nil, n, f)
+}
+
+func (h *History) read(ctx context.Context, sweep string, trial *int32, skip int64, f func(int32, *outbidv1.Report) error) error {
+	v, err := h.view(sweep, skip)
 	if v == nil || err != nil {
 		return err
 	}
 	err = v.read(ctx, trial, f)
-	if err := errors.Join(err, v.file.Close()); err != nil {
+	if v.file != nil {
+		err = errors.Join(err, v.file.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("read the report history of %s: %w", sweep, err)
 	}
 	return nil
@@ -31,13 +44,15 @@ func (h *History) Read(
 // never change.
 type view struct {
 	sweep   string
-	file    *os.File
+	file    *os.File // nil if there are no blocks
 	blocks  []block
 	pending []byte
+	// skip is how many reports of the first block, or of what is pending if there are no blocks, are not read.
+	skip int64
 }
 
-// view returns nil if the sweep has no reports.
-func (h *History) view(sweep string) (*view, error) {
+// view returns nil if the sweep has no reports after the first ones.
+func (h *History) view(sweep string, skip int64) (*view, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s, err := h.get(sweep, false)
@@ -47,11 +62,25 @@ func (h *History) view(sweep string) (*view, error) {
 	if s.lost != nil {
 		return nil, s.lost
 	}
-	file, err := os.Open(s.path)
-	if err != nil {
+	v := &view{sweep: sweep, skip: skip}
+	if skip >= s.reports { // as most who follow a sweep
+		skip -= s.reports
+		if skip >= int64(s.pending.records) {
+			return nil, nil
+		}
+		v.skip, v.pending = 0, slices.Clone(s.pending.after(int(skip)))
+		return v, nil
+	}
+	v.blocks = slices.Clip(s.blocks)
+	for v.skip >= int64(v.blocks[0].records) {
+		v.skip -= int64(v.blocks[0].records)
+		v.blocks = v.blocks[1:]
+	}
+	v.pending = slices.Clone(s.pending.data)
+	if v.file, err = os.Open(s.path); err != nil {
 		return nil, fmt.Errorf("read the report history of %s: %w", sweep, err)
 	}
-	return &view{sweep: sweep, file: file, blocks: slices.Clip(s.blocks), pending: slices.Clone(s.pending.data)}, nil
+	return v, nil
 }
 
 func (v *view) read(ctx context.Context, trial *int32, f func(int32, *outbidv1.Report) error) error {
@@ -59,7 +88,7 @@ func (v *view) read(ctx context.Context, trial *int32, f func(int32, *outbidv1.R
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if trial != nil && !b.has(*trial) {
+		if trial != nil && !b.has(*trial) { // who reads one trial skips none
 			continue
 		}
 		data, err := readBlock(v.file, b)
@@ -70,6 +99,7 @@ func (v *view) read(ctx context.Context, trial *int32, f func(int32, *outbidv1.R
 		if err != nil {
 			return &DamageError{Sweep: v.sweep, Reason: fmt.Sprintf("the block at byte %d is not whole", b.offset)}
 		}
+		records, v.skip = skipRecords(records, v.skip), 0
 		if err := eachRecord(records, trial, f); err != nil {
 			return err
 		}

@@ -1,0 +1,68 @@
+package control
+
+import (
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// How much of the newest rounds is kept in memory.
+const (
+	recentRounds = 4096
+	recentBytes  = 16 << 20
+)
+
+// recent is the newest rounds of the policy, so that whoever looks at those does not read the ledger. It may be used by
+// several goroutines.
+type recent struct {
+	mu     sync.Mutex
+	rounds []*outbidv1.Round // in the order of the ledger
+	sizes  []int
+	bytes  int
+	// from is the first batch whose rounds are all here.
+	from uint64
+}
+
+// begin forgets everything: rounds are known from a batch on.
+func (r *recent) begin(from uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rounds, r.sizes, r.bytes, r.from = nil, nil, 0, from
+}
+
+// add takes the rounds of a batch, which follows the one before.
+func (r *recent) add(b *outbidv1.Batch, events []*outbidv1.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, e := range events {
+		if e.GetRoundDecided() == nil {
+			continue
+		}
+		round := proto.CloneOf(roundOf(b, e.GetRoundDecided(), events[i+1:]))
+		size := proto.Size(round)
+		r.rounds, r.sizes, r.bytes = append(r.rounds, round), append(r.sizes, size), r.bytes+size
+	}
+	for len(r.rounds) > recentRounds || r.bytes > recentBytes && len(r.rounds) > 1 {
+		r.from = r.rounds[0].GetSeq() + 1
+		for len(r.rounds) > 0 && r.rounds[0].GetSeq() < r.from { // a batch is here whole or not at all
+			r.bytes -= r.sizes[0]
+			r.rounds[0] = nil
+			r.rounds, r.sizes = r.rounds[1:], r.sizes[1:]
+		}
+	}
+}
+
+// newest calls f with rounds, the newest first, until it returns false. The caller may keep and change them. It returns
+// the first batch whose rounds were all there.
+func (r *recent) newest(f func(*outbidv1.Round) bool) (from uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := len(r.rounds) - 1; i >= 0; i-- {
+		if !f(r.rounds[i]) {
+			break
+		}
+	}
+	return r.from
+}
