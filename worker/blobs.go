@@ -21,7 +21,7 @@ type blobs struct {
 }
 
 // get returns the path of a function. It is read again only if it is not here yet.
-func (b *blobs) get(ctx context.Context, store objects.Store, sum string) (string, error) {
+func (b *blobs) get(ctx context.Context, store objects.Access, sum string) (string, error) {
 	if !blobPattern.MatchString(sum) {
 		return "", fmt.Errorf("%q is no SHA-256 in hex", sum)
 	}
@@ -35,7 +35,7 @@ func (b *blobs) get(ctx context.Context, store objects.Store, sum string) (strin
 		return "", err
 	}
 	tmp := path + ".new"
-	_, got, err := objects.GetFile(ctx, store, "blobs/"+sum, tmp)
+	_, got, err := objects.GetFile(ctx, store, objects.BlobKey(sum), tmp)
 	if errors.Is(err, objects.ErrNotFound) {
 		return "", fmt.Errorf("blobs/%s is not in %s", sum, store)
 	}

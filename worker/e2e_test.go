@@ -75,7 +75,7 @@ func newSite(t testing.TB) *site {
 
 func testConfig(dir string, bus Bus, store objects.Store) Config {
 	return Config{
-		Node: "n1", Machine: machine(4), Bus: bus, Store: store, ClusterKey: []byte("key"), Dir: dir,
+		Node: "n1", Machine: machine(4), Bus: bus, Store: Direct(store), ClusterKey: []byte("key"), Dir: dir,
 		FunctionCommand: []string{os.Args[0]}, Logger: slog.New(slog.DiscardHandler),
 	}
 }

@@ -87,7 +87,7 @@ func (s *starter) persist(ctx context.Context, f *fork, what string, try func() 
 		}
 		if !told {
 			told = true
-			f.note("warning", fmt.Sprintf("%s waits for %s: %s", f.name(), what, storeTrouble(s.cfg.Store, err)))
+			f.note("warning", fmt.Sprintf("%s waits for %s: %s", f.name(), what, storeTrouble(f.store(), err)))
 		}
 		select {
 		case <-time.After(retry.pause()):
@@ -107,7 +107,7 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 	var size int64
 	var sum string
 	err := s.persist(ctx, f, "its checkpoint", func() (err error) {
-		size, sum, err = objects.GetFile(ctx, s.cfg.Store, c.GetKey(), path)
+		size, sum, err = objects.GetFile(ctx, f.store(), c.GetKey(), path)
 		return err
 	})
 	switch {
@@ -115,7 +115,7 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 		return "", err
 	case errors.Is(err, objects.ErrNotFound):
 		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d (%s) is not in %s",
-			c.GetStep(), c.GetKey(), s.cfg.Store)
+			c.GetStep(), c.GetKey(), f.store())
 	case errors.Is(err, syscall.ENOSPC):
 		return "", s.local(err)
 	case err != nil:
@@ -132,7 +132,7 @@ func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (tra
 	fn := f.body.GetWorkload().GetFunction()
 	var blob string
 	err := s.persist(ctx, f, "its function", func() (err error) {
-		blob, err = s.blobs.get(ctx, s.cfg.Store, fn.GetBlob())
+		blob, err = s.blobs.get(ctx, f.store(), fn.GetBlob())
 		return err
 	})
 	if err != nil {

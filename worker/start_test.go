@@ -15,7 +15,7 @@ import (
 func TestConfigErrors(t *testing.T) {
 	t.Parallel()
 	good := func() Config {
-		return Config{Node: "n1", Bus: &fakeBus{}, Store: &objects.Dir{}, Dir: "d", Machine: machine(1)}
+		return Config{Node: "n1", Bus: &fakeBus{}, Store: Direct(&objects.Dir{}), Dir: "d", Machine: machine(1)}
 	}
 	for want, change := range map[string]func(*Config){
 		"no bus":                            func(c *Config) { c.Bus = nil },

@@ -164,10 +164,14 @@ func (u *uploader) store(s *outbidv1.ProcessSaved) {
 			u.answer(s, oneLine(err))
 			return
 		}
+		if errors.Is(err, objects.ErrRefused) {
+			u.drop(s, oneLine(err))
+			return
+		}
 		if u.troubled.IsZero() { // one line for the whole outage, however many checkpoints it holds up
 			u.troubled = time.Now()
 			f.note("warning", fmt.Sprintf("the checkpoint of step %d of %s waits: %s", s.GetStep(), f.name(),
-				storeTrouble(f.cfg.Store, err)))
+				storeTrouble(f.store(), err)))
 		}
 		if !u.rest(retry.pause()) {
 			u.drop(s, "overtaken by a later checkpoint")
@@ -198,7 +202,7 @@ func (u *uploader) rest(pause time.Duration) bool {
 }
 
 // storeTrouble says in few words what is the matter with the store.
-func storeTrouble(store objects.Store, err error) string {
+func storeTrouble(store objects.Access, err error) string {
 	what := ""
 	switch {
 	case errors.Is(err, objects.ErrFull):
@@ -230,7 +234,7 @@ func root(err error) error {
 
 func (u *uploader) put(s *outbidv1.ProcessSaved) (*outbidv1.Checkpoint, error) {
 	key := u.fork.checkpointKey(s.GetStep())
-	size, sum, err := objects.PutFile(u.ctx, u.fork.cfg.Store, key, s.GetPath())
+	size, sum, err := objects.PutFile(u.ctx, u.fork.store(), key, s.GetPath())
 	if err != nil {
 		return nil, err
 	}
@@ -244,8 +248,11 @@ func (f *fork) checkpointKey(step int64) string {
 	if f.body.GetWorkload().GetProgram() != nil {
 		suffix = "ckpt"
 	}
-	return fmt.Sprintf("checkpoints/%s/%d/%012d-%d.%s", f.ref.GetSweep(), f.ref.GetTrial(), step, f.ref.GetEpoch(), suffix)
+	return objects.CheckpointKey(f.ref.GetSweep(), f.ref.GetTrial(), step, f.ref.GetEpoch(), suffix)
 }
+
+// store is what the fork may reach of the object store.
+func (f *fork) store() objects.Access { return f.cfg.Store(f.ref) }
 
 // scratch is the fork's own directory.
 func (f *fork) scratch() string {

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
-	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
@@ -42,8 +41,8 @@ type Config struct {
 	// Machine is what the worker offers.
 	Machine inventory.Machine
 	Bus     Bus
-	// Store holds checkpoints and functions.
-	Store objects.Store
+	// Store is where checkpoints and functions are.
+	Store Store
 	// ClusterKey proves to the orchestrator that the worker belongs to it, and to the worker that a function comes from
 	// there. Without it no function runs.
 	ClusterKey []byte

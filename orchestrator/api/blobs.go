@@ -82,7 +82,7 @@ func (b *blobBook) used(ctx context.Context, tenant string) (int64, map[string]b
 		}
 		size, known := b.sizes[sha]
 		if !known {
-			info, err := b.store.Stat(ctx, blobKey(sha))
+			info, err := b.store.Stat(ctx, objects.BlobKey(sha))
 			if err != nil && !errors.Is(err, objects.ErrNotFound) {
 				return 0, nil, fmt.Errorf("look for the functions of a tenant: %w", err)
 			}
@@ -185,7 +185,7 @@ func (b *blobBook) drop(ctx context.Context, sha string) (bool, error) {
 	if len(b.control.Blobs()[sha]) > 0 {
 		return false, nil
 	}
-	if err := b.store.Delete(ctx, blobKey(sha)); err != nil {
+	if err := b.store.Delete(ctx, objects.BlobKey(sha)); err != nil {
 		return false, fmt.Errorf("deleting a function that nothing needs: %w", err)
 	}
 	delete(b.sizes, sha)

@@ -70,7 +70,7 @@ func TestFunctionsOfATenantHaveAQuota(t *testing.T) {
 		!strings.Contains(err.Error(), "614400 of the 1048576 bytes") || !strings.Contains(err.Error(), "vision") {
 		t.Errorf("a second one: %v", err)
 	}
-	if _, err := store.Stat(t.Context(), blobKey(shaOf('b', size))); !errors.Is(err, objects.ErrNotFound) {
+	if _, err := store.Stat(t.Context(), objects.BlobKey(shaOf('b', size))); !errors.Is(err, objects.ErrNotFound) {
 		t.Errorf("it was stored: %v", err)
 	}
 	for name, c := range map[string]outbidv1.OutbidServiceClient{"another tenant": bob, "an admin": root} {
@@ -121,7 +121,7 @@ func TestFunctionsThatNothingNeedsAreDeleted(t *testing.T) {
 		t.Errorf("%d were deleted, %v; want 1", n, err)
 	}
 	for letter, want := range map[byte]bool{'u': true, 'n': false, 's': true} {
-		if _, err := store.Stat(t.Context(), blobKey(shaOf(letter, 100))); errors.Is(err, objects.ErrNotFound) == want {
+		if _, err := store.Stat(t.Context(), objects.BlobKey(shaOf(letter, 100))); errors.Is(err, objects.ErrNotFound) == want {
 			t.Errorf("%c: %v; there: %v", letter, err, want)
 		}
 	}

@@ -41,6 +41,8 @@ type Config struct {
 
 	// pace is that of requests' bodies; bodyPace if its rate is 0.
 	pace pace
+	// Objects hands out the objects that it has signed for, to whoever has the URL; nil for none.
+	Objects *objects.Handler
 }
 
 // Server serves the API. Make it with New.
@@ -129,7 +131,8 @@ func (s *Server) open(g *gate) error {
 	protocols.SetHTTP2(s.cfg.TLS != nil)
 	protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
 	s.http = &http.Server{
-		Handler:           guard(g.admit(keepPace(split(s.grpc, rest), s.cfg.pace)), s.cfg.Tokens != nil),
+		Handler: withObjects(s.cfg.Objects,
+			guard(g.admit(keepPace(split(s.grpc, rest), s.cfg.pace)), s.cfg.Tokens != nil)),
 		Protocols:         &protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConn},
 		TLSConfig:         s.cfg.TLS,
@@ -138,6 +141,21 @@ func (s *Server) open(g *gate) error {
 		ErrorLog:          slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	return nil
+}
+
+// withObjects sends requests for objects to who signed for them: the signature says that they are no other origin's, and they
+// may be of any size.
+func withObjects(handler *objects.Handler, next http.Handler) http.Handler {
+	if handler == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, objects.HandlerPath) {
+			handler.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // checkAddr refuses to listen beyond loopback without tokens and TLS.

@@ -85,7 +85,7 @@ func (s *service) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.Sw
 
 // checkBlob makes sure that the function of a sweep is in the store.
 func (s *service) checkBlob(ctx context.Context, f *outbidv1.Function) error {
-	_, err := s.store.Stat(ctx, blobKey(f.GetBlob()))
+	_, err := s.store.Stat(ctx, objects.BlobKey(f.GetBlob()))
 	if errors.Is(err, objects.ErrNotFound) {
 		return fieldError("function.blob", "there is no function %s on this server; send it with PutBlob first", f.GetBlob())
 	}

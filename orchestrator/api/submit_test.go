@@ -65,7 +65,7 @@ func TestSubmitSweep(t *testing.T) {
 func TestSubmitRefuses(t *testing.T) {
 	t.Parallel()
 	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
-	h.store.data[blobKey(strings.Repeat("ab", 32))] = []byte("x")
+	h.store.data[objects.BlobKey(strings.Repeat("ab", 32))] = []byte("x")
 	function := func(blob string) func(*outbidv1.SweepSpec) {
 		return func(s *outbidv1.SweepSpec) {
 			s.Workload = &outbidv1.SweepSpec_Function{Function: &outbidv1.Function{Blob: blob}}

@@ -25,9 +25,6 @@ const (
 	pieceBytes = 256 << 10
 )
 
-// blobKey is where a function lies in the store.
-func blobKey(sha string) string { return "blobs/" + sha }
-
 // PutBlob implements the service.
 func (s *service) PutBlob(stream grpc.ClientStreamingServer[outbidv1.PutBlobRequest, outbidv1.PutBlobResponse]) error {
 	who := caller(stream.Context())
@@ -90,13 +87,13 @@ func receiveBlob(
 
 // keepBlob stores a blob, unless it is there.
 func (s *service) keepBlob(ctx context.Context, sha string, f io.ReadSeeker, size int64) error {
-	if info, err := s.store.Stat(ctx, blobKey(sha)); err == nil && info.Size == size {
+	if info, err := s.store.Stat(ctx, objects.BlobKey(sha)); err == nil && info.Size == size {
 		return nil
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("read blob back: %w", err)
 	}
-	if err := s.store.Put(ctx, blobKey(sha), f, size); err != nil {
+	if err := s.store.Put(ctx, objects.BlobKey(sha), f, size); err != nil {
 		return fmt.Errorf("store blob: %w", err)
 	}
 	return nil

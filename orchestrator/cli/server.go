@@ -69,6 +69,9 @@ type server struct {
 	nc       *nats.Conn
 	logs     *bus.Logs
 	store    objects.Store
+	// signer lets workers reach single objects; objects is it for a store that cannot sign for itself, else nil.
+	signer   objects.Signer
+	objects  *objects.Handler
 	lead     *bus.Leadership
 	loop     *control.Loop
 	agents   *agents.Pool
@@ -125,6 +128,11 @@ func (s *server) open(ctx context.Context) error {
 		return err
 	}
 	porch := openPorch(listener, s.certs)
+	base := "http://"
+	if s.certs != nil {
+		base = "https://"
+	}
+	base += listener.Addr().String()
 	for _, step := range []struct {
 		waitsFor string
 		run      func(context.Context) error
@@ -137,6 +145,7 @@ func (s *server) open(ctx context.Context) error {
 	if err := porch.leave(); err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	s.openAccess(base)
 	return s.openAPI(listener)
 }
 
@@ -290,7 +299,7 @@ const closeTimeout = 5 * time.Second
 func (s *server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
-		Tokens: s.tokens, TLS: s.certs, Limits: s.limits,
+		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects,
 	})
 	if err != nil {
 		return errors.Join(badInput("%w", err), listener.Close())

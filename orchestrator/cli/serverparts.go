@@ -174,6 +174,10 @@ func (s *server) runLoop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	answers, err := bus.AnswerAccess(s.nc, s.answerAccess)
+	if err != nil {
+		return errors.Join(err, uplinks.Stop())
+	}
 	var tidy sync.WaitGroup
 	tidy.Go(func() {
 		n, err := s.loop.DeleteOrphans(ctx, s.store, time.Now().Add(-orphanAge))
@@ -189,7 +193,7 @@ func (s *server) runLoop(ctx context.Context) error {
 	if errors.Is(err, ledger.ErrConflict) {
 		err = errDeposed
 	}
-	return errors.Join(err, uplinks.Stop())
+	return errors.Join(err, answers.Stop(), uplinks.Stop())
 }
 
 // registerMetrics adds what the control loop and this process tell to /metrics, and returns the loop's observer.

@@ -343,19 +343,6 @@ func TestWorkerRefusesBadOptions(t *testing.T) {
 	}
 }
 
-func TestLearnedDirectoryMustBeHere(t *testing.T) {
-	t.Parallel()
-	if err := checkLearned("file://" + t.TempDir()); err != nil {
-		t.Error(err)
-	}
-	if err := checkLearned("s3://bucket/prefix"); err != nil {
-		t.Error(err)
-	}
-	if err := checkLearned("file:///no/such/place"); err == nil {
-		t.Error("a directory that is not on this machine was taken")
-	}
-}
-
 func TestGroupStopsInReverse(t *testing.T) {
 	t.Parallel()
 	g := newGroup()

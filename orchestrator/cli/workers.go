@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,14 +9,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
-	"github.com/outbid-dev/outbid/orchestrator/objects"
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker"
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
@@ -71,14 +67,14 @@ func (s *server) runWorker(ctx context.Context, o workerOptions) error {
 		return err
 	}
 	defer nc.Close()
-	return s.app.work(ctx, o, workerParts{nc: nc, logs: s.logs, store: s.store, key: s.key, log: s.log})
+	return s.app.work(ctx, o, workerParts{nc: nc, logs: s.logs, store: worker.Direct(s.store), key: s.key, log: s.log})
 }
 
 // workerParts are what a worker stands on.
 type workerParts struct {
 	nc    *nats.Conn
 	logs  *bus.Logs
-	store objects.Store
+	store worker.Store
 	key   joinKey
 	log   *slog.Logger
 }
@@ -106,8 +102,12 @@ func (a *app) workerCommand() *cobra.Command {
 the server sends. Ctrl-C lets trials save, hands them back, and ends.
 
 Without --nats it joins the server that runs from ./.outbid or ~/.outbid. The join token is a file that the server
-writes on its first start (DATA/token); copy it to each worker, readable by its owner alone. Checkpoints go where the
-server keeps them unless --store is given: a directory must be shared by all machines.
+writes on its first start (DATA/token); copy it to each worker, readable by its owner alone.
+
+For every checkpoint and function that its trials need the worker asks the server, which hands out a URL that is good
+for that object alone and for some time; the worker has no credentials of the store. With --store it reaches the store
+by itself instead, with this machine's credentials or over a file system that all machines share, and may then read
+and write what is everybody's.
 
 --devices is a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and TYPE:COUNT@SPEED; those with a count are
 declared and need not exist.
@@ -137,8 +137,8 @@ Trials see little of the worker's environment: where programs and modules are fo
 	natsFlags(cmd, &nats)
 	f.StringVar(&o.name, "name", "", "name of this node, unique in the cluster (default: the machine's)")
 	f.StringVar(&o.devices, "devices", "auto", "`DEVICES` to offer, such as gpu, cpu:4 or v100:2@0.5")
-	f.StringVar(&store, "store", "", "`STORE` of checkpoints: a directory or s3://bucket/prefix?endpoint=URL "+
-		"(default: the server's)")
+	f.StringVar(&store, "store", "", "`STORE` of checkpoints to reach without asking the server: a directory that all "+
+		"machines share, or s3://bucket/prefix?endpoint=URL with this machine's credentials")
 	f.StringVar(&o.dir, "dir", "", "`DIR` for scratch files (default: ./.outbid/workers/NAME)")
 	trialFlags(cmd, &o)
 	f.StringToStringVar(&o.labels, "label", nil, "`NAME=VALUE` shown in listings; may be given several times")
@@ -198,12 +198,7 @@ func (a *app) runWorkerCommand(ctx context.Context, o workerOptions, nats natsOp
 		return &exitError{code: exitUnreachable, msg: err.Error(), err: err}
 	}
 	defer nc.Close()
-	if store == "" {
-		if store, err = learnStore(ctx, nc, o.name, log); err != nil {
-			return err
-		}
-	}
-	shelf, err := objects.Open(ctx, store)
+	shelf, name, err := a.workerStore(ctx, nc, o.name, store)
 	if err != nil {
 		return err
 	}
@@ -212,58 +207,8 @@ func (a *app) runWorkerCommand(ctx context.Context, o workerOptions, nats natsOp
 		return err
 	}
 	defer func() { err = errors.Join(err, logs.Close()) }()
-	log.Info("worker starts", "node", o.name, "nats", redactURLs(nats.url), "store", shelf.String())
+	log.Info("worker starts", "node", o.name, "nats", redactURLs(nats.url), "store", name)
 	return a.work(ctx, o, workerParts{nc: nc, logs: logs, store: shelf, key: key, log: log})
-}
-
-// learnStore asks the orchestrator where checkpoints are: every orders say it. It waits for an orchestrator as long as
-// it takes.
-func learnStore(ctx context.Context, nc *nats.Conn, node string, log *slog.Logger) (string, error) {
-	if err := bus.CheckToken("node", node); err != nil {
-		return "", badInput("--name: %w", err)
-	}
-	found := make(chan string, 1)
-	sub, err := bus.SubscribeOrders(nc, node, func(o *outbidv1.Orders) {
-		select {
-		case found <- o.GetStore():
-		default:
-		}
-	})
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = sub.Stop() }()
-	ask := &outbidv1.Uplink{Node: node, Boot: "asks-" + rand.Text()}
-	again := time.NewTicker(time.Second)
-	defer again.Stop()
-	for tries := 1; ; tries++ {
-		if err := bus.PublishUplink(nc, ask); err != nil && !errors.Is(err, bus.ErrNotConnected) {
-			return "", err
-		}
-		select {
-		case store := <-found:
-			return store, checkLearned(store)
-		case <-again.C:
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-		if tries == 5 {
-			log.Warn("no orchestrator answers on NATS yet; waiting for one ('outbid serve')")
-		}
-	}
-}
-
-// checkLearned refuses a directory that is not on this machine: checkpoints would go where nobody looks.
-func checkLearned(store string) error {
-	path, ok := strings.CutPrefix(store, "file://")
-	if !ok {
-		return nil
-	}
-	if _, err := os.Stat(path); err != nil {
-		return badInput("the server keeps checkpoints in %s, which is not on this machine: share that directory, or use "+
-			"--store s3://bucket/prefix?endpoint=URL on the server", path)
-	}
-	return nil
 }
 
 // countDevices says what a worker's devices are, for people.

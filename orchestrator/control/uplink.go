@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -183,7 +184,10 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 	case *outbidv1.UplinkMessage_Reached:
 		c.reached(s, t, k.Reached.GetStep())
 	case *outbidv1.UplinkMessage_Saved:
-		c.saved(s, t, k.Saved)
+		// A worker that names another trial's object would have it read by this one, and deleted.
+		if objects.IsCheckpointOf(k.Saved.GetKey(), s.ID, t.Number, t.Lease.Epoch) {
+			c.saved(s, t, k.Saved)
+		}
 	case *outbidv1.UplinkMessage_Ended:
 		c.ended(s, t, n.Info.GetName(), k.Ended)
 	}

@@ -166,7 +166,7 @@ func newSite(b *testing.B, devices int) *site {
 	worked := make(chan error, 1)
 	go func() {
 		worked <- worker.Run(workCtx, worker.Config{
-			Node: "bench", Machine: machine, Bus: worker.NATS(far, logs), Store: store, ClusterKey: key,
+			Node: "bench", Machine: machine, Bus: worker.NATS(far, logs), Store: worker.Direct(store), ClusterKey: key,
 			Dir: filepath.Join(dir, "worker"), FunctionCommand: []string{self}, Logger: log,
 		})
 	}()

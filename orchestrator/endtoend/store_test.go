@@ -153,10 +153,10 @@ func newBucket(t *testing.T) *bucket {
 	return b
 }
 
-// worker starts one that learns from the server where the store is.
+// worker starts one that has no credentials of the store.
 func (b *bucket) worker(name, devices string) *proc {
 	b.t.Helper()
-	return startIn(b.t, b.dir, nil, b.env, "worker", "--nats", b.Info.NATS, "--token-file", b.Info.TokenFile, "--name", name,
+	return start(b.t, b.dir, "worker", "--nats", b.Info.NATS, "--token-file", b.Info.TokenFile, "--name", name,
 		"--devices", devices, "--dir", filepath.Join(b.dir, "worker-"+name))
 }
 

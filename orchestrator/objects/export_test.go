@@ -3,6 +3,7 @@ package objects
 import (
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -23,3 +24,11 @@ func NewS3ForTest(t *testing.T, endpoint string) *S3 {
 	}
 	return &S3{core: minio.Core{Client: client}, bucket: "bucket", name: "s3://bucket"}
 }
+
+// SetLifeForTest makes the signatures of a store hold for so long.
+func SetLifeForTest(s Store, life time.Duration) {
+	s.(*S3).life = life //nolint:forcetypeassert // a test that gives another store is wrong
+}
+
+// SetClockForTest gives a handler another clock.
+func (h *Handler) SetClockForTest(now func() time.Time) { h.now = now }

@@ -15,7 +15,7 @@ import (
 // PutFile moves a local file into a store: on success the file is gone and the object durable. A store in a directory
 // of the same file system takes the file as it is, without copying; the caller must have closed it. It returns the
 // size and the SHA-256 in hex of what was stored.
-func PutFile(ctx context.Context, s Store, key, path string) (size int64, sum string, err error) {
+func PutFile(ctx context.Context, s Access, key, path string) (size int64, sum string, err error) {
 	if err := CheckKey(key); err != nil {
 		return 0, "", err
 	}
@@ -108,7 +108,7 @@ func (d *Dir) takeFile(key string, f *os.File) (bool, error) {
 // GetFile makes a local file of an object, whole or not at all, replacing what was there. From a store in a directory
 // of the same file system it is a hard link: the file is read-only and must not be written. It returns the size and
 // the SHA-256 in hex of what is in the file.
-func GetFile(ctx context.Context, s Store, key, path string) (size int64, sum string, err error) {
+func GetFile(ctx context.Context, s Access, key, path string) (size int64, sum string, err error) {
 	part := path + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, "", fmt.Errorf("get %s: %w", key, err)
@@ -127,7 +127,7 @@ func GetFile(ctx context.Context, s Store, key, path string) (size int64, sum st
 	return size, sum, nil
 }
 
-func fetch(ctx context.Context, s Store, key, part string) (int64, string, error) {
+func fetch(ctx context.Context, s Access, key, part string) (int64, string, error) {
 	d, ok := s.(*Dir)
 	if !ok {
 		return download(ctx, s, key, part)
@@ -145,7 +145,7 @@ func fetch(ctx context.Context, s Store, key, part string) (int64, string, error
 	return size, sum, errors.Join(err, f.Close())
 }
 
-func download(ctx context.Context, s Store, key, part string) (int64, string, error) {
+func download(ctx context.Context, s Access, key, part string) (int64, string, error) {
 	r, err := s.Get(ctx, key)
 	if err != nil {
 		return 0, "", err

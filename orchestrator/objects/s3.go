@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 )
@@ -31,6 +32,8 @@ type S3 struct {
 	endpoint, region string
 	// reached says that the bucket is there, or that only the server knows whether it is.
 	reached atomic.Bool
+	// life of a signature, if it is not as long as the size asks for.
+	life time.Duration
 }
 
 // String implements Store.
@@ -185,7 +188,10 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 func (s *S3) Check(ctx context.Context) error { return check(ctx, s) }
 
 // classify marks an answer of the server, or the lack of one, with what it means to the caller.
-func (s *S3) classify(err error) error {
+func (s *S3) classify(err error) error { return classifyS3(err, s.bucket) }
+
+// classifyS3 is classify for an object of a bucket.
+func classifyS3(err error, bucket string) error {
 	if err == nil {
 		return nil
 	}
@@ -205,11 +211,11 @@ func (s *S3) classify(err error) error {
 	case "NoSuchKey", "NotFound":
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	case "NoSuchBucket":
-		return fmt.Errorf("there is no bucket %q: %w", s.bucket, err)
+		return fmt.Errorf("there is no bucket %q: %w", bucket, err)
 	case "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage":
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	case "AccessDenied":
-		return fmt.Errorf("the credentials do not allow it; check the policy of bucket %q: %w", s.bucket, err)
+		return fmt.Errorf("the credentials do not allow it; check the policy of bucket %q: %w", bucket, err)
 	case "RequestTimeTooSkewed":
 		return fmt.Errorf("this machine's clock and the store's differ too much; set them: %w", err)
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch":

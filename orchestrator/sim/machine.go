@@ -10,6 +10,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -297,7 +298,7 @@ func (t *training) keep(step float64) *outbidv1.UplinkMessage {
 		return nil
 	}
 	t.m.r.guard.kept(t, step)
-	key := fmt.Sprintf("%s/%d/%d-%d", t.key.sweep, t.key.trial, t.ref.GetEpoch(), int64(step))
+	key := objects.CheckpointKey(t.key.sweep, t.key.trial, int64(step), t.ref.GetEpoch(), "ckpt")
 	t.m.r.exact[key] = step
 	t.from, t.saved = step, step
 	return t.message(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -244,7 +245,7 @@ func (k *worker) save(f *fork) {
 	f.saved = f.step
 	metric := f.metric
 	k.say(&outbidv1.UplinkMessage{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{
-		Key:  fmt.Sprintf("%s/%d/%d-%d", f.ref.GetSweep(), f.ref.GetTrial(), f.step, f.ref.GetEpoch()),
+		Key:  objects.CheckpointKey(f.ref.GetSweep(), f.ref.GetTrial(), f.step, f.ref.GetEpoch(), "ckpt"),
 		Step: f.step, Bytes: 1, Metric: &metric,
 	}}})
 }

@@ -1,0 +1,53 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// MayReach says why a node may not read or store an object, nil if it may: only for a trial whose lease it holds, what
+// that trial starts from, its sweep's function, and the checkpoints that it saves under this lease.
+func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	ref := req.GetFork()
+	s, t, place := l.core.holder(req.GetNode(), ref)
+	if t == nil {
+		return fmt.Errorf("node %s holds no lease %d of trial %d of %s", req.GetNode(), ref.GetEpoch(), ref.GetTrial(), ref.GetSweep())
+	}
+	if req.GetWrite() {
+		if place == 0 && objects.IsCheckpointOf(req.GetKey(), s.ID, t.Number, t.Lease.Epoch) {
+			return nil
+		}
+		return fmt.Errorf("%s is no checkpoint that trial %d of %s may save under lease %d", req.GetKey(), t.Number, s.ID, t.Lease.Epoch)
+	}
+	if f := s.Spec.GetFunction(); f != nil && req.GetKey() == objects.BlobKey(f.GetBlob()) {
+		return nil
+	}
+	named := func(c *outbidv1.Checkpoint) bool { return c.GetKey() == req.GetKey() }
+	if t.Start != nil && named(t.Start) || slices.ContainsFunc(t.Checkpoints, named) {
+		return nil
+	}
+	return fmt.Errorf("%s is nothing that trial %d of %s starts from", req.GetKey(), t.Number, s.ID)
+}
+
+// holder returns the trial whose lease a node holds, and which place of a gang the node is; nil if it holds none.
+func (c *Core) holder(node string, ref *outbidv1.ForkRef) (*state.Sweep, *state.Trial, int) {
+	s := c.st.Sweeps[ref.GetSweep()]
+	if s == nil {
+		return nil, nil, -1
+	}
+	t, err := s.Trial(ref.GetTrial())
+	if err != nil || t.Lease == nil || t.Lease.Epoch != ref.GetEpoch() {
+		return nil, nil, -1
+	}
+	place := t.Lease.PlaceOn(node)
+	if place < 0 {
+		return nil, nil, -1
+	}
+	return s, t, place
+}

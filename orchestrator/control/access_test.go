@@ -1,0 +1,75 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// A node reaches the objects of the leases that it holds, as the ledger knows them, and no others.
+func TestANodeReachesWhatItsLeasesNeed(t *testing.T) {
+	t.Parallel()
+	l := startLoop(t, startNATS(t), &reports{})
+	spec := sim.Sweep("s", "min", 2, sim.Tuner("random", map[string]int64{"max_steps": 50}))
+	id, err := l.Submit(t.Context(), spec, "me", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := func(up *outbidv1.Uplink) *outbidv1.Orders {
+		up.Node, up.Boot = "n", "b"
+		l.Uplink(up)
+		return <-l.orders
+	}
+	o := node(&outbidv1.Uplink{Info: &outbidv1.NodeInfo{Devices: []*outbidv1.Device{{Type: "gpu"}}}})
+	for len(o.GetAssignments()) == 0 {
+		o = node(&outbidv1.Uplink{})
+	}
+	fork := o.GetAssignments()[0].GetFork()
+	mine := objects.CheckpointKey(id, fork.GetTrial(), 3, fork.GetEpoch(), "ckpt")
+	stolen := objects.CheckpointKey("other-1", 0, 3, fork.GetEpoch(), "ckpt")
+	say := func(first uint64, key string) {
+		node(&outbidv1.Uplink{FirstSeq: first, Messages: []*outbidv1.UplinkMessage{
+			{Fork: fork, Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{Key: key, Step: 3}}},
+		}})
+	}
+	check := func(name, node string, fork *outbidv1.ForkRef, key string, write, want bool) {
+		t.Helper()
+		err := l.MayReach(&outbidv1.AccessRequest{Node: node, Fork: fork, Key: key, Write: write, Bytes: 1})
+		if (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	check("save its checkpoint", "n", fork, mine, true, true)
+	check("read one that it has not saved yet", "n", fork, mine, false, false)
+	say(1, mine)
+	say(2, stolen)
+	check("read its checkpoint", "n", fork, mine, false, true)
+	check("read another sweep's, which it said was its own", "n", fork, stolen, false, false)
+	check("save over another sweep's", "n", fork, stolen, true, false)
+	check("save over another trial's", "n", fork, strings.Replace(mine, "/0/", "/1/", 1), true, false)
+	check("save a function", "n", fork, objects.BlobKey(strings.Repeat("0", 64)), true, false)
+	check("read a function of nobody's", "n", fork, objects.BlobKey(strings.Repeat("0", 64)), false, false)
+	check("save as another node", "m", fork, mine, true, false)
+	check("save under a lease that ended", "n", &outbidv1.ForkRef{Sweep: id, Trial: fork.GetTrial(), Epoch: fork.GetEpoch() - 1},
+		objects.CheckpointKey(id, fork.GetTrial(), 3, fork.GetEpoch()-1, "ckpt"), true, false)
+	check("save for a trial that does not run", "n", &outbidv1.ForkRef{Sweep: id, Trial: 99, Epoch: fork.GetEpoch()}, mine, true, false)
+	check("save for a sweep that is not there", "n", &outbidv1.ForkRef{Sweep: "no-1", Epoch: fork.GetEpoch()}, mine, true, false)
+	node(&outbidv1.Uplink{FirstSeq: 3, Messages: []*outbidv1.UplinkMessage{
+		{Fork: fork, Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED}}},
+	}})
+	check("save after the lease has ended", "n", fork, mine, true, false)
+	check("read after the lease has ended", "n", fork, mine, false, false)
+	trials, err := l.Trials(id, fork.GetTrial(), 1)
+	if err != nil || len(trials) != 1 {
+		t.Fatal(trials, err)
+	}
+	for _, c := range trials[0].GetCheckpoints() {
+		if c.GetKey() == stolen {
+			t.Error("the ledger took another sweep's object for the trial's checkpoint")
+		}
+	}
+	l.end(t)
+}

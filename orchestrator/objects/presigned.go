@@ -1,0 +1,264 @@
+package objects
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"golang.org/x/sync/errgroup"
+)
+
+// ErrRefused says that the object is not for who asked; trying again does not help.
+var ErrRefused = errors.New("access refused")
+
+// SignFunc asks for the right to one object: to read it, or with write to store size bytes of it. Its error wraps
+// ErrRefused if the answer is no, ErrUnavailable if there is none now.
+type SignFunc func(ctx context.Context, key string, write bool, size int64) (Signed, error)
+
+// Presigned is the Access of who has no credentials of the store and asks for every object. A signature is asked for
+// anew at every call, so that one that has run out is replaced by trying again.
+type Presigned struct {
+	// Sign asks for the right to an object.
+	Sign SignFunc
+	// Client makes the requests.
+	Client *http.Client
+	// Name names the store.
+	Name func() string
+}
+
+const (
+	// partsAtOnce are stored side by side.
+	partsAtOnce = 4
+	// partTries is how often one part is tried before the whole upload is given up.
+	partTries = 4
+	// maxAnswer bounds what is read of an answer that is no object, in bytes.
+	maxAnswer = 1 << 20
+)
+
+// String implements Access.
+func (p *Presigned) String() string { return p.Name() }
+
+// Get implements Access.
+func (p *Presigned) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	signed, err := p.Sign(ctx, key, false, 0)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", key, err)
+	}
+	resp, err := p.do(ctx, http.MethodGet, signed.URL, http.NoBody, 0)
+	if err != nil {
+		return nil, fmt.Errorf("get %s from %s: %w", key, p, err)
+	}
+	return &presignedBody{ReadCloser: resp.Body, store: p, key: key}, nil
+}
+
+// presignedBody says of a connection that breaks that the store is unavailable.
+type presignedBody struct {
+	io.ReadCloser
+	store *Presigned
+	key   string
+}
+
+// Read implements io.Reader.
+func (b *presignedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // readers return io.EOF itself
+		err = fmt.Errorf("get %s from %s: %w", b.key, b.store, classifyS3(err, ""))
+	}
+	return n, err
+}
+
+// Put implements Access.
+func (p *Presigned) Put(ctx context.Context, key string, r io.Reader, size int64) error {
+	if err := checkPut(key, size); err != nil {
+		return err
+	}
+	r, err := body(ctx, r, size)
+	if err != nil {
+		return fmt.Errorf("store %s: %w", key, err)
+	}
+	signed, err := p.Sign(ctx, key, true, size)
+	if err != nil {
+		return fmt.Errorf("store %s: %w", key, err)
+	}
+	if signed.URL == "" {
+		err = p.putParts(ctx, signed, r, size)
+	} else {
+		_, err = p.put(ctx, signed.URL, r, size)
+	}
+	if err != nil {
+		return fmt.Errorf("store %s in %s: %w", key, p, err)
+	}
+	return nil
+}
+
+// put stores size bytes at a URL and returns the ETag.
+func (p *Presigned) put(ctx context.Context, url string, r io.Reader, size int64) (string, error) {
+	resp, err := p.do(ctx, http.MethodPut, url, io.LimitReader(r, size), size)
+	if err != nil {
+		return "", err
+	}
+	return resp.Header.Get("ETag"), finish(resp)
+}
+
+// finish reads an answer to its end, so that its connection can be used again.
+func finish(resp *http.Response) error {
+	_, err := io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+	return errors.Join(err, resp.Body.Close())
+}
+
+// do makes one request and returns an answer that says that it was done.
+func (p *Presigned) do(ctx context.Context, method, target string, r io.Reader, size int64) (*http.Response, error) {
+	if size == 0 {
+		r = http.NoBody
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, r)
+	if err != nil {
+		return nil, err
+	}
+	req.ContentLength = size
+	resp, err := p.Client.Do(req)
+	if failed := (*url.Error)(nil); errors.As(err, &failed) {
+		failed.URL, _, _ = strings.Cut(failed.URL, "?") // the signature is a secret
+	}
+	if err != nil {
+		return nil, classifyS3(err, "")
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	return nil, errors.Join(answerError(resp), resp.Body.Close())
+}
+
+// answerError is what an answer says that is not the object. A signature that is not taken may have run out, so a new one may
+// help.
+func answerError(resp *http.Response) error {
+	answer := minio.ErrorResponse{Code: resp.Status, Message: resp.Status}
+	if err := xml.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&answer); err != nil {
+		answer = minio.ErrorResponse{Code: resp.Status, Message: resp.Status}
+	}
+	answer.StatusCode = resp.StatusCode
+	if resp.StatusCode == http.StatusForbidden {
+		return fmt.Errorf("%w: it does not take the server's signature: %s: %s", ErrUnavailable, answer.Code, answer.Message)
+	}
+	return classifyS3(answer, "")
+}
+
+// completion is the list of parts that makes one object of them.
+type completion struct {
+	XMLName xml.Name             `xml:"CompleteMultipartUpload"`
+	Parts   []minio.CompletePart `xml:"Part"`
+}
+
+func (p *Presigned) putParts(ctx context.Context, signed Signed, r io.Reader, size int64) error {
+	parts, err := p.storeParts(ctx, signed, r, size)
+	if err == nil {
+		err = p.complete(ctx, signed.Complete, parts)
+	}
+	if err == nil {
+		return nil
+	}
+	// Parts that nobody completes would take room.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if resp, abortErr := p.do(last, http.MethodDelete, signed.Abort, http.NoBody, 0); abortErr == nil {
+		_ = finish(resp)
+	}
+	return err
+}
+
+// storeParts stores the parts of a file side by side, those of anything else one after another.
+func (p *Presigned) storeParts(ctx context.Context, signed Signed, r io.Reader, size int64) ([]minio.CompletePart, error) {
+	parts := make([]minio.CompletePart, len(signed.Parts))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(partsAtOnce)
+	file, start := fileAt(r)
+	for i, url := range signed.Parts {
+		from := int64(i) * signed.PartBytes
+		n := min(signed.PartBytes, size-from)
+		var part io.ReadSeeker
+		if file != nil {
+			part = io.NewSectionReader(file, start+from, n)
+		} else {
+			data := make([]byte, n)
+			if _, err := io.ReadFull(r, data); err != nil {
+				return nil, errors.Join(err, group.Wait())
+			}
+			part = bytes.NewReader(data)
+		}
+		store := func() (err error) {
+			parts[i].PartNumber = i + 1
+			parts[i].ETag, err = p.putPart(ctx, url, part, n)
+			return err
+		}
+		if file != nil {
+			group.Go(store)
+		} else if err := store(); err != nil {
+			return nil, err
+		}
+	}
+	return parts, group.Wait()
+}
+
+// fileAt is r's file and where it stands in it, nil if it is none.
+func fileAt(r io.Reader) (io.ReaderAt, int64) {
+	f, ok := r.(*os.File)
+	if !ok {
+		return nil, 0
+	}
+	at, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil, 0
+	}
+	return f, at
+}
+
+func (p *Presigned) putPart(ctx context.Context, url string, part io.ReadSeeker, size int64) (string, error) {
+	for try := 1; ; try++ {
+		if _, err := part.Seek(0, io.SeekStart); err != nil {
+			return "", err
+		}
+		tag, err := p.put(ctx, url, part, size)
+		if !errors.Is(err, ErrUnavailable) || try == partTries {
+			return tag, err
+		}
+		select {
+		case <-time.After(time.Duration(try) * 200 * time.Millisecond):
+		case <-ctx.Done():
+			return "", err
+		}
+	}
+}
+
+// complete makes an object of its parts. The answer says 200 before it is known whether that works: its body tells.
+func (p *Presigned) complete(ctx context.Context, url string, parts []minio.CompletePart) error {
+	list, err := xml.Marshal(completion{Parts: parts})
+	if err != nil {
+		return err
+	}
+	resp, err := p.do(ctx, http.MethodPost, url, bytes.NewReader(list), int64(len(list)))
+	if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return classifyS3(err, "")
+	}
+	var failed minio.ErrorResponse
+	if xml.Unmarshal(data, &failed) == nil && failed.Code != "" {
+		failed.StatusCode = http.StatusInternalServerError
+		return classifyS3(failed, "")
+	}
+	return nil
+}

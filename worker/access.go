@@ -1,0 +1,123 @@
+package worker
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Store is where a fork's function and its checkpoints are.
+type Store func(fork *outbidv1.ForkRef) objects.Access
+
+// Direct is a store that the worker reaches by itself, whatever fork it is for: one in its own process, or one whose
+// credentials it was given.
+func Direct(store objects.Access) Store {
+	return func(*outbidv1.ForkRef) objects.Access { return store }
+}
+
+// answerPatience is how long an answer to a request for access may take.
+const answerPatience = 10 * time.Second
+
+// Asking is a store that the worker has no credentials of: for every object it asks the orchestrator over NATS, which
+// signs for the objects of the forks that the node has. trust is how servers' certificates are checked; nil for the
+// system's way.
+func Asking(nc *nats.Conn, node string, trust *tls.Config) Store {
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
+		DialContext:           (&net.Dialer{Timeout: answerPatience, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   answerPatience,
+		ResponseHeaderTimeout: 2 * time.Minute, // a store syncs a large object before it answers
+	}
+	a := &asking{nc: nc, node: node, name: "of the server"}
+	client := &http.Client{Transport: transport}
+	return func(fork *outbidv1.ForkRef) objects.Access {
+		sign := func(ctx context.Context, key string, write bool, size int64) (objects.Signed, error) {
+			return a.sign(ctx, &outbidv1.AccessRequest{Node: node, Fork: fork, Key: key, Write: write, Bytes: size})
+		}
+		return &objects.Presigned{Sign: sign, Client: client, Name: a.String}
+	}
+}
+
+// asking asks for a node.
+type asking struct {
+	nc   *nats.Conn
+	node string
+
+	mu   sync.Mutex
+	name string
+}
+
+// String is the store's name, once an answer has told it.
+func (a *asking) String() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.name
+}
+
+func (a *asking) sign(ctx context.Context, req *outbidv1.AccessRequest) (objects.Signed, error) {
+	patient, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	answer, err := bus.RequestAccess(patient, a.nc, req)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return objects.Signed{}, ctx.Err()
+	case bus.Unanswered(err):
+		return objects.Signed{}, fmt.Errorf("%w: no orchestrator answers: %w", objects.ErrUnavailable, err)
+	case err != nil:
+		return objects.Signed{}, err
+	}
+	if name := answer.GetStore(); name != "" {
+		a.mu.Lock()
+		a.name = name
+		a.mu.Unlock()
+	}
+	switch {
+	case answer.GetRefused() != "":
+		return objects.Signed{}, fmt.Errorf("%w: %s", objects.ErrRefused, answer.GetRefused())
+	case answer.GetUnavailable() != "":
+		return objects.Signed{}, fmt.Errorf("%w: %s", objects.ErrUnavailable, answer.GetUnavailable())
+	}
+	o := answer.GetObject()
+	signed := objects.Signed{
+		Parts: o.GetParts(), PartBytes: o.GetPartBytes(), Complete: o.GetComplete(), Abort: o.GetAbort(),
+	}
+	signed.URL, err = reachable(o.GetUrl(), a.nc.ConnectedUrl())
+	return signed, err
+}
+
+// reachable is a URL as this machine reaches it: a server that listens on every address is where its NATS is, as only
+// the NATS inside a server comes with such a URL.
+func reachable(target, natsURL string) (string, error) {
+	u, err := url.Parse(target)
+	if err != nil || target == "" {
+		return target, err
+	}
+	ip := net.ParseIP(u.Hostname())
+	at, err := url.Parse(natsURL)
+	if !objects.FromHandler(u) || ip == nil || err != nil || at.Hostname() == "" {
+		return target, nil
+	}
+	near := net.ParseIP(at.Hostname())
+	local := at.Hostname() == "localhost" || near != nil && near.IsLoopback()
+	switch {
+	case ip.IsUnspecified():
+		u.Host = net.JoinHostPort(at.Hostname(), u.Port())
+	case ip.IsLoopback() && !local:
+		return "", errors.Join(objects.ErrRefused, fmt.Errorf("the server keeps checkpoints in a directory and hands them out "+
+			"over its API, which listens on %s only: start it with --api on an address that this machine reaches, or with "+
+			"--store s3://bucket/prefix?endpoint=URL", u.Host))
+	}
+	return u.String(), nil
+}
