@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker"
@@ -23,6 +24,9 @@ func (a *app) workerStore(ctx context.Context, nc *nats.Conn, node, direct strin
 			return nil, "", err
 		}
 		return worker.Direct(store), store.String(), nil
+	}
+	if err := bus.CheckToken("node", node); err != nil {
+		return nil, "", badInput("--name: %w", err)
 	}
 	trust, err := trustWith(a.opts.ca)
 	if err != nil {

@@ -33,7 +33,7 @@ func (s *S3) SignPut(ctx context.Context, key string, size int64) (Signed, error
 		return Signed{}, err
 	}
 	if err := s.reach(ctx); err != nil {
-		return Signed{}, fmt.Errorf("store %s in %s: %w", key, s, err)
+		return Signed{}, fmt.Errorf("store %s in %w", key, err)
 	}
 	if size > minPart {
 		return s.signParts(ctx, key, size)
