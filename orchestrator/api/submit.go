@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -33,6 +34,7 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 			return nil, err
 		}
 	}
+	drawSeed(checked.GetTuner(), rand.Uint32)
 	key := req.GetIdempotencyKey()
 	if len(key) > maxKey {
 		return nil, fieldError("idempotency_key", "is %d bytes long; at most %d", len(key), maxKey)
@@ -53,6 +55,14 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 		return nil, fmt.Errorf("show the sweep just submitted: %w", err)
 	}
 	return &outbidv1.SubmitSweepResponse{Sweep: sweep}, nil
+}
+
+// drawSeed gives a sweep whose seed was left out one of its own, which its spec shows, so that it can be run again. It is
+// short enough to be typed.
+func drawSeed(t *outbidv1.Tuner, draw func() uint32) {
+	if t.Seed == nil {
+		t.Seed = new(uint64(draw()))
+	}
 }
 
 // prepare returns a copy of a spec that is the caller's, with defaults, and checked.

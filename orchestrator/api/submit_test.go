@@ -27,7 +27,7 @@ func okSpec() *outbidv1.SweepSpec {
 		Space: map[string]*outbidv1.Parameter{
 			"lr": {Kind: &outbidv1.Parameter_Float{Float: &outbidv1.FloatRange{Low: 0.001, High: 1, Log: true}}},
 		},
-		Tuner:    &outbidv1.Tuner{Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: 3}}, Seed: 1},
+		Tuner:    &outbidv1.Tuner{Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: 3}}, Seed: new(uint64(1))},
 		Limits:   &outbidv1.Limits{Trials: 8},
 		Workload: &outbidv1.SweepSpec_External{External: &outbidv1.External{}},
 	}
@@ -57,6 +57,9 @@ func TestSubmitSweep(t *testing.T) {
 	resp, b := h.call(t, "POST", "/v1/sweeps", `{"spec":{"name":"rest","metric":"loss","mode":"min",
 		"space":{"x":{"int":{"low":1,"high":9}}},"tuner":{"sobol":{"max_steps":2}},"limits":{"trials":4},
 		"program":{"shell":"train {x}"}}}`, "Authorization", "Bearer "+token("root"))
+	if !bytes.Contains(b, []byte(`"seed":"`)) {
+		t.Errorf("the seed that was left out was not drawn: %s", b)
+	}
 	if resp.StatusCode != http.StatusOK || !bytes.Contains(b, []byte(`"tenant":"default"`)) {
 		t.Errorf("REST: status %d: %s", resp.StatusCode, b)
 	}

@@ -18,9 +18,10 @@ Time paused counts towards the sweep's wall_time.`
 
 func (a *app) resumeCommand() *cobra.Command {
 	cmd := a.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_RESUME, "resume",
-		outbidv1.SweepState_SWEEP_STATE_PAUSED)
-	cmd.Short = "Let a paused sweep go on"
-	cmd.Long = "Resume lets a paused sweep go on from its trials' checkpoints."
+		outbidv1.SweepState_SWEEP_STATE_PAUSED, outbidv1.SweepState_SWEEP_STATE_STOPPED)
+	cmd.Short = "Let a sweep go on that was paused or stopped"
+	cmd.Long = `Resume lets a sweep go on from its trials' checkpoints: one that was paused, or one that was
+stopped, with the trials that the stop cancelled. A sweep that was done or met a limit is extended instead.`
 	cmd.Example = "  outbid resume digits-1"
 	return cmd
 }
@@ -29,8 +30,9 @@ func (a *app) stopCommand() *cobra.Command {
 	cmd := a.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_STOP, "stop",
 		outbidv1.SweepState_SWEEP_STATE_RUNNING, outbidv1.SweepState_SWEEP_STATE_PAUSED)
 	cmd.Short = "End a sweep"
-	cmd.Long = `Stop ends every trial of a sweep. What was reported and the checkpoints that its file asks to keep stay, and
-'outbid extend' opens it again.`
+	cmd.Long = `Stop has every running trial save a checkpoint, and ends it. What was reported stays, as do the
+checkpoints that the sweep's file asks to keep and the newest of each trial that was under way:
+'outbid resume' goes on with those, and so does 'outbid extend'.`
 	cmd.Example = "  outbid stop digits-1"
 	return cmd
 }

@@ -251,7 +251,7 @@ func newFake() *fakeService {
 	}
 	spec := &outbidv1.SweepSpec{
 		Name: "digits", Space: space, Metric: "accuracy", Mode: "max", Labels: map[string]string{"team": "vision"},
-		Tuner: &outbidv1.Tuner{Kind: &outbidv1.Tuner_Hyperband{Hyperband: &outbidv1.Hyperband{MaxSteps: 9}}, Seed: 7},
+		Tuner: &outbidv1.Tuner{Kind: &outbidv1.Tuner_Hyperband{Hyperband: &outbidv1.Hyperband{MaxSteps: 9}}, Seed: new(uint64(7))},
 	}
 	trials := []*outbidv1.Trial{
 		{

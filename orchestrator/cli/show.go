@@ -185,6 +185,9 @@ func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 	add("device time", formatDuration(float64(v.DeviceSeconds)))
 	add("bracket", fmt.Sprint(v.Bracket))
 	add("resumes", fmt.Sprintf("%d, restarts %d", v.Resumes, v.Restarts))
+	if v.NodeLosses > 0 {
+		add("nodes lost", fmt.Sprintf("%d under it since it last got further", v.NodeLosses))
+	}
 	t.write(a.stdout)
 	a.printf("\nconfiguration\n")
 	config := table{indent: "  "}

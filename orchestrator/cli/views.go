@@ -91,6 +91,8 @@ type trialView struct {
 	Bracket        int32            `json:"bracket" doc:"bracket of Hyperband or ASHA"`
 	Restarts       int32            `json:"restarts" doc:"how often its process was started again after a failure"`
 	Resumes        int32            `json:"resumes" doc:"how often it was paused and went on"`
+	NodeLosses     int32            `json:"node_losses" doc:"nodes lost under it since it last got further"`
+	Suspected      bool             `json:"suspected" doc:"runs alone on a node until it gets further, as nodes were lost under it"`
 	Node           string           `json:"node" doc:"where it runs; empty if it does not"`
 	Devices        []int32          `json:"devices" doc:"indexes of its devices on that node"`
 	DeviceSeconds  number           `json:"device_seconds" doc:"device-seconds used"`
@@ -208,7 +210,7 @@ func viewTrial(t *outbidv1.Trial) trialView {
 		ID: trialID(t), Sweep: t.GetSweep(), Trial: t.GetNumber(), State: trialState(t.GetState()), Reason: t.GetReason(),
 		Config: configOf(t), Step: t.GetStep(), UntilStep: t.GetUntilStep(), MetricStep: t.GetBestStep(),
 		StepsPerSecond: number(t.GetStepsPerSecond()), Bracket: t.GetBracket(), Restarts: t.GetRestarts(),
-		Resumes: t.GetResumes(), Node: t.GetNode(), Devices: t.GetDevices(), DeviceSeconds: number(t.GetDeviceSeconds()),
+		Resumes: t.GetResumes(), NodeLosses: t.GetNodeLosses(), Suspected: t.GetSuspected(), Node: t.GetNode(), Devices: t.GetDevices(), DeviceSeconds: number(t.GetDeviceSeconds()),
 		Created: viewTime(t.GetCreated()), Ended: viewTime(t.GetEnded()), Checkpoints: []checkpointView{},
 	}
 	if v.Devices == nil {

@@ -114,11 +114,18 @@ func (c *Core) finishExhausted(s *state.Sweep) {
 	c.changeSweep(s, end, reason, "")
 }
 
-// finishStopping ends a stopping sweep's trials and, once no device is held any more, the sweep.
+// finishStopping ends a stopping sweep's trials and, once no device is held any more, the sweep. What a person stops may
+// be resumed: there the trials save first, while their reports still count, and end when their devices are free.
 func (c *Core) finishStopping(s *state.Sweep) {
 	state, reason := outbidv1.TrialState_TRIAL_STATE_STOPPED, s.Reason
 	if s.StopActor != "" {
 		state = outbidv1.TrialState_TRIAL_STATE_CANCELLED
+		for _, n := range slices.Clone(s.Running) {
+			c.revoke(s, s.Trials[n], outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "the sweep is stopped, "+reason)
+		}
+		if len(s.Running) > 0 {
+			return
+		}
 	}
 	if !c.endOpen(s, state, reason, false) {
 		c.later[s.ID] = true

@@ -21,6 +21,8 @@ type board struct {
 	nodes map[string]int
 	seats map[string]*seat
 
+	// apart are the nodes that others keep off, for trials that run alone.
+	apart       map[string]bool
 	staleNodes  bool
 	staleSweeps map[*state.Sweep]bool
 	staleTrials map[*state.Trial]*state.Sweep
@@ -64,6 +66,11 @@ func (b *board) mark(st *state.State, e *outbidv1.Event) {
 		return
 	}
 	b.staleSweeps[s] = true
+	if e.GetSweepChanged() != nil || e.GetSweepExtended() != nil { // it may have brought trials back
+		for _, n := range s.Queued {
+			b.staleTrials[s.Trials[n]] = s
+		}
+	}
 	if ref := state.TrialOf(e); ref != nil {
 		if t, err := s.Trial(ref.GetTrial()); err == nil {
 			b.staleTrials[t] = s
@@ -74,6 +81,9 @@ func (b *board) mark(st *state.State, e *outbidv1.Event) {
 // refresh brings the view up to date and returns it.
 func (b *board) refresh(c *Core) *policy.View {
 	b.view.Now, b.view.Round, b.view.AppSeconds = c.now, c.st.NextRound, c.st.AppSeconds(c.now)
+	if apart := c.apart(); !maps.Equal(apart, b.apart) {
+		b.apart, b.staleNodes = apart, true
+	}
 	if b.staleNodes {
 		b.rebuild(c)
 	}
@@ -113,7 +123,9 @@ func (b *board) rebuild(c *Core) {
 	for _, name := range c.st.NodeNames {
 		if n := c.st.Nodes[name]; n.Up() {
 			b.nodes[name] = len(b.view.Nodes)
-			b.view.Nodes = append(b.view.Nodes, n.Shape)
+			shape := n.Shape
+			shape.Draining = shape.Draining || b.apart[name]
+			b.view.Nodes = append(b.view.Nodes, shape)
 		}
 	}
 	b.view.Free = cluster.NewCapacity(b.view.Nodes)
@@ -220,8 +232,8 @@ func (b *board) refreshTrial(s *state.Sweep, t *state.Trial) {
 		return
 	}
 	ch := at.chairs[t.Number]
-	leased := t.Lease != nil && t.Lease.Node != ""
-	if !leased && t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED {
+	leased := t.Lease != nil && t.Lease.Node != "" && !alone(t)
+	if !leased && (alone(t) || t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED) {
 		if ch != nil {
 			delete(at.chairs, t.Number)
 			at.app.Jobs = slices.DeleteFunc(at.app.Jobs, func(j *policy.Job) bool { return j == ch.job })

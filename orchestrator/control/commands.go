@@ -69,10 +69,7 @@ func (c *Core) command(in Command) error {
 		if s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING {
 			return nil
 		}
-		if s.State != outbidv1.SweepState_SWEEP_STATE_PAUSED {
-			return conflict(s, "resumed", "only a paused sweep can be")
-		}
-		c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_RUNNING, by, in.Actor)
+		return c.resumeSweep(s, by, in.Actor)
 	case outbidv1.SweepCommand_SWEEP_COMMAND_STOP:
 		if s.Done() || s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING {
 			return nil
@@ -95,6 +92,26 @@ func (c *Core) pauseSweep(s *state.Sweep, by, actor string) error {
 	for _, n := range slices.Clone(s.Running) {
 		c.revoke(s, s.Trials[n], outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "the sweep is paused, "+by)
 	}
+	return nil
+}
+
+// resumeSweep lets a sweep go on that was paused, or that was stopped: then with the trials that the stop cancelled.
+func (c *Core) resumeSweep(s *state.Sweep, by, actor string) error {
+	switch s.State {
+	case outbidv1.SweepState_SWEEP_STATE_PAUSED:
+	case outbidv1.SweepState_SWEEP_STATE_STOPPING:
+		return conflict(s, "resumed", "wait until its trials have saved and it has stopped")
+	case outbidv1.SweepState_SWEEP_STATE_STOPPED:
+		if reached := c.limitReached(s); reached != "" {
+			return conflict(s, "resumed", reached+"; extend it by a higher limit, which resumes it too")
+		}
+		if err := c.wake(s, "resumed"); err != nil {
+			return err
+		}
+	default:
+		return conflict(s, "resumed", "only one that was paused or stopped by a person can be; extend it by more trials or steps")
+	}
+	c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_RUNNING, by, actor)
 	return nil
 }
 
@@ -129,7 +146,7 @@ func (c *Core) extend(in Extend) error {
 	if proto.Equal(wider, s.Spec) {
 		return fmt.Errorf("%w: extend: nothing would change; give more trials, longer max_steps, a wider space or other limits", state.ErrInvalid)
 	}
-	if err := c.wake(s); err != nil {
+	if err := c.wake(s, "extended"); err != nil {
 		return err
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepExtended{SweepExtended: &outbidv1.SweepExtended{
@@ -226,7 +243,7 @@ func (c *Core) tellTrial(r *outbidv1.TellTrialRequest) (*state.Trial, error) {
 	switch {
 	case t.Lease == nil || t.Lease.Epoch != r.GetEpoch():
 	case r.GetError() != "":
-		c.forkFailed(s, t, "", outbidv1.FailureKind_FAILURE_KIND_ERROR, r.GetError())
+		c.forkFailed(s, t, "", failure{kind: outbidv1.FailureKind_FAILURE_KIND_ERROR, detail: r.GetError()})
 	case t.UntilStep > 0 && t.Step >= t.UntilStep:
 		c.reached(s, t, t.Step)
 	case r.GetFinished():

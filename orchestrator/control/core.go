@@ -177,7 +177,7 @@ func (c *Core) emit(e *outbidv1.Event) {
 	if c.err != nil {
 		return
 	}
-	heard := c.hears(e)
+	heard, suspects := c.hears(e), c.st.CountSuspects()
 	if err := c.st.Apply(c.now, e); err != nil {
 		c.err = fmt.Errorf("deciding: %w", err)
 		return
@@ -185,6 +185,9 @@ func (c *Core) emit(e *outbidv1.Event) {
 	c.out.Events = append(c.out.Events, e)
 	c.board.mark(c.st, e)
 	id := c.mark(e)
+	if suspects != c.st.CountSuspects() {
+		c.demand = true // a node is kept for one, or open to all again
+	}
 	if heard {
 		c.tell(id, e)
 	}

@@ -68,8 +68,8 @@ func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
 			}
 		}
 		heard := c.hears(e)
-		if s := c.st.Sweeps[e.GetSweepExtended().GetSweep()]; s != nil {
-			if err := c.wake(s); err != nil {
+		if s := c.reopened(e); s != nil {
+			if err := c.wake(s, "gone on with"); err != nil {
 				c.unopened[s.ID] = err
 			}
 		}
@@ -91,6 +91,18 @@ func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
 			delete(c.unopened, id)
 			c.rest(c.st.Sweeps[id])
 		}
+	}
+	return nil
+}
+
+// reopened is the sweep that an event is to let go on though it may have ended; nil for none.
+func (c *Core) reopened(e *outbidv1.Event) *state.Sweep {
+	if s := c.st.Sweeps[e.GetSweepExtended().GetSweep()]; s != nil {
+		return s
+	}
+	s := c.st.Sweeps[e.GetSweepChanged().GetSweep()]
+	if s != nil && s.Done() && e.GetSweepChanged().GetState() == outbidv1.SweepState_SWEEP_STATE_RUNNING {
+		return s
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ func (c *Core) schedule() {
 	if c.err != nil {
 		return
 	}
+	c.placeSuspects()
 	c.askTuners()
 	v := c.board.refresh(c)
 	plan := c.decide(v)
@@ -225,6 +226,9 @@ func (c *Core) whyWaiting(s *state.Sweep) string {
 	}
 	if why := cluster.Impossible(c.board.view.Nodes, demand(s)); why != "" {
 		return why
+	}
+	if len(s.Queued) > 0 && alone(s.Trials[s.Queued[0]]) {
+		return fmt.Sprintf("trial %d waits for a node of its own, as nodes were lost under it", s.Queued[0])
 	}
 	if len(s.Queued) > 0 {
 		return "waits for devices that others hold"

@@ -28,7 +28,7 @@ func (c *Core) hears(e *outbidv1.Event) bool {
 	case *outbidv1.Event_TrialReached, *outbidv1.Event_SweepExtended:
 		return true
 	case *outbidv1.Event_TrialEnded:
-		return !k.TrialEnded.GetByTuner()
+		return !k.TrialEnded.GetByTuner() && !k.TrialEnded.GetResumable()
 	default:
 		return false
 	}
@@ -41,15 +41,15 @@ func (c *Core) tunerEvent(s *state.Sweep, e *outbidv1.Event) tuner.Event {
 		r := k.TrialReported.GetReport()
 		return tuner.Reported{
 			Trial: tuner.Trial(k.TrialReported.GetTrial()), Step: r.GetStep(),
-			Metric: r.GetMetrics()[s.Spec.GetMetric()], Metrics: r.GetMetrics(),
+			Metric: comparable(r.GetMetrics()[s.Spec.GetMetric()]), Metrics: r.GetMetrics(),
 		}
 	case *outbidv1.Event_TrialReached:
 		t := s.Trials[k.TrialReached.GetTrial()]
-		return tuner.Reached{Trial: tuner.Trial(t.Number), Step: k.TrialReached.GetStep(), Metric: t.Metric}
+		return tuner.Reached{Trial: tuner.Trial(t.Number), Step: k.TrialReached.GetStep(), Metric: comparable(t.Metric)}
 	case *outbidv1.Event_TrialEnded:
 		t := s.Trials[k.TrialEnded.GetTrial()]
 		return tuner.Exited{
-			Trial: tuner.Trial(t.Number), Step: t.Step, Metric: t.Metric,
+			Trial: tuner.Trial(t.Number), Step: t.Step, Metric: comparable(t.Metric),
 			Failed: k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_FAILED,
 		}
 	case *outbidv1.Event_SweepExtended:
@@ -59,6 +59,14 @@ func (c *Core) tunerEvent(s *state.Sweep, e *outbidv1.Event) tuner.Event {
 	default:
 		return nil
 	}
+}
+
+// comparable is a value as tuners rank it: an infinity is no better than NaN, whatever the mode.
+func comparable(v float64) float64 {
+	if state.Finite(v) {
+		return v
+	}
+	return math.NaN()
 }
 
 // tell lets the tuner hear of an event and does what it answers.
@@ -101,10 +109,11 @@ func (c *Core) tunerFailed(s *state.Sweep, err error) {
 	c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_STOPPING, fmt.Sprintf("the tuner failed: %v", err), "")
 }
 
-// act turns a tuner's actions into events. A sweep that is ending does nothing new.
+// act turns a tuner's actions into events. A sweep that is ending does nothing new; but what a person stops may go on
+// later, with the tuner as it is then.
 func (c *Core) act(s *state.Sweep, actions []tuner.Action) {
 	for _, a := range actions {
-		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.Done() {
+		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING && s.StopActor == "" || s.Done() {
 			return
 		}
 		if err := c.actOne(s, a); err != nil {
@@ -225,6 +234,7 @@ func (c *Core) pause(s *state.Sweep, t *state.Trial, reason string) {
 func (c *Core) endTrial(s *state.Sweep, t *state.Trial, end outbidv1.TrialState, reason string, byTuner bool) {
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialEnded{TrialEnded: &outbidv1.TrialEnded{
 		Sweep: s.ID, Trial: t.Number, State: end, Reason: reason, ByTuner: byTuner,
+		Resumable: end == outbidv1.TrialState_TRIAL_STATE_CANCELLED,
 	}}})
 	how := outbidv1.RevokeKind_REVOKE_KIND_STOP
 	if !byTuner && end != outbidv1.TrialState_TRIAL_STATE_FAILED {

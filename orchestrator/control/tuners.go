@@ -51,14 +51,14 @@ func (c *Core) rest(s *state.Sweep) {
 	}
 }
 
-// wake takes up the tuner of a sweep that is to be extended.
-func (c *Core) wake(s *state.Sweep) error {
+// wake takes up the tuner of a sweep that is to be extended or resumed, as what says.
+func (c *Core) wake(s *state.Sweep, what string) error {
 	if c.tuners[s.ID] != nil {
 		return nil
 	}
 	r, ok := c.rested[s.ID]
 	if !ok {
-		return conflict(s, "extended", "its tuner failed")
+		return conflict(s, what, "its tuner failed")
 	}
 	t, err := c.set.NewTuner(tuner.Settings{Spec: s.Spec}, r.snapshot)
 	if err != nil {

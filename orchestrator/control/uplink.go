@@ -77,7 +77,7 @@ func (u Uplink) apply(c *Core) {
 	c.messages(n, up)
 	c.missing(n, up)
 	if up.GetLeaving() && n.State != outbidv1.NodeState_NODE_STATE_LEFT {
-		c.freeNode(n, "its worker stopped")
+		c.freeNode(n, "its worker stopped", false)
 		c.changeNode(up.GetNode(), outbidv1.NodeState_NODE_STATE_LEFT, "its worker stopped")
 	}
 }
@@ -95,7 +95,7 @@ func (c *Core) rival(n *state.Node, l *link, up *outbidv1.Uplink) bool {
 // join registers a node or a new boot of one: what an earlier boot ran is gone.
 func (c *Core) join(up *outbidv1.Uplink, old *state.Node) {
 	if old != nil {
-		c.freeNode(old, "its worker started anew")
+		c.freeNode(old, "its worker started anew", true)
 	}
 	info := proto.CloneOf(up.GetInfo())
 	info.Trusted = c.set.Prove != nil && c.set.Prove(up.GetNode(), up.GetBoot(), up.GetProof())
@@ -109,12 +109,14 @@ func (c *Core) changeNode(node string, to outbidv1.NodeState, reason string) {
 	}}})
 }
 
-// freeNode ends every lease on a node whose processes are gone.
-func (c *Core) freeNode(n *state.Node, why string) {
+// freeNode ends every lease on a node whose processes are gone. Its worker died, or else it left in good order.
+func (c *Core) freeNode(n *state.Node, why string, died bool) {
 	for _, l := range slices.Clone(n.Leases) {
 		s := c.st.Sweeps[l.Sweep]
-		c.forkFailed(s, s.Trials[l.Trial], n.Info.GetName(), outbidv1.FailureKind_FAILURE_KIND_NODE_LOST,
-			fmt.Sprintf("node %s: %s", n.Info.GetName(), why))
+		c.forkFailed(s, s.Trials[l.Trial], n.Info.GetName(), failure{
+			kind: outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, died: died,
+			detail: fmt.Sprintf("node %s: %s", n.Info.GetName(), why),
+		})
 	}
 }
 
@@ -127,7 +129,7 @@ func (c *Core) checkNode(n *state.Node) {
 	if silent <= c.set.Lease+leaseMargin {
 		return
 	}
-	c.freeNode(n, fmt.Sprintf("silent for %s", silent.Round(time.Second)))
+	c.freeNode(n, fmt.Sprintf("silent for %s", silent.Round(time.Second)), true)
 	c.changeNode(n.Info.GetName(), outbidv1.NodeState_NODE_STATE_LOST, fmt.Sprintf("silent for %s", silent.Round(time.Second)))
 }
 
@@ -236,6 +238,7 @@ func (c *Core) reached(s *state.Sweep, t *state.Trial, step int64) {
 
 func (c *Core) saved(s *state.Sweep, t *state.Trial, ck *outbidv1.Checkpoint) {
 	best := s.Ranked()
+	ck.Epoch = t.Lease.Epoch
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_CheckpointSaved{CheckpointSaved: &outbidv1.CheckpointSaved{
 		Sweep: s.ID, Trial: t.Number, Checkpoint: ck,
 	}}})
@@ -252,9 +255,11 @@ func (c *Core) saved(s *state.Sweep, t *state.Trial, ck *outbidv1.Checkpoint) {
 func (c *Core) ended(s *state.Sweep, t *state.Trial, node string, e *outbidv1.ForkEnded) {
 	switch e.GetOutcome() {
 	case outbidv1.ForkOutcome_FORK_OUTCOME_FAILED:
-		c.forkFailed(s, t, node, e.GetFailure(), e.GetDetail())
+		c.forkFailed(s, t, node, failure{kind: e.GetFailure(), detail: e.GetDetail(), step: e.GetStep()})
 	case outbidv1.ForkOutcome_FORK_OUTCOME_EXPIRED:
-		c.forkFailed(s, t, node, outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, "its node was cut off until the lease ran out")
+		c.forkFailed(s, t, node, failure{
+			kind: outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, detail: "its node was cut off until the lease ran out",
+		})
 	case outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED:
 		c.finished(s, t, node, e.GetStep())
 	default:
@@ -309,34 +314,8 @@ func (c *Core) missing(n *state.Node, up *outbidv1.Uplink) {
 		}
 		delete(l.missing, lease.Epoch)
 		s := c.st.Sweeps[lease.Sweep]
-		c.forkFailed(s, s.Trials[lease.Trial], up.GetNode(), outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, "its worker does not know it any more")
-	}
-}
-
-// forkFailed ends a lease whose process failed, and the trial with it if it has failed too often.
-func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, node string, kind outbidv1.FailureKind, detail string) {
-	if len(t.Lease.More) > 0 && t.Lease.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
-		c.leave(s, t, node, detail) // the gang is ending, and so were all its processes
-		return
-	}
-	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForkFailed{ForkFailed: &outbidv1.ForkFailed{
-		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Kind: kind, Detail: detail,
-	}}})
-	again := "starts again from the beginning"
-	if from := t.From(); from != nil {
-		again = fmt.Sprintf("goes on from step %d", from.GetStep())
-	}
-	if c.leave(s, t, node, detail); t.Lease != nil {
-		c.revoke(s, t, outbidv1.RevokeKind_REVOKE_KIND_STOP, "another process of its gang failed: "+detail)
-	}
-	switch {
-	case t.Done():
-	case kind == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST:
-		c.note(s.ID, &t.Number, "warning", "%s: it %s", detail, again)
-	case t.Restarts > s.Spec.GetMaxRestarts() || kind == outbidv1.FailureKind_FAILURE_KIND_START:
-		c.note(s.ID, &t.Number, "error", "failed for good: %s", detail)
-		c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_FAILED, detail, false)
-	default:
-		c.note(s.ID, &t.Number, "warning", "%s: it %s (restart %d of %d)", detail, again, t.Restarts, s.Spec.GetMaxRestarts())
+		c.forkFailed(s, s.Trials[lease.Trial], up.GetNode(), failure{
+			kind: outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, detail: "its worker does not know it any more",
+		})
 	}
 }

@@ -44,7 +44,7 @@ func TestATunerPluginGoesOnAfterItsOrchestratorWasKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outside := &outbidv1.Tuner{Seed: 7, Kind: &outbidv1.Tuner_Plugin{
+	outside := &outbidv1.Tuner{Seed: new(uint64(7)), Kind: &outbidv1.Tuner_Plugin{
 		Plugin: &outbidv1.PluginTuner{Command: []string{self}, Settings: settings, MaxSteps: 9},
 	}}
 	dir, locks := t.TempDir(), t.TempDir()

@@ -91,6 +91,9 @@ func mishap(mode string, step int64) (code int, out bool) {
 	if step != 3 || mode == "well" || mode == "nan" {
 		return 0, false
 	}
+	if mode == "deadly" {
+		killWorker()
+	}
 	mark := filepath.Join(os.Getenv("MARKS"), strings.ReplaceAll(os.Getenv("OUTBID_SWEEP")+"-"+os.Getenv("OUTBID_TRIAL"), "/", "-"))
 	f, err := os.OpenFile(mark, os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) && mode != "always" {
@@ -202,11 +205,11 @@ func (j job) bare() *outbidv1.SweepSpec {
 }
 
 func hyperband(steps int64) *outbidv1.Tuner {
-	return &outbidv1.Tuner{Seed: 7, Kind: &outbidv1.Tuner_Hyperband{Hyperband: &outbidv1.Hyperband{MaxSteps: steps, Eta: 3}}}
+	return &outbidv1.Tuner{Seed: new(uint64(7)), Kind: &outbidv1.Tuner_Hyperband{Hyperband: &outbidv1.Hyperband{MaxSteps: steps, Eta: 3}}}
 }
 
 func random(steps int64) *outbidv1.Tuner {
-	return &outbidv1.Tuner{Seed: 7, Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: steps}}}
+	return &outbidv1.Tuner{Seed: new(uint64(7)), Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: steps}}}
 }
 
 // noTwoOwners fails if any device ever had two processes.

@@ -28,6 +28,15 @@ func Check(st *state.State) error {
 			return fmt.Errorf("sweep %s: %w", id, err)
 		}
 	}
+	for _, sus := range st.Suspects() {
+		if l := sus.Trial.Lease; l != nil && l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+			for _, p := range l.Places() {
+				if n := len(st.Nodes[p.Node].Leases); !p.Ended && n != 1 {
+					return fmt.Errorf("trial %d of %s is to be alone on %s, which has %d leases", l.Trial, l.Sweep, p.Node, n)
+				}
+			}
+		}
+	}
 	for epoch := range held {
 		return fmt.Errorf("devices are held by lease %d, which no trial has", epoch)
 	}

@@ -385,7 +385,7 @@ func (t *training) end(how outbidv1.ForkOutcome) {
 	t.stop()
 	ended := &outbidv1.ForkEnded{Outcome: how, Step: int64(t.step)}
 	if how == outbidv1.ForkOutcome_FORK_OUTCOME_FAILED {
-		ended.Failure, ended.Detail = outbidv1.FailureKind_FAILURE_KIND_ERROR, "exit code 1"
+		ended.Failure, ended.Detail = outbidv1.FailureKind_FAILURE_KIND_ERROR, fmt.Sprintf("exit code 1 of lease %d", t.ref.GetEpoch())
 	}
 	t.m.say(t.message(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: ended}}))
 }

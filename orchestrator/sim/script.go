@@ -22,12 +22,14 @@ import (
 //	submit NAME TUNER [key=value…]  a sweep; its trials are then NAME/0, NAME/1, …
 //	at DURATION                     let time pass until then
 //	report TRIAL step=N METRIC      a trial does steps up to N and reports; at its target it says so and waits
-//	fail TRIAL                      its process fails
+//	save TRIAL                      its process saves, and the checkpoint is in the store
+//	fail TRIAL [WHY]                its process fails; WHY is damaged for one that cannot read its checkpoint
 //	finish TRIAL                    its code ends by itself
 //	pause|resume|stop NAME          what a person would ask for
 //	crash orchestrator|NODE         and the next line finds the orchestrator restarted, or the node gone
 //	boot NODE                       the node comes back
 //	expect TRIAL STATE [on NODE]    queued, running, paused, completed, stopped, failed, cancelled
+//	expect TRIAL from N             the step that its next process starts from, or that its newest started from
 //	expect NAME STATE               running, paused, stopping, done, stopped, failed
 //	expect free N                   devices that nobody holds
 //
@@ -84,7 +86,8 @@ func (p *script) command(words []string) error {
 		"node":   {2, 2, func(a []string) error { return p.node(a[0], a[1]) }},
 		"submit": {2, any, func(a []string) error { return p.submit(a[0], a[1], a[2:]) }},
 		"report": {3, 3, func(a []string) error { return p.report(a[0], a[1], a[2]) }},
-		"fail":   {1, 1, func(a []string) error { return p.end("fail", a[0]) }},
+		"save":   {1, 1, func(a []string) error { return p.save(a[0]) }},
+		"fail":   {1, 2, func(a []string) error { return p.end(strings.Join(append([]string{"fail"}, a[1:]...), " "), a[0]) }},
 		"finish": {1, 1, func(a []string) error { return p.end("finish", a[0]) }},
 		"pause":  {1, 1, func(a []string) error { return p.ask("pause", a[0]) }},
 		"resume": {1, 1, func(a []string) error { return p.ask("resume", a[0]) }},
@@ -182,17 +185,30 @@ func (p *script) report(name, step, metric string) error {
 	return nil
 }
 
+func (p *script) save(name string) error {
+	_, k, f, err := p.trial(name)
+	if err != nil || f == nil {
+		return fmt.Errorf("it does not run: %w", errors.Join(err))
+	}
+	k.save(f)
+	k.send()
+	return nil
+}
+
 func (p *script) end(how, name string) error {
 	_, k, f, err := p.trial(name)
 	if err != nil || f == nil {
 		return fmt.Errorf("it does not run: %w", errors.Join(err))
 	}
 	e := &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, Step: f.step}
-	if how == "fail" {
+	if how != "finish" {
 		e = &outbidv1.ForkEnded{
 			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, Failure: outbidv1.FailureKind_FAILURE_KIND_ERROR,
-			Detail: "the script says so", Step: f.step,
+			Detail: "the script says so" + strings.TrimPrefix(how, "fail"), Step: f.step,
 		}
+	}
+	if how == "fail damaged" {
+		e.Failure = outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT
 	}
 	k.end(f, e)
 	k.send()
@@ -221,6 +237,11 @@ func (p *script) expect(words []string) error {
 	switch {
 	case err != nil:
 		return err
+	case words[1] == "from":
+		if from := startOf(t); len(words) != 3 || strconv.FormatInt(from, 10) != words[2] {
+			return fmt.Errorf("it starts from %d", from)
+		}
+		return nil
 	case state.TrialWord(t.State) != words[1]:
 		return fmt.Errorf("it is %s: %s", state.TrialWord(t.State), t.Reason)
 	case len(words) == 4 && words[2] == "on" && (t.Lease == nil || t.Lease.Node != words[3]):
@@ -228,6 +249,14 @@ func (p *script) expect(words []string) error {
 	default:
 		return nil
 	}
+}
+
+// startOf is the step that a trial's process started from, or will.
+func startOf(t *state.Trial) int64 {
+	if t.Lease != nil && t.Lease.Started {
+		return t.Lease.FromStep
+	}
+	return t.From().GetStep()
 }
 
 // submit makes a sweep from a tuner's name and settings.
@@ -279,7 +308,7 @@ func Sweep(name, mode string, trials int32, t *outbidv1.Tuner) *outbidv1.SweepSp
 
 // Tuner makes a tuner from its name and settings such as max_steps and eta.
 func Tuner(name string, v map[string]int64) *outbidv1.Tuner {
-	t := &outbidv1.Tuner{Seed: uint64(v["seed"])}
+	t := &outbidv1.Tuner{Seed: new(uint64(v["seed"]))}
 	steps, eta, least := v["max_steps"], int32(v["eta"]), v["min_steps"]
 	switch name {
 	case "asha", "asha-stop":

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
@@ -208,10 +209,17 @@ func (k *worker) train(f *fork) {
 
 func (k *worker) step(f *fork) {
 	f.step++
+	if name := k.w.cfg.Faults.Deadly; name != "" && f.step == 3 && strings.HasPrefix(f.ref.GetSweep(), name+"-") {
+		k.w.killed++
+		k.w.disown(k)
+		k.crash()
+		k.w.clock.after(5*time.Second, k.start)
+		return
+	}
 	if k.w.failsNow() {
 		k.end(f, &outbidv1.ForkEnded{
 			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, Failure: outbidv1.FailureKind_FAILURE_KIND_ERROR,
-			Detail: "simulated failure", Step: f.step,
+			Detail: fmt.Sprintf("simulated failure of lease %d", f.ref.GetEpoch()), Step: f.step,
 		})
 		k.send()
 		return

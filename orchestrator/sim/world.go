@@ -30,6 +30,8 @@ type Faults struct {
 	Late time.Duration
 	// FailStep is the chance that a trial fails at a step.
 	FailStep float64
+	// Deadly is the name of a sweep whose trials take their worker down at their third step. It is back after a while.
+	Deadly string
 	// CrashWorker and CrashOrchestrator are chances per second of virtual time.
 	CrashWorker, CrashOrchestrator float64
 }
@@ -67,6 +69,8 @@ type World struct {
 	trained int64
 	// err is the first broken promise.
 	err error
+	// killed counts the workers that trials took down.
+	killed int
 	// crashes counts those of the orchestrator.
 	crashes int
 	term    uint64
@@ -109,6 +113,9 @@ func (w *World) Now() time.Time { return w.clock.now }
 
 // State is the orchestrator's state.
 func (w *World) State() *state.State { return w.core.State() }
+
+// Killed counts the workers that deadly trials took down.
+func (w *World) Killed() int { return w.killed }
 
 // Trained counts the steps that workers did, repeated ones each time.
 func (w *World) Trained() int64 { return w.trained }

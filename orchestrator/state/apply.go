@@ -127,6 +127,7 @@ func (st *State) applyToSweep(at time.Time, event *outbidv1.Event) error {
 	if err := st.applyToTrial(at, s, t, event); err != nil {
 		return fmt.Errorf("%s: %w", trialName(s.ID, t.Number), err)
 	}
+	st.watch(s, t)
 	return nil
 }
 
@@ -135,7 +136,7 @@ func (st *State) applyToTrial(at time.Time, s *Sweep, t *Trial, event *outbidv1.
 	case *outbidv1.Event_TrialReported:
 		return s.reported(at, t, e.TrialReported)
 	case *outbidv1.Event_TrialReached:
-		return s.reached(t, e.TrialReached)
+		return s.reached(at, t, e.TrialReached)
 	case *outbidv1.Event_TrialTargeted:
 		return s.targeted(at, t, e.TrialTargeted)
 	case *outbidv1.Event_TrialPaused:
@@ -145,7 +146,7 @@ func (st *State) applyToTrial(at time.Time, s *Sweep, t *Trial, event *outbidv1.
 	case *outbidv1.Event_TrialCloned:
 		return s.cloned(at, t, e.TrialCloned)
 	case *outbidv1.Event_CheckpointSaved:
-		return s.checkpointSaved(t, e.CheckpointSaved.GetCheckpoint())
+		return s.checkpointSaved(at, t, e.CheckpointSaved.GetCheckpoint())
 	case *outbidv1.Event_CheckpointDropped:
 		return s.checkpointDropped(t, e.CheckpointDropped.GetKey())
 	case *outbidv1.Event_LeaseGranted:
@@ -201,6 +202,9 @@ func (st *State) sweepChanged(at time.Time, s *Sweep, e *outbidv1.SweepChanged) 
 	if err := checkSweep(s.State, e.GetState()); err != nil {
 		return broken("%v", err)
 	}
+	if s.Done() && e.GetState() == sweepRunning {
+		st.reopen(at, s)
+	}
 	s.State, s.Reason = e.GetState(), e.GetReason()
 	if s.State == sweepStopping {
 		s.StopActor = e.GetActor()
@@ -222,10 +226,7 @@ func (st *State) sweepExtended(at time.Time, s *Sweep, e *outbidv1.SweepExtended
 	s.Spec = e.GetSpec()
 	s.Exhausted, s.Waiting = false, false
 	if s.Done() {
-		s.State, s.Reason, s.Ended, s.Fairness = sweepRunning, "", time.Time{}, nil
-		st.shares(at, s, 1)
-		i, _ := slices.BinarySearchFunc(st.Live, s.Order, func(o *Sweep, order int) int { return o.Order - order })
-		st.Live = slices.Insert(st.Live, i, s)
+		st.reopen(at, s)
 	}
 	return nil
 }

@@ -109,6 +109,7 @@ func (st *State) lease(s *Sweep, t *Trial, l *Lease) error {
 	st.NextEpoch++
 	t.Lease, t.LastReportSeq, t.AtTarget = l, 0, false
 	t.Leases++
+	t.forkFailed = false
 	s.setState(t, trialRunning)
 	s.Running = append(s.Running, t.Number)
 	return nil
@@ -196,17 +197,8 @@ func (s *Sweep) forkStarted(at time.Time, t *Trial, e *outbidv1.ForkStarted) err
 		return broken("started epoch %d is not its lease", e.GetEpoch())
 	}
 	t.Lease.Started, t.Lease.FromStep = true, e.GetFromStep()
+	t.goBack(e.GetEpoch(), e.GetFromStep())
 	t.Step, t.Training = e.GetFromStep(), at
-	return nil
-}
-
-func (s *Sweep) forkFailed(t *Trial, e *outbidv1.ForkFailed) error {
-	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
-		return broken("failed epoch %d is not its lease", e.GetEpoch())
-	}
-	if e.GetKind() != outbidv1.FailureKind_FAILURE_KIND_NODE_LOST {
-		t.Restarts++
-	}
 	return nil
 }
 

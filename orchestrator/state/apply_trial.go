@@ -55,6 +55,7 @@ func (s *Sweep) reported(at time.Time, t *Trial, e *outbidv1.TrialReported) erro
 	r := e.GetReport()
 	t.Last, t.LastReportSeq = r, r.GetSeq()
 	s.advance(t, r.GetStep())
+	t.outlived(at)
 	t.Training = at
 	s.measure(t, r)
 	if v, ok := r.GetMetrics()[s.Spec.GetMetric()]; ok {
@@ -63,6 +64,8 @@ func (s *Sweep) reported(at time.Time, t *Trial, e *outbidv1.TrialReported) erro
 		t.NaNNoted = t.NaNNoted || math.IsNaN(v)
 		s.improve(t, v, r.GetStep())
 		t.plot(r.GetStep(), v)
+	} else if s.Best < 0 {
+		s.LackNoted = true
 	}
 	return nil
 }
@@ -87,11 +90,12 @@ func (s *Sweep) improve(t *Trial, v float64, step int64) {
 	}
 }
 
-func (s *Sweep) reached(t *Trial, e *outbidv1.TrialReached) error {
+func (s *Sweep) reached(at time.Time, t *Trial, e *outbidv1.TrialReached) error {
 	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
 		return broken("target reached under epoch %d, which is not its lease", e.GetEpoch())
 	}
 	s.advance(t, e.GetStep())
+	t.gotFurther(at, e.GetStep(), 0)
 	t.AtTarget, t.Training = true, time.Time{}
 	return nil
 }
@@ -140,10 +144,19 @@ func (s *Sweep) ended(at time.Time, t *Trial, e *outbidv1.TrialEnded) error {
 	if e.GetState() < trialCompleted || e.GetState() > trialCancelled {
 		return broken("a trial cannot end as %s", TrialWord(e.GetState()))
 	}
+	if e.GetResumable() {
+		t.ResumesAs = trialQueued
+		if t.State == trialPaused || t.Pausing || t.AtTarget {
+			t.ResumesAs = trialPaused
+		}
+	}
 	s.setState(t, e.GetState())
-	t.Reason, t.Ended, t.Pausing = e.GetReason(), at, false
-	t.Training, t.Curve = time.Time{}, nil
-	s.setStart(t, nil)
+	t.Reason, t.Ended, t.Pausing, t.Training = e.GetReason(), at, false, time.Time{}
+	t.FailedOtherwise = t.State == trialFailed && !t.forkFailed
+	if !e.GetResumable() {
+		t.Curve = nil
+		s.setStart(t, nil)
+	}
 	return nil
 }
 

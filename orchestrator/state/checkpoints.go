@@ -1,8 +1,10 @@
 package state
 
 import (
-	"math"
 	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -16,13 +18,14 @@ type ranked struct {
 	metric float64
 }
 
-func (s *Sweep) checkpointSaved(t *Trial, c *outbidv1.Checkpoint) error {
+func (s *Sweep) checkpointSaved(at time.Time, t *Trial, c *outbidv1.Checkpoint) error {
 	if c.GetKey() == "" {
 		return broken("checkpoint without a key")
 	}
 	// The same checkpoint sent again replaces itself.
 	t.Checkpoints = slices.DeleteFunc(t.Checkpoints, func(o *outbidv1.Checkpoint) bool { return o.GetKey() == c.GetKey() })
-	t.Checkpoints = append(t.Checkpoints, c)
+	t.Checkpoints = slices.Insert(t.Checkpoints, t.place(c), c)
+	t.gotFurther(at, c.GetStep(), settled)
 	s.setStart(t, nil)
 	s.ranking = slices.DeleteFunc(s.ranking, func(r ranked) bool { return r.key == c.GetKey() })
 	for _, o := range t.Checkpoints {
@@ -31,11 +34,20 @@ func (s *Sweep) checkpointSaved(t *Trial, c *outbidv1.Checkpoint) error {
 	return nil
 }
 
+// place is where a checkpoint belongs among the trial's: one of the best step may be written after later ones.
+func (t *Trial) place(c *outbidv1.Checkpoint) int {
+	i := len(t.Checkpoints)
+	for c.GetEpoch() > 0 && i > 0 && t.Checkpoints[i-1].GetEpoch() == c.GetEpoch() && t.Checkpoints[i-1].GetStep() > c.GetStep() {
+		i--
+	}
+	return i
+}
+
 // rank enters a checkpoint among the best. Of two as good, the one of the earlier trial comes first, so that a restored
 // ranking does not depend on which was saved first.
 func (s *Sweep) rank(trial int32, c *outbidv1.Checkpoint) {
 	keep := int(s.Spec.GetCheckpoints().GetBest())
-	if keep == 0 || c.Metric == nil || math.IsNaN(c.GetMetric()) {
+	if keep == 0 || c.Metric == nil || c.GetUnreadable() || !Finite(c.GetMetric()) {
 		return
 	}
 	entry := ranked{trial, c.GetKey(), c.GetMetric()}
@@ -77,8 +89,51 @@ func (s *Sweep) setStart(t *Trial, c *outbidv1.Checkpoint) {
 	}
 }
 
+// unreadable: nothing starts from a checkpoint any more, be it the trial's own or the one that it was to be a clone of.
+// It stays in the store, where a person may look at it, until a newer one takes its place.
+func (s *Sweep) unreadable(t *Trial, key string) {
+	for _, o := range s.holders(t) {
+		for i, c := range o.Checkpoints {
+			if c.GetKey() == key {
+				c = proto.CloneOf(c) // the event that saved it is not changed
+				c.Unreadable = true
+				o.Checkpoints = slices.Clone(o.Checkpoints)
+				o.Checkpoints[i] = c
+			}
+		}
+		if o.Start.GetKey() == key {
+			s.setStart(o, s.before(key))
+		}
+	}
+	s.ranking = slices.DeleteFunc(s.ranking, func(r ranked) bool { return r.key == key })
+	for _, o := range s.Trials {
+		for _, c := range o.Checkpoints {
+			s.rank(o.Number, c)
+		}
+	}
+}
+
+// holders are the trials that a trial's start may be a checkpoint of, or be shared with: all, where it is a clone.
+func (s *Sweep) holders(t *Trial) []*Trial {
+	if t.Start == nil {
+		return []*Trial{t}
+	}
+	return s.Trials
+}
+
+// before is the newest checkpoint that can be read of the trial that a checkpoint is of; nil if there is none.
+func (s *Sweep) before(key string) *outbidv1.Checkpoint {
+	for _, t := range s.Trials {
+		if slices.ContainsFunc(t.Checkpoints, func(c *outbidv1.Checkpoint) bool { return c.GetKey() == key }) {
+			return t.Newest()
+		}
+	}
+	return nil
+}
+
 // Droppable lists the checkpoints of a trial that nothing needs any more, oldest first: not to resume it or a clone of
-// it, and not by what the spec says is to be kept.
+// it, and not by what the spec says is to be kept. A trial that goes on has the one before its newest too, in case that
+// cannot be read.
 func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 	rules := s.Spec.GetCheckpoints()
 	if rules.GetAll() {
@@ -86,9 +141,11 @@ func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 	}
 	var drop []*outbidv1.Checkpoint
 	newest := t.Newest()
+	spare := t.spare()
 	for _, c := range t.Checkpoints {
 		switch {
-		case c == newest && (rules.GetLast() || !t.Done() || t.Lease != nil):
+		case c == newest && (rules.GetLast() || !t.Done() || t.Lease != nil || t.ResumesAs != trialNone):
+		case c == spare && !t.Done():
 		case s.refs[c.GetKey()] > 0:
 		case t.Number == s.Best && rules.GetBest() > 0 && c == s.BestCheckpoint(t):
 			// The best trial always has one to load, also if its best value was never saved or another's equals it.
@@ -100,11 +157,22 @@ func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 	return drop
 }
 
+// spare is the newest checkpoint but one that can be read; nil if there is none.
+func (t *Trial) spare() *outbidv1.Checkpoint {
+	newest := t.Newest()
+	for _, c := range slices.Backward(t.Checkpoints) {
+		if c != newest && !c.GetUnreadable() {
+			return c
+		}
+	}
+	return nil
+}
+
 // BestCheckpoint is the trial's checkpoint with the best metric, the newest if none has one, nil if there is none.
 func (s *Sweep) BestCheckpoint(t *Trial) *outbidv1.Checkpoint {
 	best := t.Newest()
 	for _, c := range t.Checkpoints {
-		if c.Metric != nil && (best.Metric == nil || better(c.GetMetric(), best.GetMetric(), s.Maximise())) {
+		if c.Metric != nil && !c.GetUnreadable() && (best.Metric == nil || better(c.GetMetric(), best.GetMetric(), s.Maximise())) {
 			best = c
 		}
 	}

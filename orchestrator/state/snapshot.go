@@ -38,6 +38,7 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		Notes: slices.Clone(s.Notes), TunerWaiting: s.Waiting, TunerExhausted: s.Exhausted,
 		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
 		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
+		LackNoted: s.LackNoted,
 	}
 	for i, t := range s.Trials {
 		r.Trials[i] = t.snapshot(s.ID)
@@ -50,6 +51,8 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 		Trial: t.record(sweep), Seed: t.Seed, AtTarget: t.AtTarget, LastReportSeq: t.LastReportSeq, Start: t.Start,
 		MaxStep: t.MaxStep, Queued: stamp(t.Queued), Pausing: t.Pausing, Metric: number(t.Metric), NanNoted: t.NaNNoted,
 		MetricStep: t.MetricStep, Leases: t.Leases, Measured: measuredRecords(t.Measured),
+		LostStep: t.LostStep, LastFailure: t.LastFailure, ResumesAs: t.ResumesAs, Rollbacks: t.Rollbacks,
+		FailedOtherwise: t.FailedOtherwise,
 	}
 	for _, p := range t.Curve {
 		r.CurveSteps, r.CurveValues = append(r.CurveSteps, p.Step), append(r.CurveValues, p.Value)
@@ -101,6 +104,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 		Notes: r.GetNotes(), Waiting: r.GetTunerWaiting(), Exhausted: r.GetTunerExhausted(), Version: 1,
 		refs: map[string]int{}, Trials: make([]*Trial, len(r.GetTrials())),
 		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
+		LackNoted: r.GetLackNoted(),
 	}
 	for i, tr := range r.GetTrials() {
 		t := restoreTrial(tr)
@@ -113,6 +117,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 			return nil, err
 		}
 		s.indexTrial(t)
+		st.watch(s, t)
 	}
 	s.sortByTime()
 	return s, nil
@@ -182,7 +187,9 @@ func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 		Created: from(v.GetCreated()), Queued: from(r.GetQueued()), Ended: from(v.GetEnded()),
 		Restarts: v.GetRestarts(), Resumes: v.GetResumes(), DeviceSeconds: v.GetDeviceSeconds(),
 		Checkpoints: v.GetCheckpoints(), Start: r.GetStart(), AtTarget: r.GetAtTarget(), Pausing: r.GetPausing(),
-		NaNNoted: r.GetNanNoted(), MetricStep: r.GetMetricStep(),
+		NaNNoted: r.GetNanNoted(), MetricStep: r.GetMetricStep(), NodeLosses: v.GetNodeLosses(), LostStep: r.GetLostStep(),
+		Suspected: v.GetSuspected(), LastFailure: r.GetLastFailure(), ResumesAs: r.GetResumesAs(), Rollbacks: r.GetRollbacks(),
+		FailedOtherwise: r.GetFailedOtherwise(),
 	}
 }
 

@@ -5,6 +5,7 @@ package state
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
@@ -38,6 +39,7 @@ type State struct {
 	appSeconds  float64
 	appsChanged time.Time
 	sharing     int
+	suspects    map[*Trial]*Sweep
 }
 
 // New returns the state before the first event.
@@ -49,6 +51,7 @@ func New() *State {
 		Sweeps:    map[string]*Sweep{},
 		names:     map[string]int64{},
 		keys:      map[string]string{},
+		suspects:  map[*Trial]*Sweep{},
 	}
 }
 
@@ -102,6 +105,8 @@ type Sweep struct {
 	Notes    []*outbidv1.SweepNote
 	// Waiting and Exhausted are what the tuner said last.
 	Waiting, Exhausted bool
+	// LackNoted: a report lacked the metric before any held it.
+	LackNoted bool
 
 	// Version grows with every change; changes says which trials changed at which version.
 	Version uint64
@@ -160,11 +165,26 @@ type Trial struct {
 	Training time.Time
 	// Leases counts those it has had.
 	Leases int32
+	// NodeLosses counts the nodes that were lost under it since it last got further than LostStep, the furthest step it
+	// had done when one was. Suspected: it runs alone on a node until it gets further.
+	NodeLosses int32
+	LostStep   int64
+	Suspected  bool
+	// LastFailure is the newest failure of its process of which the step is known; nil for none.
+	LastFailure *outbidv1.ForkFailed
+	// ResumesAs is what it is again once its sweep, which a person stopped, goes on; unspecified if it does not.
+	ResumesAs outbidv1.TrialState
+	// Rollbacks are its newest forks that went back behind what it had done, oldest first.
+	Rollbacks []*outbidv1.Rollback
+	// FailedOtherwise: it failed, and not as its process did once more.
+	FailedOtherwise bool
 	// Measured is how fast it trained, and Curve its metric over steps, thinned.
 	Measured []cluster.Speed
 	Curve    []Point
 
 	version uint64
+	// forkFailed: its process failed, and it has had no lease since.
+	forkFailed bool
 }
 
 // Lease is a grant of devices to a trial until it ends.
@@ -212,12 +232,14 @@ func (s *Sweep) Maximise() bool { return s.Spec.GetMode() == "max" }
 // Done says whether the trial has ended for good.
 func (t *Trial) Done() bool { return t.State >= outbidv1.TrialState_TRIAL_STATE_COMPLETED }
 
-// Newest is the trial's newest checkpoint, nil if there is none.
+// Newest is the trial's newest checkpoint that can be read, nil if there is none.
 func (t *Trial) Newest() *outbidv1.Checkpoint {
-	if len(t.Checkpoints) == 0 {
-		return nil
+	for _, c := range slices.Backward(t.Checkpoints) {
+		if !c.GetUnreadable() {
+			return c
+		}
 	}
-	return t.Checkpoints[len(t.Checkpoints)-1]
+	return nil
 }
 
 // From is the checkpoint that the trial's next fork starts from, nil for a fresh start.
@@ -271,11 +293,13 @@ func (n *Node) Up() bool {
 	return n.State == outbidv1.NodeState_NODE_STATE_UP || n.State == outbidv1.NodeState_NODE_STATE_DRAINING
 }
 
+// better says whether a is better than b. What is no number is worst, and an infinity is none: a loss of -Inf is an
+// overflow, never the best there is.
 func better(a, b float64, maximise bool) bool {
 	switch {
-	case math.IsNaN(a):
+	case !Finite(a):
 		return false
-	case math.IsNaN(b):
+	case !Finite(b):
 		return true
 	case maximise:
 		return a > b
@@ -283,3 +307,6 @@ func better(a, b float64, maximise bool) bool {
 		return a < b
 	}
 }
+
+// Finite says whether a value is a number that can be compared.
+func Finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -192,7 +192,7 @@ func TestRetention(t *testing.T) {
 	}{
 		"the newest of a live trial is kept, and the best": {
 			&outbidv1.Checkpoints{Best: 1},
-			[]*outbidv1.Event{saved(0, "a", 1, .1), saved(0, "b", 2, .5), saved(0, "c", 3, .6)},
+			[]*outbidv1.Event{saved(0, "a", 1, .1), saved(0, "b", 2, .5), saved(0, "c", 3, .6), saved(0, "d", 4, .7)},
 			[2][]string{{"b"}, nil},
 		},
 		"of an ended trial only the best of the sweep": {

@@ -43,7 +43,7 @@ const (
 func sweepTransitions() []transition[sweepState] {
 	return []transition[sweepState]{
 		{"pause", []sweepState{sweepRunning}, []sweepState{sweepPaused}},
-		{"resume", []sweepState{sweepPaused}, []sweepState{sweepRunning}},
+		{"resume", []sweepState{sweepPaused, sweepStopped}, []sweepState{sweepRunning}},
 		{"stop or limit", []sweepState{sweepRunning, sweepPaused}, []sweepState{sweepStopping}},
 		{"tuner done", []sweepState{sweepRunning}, []sweepState{sweepDone, sweepFailed}},
 		{"trials ended", []sweepState{sweepStopping}, []sweepState{sweepDone, sweepStopped, sweepFailed}},
@@ -63,6 +63,8 @@ func trialTransitions() []transition[trialState] {
 		{"targeted", append(open, trialCompleted), []trialState{trialQueued, trialRunning}},
 		{"paused", []trialState{trialQueued, trialRunning}, []trialState{trialPaused, trialRunning}},
 		{"cloned", open, []trialState{trialQueued, trialRunning}},
+		// What a person's stop cancelled is again what it was once the sweep is resumed or extended.
+		{"resumed", []trialState{trialCancelled}, []trialState{trialQueued, trialPaused}},
 		{"ended", open, []trialState{trialCompleted, trialStopped, trialFailed, trialCancelled}},
 	}
 }

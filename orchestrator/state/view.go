@@ -50,7 +50,7 @@ func (l *Lease) DeviceSeconds(now time.Time) float64 {
 func (st *State) TrialView(s *Sweep, t *Trial) *outbidv1.Trial {
 	v := t.record(s.ID)
 	v.Config = configStruct(t.Config)
-	if t.State == trialFailed && v.GetRestarts() > 0 {
+	if t.State == trialFailed && v.GetRestarts() > 0 && !t.FailedOtherwise {
 		v.Restarts-- // its last failure was not followed by a start
 	}
 	if l := t.Lease; l != nil {
@@ -69,6 +69,7 @@ func (t *Trial) record(sweep string) *outbidv1.Trial {
 		Step: t.Step, UntilStep: t.UntilStep, Last: t.Last, BestStep: t.BestStep,
 		Created: stamp(t.Created), Ended: stamp(t.Ended), Restarts: t.Restarts, Resumes: t.Resumes,
 		DeviceSeconds: t.DeviceSeconds, Bracket: t.Bracket, Checkpoints: slices.Clone(t.Checkpoints),
+		NodeLosses: t.NodeLosses, Suspected: t.Suspected,
 	}
 	v.Best = number(t.Best)
 	return v

@@ -24,8 +24,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func TestGoldenDecisions(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string]tuner.Settings{
-		"random":             spec(&outbidv1.Tuner{Seed: 1, Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{}}}, trials(3)),
-		"sobol":              spec(&outbidv1.Tuner{Seed: 1, Kind: &outbidv1.Tuner_Sobol{Sobol: &outbidv1.SobolSearch{MaxSteps: 2}}}, trials(3)),
+		"random":             spec(&outbidv1.Tuner{Seed: new(uint64(1)), Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{}}}, trials(3)),
+		"sobol":              spec(&outbidv1.Tuner{Seed: new(uint64(1)), Kind: &outbidv1.Tuner_Sobol{Sobol: &outbidv1.SobolSearch{MaxSteps: 2}}}, trials(3)),
 		"grid":               spec(&outbidv1.Tuner{Kind: &outbidv1.Tuner_Grid{Grid: &outbidv1.GridSearch{Points: 3}}}),
 		"successive_halving": spec(halving(&outbidv1.SuccessiveHalving{MaxSteps: 9})),
 		"hyperband":          spec(hyperband(&outbidv1.Hyperband{MaxSteps: 9}), minimise),

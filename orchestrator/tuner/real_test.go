@@ -164,7 +164,7 @@ func raceOn(t *testing.T, task *curvetest.Task, racer int, seeds int, reasons ma
 	regret := make([]float64, len(budgets()))
 	for seed := range seeds {
 		s := spec(racers(int64(steps))[racer], func(s *outbidv1.SweepSpec) {
-			s.Tuner.Seed = uint64(seed)
+			s.Tuner.Seed = new(uint64(seed))
 			if !task.Maximise {
 				s.Mode = "min"
 			}

@@ -82,7 +82,7 @@ func sweep() tuner.Settings {
 			"width": {Kind: &outbidv1.Parameter_Int{Int: &outbidv1.IntRange{Low: 1, High: 64}}},
 		},
 		Tuner: &outbidv1.Tuner{
-			Kind: &outbidv1.Tuner_Asha{Asha: &outbidv1.Asha{MaxSteps: 9}}, Seed: 7,
+			Kind: &outbidv1.Tuner_Asha{Asha: &outbidv1.Asha{MaxSteps: 9}}, Seed: new(uint64(7)),
 		},
 		Limits: &outbidv1.Limits{Trials: 18},
 	}}

@@ -90,7 +90,7 @@ const (
 	FailureKind_FAILURE_KIND_HANG FailureKind = 3
 	// Could not be started: missing program, function not allowed here.
 	FailureKind_FAILURE_KIND_START FailureKind = 4
-	// Its node was lost; does not count as a restart.
+	// Its node was lost; does not count as a restart, but a trial under which nodes are lost again and again fails.
 	FailureKind_FAILURE_KIND_NODE_LOST FailureKind = 5
 	// The checkpoint could not be read.
 	FailureKind_FAILURE_KIND_CHECKPOINT FailureKind = 6
@@ -1465,7 +1465,9 @@ type TrialEnded struct {
 	State  TrialState             `protobuf:"varint,3,opt,name=state,proto3,enum=outbid.v1.TrialState" json:"state,omitempty"`
 	Reason string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The tuner ended it; otherwise the tuner is told that it exited.
-	ByTuner       bool `protobuf:"varint,5,opt,name=by_tuner,json=byTuner,proto3" json:"by_tuner,omitempty"`
+	ByTuner bool `protobuf:"varint,5,opt,name=by_tuner,json=byTuner,proto3" json:"by_tuner,omitempty"`
+	// A person stopped its sweep: it goes on from here if the sweep does, and its tuner is not told that it exited.
+	Resumable     bool `protobuf:"varint,6,opt,name=resumable,proto3" json:"resumable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1531,6 +1533,13 @@ func (x *TrialEnded) GetReason() string {
 func (x *TrialEnded) GetByTuner() bool {
 	if x != nil {
 		return x.ByTuner
+	}
+	return false
+}
+
+func (x *TrialEnded) GetResumable() bool {
+	if x != nil {
+		return x.Resumable
 	}
 	return false
 }
@@ -2436,7 +2445,15 @@ type ForkFailed struct {
 	Epoch uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Kind  FailureKind            `protobuf:"varint,4,opt,name=kind,proto3,enum=outbid.v1.FailureKind" json:"kind,omitempty"`
 	// One line for the user.
-	Detail        string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	// The furthest step it had done; absent in ledgers of versions that did not say.
+	Step *int64 `protobuf:"varint,6,opt,name=step,proto3,oneof" json:"step,omitempty"`
+	// Nodes lost under the trial since it last got further, this one included; 0 if none was.
+	Losses int32 `protobuf:"varint,9,opt,name=losses,proto3" json:"losses,omitempty"`
+	// From here on it runs alone on a node, until it gets further.
+	Suspected bool `protobuf:"varint,7,opt,name=suspected,proto3" json:"suspected,omitempty"`
+	// Key of the checkpoint that could not be read: nothing starts from it again, and this counts as no restart.
+	Unreadable    string `protobuf:"bytes,8,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2502,6 +2519,34 @@ func (x *ForkFailed) GetKind() FailureKind {
 func (x *ForkFailed) GetDetail() string {
 	if x != nil {
 		return x.Detail
+	}
+	return ""
+}
+
+func (x *ForkFailed) GetStep() int64 {
+	if x != nil && x.Step != nil {
+		return *x.Step
+	}
+	return 0
+}
+
+func (x *ForkFailed) GetLosses() int32 {
+	if x != nil {
+		return x.Losses
+	}
+	return 0
+}
+
+func (x *ForkFailed) GetSuspected() bool {
+	if x != nil {
+		return x.Suspected
+	}
+	return false
+}
+
+func (x *ForkFailed) GetUnreadable() string {
+	if x != nil {
+		return x.Unreadable
 	}
 	return ""
 }
@@ -3017,7 +3062,10 @@ type Report struct {
 	Metrics map[string]float64     `protobuf:"bytes,3,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	Time    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
 	// Seconds of training since the fork started, waiting excluded.
-	TrainSeconds  float64 `protobuf:"fixed64,5,opt,name=train_seconds,json=trainSeconds,proto3" json:"train_seconds,omitempty"`
+	TrainSeconds float64 `protobuf:"fixed64,5,opt,name=train_seconds,json=trainSeconds,proto3" json:"train_seconds,omitempty"`
+	// The lease that it was said under, 0 if that was not kept. A trial that was started again from an earlier step says
+	// the steps after it again, under a later lease.
+	Epoch         uint64 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3087,6 +3135,13 @@ func (x *Report) GetTrainSeconds() float64 {
 	return 0
 }
 
+func (x *Report) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 // Checkpoint is one saved state of a trial.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3098,7 +3153,11 @@ type Checkpoint struct {
 	Sha256 string                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	Time   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
 	// The trial's metric when it was saved; absent before the first report.
-	Metric        *float64 `protobuf:"fixed64,6,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
+	Metric *float64 `protobuf:"fixed64,6,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
+	// It was found damaged or missing: nothing starts from it any more.
+	Unreadable bool `protobuf:"varint,7,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
+	// The lease that it was saved under; 0 if that was not kept.
+	Epoch         uint64 `protobuf:"varint,8,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3171,6 +3230,20 @@ func (x *Checkpoint) GetTime() *timestamppb.Timestamp {
 func (x *Checkpoint) GetMetric() float64 {
 	if x != nil && x.Metric != nil {
 		return *x.Metric
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetUnreadable() bool {
+	if x != nil {
+		return x.Unreadable
+	}
+	return false
+}
+
+func (x *Checkpoint) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
 	}
 	return 0
 }
@@ -3266,14 +3339,15 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\vTrialPaused\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x98\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xb6\x01\n" +
 	"\n" +
 	"TrialEnded\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12+\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x15.outbid.v1.TrialStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x19\n" +
-	"\bby_tuner\x18\x05 \x01(\bR\abyTuner\"\xa9\x01\n" +
+	"\bby_tuner\x18\x05 \x01(\bR\abyTuner\x12\x1c\n" +
+	"\tresumable\x18\x06 \x01(\bR\tresumable\"\xa9\x01\n" +
 	"\vTrialCloned\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x16\n" +
@@ -3347,14 +3421,21 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfrom_step\x18\x04 \x01(\x03R\bfromStep\"\x92\x01\n" +
+	"\tfrom_step\x18\x04 \x01(\x03R\bfromStep\"\x8a\x02\n" +
 	"\n" +
 	"ForkFailed\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12*\n" +
 	"\x04kind\x18\x04 \x01(\x0e2\x16.outbid.v1.FailureKindR\x04kind\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail\"5\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x17\n" +
+	"\x04step\x18\x06 \x01(\x03H\x00R\x04step\x88\x01\x01\x12\x16\n" +
+	"\x06losses\x18\t \x01(\x05R\x06losses\x12\x1c\n" +
+	"\tsuspected\x18\a \x01(\bR\tsuspected\x12\x1e\n" +
+	"\n" +
+	"unreadable\x18\b \x01(\tR\n" +
+	"unreadableB\a\n" +
+	"\x05_step\"5\n" +
 	"\n" +
 	"NodeJoined\x12'\n" +
 	"\x04node\x18\x01 \x01(\v2\x13.outbid.v1.NodeInfoR\x04node\"e\n" +
@@ -3394,16 +3475,17 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\aoptions\x18\x02 \x03(\v2&.outbid.v1.PolicySettings.OptionsEntryR\aoptions\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x02\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x128\n" +
 	"\ametrics\x18\x03 \x03(\v2\x1e.outbid.v1.Report.MetricsEntryR\ametrics\x12.\n" +
 	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12#\n" +
-	"\rtrain_seconds\x18\x05 \x01(\x01R\ftrainSeconds\x1a:\n" +
+	"\rtrain_seconds\x18\x05 \x01(\x01R\ftrainSeconds\x12\x14\n" +
+	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\x1a:\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xb8\x01\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xee\x01\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
@@ -3411,7 +3493,11 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x16\n" +
 	"\x06sha256\x18\x04 \x01(\tR\x06sha256\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
-	"\x06metric\x18\x06 \x01(\x01H\x00R\x06metric\x88\x01\x01B\t\n" +
+	"\x06metric\x18\x06 \x01(\x01H\x00R\x06metric\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"unreadable\x18\a \x01(\bR\n" +
+	"unreadable\x12\x14\n" +
+	"\x05epoch\x18\b \x01(\x04R\x05epochB\t\n" +
 	"\a_metric*V\n" +
 	"\n" +
 	"RevokeKind\x12\x1b\n" +
@@ -3608,6 +3694,7 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_LeaseRenewed)(nil),
 		(*Event_PlaceEnded)(nil),
 	}
+	file_outbid_v1_event_proto_msgTypes[23].OneofWrappers = []any{}
 	file_outbid_v1_event_proto_msgTypes[27].OneofWrappers = []any{}
 	file_outbid_v1_event_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}

@@ -31,9 +31,10 @@ type SweepCommand int32
 const (
 	SweepCommand_SWEEP_COMMAND_UNSPECIFIED SweepCommand = 0
 	// Save and free every device.
-	SweepCommand_SWEEP_COMMAND_PAUSE  SweepCommand = 1
+	SweepCommand_SWEEP_COMMAND_PAUSE SweepCommand = 1
+	// Go on: a paused sweep, or one that was stopped, with the trials that the stop cancelled.
 	SweepCommand_SWEEP_COMMAND_RESUME SweepCommand = 2
-	// End every trial; the sweep can be extended later.
+	// Save and end every trial; the sweep can be resumed or extended later.
 	SweepCommand_SWEEP_COMMAND_STOP SweepCommand = 3
 )
 
@@ -579,8 +580,12 @@ type Trial struct {
 	ConfigJson string `protobuf:"bytes,20,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`
 	// Steps per second of its newest fork; 0 if unknown.
 	StepsPerSecond float64 `protobuf:"fixed64,21,opt,name=steps_per_second,json=stepsPerSecond,proto3" json:"steps_per_second,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Nodes lost under it since it last got further.
+	NodeLosses int32 `protobuf:"varint,22,opt,name=node_losses,json=nodeLosses,proto3" json:"node_losses,omitempty"`
+	// It runs alone on a node until it gets further, as nodes were lost under it.
+	Suspected     bool `protobuf:"varint,23,opt,name=suspected,proto3" json:"suspected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Trial) Reset() {
@@ -758,6 +763,20 @@ func (x *Trial) GetStepsPerSecond() float64 {
 		return x.StepsPerSecond
 	}
 	return 0
+}
+
+func (x *Trial) GetNodeLosses() int32 {
+	if x != nil {
+		return x.NodeLosses
+	}
+	return 0
+}
+
+func (x *Trial) GetSuspected() bool {
+	if x != nil {
+		return x.Suspected
+	}
+	return false
 }
 
 // SubmitSweepRequest is the request of SubmitSweep.
@@ -1514,9 +1533,11 @@ func (x *ListReportsResponse) GetReports() []*TrialReport {
 
 // TrialReport is a report and whose it is.
 type TrialReport struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Trial         int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
-	Report        *Report                `protobuf:"bytes,2,opt,name=report,proto3" json:"report,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Trial  int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
+	Report *Report                `protobuf:"bytes,2,opt,name=report,proto3" json:"report,omitempty"`
+	// The trial was started again from an earlier step since: this is no part of what its newest checkpoint was trained by.
+	Superseded    bool `protobuf:"varint,3,opt,name=superseded,proto3" json:"superseded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1563,6 +1584,13 @@ func (x *TrialReport) GetReport() *Report {
 		return x.Report
 	}
 	return nil
+}
+
+func (x *TrialReport) GetSuperseded() bool {
+	if x != nil {
+		return x.Superseded
+	}
+	return false
 }
 
 // WatchSweepRequest is the request of WatchSweep.
@@ -1789,7 +1817,9 @@ type ExtendSweepRequest struct {
 	// Parameters whose range becomes wider; each must contain the old one.
 	Space map[string]*Parameter `protobuf:"bytes,4,rep,name=space,proto3" json:"space,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// New limits; what is 0 or "" stays.
-	Limits        *Limits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
+	Limits *Limits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Only say what would be trained again; nothing is changed.
+	Preview       bool `protobuf:"varint,6,opt,name=preview,proto3" json:"preview,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1859,10 +1889,19 @@ func (x *ExtendSweepRequest) GetLimits() *Limits {
 	return nil
 }
 
+func (x *ExtendSweepRequest) GetPreview() bool {
+	if x != nil {
+		return x.Preview
+	}
+	return false
+}
+
 // ExtendSweepResponse is the response of ExtendSweep.
 type ExtendSweepResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sweep         *Sweep                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep *Sweep                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// Trials that go on and whose newest checkpoint was dropped: what they train again, by number.
+	TrainedAgain  []*TrainedAgain `protobuf:"bytes,2,rep,name=trained_again,json=trainedAgain,proto3" json:"trained_again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1904,6 +1943,76 @@ func (x *ExtendSweepResponse) GetSweep() *Sweep {
 	return nil
 }
 
+func (x *ExtendSweepResponse) GetTrainedAgain() []*TrainedAgain {
+	if x != nil {
+		return x.TrainedAgain
+	}
+	return nil
+}
+
+// TrainedAgain says what a trial trains a second time.
+type TrainedAgain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Trial int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
+	// The step of the checkpoint that it goes on from; 0 from the beginning.
+	FromStep int64 `protobuf:"varint,2,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	// The step that it had done.
+	Step          int64 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrainedAgain) Reset() {
+	*x = TrainedAgain{}
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrainedAgain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrainedAgain) ProtoMessage() {}
+
+func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrainedAgain.ProtoReflect.Descriptor instead.
+func (*TrainedAgain) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *TrainedAgain) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *TrainedAgain) GetFromStep() int64 {
+	if x != nil {
+		return x.FromStep
+	}
+	return 0
+}
+
+func (x *TrainedAgain) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
 // StreamLogsRequest is the request of StreamLogs.
 type StreamLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1920,7 +2029,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2041,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2054,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StreamLogsRequest) GetSweep() string {
@@ -1990,7 +2099,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2111,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2124,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StreamLogsResponse) GetTrial() int32 {
@@ -2062,7 +2171,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2183,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2196,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 // ListNodesResponse is the response of ListNodes.
@@ -2100,7 +2209,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2221,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2234,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2149,7 +2258,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2270,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2283,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Node) GetInfo() *NodeInfo {
@@ -2223,7 +2332,7 @@ type DeviceUse struct {
 
 func (x *DeviceUse) Reset() {
 	*x = DeviceUse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2235,7 +2344,7 @@ func (x *DeviceUse) String() string {
 func (*DeviceUse) ProtoMessage() {}
 
 func (x *DeviceUse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2248,7 +2357,7 @@ func (x *DeviceUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceUse.ProtoReflect.Descriptor instead.
 func (*DeviceUse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeviceUse) GetDevice() int32 {
@@ -2275,7 +2384,7 @@ type PutBlobRequest struct {
 
 func (x *PutBlobRequest) Reset() {
 	*x = PutBlobRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2396,7 @@ func (x *PutBlobRequest) String() string {
 func (*PutBlobRequest) ProtoMessage() {}
 
 func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2409,7 @@ func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobRequest.ProtoReflect.Descriptor instead.
 func (*PutBlobRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PutBlobRequest) GetData() []byte {
@@ -2321,7 +2430,7 @@ type PutBlobResponse struct {
 
 func (x *PutBlobResponse) Reset() {
 	*x = PutBlobResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2442,7 @@ func (x *PutBlobResponse) String() string {
 func (*PutBlobResponse) ProtoMessage() {}
 
 func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2455,7 @@ func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobResponse.ProtoReflect.Descriptor instead.
 func (*PutBlobResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PutBlobResponse) GetSha256() string {
@@ -2369,7 +2478,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2490,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2503,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetCheckpointRequest) GetSweep() string {
@@ -2429,7 +2538,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2550,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2563,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -2482,7 +2591,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2494,7 +2603,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2507,7 +2616,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -2539,7 +2648,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2660,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2673,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -2605,7 +2714,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2726,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2739,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -2687,7 +2796,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2699,7 +2808,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2712,7 +2821,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -2740,7 +2849,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2752,7 +2861,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2765,7 +2874,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -2785,7 +2894,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +2906,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +2919,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -2829,7 +2938,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2950,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2963,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 // GetServerInfoResponse is the response of GetServerInfo.
@@ -2876,7 +2985,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +2997,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2901,7 +3010,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -2981,7 +3090,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3102,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3115,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Check) GetName() string {
@@ -3048,7 +3157,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3169,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3182,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -3093,7 +3202,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3105,7 +3214,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3118,7 +3227,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -3143,7 +3252,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3264,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3277,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -3202,7 +3311,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3323,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3336,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -3255,7 +3364,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3376,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3389,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -3351,7 +3460,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3472,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3485,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Decision) GetKind() string {
@@ -3474,7 +3583,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"until_step\x18\x02 \x01(\x03R\tuntilStep\x12\x16\n" +
 	"\x06trials\x18\x03 \x01(\x05R\x06trials\x12\x14\n" +
-	"\x05steps\x18\x04 \x01(\x03R\x05steps\"\xd5\x05\n" +
+	"\x05steps\x18\x04 \x01(\x03R\x05steps\"\x94\x06\n" +
 	"\x05Trial\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12+\n" +
@@ -3499,7 +3608,10 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\aresumes\x18\x13 \x01(\x05R\aresumes\x12\x1f\n" +
 	"\vconfig_json\x18\x14 \x01(\tR\n" +
 	"configJson\x12(\n" +
-	"\x10steps_per_second\x18\x15 \x01(\x01R\x0estepsPerSecondB\a\n" +
+	"\x10steps_per_second\x18\x15 \x01(\x01R\x0estepsPerSecond\x12\x1f\n" +
+	"\vnode_losses\x18\x16 \x01(\x05R\n" +
+	"nodeLosses\x12\x1c\n" +
+	"\tsuspected\x18\x17 \x01(\bR\tsuspectedB\a\n" +
 	"\x05_best\"g\n" +
 	"\x12SubmitSweepRequest\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12'\n" +
@@ -3545,10 +3657,13 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x05trial\x18\x02 \x01(\x05H\x00R\x05trial\x88\x01\x01B\b\n" +
 	"\x06_trial\"G\n" +
 	"\x13ListReportsResponse\x120\n" +
-	"\areports\x18\x01 \x03(\v2\x16.outbid.v1.TrialReportR\areports\"N\n" +
+	"\areports\x18\x01 \x03(\v2\x16.outbid.v1.TrialReportR\areports\"n\n" +
 	"\vTrialReport\x12\x14\n" +
 	"\x05trial\x18\x01 \x01(\x05R\x05trial\x12)\n" +
-	"\x06report\x18\x02 \x01(\v2\x11.outbid.v1.ReportR\x06report\"C\n" +
+	"\x06report\x18\x02 \x01(\v2\x11.outbid.v1.ReportR\x06report\x12\x1e\n" +
+	"\n" +
+	"superseded\x18\x03 \x01(\bR\n" +
+	"superseded\"C\n" +
 	"\x11WatchSweepRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x18\n" +
 	"\areports\x18\x02 \x01(\bR\areports\"\x98\x01\n" +
@@ -3560,22 +3675,28 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x121\n" +
 	"\acommand\x18\x02 \x01(\x0e2\x17.outbid.v1.SweepCommandR\acommand\">\n" +
 	"\x14ControlSweepResponse\x12&\n" +
-	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\"\xbd\x02\n" +
+	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\"\xd7\x02\n" +
 	"\x12ExtendSweepRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x1b\n" +
 	"\x06trials\x18\x02 \x01(\x05H\x00R\x06trials\x88\x01\x01\x12 \n" +
 	"\tmax_steps\x18\x03 \x01(\x03H\x01R\bmaxSteps\x88\x01\x01\x12>\n" +
 	"\x05space\x18\x04 \x03(\v2(.outbid.v1.ExtendSweepRequest.SpaceEntryR\x05space\x12)\n" +
-	"\x06limits\x18\x05 \x01(\v2\x11.outbid.v1.LimitsR\x06limits\x1aN\n" +
+	"\x06limits\x18\x05 \x01(\v2\x11.outbid.v1.LimitsR\x06limits\x12\x18\n" +
+	"\apreview\x18\x06 \x01(\bR\apreview\x1aN\n" +
 	"\n" +
 	"SpaceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
 	"\x05value\x18\x02 \x01(\v2\x14.outbid.v1.ParameterR\x05value:\x028\x01B\t\n" +
 	"\a_trialsB\f\n" +
 	"\n" +
-	"_max_steps\"=\n" +
+	"_max_steps\"{\n" +
 	"\x13ExtendSweepResponse\x12&\n" +
-	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\"z\n" +
+	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\x12<\n" +
+	"\rtrained_again\x18\x02 \x03(\v2\x17.outbid.v1.TrainedAgainR\ftrainedAgain\"U\n" +
+	"\fTrainedAgain\x12\x14\n" +
+	"\x05trial\x18\x01 \x01(\x05R\x05trial\x12\x1b\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"z\n" +
 	"\x11StreamLogsRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x19\n" +
 	"\x05trial\x18\x02 \x01(\x05H\x00R\x05trial\x88\x01\x01\x12\x16\n" +
@@ -3727,7 +3848,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),             // 0: outbid.v1.SweepCommand
 	(*Sweep)(nil),                 // 1: outbid.v1.Sweep
@@ -3757,155 +3878,157 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*ControlSweepResponse)(nil),  // 25: outbid.v1.ControlSweepResponse
 	(*ExtendSweepRequest)(nil),    // 26: outbid.v1.ExtendSweepRequest
 	(*ExtendSweepResponse)(nil),   // 27: outbid.v1.ExtendSweepResponse
-	(*StreamLogsRequest)(nil),     // 28: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 29: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),      // 30: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 31: outbid.v1.ListNodesResponse
-	(*Node)(nil),                  // 32: outbid.v1.Node
-	(*DeviceUse)(nil),             // 33: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),        // 34: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),       // 35: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),  // 36: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil), // 37: outbid.v1.GetCheckpointResponse
-	(*AskTrialRequest)(nil),       // 38: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),      // 39: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),      // 40: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),     // 41: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),     // 42: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),    // 43: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),  // 44: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil), // 45: outbid.v1.GetServerInfoResponse
-	(*Check)(nil),                 // 46: outbid.v1.Check
-	(*GetRoundRequest)(nil),       // 47: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),      // 48: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),     // 49: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),    // 50: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                 // 51: outbid.v1.Round
-	(*Decision)(nil),              // 52: outbid.v1.Decision
-	nil,                           // 53: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                           // 54: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*SweepSpec)(nil),             // 55: outbid.v1.SweepSpec
-	(SweepState)(0),               // 56: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
-	(*Fairness)(nil),              // 58: outbid.v1.Fairness
-	(TrialState)(0),               // 59: outbid.v1.TrialState
-	(*structpb.Struct)(nil),       // 60: google.protobuf.Struct
-	(*Report)(nil),                // 61: outbid.v1.Report
-	(*Checkpoint)(nil),            // 62: outbid.v1.Checkpoint
-	(*Limits)(nil),                // 63: outbid.v1.Limits
-	(*NodeInfo)(nil),              // 64: outbid.v1.NodeInfo
-	(NodeState)(0),                // 65: outbid.v1.NodeState
-	(*ForkRef)(nil),               // 66: outbid.v1.ForkRef
-	(*Batch)(nil),                 // 67: outbid.v1.Batch
-	(*Auction)(nil),               // 68: outbid.v1.Auction
-	(*LeasePlace)(nil),            // 69: outbid.v1.LeasePlace
-	(*Parameter)(nil),             // 70: outbid.v1.Parameter
+	(*TrainedAgain)(nil),          // 28: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),     // 29: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 30: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),      // 31: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),     // 32: outbid.v1.ListNodesResponse
+	(*Node)(nil),                  // 33: outbid.v1.Node
+	(*DeviceUse)(nil),             // 34: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),        // 35: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),       // 36: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),  // 37: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil), // 38: outbid.v1.GetCheckpointResponse
+	(*AskTrialRequest)(nil),       // 39: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),      // 40: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),      // 41: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),     // 42: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),     // 43: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),    // 44: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),  // 45: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil), // 46: outbid.v1.GetServerInfoResponse
+	(*Check)(nil),                 // 47: outbid.v1.Check
+	(*GetRoundRequest)(nil),       // 48: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),      // 49: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),     // 50: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),    // 51: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                 // 52: outbid.v1.Round
+	(*Decision)(nil),              // 53: outbid.v1.Decision
+	nil,                           // 54: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                           // 55: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*SweepSpec)(nil),             // 56: outbid.v1.SweepSpec
+	(SweepState)(0),               // 57: outbid.v1.SweepState
+	(*timestamppb.Timestamp)(nil), // 58: google.protobuf.Timestamp
+	(*Fairness)(nil),              // 59: outbid.v1.Fairness
+	(TrialState)(0),               // 60: outbid.v1.TrialState
+	(*structpb.Struct)(nil),       // 61: google.protobuf.Struct
+	(*Report)(nil),                // 62: outbid.v1.Report
+	(*Checkpoint)(nil),            // 63: outbid.v1.Checkpoint
+	(*Limits)(nil),                // 64: outbid.v1.Limits
+	(*NodeInfo)(nil),              // 65: outbid.v1.NodeInfo
+	(NodeState)(0),                // 66: outbid.v1.NodeState
+	(*ForkRef)(nil),               // 67: outbid.v1.ForkRef
+	(*Batch)(nil),                 // 68: outbid.v1.Batch
+	(*Auction)(nil),               // 69: outbid.v1.Auction
+	(*LeasePlace)(nil),            // 70: outbid.v1.LeasePlace
+	(*Parameter)(nil),             // 71: outbid.v1.Parameter
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	55, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	56, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	57, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	57, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	56, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	57, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	58, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	58, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	3,  // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	6,  // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	2,  // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
 	4,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	58, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	57, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	59, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	58, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
 	5,  // 10: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	59, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	60, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	61, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	57, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	57, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	62, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	55, // 17: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	60, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	61, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	62, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	58, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	58, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	63, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	56, // 17: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	1,  // 18: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	55, // 19: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	56, // 19: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	4,  // 20: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	60, // 21: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	61, // 21: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
 	1,  // 22: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
 	1,  // 23: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	6,  // 24: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
 	6,  // 25: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
 	21, // 26: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	61, // 27: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	62, // 27: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
 	1,  // 28: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	6,  // 29: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
 	21, // 30: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
 	0,  // 31: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
 	1,  // 32: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	53, // 33: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	63, // 34: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	54, // 33: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	64, // 34: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
 	1,  // 35: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	57, // 36: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	32, // 37: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	64, // 38: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	65, // 39: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	57, // 40: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	33, // 41: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	66, // 42: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	62, // 43: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	6,  // 44: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	61, // 45: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	6,  // 46: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	67, // 47: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	57, // 48: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	46, // 49: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	54, // 50: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	51, // 51: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	51, // 52: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	57, // 53: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	68, // 54: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	52, // 55: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	69, // 56: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	57, // 57: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	70, // 58: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	7,  // 59: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	9,  // 60: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	11, // 61: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	13, // 62: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	15, // 63: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	17, // 64: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	19, // 65: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	22, // 66: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	24, // 67: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	26, // 68: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	28, // 69: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	30, // 70: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	34, // 71: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	36, // 72: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	38, // 73: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	40, // 74: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	42, // 75: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	47, // 76: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	49, // 77: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	44, // 78: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	8,  // 79: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	10, // 80: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	12, // 81: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	14, // 82: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	16, // 83: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	18, // 84: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	20, // 85: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	23, // 86: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	25, // 87: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	27, // 88: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	29, // 89: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	31, // 90: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	35, // 91: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	37, // 92: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	39, // 93: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	41, // 94: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	43, // 95: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	48, // 96: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	50, // 97: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	45, // 98: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	79, // [79:99] is the sub-list for method output_type
-	59, // [59:79] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	28, // 36: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	58, // 37: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	33, // 38: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	65, // 39: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	66, // 40: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	58, // 41: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	34, // 42: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	67, // 43: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	63, // 44: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	6,  // 45: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	62, // 46: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	6,  // 47: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	68, // 48: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	58, // 49: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	47, // 50: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	55, // 51: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	52, // 52: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	52, // 53: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	58, // 54: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	69, // 55: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	53, // 56: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	70, // 57: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	58, // 58: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	71, // 59: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	7,  // 60: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	9,  // 61: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	11, // 62: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	13, // 63: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	15, // 64: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	17, // 65: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	19, // 66: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	22, // 67: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	24, // 68: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	26, // 69: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	29, // 70: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	31, // 71: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	35, // 72: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	37, // 73: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	39, // 74: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	41, // 75: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	43, // 76: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	48, // 77: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	50, // 78: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	45, // 79: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	8,  // 80: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	10, // 81: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	12, // 82: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	14, // 83: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	16, // 84: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	18, // 85: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	20, // 86: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	23, // 87: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	25, // 88: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	27, // 89: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	30, // 90: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	32, // 91: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	36, // 92: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	38, // 93: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	40, // 94: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	42, // 95: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	44, // 96: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	49, // 97: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	51, // 98: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	46, // 99: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	80, // [80:100] is the sub-list for method output_type
+	60, // [60:80] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -3921,15 +4044,15 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_service_proto_msgTypes[5].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[18].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[25].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[27].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[35].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[28].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   54,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -265,7 +265,9 @@ type SweepRecord struct {
 	// How fast its trials trained on average.
 	Measured []*Throughput `protobuf:"bytes,19,rep,name=measured,proto3" json:"measured,omitempty"`
 	// How it fared, if it has ended.
-	Fairness      *Fairness `protobuf:"bytes,20,opt,name=fairness,proto3" json:"fairness,omitempty"`
+	Fairness *Fairness `protobuf:"bytes,20,opt,name=fairness,proto3" json:"fairness,omitempty"`
+	// A report lacked its metric.
+	LackNoted     bool `protobuf:"varint,21,opt,name=lack_noted,json=lackNoted,proto3" json:"lack_noted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -440,6 +442,13 @@ func (x *SweepRecord) GetFairness() *Fairness {
 	return nil
 }
 
+func (x *SweepRecord) GetLackNoted() bool {
+	if x != nil {
+		return x.LackNoted
+	}
+	return false
+}
+
 // TrialRecord is a trial in a snapshot.
 type TrialRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -469,9 +478,19 @@ type TrialRecord struct {
 	CurveSteps  []int64   `protobuf:"varint,14,rep,packed,name=curve_steps,json=curveSteps,proto3" json:"curve_steps,omitempty"`
 	CurveValues []float64 `protobuf:"fixed64,15,rep,packed,name=curve_values,json=curveValues,proto3" json:"curve_values,omitempty"`
 	// How many leases it has had.
-	Leases        int32 `protobuf:"varint,16,opt,name=leases,proto3" json:"leases,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Leases int32 `protobuf:"varint,16,opt,name=leases,proto3" json:"leases,omitempty"`
+	// The furthest step that it had done when a node was lost under it.
+	LostStep int64 `protobuf:"varint,17,opt,name=lost_step,json=lostStep,proto3" json:"lost_step,omitempty"`
+	// Its newest failure of which the step is known.
+	LastFailure *ForkFailed `protobuf:"bytes,18,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
+	// What it is again when its sweep, which a person stopped, is resumed: queued or paused; unspecified if it cannot.
+	ResumesAs TrialState `protobuf:"varint,19,opt,name=resumes_as,json=resumesAs,proto3,enum=outbid.v1.TrialState" json:"resumes_as,omitempty"`
+	// Its newest forks that went back behind what had been reported, oldest first.
+	Rollbacks []*Rollback `protobuf:"bytes,20,rep,name=rollbacks,proto3" json:"rollbacks,omitempty"`
+	// It failed, and not as its process did once more.
+	FailedOtherwise bool `protobuf:"varint,21,opt,name=failed_otherwise,json=failedOtherwise,proto3" json:"failed_otherwise,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TrialRecord) Reset() {
@@ -616,6 +635,94 @@ func (x *TrialRecord) GetLeases() int32 {
 	return 0
 }
 
+func (x *TrialRecord) GetLostStep() int64 {
+	if x != nil {
+		return x.LostStep
+	}
+	return 0
+}
+
+func (x *TrialRecord) GetLastFailure() *ForkFailed {
+	if x != nil {
+		return x.LastFailure
+	}
+	return nil
+}
+
+func (x *TrialRecord) GetResumesAs() TrialState {
+	if x != nil {
+		return x.ResumesAs
+	}
+	return TrialState_TRIAL_STATE_UNSPECIFIED
+}
+
+func (x *TrialRecord) GetRollbacks() []*Rollback {
+	if x != nil {
+		return x.Rollbacks
+	}
+	return nil
+}
+
+func (x *TrialRecord) GetFailedOtherwise() bool {
+	if x != nil {
+		return x.FailedOtherwise
+	}
+	return false
+}
+
+// Rollback is a fork that began before the furthest step that was reported.
+type Rollback struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	FromStep      int64                  `protobuf:"varint,2,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rollback) Reset() {
+	*x = Rollback{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rollback) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rollback) ProtoMessage() {}
+
+func (x *Rollback) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rollback.ProtoReflect.Descriptor instead.
+func (*Rollback) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Rollback) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Rollback) GetFromStep() int64 {
+	if x != nil {
+		return x.FromStep
+	}
+	return 0
+}
+
 // LeaseRecord is a lease in a snapshot.
 type LeaseRecord struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -643,7 +750,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -655,7 +762,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -668,7 +775,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LeaseRecord) GetEpoch() uint64 {
@@ -801,7 +908,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
-	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\x93\x06\n" +
+	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xb2\x06\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -824,7 +931,9 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\aoutlook\x18\x11 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\x12,\n" +
 	"\x12app_seconds_before\x18\x12 \x01(\x01R\x10appSecondsBefore\x121\n" +
 	"\bmeasured\x18\x13 \x03(\v2\x15.outbid.v1.ThroughputR\bmeasured\x12/\n" +
-	"\bfairness\x18\x14 \x01(\v2\x13.outbid.v1.FairnessR\bfairness\"\xc7\x04\n" +
+	"\bfairness\x18\x14 \x01(\v2\x13.outbid.v1.FairnessR\bfairness\x12\x1d\n" +
+	"\n" +
+	"lack_noted\x18\x15 \x01(\bR\tlackNoted\"\xb2\x06\n" +
 	"\vTrialRecord\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12,\n" +
 	"\x05lease\x18\x02 \x01(\v2\x16.outbid.v1.LeaseRecordR\x05lease\x12\x12\n" +
@@ -844,8 +953,17 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\vcurve_steps\x18\x0e \x03(\x03R\n" +
 	"curveSteps\x12!\n" +
 	"\fcurve_values\x18\x0f \x03(\x01R\vcurveValues\x12\x16\n" +
-	"\x06leases\x18\x10 \x01(\x05R\x06leasesB\t\n" +
-	"\a_metric\"\xeb\x03\n" +
+	"\x06leases\x18\x10 \x01(\x05R\x06leases\x12\x1b\n" +
+	"\tlost_step\x18\x11 \x01(\x03R\blostStep\x128\n" +
+	"\flast_failure\x18\x12 \x01(\v2\x15.outbid.v1.ForkFailedR\vlastFailure\x124\n" +
+	"\n" +
+	"resumes_as\x18\x13 \x01(\x0e2\x15.outbid.v1.TrialStateR\tresumesAs\x121\n" +
+	"\trollbacks\x18\x14 \x03(\v2\x13.outbid.v1.RollbackR\trollbacks\x12)\n" +
+	"\x10failed_otherwise\x18\x15 \x01(\bR\x0ffailedOtherwiseB\t\n" +
+	"\a_metric\"=\n" +
+	"\bRollback\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xeb\x03\n" +
 	"\vLeaseRecord\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
@@ -875,62 +993,68 @@ func file_outbid_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_snapshot_proto_rawDescData
 }
 
-var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*StateSnapshot)(nil),         // 0: outbid.v1.StateSnapshot
 	(*NodeRecord)(nil),            // 1: outbid.v1.NodeRecord
 	(*SweepRecord)(nil),           // 2: outbid.v1.SweepRecord
 	(*TrialRecord)(nil),           // 3: outbid.v1.TrialRecord
-	(*LeaseRecord)(nil),           // 4: outbid.v1.LeaseRecord
-	nil,                           // 5: outbid.v1.StateSnapshot.NameCountersEntry
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
-	(*PolicySettings)(nil),        // 7: outbid.v1.PolicySettings
-	(*NodeInfo)(nil),              // 8: outbid.v1.NodeInfo
-	(NodeState)(0),                // 9: outbid.v1.NodeState
-	(*SweepSpec)(nil),             // 10: outbid.v1.SweepSpec
-	(SweepState)(0),               // 11: outbid.v1.SweepState
-	(*SweepNote)(nil),             // 12: outbid.v1.SweepNote
-	(*Outlook)(nil),               // 13: outbid.v1.Outlook
-	(*Throughput)(nil),            // 14: outbid.v1.Throughput
-	(*Fairness)(nil),              // 15: outbid.v1.Fairness
-	(*Trial)(nil),                 // 16: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 17: outbid.v1.Checkpoint
-	(RevokeKind)(0),               // 18: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 19: outbid.v1.LeasePlace
+	(*Rollback)(nil),              // 4: outbid.v1.Rollback
+	(*LeaseRecord)(nil),           // 5: outbid.v1.LeaseRecord
+	nil,                           // 6: outbid.v1.StateSnapshot.NameCountersEntry
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*PolicySettings)(nil),        // 8: outbid.v1.PolicySettings
+	(*NodeInfo)(nil),              // 9: outbid.v1.NodeInfo
+	(NodeState)(0),                // 10: outbid.v1.NodeState
+	(*SweepSpec)(nil),             // 11: outbid.v1.SweepSpec
+	(SweepState)(0),               // 12: outbid.v1.SweepState
+	(*SweepNote)(nil),             // 13: outbid.v1.SweepNote
+	(*Outlook)(nil),               // 14: outbid.v1.Outlook
+	(*Throughput)(nil),            // 15: outbid.v1.Throughput
+	(*Fairness)(nil),              // 16: outbid.v1.Fairness
+	(*Trial)(nil),                 // 17: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 18: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 19: outbid.v1.ForkFailed
+	(TrialState)(0),               // 20: outbid.v1.TrialState
+	(RevokeKind)(0),               // 21: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 22: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
-	6,  // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
-	5,  // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
+	7,  // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
+	6,  // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
 	1,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
 	2,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
-	7,  // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
-	8,  // 5: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	9,  // 6: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	6,  // 7: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	10, // 8: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	11, // 9: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	6,  // 10: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	6,  // 11: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	8,  // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
+	9,  // 5: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	10, // 6: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	7,  // 7: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	11, // 8: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	12, // 9: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	7,  // 10: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	7,  // 11: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
 	3,  // 12: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	12, // 13: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	13, // 14: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	14, // 15: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	15, // 16: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	16, // 17: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	4,  // 18: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
-	17, // 19: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	6,  // 20: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	14, // 21: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	6,  // 22: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	6,  // 23: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	18, // 24: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	19, // 25: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	6,  // 26: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	13, // 13: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	14, // 14: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	15, // 15: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	16, // 16: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	17, // 17: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	5,  // 18: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
+	18, // 19: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	7,  // 20: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	15, // 21: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	19, // 22: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	20, // 23: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	4,  // 24: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	7,  // 25: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	7,  // 26: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	21, // 27: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	22, // 28: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	7,  // 29: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -950,7 +1074,7 @@ func file_outbid_v1_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_snapshot_proto_rawDesc), len(file_outbid_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

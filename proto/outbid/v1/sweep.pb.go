@@ -856,8 +856,9 @@ type Tuner struct {
 	//	*Tuner_Plugin
 	//	*Tuner_PerformanceCurve
 	Kind isTuner_Kind `protobuf_oneof:"kind"`
-	// Seed of everything random in the sweep; the same seed gives the same configurations.
-	Seed          uint64 `protobuf:"varint,20,opt,name=seed,proto3" json:"seed,omitempty"`
+	// Seed of everything random in the sweep; the same seed gives the same configurations. One that is left out is drawn
+	// when the sweep is submitted, and stands in its spec from then on.
+	Seed          *uint64 `protobuf:"varint,20,opt,name=seed,proto3,oneof" json:"seed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -990,8 +991,8 @@ func (x *Tuner) GetPerformanceCurve() *PerformanceCurve {
 }
 
 func (x *Tuner) GetSeed() uint64 {
-	if x != nil {
-		return x.Seed
+	if x != nil && x.Seed != nil {
+		return *x.Seed
 	}
 	return 0
 }
@@ -2397,7 +2398,7 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.outbid.v1.ParameterR\x05value:\x028\x01\"I\n" +
 	"\tCondition\x12\x14\n" +
 	"\x05param\x18\x01 \x01(\tR\x05param\x12&\n" +
-	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xb6\x04\n" +
+	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xc4\x04\n" +
 	"\x05Tuner\x121\n" +
 	"\x06random\x18\x01 \x01(\v2\x17.outbid.v1.RandomSearchH\x00R\x06random\x12+\n" +
 	"\x04grid\x18\x02 \x01(\v2\x15.outbid.v1.GridSearchH\x00R\x04grid\x12.\n" +
@@ -2409,9 +2410,10 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x03pbt\x18\b \x01(\v2\x0e.outbid.v1.PbtH\x00R\x03pbt\x120\n" +
 	"\x06plugin\x18\t \x01(\v2\x16.outbid.v1.PluginTunerH\x00R\x06plugin\x12J\n" +
 	"\x11performance_curve\x18\n" +
-	" \x01(\v2\x1b.outbid.v1.PerformanceCurveH\x00R\x10performanceCurve\x12\x12\n" +
-	"\x04seed\x18\x14 \x01(\x04R\x04seedB\x06\n" +
-	"\x04kind\"+\n" +
+	" \x01(\v2\x1b.outbid.v1.PerformanceCurveH\x00R\x10performanceCurve\x12\x17\n" +
+	"\x04seed\x18\x14 \x01(\x04H\x01R\x04seed\x88\x01\x01B\x06\n" +
+	"\x04kindB\a\n" +
+	"\x05_seed\"+\n" +
 	"\fRandomSearch\x12\x1b\n" +
 	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\"A\n" +
 	"\n" +

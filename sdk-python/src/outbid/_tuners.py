@@ -1,6 +1,7 @@
 """Tuners: what proposes configurations and decides how long each is trained.
 
-Every tuner takes `seed`: the same seed gives the same configurations. Steps are counted as the training code
+Every tuner takes `seed`: the same seed gives the same configurations. One that is left out is drawn by the server, and
+stands in the sweep's spec. Steps are counted as the training code
 counts them in `trial.steps()`.
 """
 
@@ -21,13 +22,14 @@ Sampler: TypeAlias = Literal["random", "sobol"]
 class Tuner:
     """Base of every tuner."""
 
-    seed: int = 0
+    seed: int | None = None
 
     def to_proto(self) -> pb.Tuner:
         """Return the tuner as the API's message."""
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 1 << 64:
-            raise ValueError(f"{type(self).__name__}: seed must be a whole number from 0 to 2**64-1, got {self.seed!r}")
-        message = pb.Tuner(seed=self.seed)
+        seed = self.seed
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64):
+            raise ValueError(f"{type(self).__name__}: seed must be a whole number from 0 to 2**64-1, got {seed!r}")
+        message = pb.Tuner(seed=seed)
         self._fill(message)
         return message
 

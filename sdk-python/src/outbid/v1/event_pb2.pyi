@@ -63,7 +63,7 @@ class _FailureKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     FAILURE_KIND_START: _FailureKind.ValueType  # 4
     """Could not be started: missing program, function not allowed here."""
     FAILURE_KIND_NODE_LOST: _FailureKind.ValueType  # 5
-    """Its node was lost; does not count as a restart."""
+    """Its node was lost; does not count as a restart, but a trial under which nodes are lost again and again fails."""
     FAILURE_KIND_CHECKPOINT: _FailureKind.ValueType  # 6
     """The checkpoint could not be read."""
 
@@ -80,7 +80,7 @@ FAILURE_KIND_HANG: FailureKind.ValueType  # 3
 FAILURE_KIND_START: FailureKind.ValueType  # 4
 """Could not be started: missing program, function not allowed here."""
 FAILURE_KIND_NODE_LOST: FailureKind.ValueType  # 5
-"""Its node was lost; does not count as a restart."""
+"""Its node was lost; does not count as a restart, but a trial under which nodes are lost again and again fails."""
 FAILURE_KIND_CHECKPOINT: FailureKind.ValueType  # 6
 """The checkpoint could not be read."""
 Global___FailureKind: typing_extensions.TypeAlias = FailureKind
@@ -577,12 +577,15 @@ class TrialEnded(google.protobuf.message.Message):
     STATE_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     BY_TUNER_FIELD_NUMBER: builtins.int
+    RESUMABLE_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     state: Global___TrialState.ValueType
     reason: builtins.str
     by_tuner: builtins.bool
     """The tuner ended it; otherwise the tuner is told that it exited."""
+    resumable: builtins.bool
+    """A person stopped its sweep: it goes on from here if the sweep does, and its tuner is not told that it exited."""
     def __init__(
         self,
         *,
@@ -591,8 +594,9 @@ class TrialEnded(google.protobuf.message.Message):
         state: Global___TrialState.ValueType = ...,
         reason: builtins.str = ...,
         by_tuner: builtins.bool = ...,
+        resumable: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["by_tuner", b"by_tuner", "reason", b"reason", "state", b"state", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["by_tuner", b"by_tuner", "reason", b"reason", "resumable", b"resumable", "state", b"state", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
 
 Global___TrialEnded: typing_extensions.TypeAlias = TrialEnded
 
@@ -964,12 +968,24 @@ class ForkFailed(google.protobuf.message.Message):
     EPOCH_FIELD_NUMBER: builtins.int
     KIND_FIELD_NUMBER: builtins.int
     DETAIL_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    LOSSES_FIELD_NUMBER: builtins.int
+    SUSPECTED_FIELD_NUMBER: builtins.int
+    UNREADABLE_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     epoch: builtins.int
     kind: Global___FailureKind.ValueType
     detail: builtins.str
     """One line for the user."""
+    step: builtins.int
+    """The furthest step it had done; absent in ledgers of versions that did not say."""
+    losses: builtins.int
+    """Nodes lost under the trial since it last got further, this one included; 0 if none was."""
+    suspected: builtins.bool
+    """From here on it runs alone on a node, until it gets further."""
+    unreadable: builtins.str
+    """Key of the checkpoint that could not be read: nothing starts from it again, and this counts as no restart."""
     def __init__(
         self,
         *,
@@ -978,8 +994,14 @@ class ForkFailed(google.protobuf.message.Message):
         epoch: builtins.int = ...,
         kind: Global___FailureKind.ValueType = ...,
         detail: builtins.str = ...,
+        step: builtins.int | None = ...,
+        losses: builtins.int = ...,
+        suspected: builtins.bool = ...,
+        unreadable: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["detail", b"detail", "epoch", b"epoch", "kind", b"kind", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_step", b"_step", "step", b"step"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_step", b"_step", "detail", b"detail", "epoch", b"epoch", "kind", b"kind", "losses", b"losses", "step", b"step", "suspected", b"suspected", "sweep", b"sweep", "trial", b"trial", "unreadable", b"unreadable"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_step", b"_step"]) -> typing.Literal["step"] | None: ...
 
 Global___ForkFailed: typing_extensions.TypeAlias = ForkFailed
 
@@ -1230,12 +1252,17 @@ class Report(google.protobuf.message.Message):
     METRICS_FIELD_NUMBER: builtins.int
     TIME_FIELD_NUMBER: builtins.int
     TRAIN_SECONDS_FIELD_NUMBER: builtins.int
+    EPOCH_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """Counts per fork from 1; for a report that arrives twice."""
     step: builtins.int
     """Steps done."""
     train_seconds: builtins.float
     """Seconds of training since the fork started, waiting excluded."""
+    epoch: builtins.int
+    """The lease that it was said under, 0 if that was not kept. A trial that was started again from an earlier step says
+    the steps after it again, under a later lease.
+    """
     @property
     def metrics(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]: ...
     @property
@@ -1248,9 +1275,10 @@ class Report(google.protobuf.message.Message):
         metrics: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
         time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         train_seconds: builtins.float = ...,
+        epoch: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["metrics", b"metrics", "seq", b"seq", "step", b"step", "time", b"time", "train_seconds", b"train_seconds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "metrics", b"metrics", "seq", b"seq", "step", b"step", "time", b"time", "train_seconds", b"train_seconds"]) -> None: ...
 
 Global___Report: typing_extensions.TypeAlias = Report
 
@@ -1266,6 +1294,8 @@ class Checkpoint(google.protobuf.message.Message):
     SHA256_FIELD_NUMBER: builtins.int
     TIME_FIELD_NUMBER: builtins.int
     METRIC_FIELD_NUMBER: builtins.int
+    UNREADABLE_FIELD_NUMBER: builtins.int
+    EPOCH_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key in the object store; everything under it with a trailing slash belongs to it."""
     step: builtins.int
@@ -1274,6 +1304,10 @@ class Checkpoint(google.protobuf.message.Message):
     """SHA-256 of the file in hex."""
     metric: builtins.float
     """The trial's metric when it was saved; absent before the first report."""
+    unreadable: builtins.bool
+    """It was found damaged or missing: nothing starts from it any more."""
+    epoch: builtins.int
+    """The lease that it was saved under; 0 if that was not kept."""
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     def __init__(
@@ -1285,9 +1319,11 @@ class Checkpoint(google.protobuf.message.Message):
         sha256: builtins.str = ...,
         time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         metric: builtins.float | None = ...,
+        unreadable: builtins.bool = ...,
+        epoch: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_metric", b"_metric", "metric", b"metric", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "bytes", b"bytes", "key", b"key", "metric", b"metric", "sha256", b"sha256", "step", b"step", "time", b"time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "bytes", b"bytes", "epoch", b"epoch", "key", b"key", "metric", b"metric", "sha256", b"sha256", "step", b"step", "time", b"time", "unreadable", b"unreadable"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___Checkpoint: typing_extensions.TypeAlias = Checkpoint

@@ -35,8 +35,9 @@ class _SweepCommandEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     SWEEP_COMMAND_PAUSE: _SweepCommand.ValueType  # 1
     """Save and free every device."""
     SWEEP_COMMAND_RESUME: _SweepCommand.ValueType  # 2
+    """Go on: a paused sweep, or one that was stopped, with the trials that the stop cancelled."""
     SWEEP_COMMAND_STOP: _SweepCommand.ValueType  # 3
-    """End every trial; the sweep can be extended later."""
+    """Save and end every trial; the sweep can be resumed or extended later."""
 
 class SweepCommand(_SweepCommand, metaclass=_SweepCommandEnumTypeWrapper):
     """SweepCommand is what ControlSweep can do."""
@@ -45,8 +46,9 @@ SWEEP_COMMAND_UNSPECIFIED: SweepCommand.ValueType  # 0
 SWEEP_COMMAND_PAUSE: SweepCommand.ValueType  # 1
 """Save and free every device."""
 SWEEP_COMMAND_RESUME: SweepCommand.ValueType  # 2
+"""Go on: a paused sweep, or one that was stopped, with the trials that the stop cancelled."""
 SWEEP_COMMAND_STOP: SweepCommand.ValueType  # 3
-"""End every trial; the sweep can be extended later."""
+"""Save and end every trial; the sweep can be resumed or extended later."""
 Global___SweepCommand: typing_extensions.TypeAlias = SweepCommand
 
 @typing.final
@@ -276,6 +278,8 @@ class Trial(google.protobuf.message.Message):
     RESUMES_FIELD_NUMBER: builtins.int
     CONFIG_JSON_FIELD_NUMBER: builtins.int
     STEPS_PER_SECOND_FIELD_NUMBER: builtins.int
+    NODE_LOSSES_FIELD_NUMBER: builtins.int
+    SUSPECTED_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     number: builtins.int
     state: outbid.v1.event_pb2.TrialState.ValueType
@@ -296,6 +300,10 @@ class Trial(google.protobuf.message.Message):
     """The configuration as canonical JSON, which keeps integers and floats apart."""
     steps_per_second: builtins.float
     """Steps per second of its newest fork; 0 if unknown."""
+    node_losses: builtins.int
+    """Nodes lost under it since it last got further."""
+    suspected: builtins.bool
+    """It runs alone on a node until it gets further, as nodes were lost under it."""
     @property
     def config(self) -> google.protobuf.struct_pb2.Struct:
         """The configuration, for readers of JSON."""
@@ -336,9 +344,11 @@ class Trial(google.protobuf.message.Message):
         resumes: builtins.int = ...,
         config_json: builtins.str = ...,
         steps_per_second: builtins.float = ...,
+        node_losses: builtins.int = ...,
+        suspected: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "config", b"config", "created", b"created", "ended", b"ended", "last", b"last"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "best_step", b"best_step", "bracket", b"bracket", "checkpoints", b"checkpoints", "config", b"config", "config_json", b"config_json", "created", b"created", "device_seconds", b"device_seconds", "devices", b"devices", "ended", b"ended", "last", b"last", "node", b"node", "number", b"number", "reason", b"reason", "restarts", b"restarts", "resumes", b"resumes", "state", b"state", "step", b"step", "steps_per_second", b"steps_per_second", "sweep", b"sweep", "until_step", b"until_step"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "best_step", b"best_step", "bracket", b"bracket", "checkpoints", b"checkpoints", "config", b"config", "config_json", b"config_json", "created", b"created", "device_seconds", b"device_seconds", "devices", b"devices", "ended", b"ended", "last", b"last", "node", b"node", "node_losses", b"node_losses", "number", b"number", "reason", b"reason", "restarts", b"restarts", "resumes", b"resumes", "state", b"state", "step", b"step", "steps_per_second", b"steps_per_second", "suspected", b"suspected", "sweep", b"sweep", "until_step", b"until_step"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_best", b"_best"]) -> typing.Literal["best"] | None: ...
 
 Global___Trial: typing_extensions.TypeAlias = Trial
@@ -662,7 +672,10 @@ class TrialReport(google.protobuf.message.Message):
 
     TRIAL_FIELD_NUMBER: builtins.int
     REPORT_FIELD_NUMBER: builtins.int
+    SUPERSEDED_FIELD_NUMBER: builtins.int
     trial: builtins.int
+    superseded: builtins.bool
+    """The trial was started again from an earlier step since: this is no part of what its newest checkpoint was trained by."""
     @property
     def report(self) -> outbid.v1.event_pb2.Report: ...
     def __init__(
@@ -670,9 +683,10 @@ class TrialReport(google.protobuf.message.Message):
         *,
         trial: builtins.int = ...,
         report: outbid.v1.event_pb2.Report | None = ...,
+        superseded: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["report", b"report"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["report", b"report", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["report", b"report", "superseded", b"superseded", "trial", b"trial"]) -> None: ...
 
 Global___TrialReport: typing_extensions.TypeAlias = TrialReport
 
@@ -792,11 +806,14 @@ class ExtendSweepRequest(google.protobuf.message.Message):
     MAX_STEPS_FIELD_NUMBER: builtins.int
     SPACE_FIELD_NUMBER: builtins.int
     LIMITS_FIELD_NUMBER: builtins.int
+    PREVIEW_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trials: builtins.int
     """New total of trials."""
     max_steps: builtins.int
     """New max_steps of the tuner."""
+    preview: builtins.bool
+    """Only say what would be trained again; nothing is changed."""
     @property
     def space(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, outbid.v1.sweep_pb2.Parameter]:
         """Parameters whose range becomes wider; each must contain the old one."""
@@ -813,9 +830,10 @@ class ExtendSweepRequest(google.protobuf.message.Message):
         max_steps: builtins.int | None = ...,
         space: collections.abc.Mapping[builtins.str, outbid.v1.sweep_pb2.Parameter] | None = ...,
         limits: outbid.v1.sweep_pb2.Limits | None = ...,
+        preview: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_max_steps", b"_max_steps", "_trials", b"_trials", "limits", b"limits", "max_steps", b"max_steps", "trials", b"trials"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_max_steps", b"_max_steps", "_trials", b"_trials", "limits", b"limits", "max_steps", b"max_steps", "space", b"space", "sweep", b"sweep", "trials", b"trials"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_max_steps", b"_max_steps", "_trials", b"_trials", "limits", b"limits", "max_steps", b"max_steps", "preview", b"preview", "space", b"space", "sweep", b"sweep", "trials", b"trials"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_steps", b"_max_steps"]) -> typing.Literal["max_steps"] | None: ...
     @typing.overload
@@ -830,17 +848,48 @@ class ExtendSweepResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     SWEEP_FIELD_NUMBER: builtins.int
+    TRAINED_AGAIN_FIELD_NUMBER: builtins.int
     @property
     def sweep(self) -> Global___Sweep: ...
+    @property
+    def trained_again(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrainedAgain]:
+        """Trials that go on and whose newest checkpoint was dropped: what they train again, by number."""
+
     def __init__(
         self,
         *,
         sweep: Global___Sweep | None = ...,
+        trained_again: collections.abc.Iterable[Global___TrainedAgain] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["sweep", b"sweep"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["sweep", b"sweep"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["sweep", b"sweep", "trained_again", b"trained_again"]) -> None: ...
 
 Global___ExtendSweepResponse: typing_extensions.TypeAlias = ExtendSweepResponse
+
+@typing.final
+class TrainedAgain(google.protobuf.message.Message):
+    """TrainedAgain says what a trial trains a second time."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TRIAL_FIELD_NUMBER: builtins.int
+    FROM_STEP_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    trial: builtins.int
+    from_step: builtins.int
+    """The step of the checkpoint that it goes on from; 0 from the beginning."""
+    step: builtins.int
+    """The step that it had done."""
+    def __init__(
+        self,
+        *,
+        trial: builtins.int = ...,
+        from_step: builtins.int = ...,
+        step: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["from_step", b"from_step", "step", b"step", "trial", b"trial"]) -> None: ...
+
+Global___TrainedAgain: typing_extensions.TypeAlias = TrainedAgain
 
 @typing.final
 class StreamLogsRequest(google.protobuf.message.Message):

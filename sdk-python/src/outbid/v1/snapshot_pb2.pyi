@@ -159,6 +159,7 @@ class SweepRecord(google.protobuf.message.Message):
     APP_SECONDS_BEFORE_FIELD_NUMBER: builtins.int
     MEASURED_FIELD_NUMBER: builtins.int
     FAIRNESS_FIELD_NUMBER: builtins.int
+    LACK_NOTED_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -173,6 +174,8 @@ class SweepRecord(google.protobuf.message.Message):
     device_seconds: builtins.float
     app_seconds_before: builtins.float
     """The state's app_seconds when it was submitted."""
+    lack_noted: builtins.bool
+    """A report lacked its metric."""
     @property
     def spec(self) -> outbid.v1.sweep_pb2.SweepSpec: ...
     @property
@@ -218,9 +221,10 @@ class SweepRecord(google.protobuf.message.Message):
         app_seconds_before: builtins.float = ...,
         measured: collections.abc.Iterable[outbid.v1.sweep_pb2.Throughput] | None = ...,
         fairness: outbid.v1.auction_pb2.Fairness | None = ...,
+        lack_noted: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "measured", b"measured", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
 
@@ -246,6 +250,11 @@ class TrialRecord(google.protobuf.message.Message):
     CURVE_STEPS_FIELD_NUMBER: builtins.int
     CURVE_VALUES_FIELD_NUMBER: builtins.int
     LEASES_FIELD_NUMBER: builtins.int
+    LOST_STEP_FIELD_NUMBER: builtins.int
+    LAST_FAILURE_FIELD_NUMBER: builtins.int
+    RESUMES_AS_FIELD_NUMBER: builtins.int
+    ROLLBACKS_FIELD_NUMBER: builtins.int
+    FAILED_OTHERWISE_FIELD_NUMBER: builtins.int
     seed: builtins.int
     at_target: builtins.bool
     """Whether it waits for the tuner although it has a lease."""
@@ -262,6 +271,12 @@ class TrialRecord(google.protobuf.message.Message):
     """The furthest step that the sweep's metric was reported at."""
     leases: builtins.int
     """How many leases it has had."""
+    lost_step: builtins.int
+    """The furthest step that it had done when a node was lost under it."""
+    resumes_as: outbid.v1.event_pb2.TrialState.ValueType
+    """What it is again when its sweep, which a person stopped, is resumed: queued or paused; unspecified if it cannot."""
+    failed_otherwise: builtins.bool
+    """It failed, and not as its process did once more."""
     @property
     def trial(self) -> outbid.v1.service_pb2.Trial: ...
     @property
@@ -284,6 +299,14 @@ class TrialRecord(google.protobuf.message.Message):
 
     @property
     def curve_values(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]: ...
+    @property
+    def last_failure(self) -> outbid.v1.event_pb2.ForkFailed:
+        """Its newest failure of which the step is known."""
+
+    @property
+    def rollbacks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Rollback]:
+        """Its newest forks that went back behind what had been reported, oldest first."""
+
     def __init__(
         self,
         *,
@@ -303,12 +326,37 @@ class TrialRecord(google.protobuf.message.Message):
         curve_steps: collections.abc.Iterable[builtins.int] | None = ...,
         curve_values: collections.abc.Iterable[builtins.float] | None = ...,
         leases: builtins.int = ...,
+        lost_step: builtins.int = ...,
+        last_failure: outbid.v1.event_pb2.ForkFailed | None = ...,
+        resumes_as: outbid.v1.event_pb2.TrialState.ValueType = ...,
+        rollbacks: collections.abc.Iterable[Global___Rollback] | None = ...,
+        failed_otherwise: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "lease", b"lease", "metric", b"metric", "queued", b"queued", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "last_report_seq", b"last_report_seq", "lease", b"lease", "leases", b"leases", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "queued", b"queued", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "last_failure", b"last_failure", "lease", b"lease", "metric", b"metric", "queued", b"queued", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "failed_otherwise", b"failed_otherwise", "last_failure", b"last_failure", "last_report_seq", b"last_report_seq", "lease", b"lease", "leases", b"leases", "lost_step", b"lost_step", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "queued", b"queued", "resumes_as", b"resumes_as", "rollbacks", b"rollbacks", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___TrialRecord: typing_extensions.TypeAlias = TrialRecord
+
+@typing.final
+class Rollback(google.protobuf.message.Message):
+    """Rollback is a fork that began before the furthest step that was reported."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: builtins.int
+    FROM_STEP_FIELD_NUMBER: builtins.int
+    epoch: builtins.int
+    from_step: builtins.int
+    def __init__(
+        self,
+        *,
+        epoch: builtins.int = ...,
+        from_step: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "from_step", b"from_step"]) -> None: ...
+
+Global___Rollback: typing_extensions.TypeAlias = Rollback
 
 @typing.final
 class LeaseRecord(google.protobuf.message.Message):

@@ -433,7 +433,9 @@ class Tuner(google.protobuf.message.Message):
     PERFORMANCE_CURVE_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
     seed: builtins.int
-    """Seed of everything random in the sweep; the same seed gives the same configurations."""
+    """Seed of everything random in the sweep; the same seed gives the same configurations. One that is left out is drawn
+    when the sweep is submitted, and stands in its spec from then on.
+    """
     @property
     def random(self) -> Global___RandomSearch: ...
     @property
@@ -467,10 +469,13 @@ class Tuner(google.protobuf.message.Message):
         pbt: Global___Pbt | None = ...,
         plugin: Global___PluginTuner | None = ...,
         performance_curve: Global___PerformanceCurve | None = ...,
-        seed: builtins.int = ...,
+        seed: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_seed", b"_seed"]) -> typing.Literal["seed"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin", "performance_curve"] | None: ...
 
 Global___Tuner: typing_extensions.TypeAlias = Tuner

@@ -1,0 +1,93 @@
+package control
+
+import (
+	"fmt"
+
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// failure is how a training process failed.
+type failure struct {
+	kind   outbidv1.FailureKind
+	detail string
+	// step that it had done, as far as its worker says.
+	step int64
+	// died: its node's worker is gone, and the process may be why.
+	died bool
+}
+
+// suspectAfter is how many nodes are lost under a trial, without its getting further, until it is to run alone: one may
+// be a power cut, and what ran beside it is innocent.
+const suspectAfter = 2
+
+// forkFailed ends a lease whose process failed, and the trial with it if it has failed too often.
+func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, node string, f failure) {
+	if len(t.Lease.More) > 0 && t.Lease.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+		c.leave(s, t, node, f.detail) // the gang is ending, and so were all its processes
+		return
+	}
+	e := &outbidv1.ForkFailed{
+		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Kind: f.kind, Detail: f.detail, Step: new(max(t.Step, f.step)),
+	}
+	switch {
+	case f.died:
+		e.Losses = t.NodeLosses + 1
+		e.Suspected = e.Losses >= suspectAfter
+	case f.kind == outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT && t.Lease.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED:
+		e.Unreadable = t.From().GetKey()
+	}
+	end := c.gaveUp(s, t, e)
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForkFailed{ForkFailed: e}})
+	again := "starts again from the beginning"
+	if from := t.From(); from != nil {
+		again = fmt.Sprintf("goes on from step %d", from.GetStep())
+	}
+	if c.leave(s, t, node, f.detail); t.Lease != nil {
+		c.revoke(s, t, outbidv1.RevokeKind_REVOKE_KIND_STOP, "another process of its gang failed: "+f.detail)
+	}
+	switch {
+	case t.Done():
+	case end != "":
+		c.note(s.ID, &t.Number, "error", "failed for good: %s", end)
+		c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_FAILED, end, false)
+	case e.GetUnreadable() != "":
+		c.note(s.ID, &t.Number, "warning", "%s: it %s instead", f.detail, again)
+	case e.GetSuspected():
+		c.note(s.ID, &t.Number, "warning", "%s: %d nodes in a row were lost under it, so it %s alone on a node",
+			f.detail, e.GetLosses(), again)
+	case f.kind == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST:
+		c.note(s.ID, &t.Number, "warning", "%s: it %s", f.detail, again)
+	default:
+		c.note(s.ID, &t.Number, "warning", "%s: it %s (restart %d of %d)", f.detail, again, t.Restarts, s.Spec.GetMaxRestarts())
+	}
+}
+
+// gaveUp says why a trial is not tried once more after a failure that is about to be taken in; "" if it is.
+func (c *Core) gaveUp(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed) string {
+	most := s.Spec.GetMaxRestarts()
+	switch {
+	case e.GetUnreadable() != "":
+		return "" // there is one checkpoint less to start from, so this ends
+	case e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST:
+		// Only what it did while nothing else ran there is held against it.
+		if t.Suspected && e.GetLosses()+t.Restarts > most {
+			return fmt.Sprintf("%d nodes in a row were lost under it, also while it ran alone there: %s", e.GetLosses(), e.GetDetail())
+		}
+		return ""
+	case e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_START:
+		return e.GetDetail()
+	case t.Repeats(e) && most > 0 && comesAgain(e.GetKind()):
+		return fmt.Sprintf("%s; it failed twice in the same way at step %d, so it is not tried again", e.GetDetail(), e.GetStep())
+	case t.Restarts+1 > most:
+		return e.GetDetail()
+	default:
+		return ""
+	}
+}
+
+// comesAgain says whether a failure of a kind that was the same twice would be the same a third time. A process that hung
+// may have waited for something outside.
+func comesAgain(kind outbidv1.FailureKind) bool {
+	return kind == outbidv1.FailureKind_FAILURE_KIND_ERROR || kind == outbidv1.FailureKind_FAILURE_KIND_SIGNAL
+}

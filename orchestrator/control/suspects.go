@@ -1,0 +1,120 @@
+package control
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Trials under which nodes were lost run alone, so that they take nobody down with them and nobody is blamed for them.
+// Policies do not see them, nor the nodes that they have to themselves: those look as if they were drained.
+
+// alone says whether a trial is to have its nodes to itself.
+func alone(t *state.Trial) bool { return t.Suspected && !t.Done() }
+
+// placeSuspects grants nodes on which nothing runs to trials that are to run alone.
+func (c *Core) placeSuspects() {
+	for _, sus := range c.st.Suspects() {
+		s, t := sus.Sweep, sus.Trial
+		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING {
+			continue
+		}
+		nodes := c.openNodes(func(n *state.Node) bool { return len(n.Leases) == 0 })
+		gang, ok := cluster.NewCapacity(nodes).Best(demand(s))
+		if !ok {
+			continue
+		}
+		g := &outbidv1.LeaseGranted{
+			Sweep: s.ID, Trial: t.Number, Epoch: c.st.NextEpoch, Reason: "alone on its node, as nodes were lost under it",
+		}
+		for i, place := range placesOf(nodes, gang) {
+			if i == 0 {
+				g.Node, g.Devices = place.GetNode(), place.GetDevices()
+			} else {
+				g.More = append(g.More, place)
+			}
+		}
+		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: g}})
+		for _, p := range t.Lease.Places() {
+			c.dirty(p.Node)
+		}
+	}
+}
+
+// apart are the nodes that nobody else is to be given: those that a trial has to itself, and those that are kept for the
+// first one that waits for some. That way at most one trial at a time keeps nodes idle.
+func (c *Core) apart() map[string]bool {
+	var apart map[string]bool
+	kept := false
+	for _, sus := range c.st.Suspects() {
+		if apart == nil {
+			apart = map[string]bool{}
+		}
+		switch s, t := sus.Sweep, sus.Trial; {
+		case t.Lease != nil:
+			for _, p := range t.Lease.Places() {
+				apart[p.Node] = apart[p.Node] || !p.Ended
+			}
+		case !kept && t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED && s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING:
+			for _, name := range c.toEmpty(demand(s)) {
+				apart[name], kept = true, true
+			}
+		}
+	}
+	return apart
+}
+
+// toEmpty are the nodes that a trial that is to run alone will have once others have ended there: the one with the fewest
+// leases on which it fits, or as many as it takes if it may spread.
+func (c *Core) toEmpty(d cluster.Demand) []string {
+	all := c.openNodes(func(*state.Node) bool { return true })
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(len(c.st.Nodes[all[a].Name].Leases), len(c.st.Nodes[all[b].Name].Leases))
+	})
+	for _, i := range order {
+		if _, ok := cluster.NewCapacity(all[i : i+1]).Best(d); ok {
+			return []string{all[i].Name}
+		}
+	}
+	gang, ok := cluster.NewCapacity(all).Best(d)
+	if !ok {
+		return nil
+	}
+	var names []string
+	for _, p := range gang {
+		names = append(names, all[p.Node].Name)
+	}
+	return names
+}
+
+// openNodes are the nodes that take new trials, that no trial has to itself, and that are as asked for.
+func (c *Core) openNodes(as func(*state.Node) bool) []cluster.Node {
+	var nodes []cluster.Node
+	for _, name := range c.st.NodeNames {
+		n := c.st.Nodes[name]
+		own := slices.ContainsFunc(n.Leases, func(l *state.Lease) bool { return alone(c.st.Sweeps[l.Sweep].Trials[l.Trial]) })
+		if n.Up() && !n.Shape.Draining && !own && as(n) {
+			nodes = append(nodes, n.Shape)
+		}
+	}
+	return nodes
+}
+
+// placesOf is a gang as events say it.
+func placesOf(nodes []cluster.Node, gang cluster.Gang) []*outbidv1.LeasePlace {
+	places := make([]*outbidv1.LeasePlace, len(gang))
+	for i, p := range gang {
+		places[i] = &outbidv1.LeasePlace{Node: nodes[p.Node].Name, Devices: make([]int32, len(p.Devices))}
+		for k, d := range p.Devices {
+			places[i].Devices[k] = int32(d)
+		}
+	}
+	return places
+}

@@ -1,0 +1,69 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Under every policy a trial that takes its node down costs as many nodes as it may be restarted, and one more; it fails
+// with that reason, and everybody else trains to the end. Its ledger, decided again, comes out the same.
+func TestATrialThatKillsItsNodeFails(t *testing.T) {
+	t.Parallel()
+	for i, name := range registry.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := sim.Config{Seed: uint64(i), StepTime: 2 * time.Second, SnapshotEvery: 7, Faults: sim.Faults{Deadly: "deadly"}}
+			w := newWorld(t, cfg, name)
+			w.AddNode("a", "v100", 3, 1)
+			w.AddNode("b", "v100", 2, 1)
+			well := sim.Sweep("well", "min", 9, sim.Tuner("random", map[string]int64{"max_steps": 40}))
+			deadly := sim.Sweep("deadly", "min", 1, sim.Tuner("random", map[string]int64{"max_steps": 40}))
+			deadly.MaxRestarts, well.MaxRestarts = new(int32(3)), new(int32(0))
+			for _, s := range []*outbidv1.SweepSpec{well, deadly} {
+				if _, err := w.Submit(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Run(time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			end := w.State().Sweeps["deadly-1"].Trials[0]
+			if end.State != outbidv1.TrialState_TRIAL_STATE_FAILED || !strings.Contains(end.Reason, "nodes in a row were lost under it") {
+				t.Errorf("the trial is %s: %s", end.State, end.Reason)
+			}
+			if w.Killed() != 4 {
+				t.Errorf("it took %d workers down, with 3 restarts allowed", w.Killed())
+			}
+			for _, trial := range w.State().Sweeps["well-1"].Trials {
+				if trial.State != outbidv1.TrialState_TRIAL_STATE_COMPLETED || trial.Restarts != 0 {
+					t.Errorf("trial %d of the other sweep is %s after %d restarts: %s", trial.Number, trial.State, trial.Restarts, trial.Reason)
+				}
+			}
+			decidesTheSame(t, w, name)
+		})
+	}
+}
+
+// decidesTheSame replays a world's ledger.
+func decidesTheSame(t *testing.T, w *sim.World, name string) {
+	t.Helper()
+	p, err := registry.New(name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	audit, _, err := control.Replay(context.Background(), settings(), p, w.Ledger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if audit.Differing > 0 {
+		t.Errorf("%d of %d decisions came out otherwise: %s", audit.Differing, audit.Decisions, fmt.Sprint(audit.Differences))
+	}
+}

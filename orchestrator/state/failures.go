@@ -1,0 +1,138 @@
+package state
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// What shows that a trial does not take nodes down: that it saved, beyond the step at which one was lost, when its lease
+// had lasted for as long as settled; or that the lease lasted for as long as longSettled, for code that never saves.
+// Ledgers are folded with these: they stay as they are.
+const (
+	settled     = time.Minute
+	longSettled = 10 * time.Minute
+)
+
+// forkFailed: the training process of a lease ended badly.
+func (s *Sweep) forkFailed(t *Trial, e *outbidv1.ForkFailed) error {
+	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
+		return broken("failed epoch %d is not its lease", e.GetEpoch())
+	}
+	switch {
+	case e.GetUnreadable() != "":
+		s.unreadable(t, e.GetUnreadable())
+	case e.GetKind() != outbidv1.FailureKind_FAILURE_KIND_NODE_LOST:
+		t.Restarts++
+		t.forkFailed = true
+		if e.Step != nil {
+			t.LastFailure = e
+		}
+	case e.GetLosses() > 0:
+		t.NodeLosses, t.LostStep = e.GetLosses(), max(t.LostStep, e.GetStep())
+		t.Suspected = t.Suspected || e.GetSuspected()
+	}
+	return nil
+}
+
+// Repeats says whether a failure is the trial's last one over again: of the same kind, with the same words, at the same
+// step.
+func (t *Trial) Repeats(e *outbidv1.ForkFailed) bool {
+	last := t.LastFailure
+	return last != nil && last.GetKind() == e.GetKind() && last.GetDetail() == e.GetDetail() && last.GetStep() == e.GetStep()
+}
+
+// gotFurther takes the suspicion from a trial that has done more than when a node was lost under it, if its lease has
+// lasted for a while.
+func (t *Trial) gotFurther(at time.Time, step int64, least time.Duration) {
+	if t.NodeLosses > 0 && t.Lease != nil && step > t.LostStep && at.Sub(t.Lease.Granted) >= least {
+		t.NodeLosses, t.Suspected = 0, false
+	}
+}
+
+// outlived takes the suspicion from a trial that has trained for long.
+func (t *Trial) outlived(at time.Time) {
+	if t.NodeLosses > 0 && at.Sub(t.Lease.Granted) >= longSettled {
+		t.NodeLosses, t.Suspected = 0, false
+	}
+}
+
+// goBack notes a fork that begins before the furthest step that was done: what was reported beyond is said again. Of
+// those before only the ones that went back less far matter still.
+func (t *Trial) goBack(epoch uint64, from int64) {
+	if from >= t.MaxStep {
+		return
+	}
+	kept := slices.Clone(t.Rollbacks)
+	for len(kept) > 0 && kept[len(kept)-1].GetFromStep() >= from {
+		kept = kept[:len(kept)-1]
+	}
+	t.Rollbacks = append(kept, &outbidv1.Rollback{Epoch: epoch, FromStep: from})
+}
+
+// Superseded says whether a report was said by a fork that a later one went back behind.
+func (t *Trial) Superseded(r *outbidv1.Report) bool {
+	if r.GetEpoch() == 0 {
+		return false // nobody knows
+	}
+	i, _ := slices.BinarySearchFunc(t.Rollbacks, r.GetEpoch()+1, func(b *outbidv1.Rollback, epoch uint64) int {
+		return cmp.Compare(b.GetEpoch(), epoch)
+	})
+	return i < len(t.Rollbacks) && t.Rollbacks[i].GetFromStep() < r.GetStep()
+}
+
+// Suspect is a trial that is to run alone on a node.
+type Suspect struct {
+	Sweep *Sweep
+	Trial *Trial
+}
+
+// watch keeps the suspects that have not ended.
+func (st *State) watch(s *Sweep, t *Trial) {
+	if t.Suspected && !t.Done() {
+		st.suspects[t] = s
+	} else if len(st.suspects) > 0 {
+		delete(st.suspects, t)
+	}
+}
+
+// CountSuspects is how many trials are to run alone.
+func (st *State) CountSuspects() int { return len(st.suspects) }
+
+// Suspects are the trials that are to run alone, those of earlier sweeps first.
+func (st *State) Suspects() []Suspect {
+	all := make([]Suspect, 0, len(st.suspects))
+	for t, s := range maps.All(st.suspects) {
+		all = append(all, Suspect{s, t})
+	}
+	slices.SortFunc(all, func(a, b Suspect) int {
+		return cmp.Or(a.Sweep.Order-b.Sweep.Order, int(a.Trial.Number-b.Trial.Number))
+	})
+	return all
+}
+
+// reopen lets a sweep that has ended go on, with the trials that a person's stop cancelled.
+func (st *State) reopen(at time.Time, s *Sweep) {
+	s.State, s.Reason, s.Ended, s.Fairness = sweepRunning, "", time.Time{}, nil
+	st.shares(at, s, 1)
+	i, _ := slices.BinarySearchFunc(st.Live, s.Order, func(o *Sweep, order int) int { return o.Order - order })
+	st.Live = slices.Insert(st.Live, i, s)
+	for _, t := range s.Trials {
+		if t.ResumesAs == trialNone {
+			continue
+		}
+		to := t.ResumesAs
+		t.ResumesAs, t.Ended, t.Reason = trialNone, time.Time{}, "goes on, as its sweep does"
+		t.Resumes++
+		s.touch(t)
+		if to == trialPaused {
+			s.setState(t, trialPaused)
+		} else {
+			s.enqueue(at, t)
+		}
+		st.watch(s, t)
+	}
+}
