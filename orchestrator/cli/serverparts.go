@@ -133,6 +133,11 @@ func (s *server) openLoop(ctx context.Context) error {
 	if err != nil {
 		return s.damaged(err)
 	}
+	if err := s.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "outbid_clock_skew_seconds", Help: "How far this machine's clock is ahead of the time in the ledger.",
+	}, func() float64 { return s.loop.Skew().Seconds() })); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
 	var sweeps []string
 	for _, sweep := range s.loop.Sweeps() {
 		sweeps = append(sweeps, sweep.GetId())

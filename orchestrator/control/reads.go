@@ -72,7 +72,7 @@ func (l *Loop) Ask(ctx context.Context, sweep, client string) (*outbidv1.AskTria
 // Tell takes in what that client measured.
 func (l *Loop) Tell(ctx context.Context, req *outbidv1.TellTrialRequest) (*outbidv1.TellTrialResponse, error) {
 	return do(ctx, l, func(done func(*outbidv1.TellTrialResponse, error)) Input {
-		now := timestamppb.New(l.cfg.Now())
+		now := timestamppb.New(l.clock.now())
 		for _, r := range req.GetReports() {
 			if r.GetTime() == nil {
 				r.Time = now
