@@ -37,6 +37,8 @@ type Settings struct {
 	// GangsInPlace: a gang over several nodes goes on to a later target without a stop. Simulated machines can do that;
 	// real workers start its processes again, each with the newest checkpoint.
 	GangsInPlace bool
+	// MayReportNothing: a trial that never reports its sweep's metric has not failed by that. Jobs of traces report nothing.
+	MayReportNothing bool
 	// Fairness says how an app fares by sharing the cluster, or fared if it is over; nil if nobody wants to know. Readers
 	// call it side by side.
 	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
