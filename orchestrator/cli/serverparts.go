@@ -164,6 +164,7 @@ func (s *server) start(ctx context.Context) {
 	s.group.start(ctx, "API", s.api.Serve)
 	s.group.start(ctx, "store", s.awaitStore)
 	s.group.start(ctx, "functions", s.tidyFunctions)
+	s.group.start(ctx, "deleted sweeps", s.clearDeleted)
 	if s.tokens != nil || s.cert != nil || s.limits != nil {
 		s.group.start(ctx, "secrets", s.watchSecrets)
 	}

@@ -193,6 +193,9 @@ func (c *Core) emit(e *outbidv1.Event) {
 	if heard {
 		c.tell(id, e)
 	}
+	if gone := e.GetSweepDeleted(); gone != nil {
+		c.forget(gone)
+	}
 	if e.GetSweepChanged() != nil && c.st.Sweeps[id].Done() {
 		c.rest(c.st.Sweeps[id])
 	}
@@ -216,7 +219,7 @@ func (c *Core) mark(e *outbidv1.Event) string {
 		*outbidv1.Event_TrialEnded:
 		c.demand = true
 	case *outbidv1.Event_Note, *outbidv1.Event_UplinkSeen, *outbidv1.Event_RoundDecided,
-		*outbidv1.Event_OrchestratorStarted:
+		*outbidv1.Event_OrchestratorStarted, *outbidv1.Event_SweepDeleted:
 		return ""
 	}
 	id := state.SweepOf(e)
