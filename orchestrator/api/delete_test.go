@@ -24,8 +24,11 @@ func TestDeleteSweep(t *testing.T) {
 		who, sweep string
 		want       codes.Code
 	}{
-		{"ann", "", codes.InvalidArgument}, {"ann", "digits-9", codes.NotFound}, {"ann", "words-2", codes.NotFound},
-		{"eve", "digits-1", codes.PermissionDenied}, {"ann", "digits-1", codes.FailedPrecondition},
+		{"ann", "", codes.InvalidArgument},
+		{"ann", "digits-9", codes.NotFound},
+		{"ann", "words-2", codes.NotFound},
+		{"eve", "digits-1", codes.PermissionDenied},
+		{"ann", "digits-1", codes.FailedPrecondition},
 	} {
 		if err := del(tc.who, tc.sweep, false); status.Code(err) != tc.want {
 			t.Errorf("%s deletes %q: %v, want %s", tc.who, tc.sweep, err, tc.want)

@@ -53,12 +53,24 @@ func (s *server) logLines(id string) (int, error) {
 	}
 }
 
+// chatty is a program that says what it does.
+const chatty = `step=$OUTBID_START_STEP
+while [ "$step" -lt "$OUTBID_UNTIL_STEP" ]; do
+  step=$((step + 1))
+  echo "{{\"step\": $step, \"loss\": {height}}}" >> "$OUTBID_REPORT"
+  echo "at step $step"
+done
+echo done > "$OUTBID_CHECKPOINT_OUT"`
+
 func TestADeletedSweepIsGoneAndStaysGone(t *testing.T) {
 	t.Parallel()
 	dir, locks := t.TempDir(), t.TempDir()
 	s := serve(t, dir, "up", "--devices", "cpu:2")
 	store, history := filepath.Join(dir, "data", "store"), filepath.Join(dir, "data", "history")
-	own, slow := job{name: "own", mode: "well", tuner: hyperband(3)}, job{name: "slow", mode: "well", tuner: random(1_000_000)}
+	own := job{name: "own", tuner: hyperband(3), change: func(sp *outbidv1.SweepSpec) {
+		sp.Workload = &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{Shell: chatty}}
+	}}
+	slow := job{name: "slow", mode: "well", tuner: random(1_000_000), trials: 2}
 	slow.env = map[string]string{"PACE": "20ms"}
 	id, other := s.submit(own.spec(t, locks)), s.submit(own.spec(t, locks))
 	s.mustDone(id)
@@ -135,7 +147,7 @@ func TestAFunctionGoesWithTheLastSweepThatUsesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := job{name: "f", tuner: random(3)}.bare()
+	own := job{name: "f", tuner: random(3), trials: 2}.bare()
 	own.Workload = &outbidv1.SweepSpec_Function{Function: &outbidv1.Function{Blob: sha}}
 	first, second := s.submit(own), s.submit(own)
 	for i, id := range []string{first, second} {

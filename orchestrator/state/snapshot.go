@@ -40,7 +40,7 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
 		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
 		LackNoted: s.LackNoted,
-		Order: new(int64(s.Order)),
+		Order:     new(int64(s.Order)),
 	}
 	for i, t := range s.Trials {
 		r.Trials[i] = t.snapshot(s.ID)
