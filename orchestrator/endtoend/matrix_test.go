@@ -119,7 +119,7 @@ func tunersByKind(t *testing.T) map[string][]*entry {
 		t.Fatal(err)
 	}
 	made := func(trials int32, exact bool, tuner *outbidv1.Tuner) *entry {
-		tuner.Seed = 7
+		tuner.Seed = new(uint64(7))
 		return &entry{job: job{tuner: tuner, trials: trials}, exact: exact}
 	}
 	asha := func(form string) *outbidv1.Tuner {

@@ -16,7 +16,7 @@ func TestAPopulationOnFewerDevicesAdvancesTogether(t *testing.T) {
 	s := serve(t, t.TempDir(), "up", "--devices", "cpu:2")
 	id := s.submit(job{
 		name: "population", mode: "well", env: map[string]string{"PACE": "5ms"},
-		tuner: &outbidv1.Tuner{Seed: 7, Kind: &outbidv1.Tuner_Pbt{Pbt: &outbidv1.Pbt{
+		tuner: &outbidv1.Tuner{Seed: new(uint64(7)), Kind: &outbidv1.Tuner_Pbt{Pbt: &outbidv1.Pbt{
 			MaxSteps: steps, Interval: interval, Population: members, Quantile: 0.34,
 		}}},
 	}.spec(t, locks))
