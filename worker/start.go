@@ -141,7 +141,7 @@ func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (tra
 	devices := s.devices(f)
 	spec := session.Spec{
 		Argv: s.command(fn), Env: s.environ(f, fn.GetEnv()), Dir: s.workdir(fn.GetWorkdir()), Function: fn.GetBlob(),
-		Devices: f.body.GetDevices(), Speed: inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),
+		Devices: f.body.GetDevices(), Speed: inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()), Fresh: fn.GetFreshProcess(),
 	}
 	sess, err := s.sessions.Start(ctx, spec, &outbidv1.TrialAssignment{
 		Fork: f.ref, ConfigJson: f.body.GetConfigJson(), FunctionPath: blob, StartStep: f.body.GetStart().GetStep(),

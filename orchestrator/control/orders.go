@@ -109,6 +109,7 @@ func (c *Core) body(node string, s *state.Sweep, t *state.Trial, l *state.Lease)
 func (c *Core) function(f *outbidv1.Function) *outbidv1.FunctionBody {
 	body := &outbidv1.FunctionBody{
 		Blob: f.GetBlob(), Python: f.GetPython(), Name: f.GetName(), Env: f.GetEnv(), Workdir: f.GetWorkdir(),
+		FreshProcess: f.GetFreshProcess(),
 	}
 	if c.set.Sign != nil {
 		body.Mac = c.set.Sign(f.GetBlob())

@@ -51,6 +51,24 @@ def test_records(result: ob.Result) -> None:
     assert (last["trial"], last["state"], last["metric"], last["reason"]) == (60, "failed", None, "ValueError: no")
 
 
+def test_what_is_not_finite_is_never_the_best(server: FakeServer, client: ob.Client) -> None:
+    """A server of an older version may think otherwise."""
+    handle = ob.Sweep(space={"x": ob.uniform(0, 1)}, metric="loss", mode="min").submit()
+    for number, value in enumerate([-np.inf, 0.5, np.nan, 0.25]):
+        server.trials[number] = make_trial(number, best=value, best_step=1, step=1)
+    server.sweep.best.CopyFrom(server.trials[0])
+    result = handle.result()
+    assert (result.best.number, result.best.metric) == (3, 0.25)
+    assert "best loss 0.25" in repr(result)
+    assert "inf" not in _display.html_of(result.sweep, result.trials).split("<table>")[0]
+    for number in (1, 3):
+        del server.trials[number]
+    for trial in server.trials.values():
+        trial.last.metrics["loss"] = trial.best
+    with pytest.raises(ob.NoResultError, match="every value was NaN or infinite"):
+        print(handle.result().best)
+
+
 def test_frame(result: ob.Result) -> None:
     frame = result.frame()
     assert len(frame) == 61
@@ -142,9 +160,35 @@ def test_terminal_display(
     display.end(result.sweep, result.trials)
     display.close()
     out = capsys.readouterr().out
-    assert "s-1: running" in out
-    assert "best accuracy" in out
+    assert "s-1  running, 0s" in out
+    assert "best    accuracy" in out
     assert "lr=" in out
+
+
+def test_each_warning_once(
+    result: ob.Result, server: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.sweep.notes.add(level="warning", text="no report has had accuracy")
+    server.sweep.notes.add(level="info", text="all is well")
+
+    def shown() -> str:
+        display = _display.make_display(True)
+        display.update(update(server))
+        server.sweep.notes.add(level="warning", text="the store is away", trial=3)
+        for _ in range(3):
+            display.update(update(server))
+        display.end(update(server).sweep, result.trials)
+        display.close()
+        return capsys.readouterr().out
+
+    plain = shown()
+    del server.sweep.notes[2:]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    for out in (plain, shown()):
+        assert out.count("warning: no report has had accuracy") == 1
+        assert out.count("warning: trial 3: the store is away") == 1
+        assert "all is well" not in out
 
 
 def test_line_display(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,7 +202,7 @@ def test_line_display(server: FakeServer, capsys: pytest.CaptureFixture[str]) ->
     display.close()
     out = capsys.readouterr().out
     assert out.count("s-1: error: trial 3: ValueError: no\n") == 1
-    assert "s-1: running; no trials yet; 0 steps; no loss yet; waiting: no node has a v100\n" in out
+    assert "s-1: running, 0s; trials: none yet; steps: 0; best: no loss yet; waits: no node has a v100\n" in out
     assert note.trial == 3
 
 

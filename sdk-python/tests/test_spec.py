@@ -65,6 +65,7 @@ def everything() -> typed.Sweep:
         python="/opt/python",
         env={"OMP_NUM_THREADS": "1"},
         workdir="/data",
+        fresh_process=True,
         tenant="vision",
         labels={"team": "a"},
     )

@@ -111,6 +111,19 @@ def test_until_the_end_of_the_code(tmp_path: Path) -> None:
     assert [next(steps) for _ in range(5)] == [1, 2, 3, 4, 5]
 
 
+def test_steps_without_an_end_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("outbid._training._MANY_STEPS", 3)
+    w = Worker(tmp_path, until_step=1)
+    w.targets = [0]
+    for step in w.trial.steps():
+        if step == 9:
+            break
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "steps() has no end unless the tuner has max_steps" in said
+
+
 def test_pause_saves_and_ends(tmp_path: Path) -> None:
     w = Worker(tmp_path)
     for step in w.trial.steps():

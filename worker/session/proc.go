@@ -171,7 +171,11 @@ func (p *proc) finish() {
 	if p.spec.Speed > 0 && p.spec.Speed < 1 {
 		p.process.SetSpeed(1)
 	}
-	p.idleStop = time.AfterFunc(p.srv.cfg.IdleAfter, func() { p.leave("it was idle") })
+	after, reason := p.srv.cfg.IdleAfter, "it was idle"
+	if p.spec.Fresh {
+		after, reason = 0, "it was for one trial"
+	}
+	p.idleStop = time.AfterFunc(after, func() { p.leave(reason) })
 }
 
 // leave tells an idle process to end; false if it has a trial or is starting. A process that is leaving already is

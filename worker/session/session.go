@@ -92,6 +92,8 @@ type Spec struct {
 	Devices []int32
 	// Speed relative to full speed; 0 means full. See process.SetSpeed.
 	Speed float64
+	// Fresh asks for a process that has run no trial before, and ends after this one.
+	Fresh bool
 }
 
 func (s Spec) key() string {
@@ -172,7 +174,7 @@ func (s *Server) Start(
 	ctx context.Context, spec Spec, a *outbidv1.TrialAssignment, trial Trial,
 ) (*Session, error) {
 	key := spec.key()
-	for {
+	for !spec.Fresh {
 		p := s.takeIdle(key)
 		if p == nil {
 			break
@@ -204,7 +206,7 @@ func (s *Server) takeIdle(key string) *proc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.procs {
-		if p.key == key && p.reserve() {
+		if p.key == key && !p.spec.Fresh && p.reserve() {
 			return p
 		}
 	}

@@ -232,6 +232,30 @@ func TestTrialsShareAProcess(t *testing.T) {
 	}
 }
 
+func TestFreshProcesses(t *testing.T) {
+	t.Parallel()
+	s, _ := listen(t, nil)
+	fresh := spec()
+	fresh.Fresh = true
+	seen := map[*proc]bool{}
+	for i := range int32(3) {
+		r := newRecorder()
+		sess := begin(t, s, fresh, assignment(i, 0, "nothing", ""), r)
+		r.await(t, "ended")
+		if seen[sess.proc] {
+			t.Error("a process ran a second trial")
+		}
+		seen[sess.proc] = true
+		<-sess.proc.gone
+	}
+	r := newRecorder()
+	warm := begin(t, s, spec(), assignment(3, 0, "nothing", ""), r)
+	r.await(t, "ended")
+	if next := begin(t, s, fresh, assignment(4, 0, "nothing", ""), newRecorder()); next.proc == warm.proc {
+		t.Error("a process that was warm is no fresh one")
+	}
+}
+
 func TestProcessDies(t *testing.T) {
 	t.Parallel()
 	s, _ := listen(t, nil)

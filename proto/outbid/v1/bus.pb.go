@@ -1158,7 +1158,9 @@ type FunctionBody struct {
 	Env     map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Workdir string            `protobuf:"bytes,5,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	// HMAC-SHA-256 of the blob's hash under the cluster's key.
-	Mac           []byte `protobuf:"bytes,6,opt,name=mac,proto3" json:"mac,omitempty"`
+	Mac []byte `protobuf:"bytes,6,opt,name=mac,proto3" json:"mac,omitempty"`
+	// Whether the process must have run no trial before, and none after.
+	FreshProcess  bool `protobuf:"varint,7,opt,name=fresh_process,json=freshProcess,proto3" json:"fresh_process,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1233,6 +1235,13 @@ func (x *FunctionBody) GetMac() []byte {
 		return x.Mac
 	}
 	return nil
+}
+
+func (x *FunctionBody) GetFreshProcess() bool {
+	if x != nil {
+		return x.FreshProcess
+	}
+	return false
 }
 
 // ProgramBody is a command line with the configuration filled in.
@@ -1470,14 +1479,15 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\fWorkloadBody\x125\n" +
 	"\bfunction\x18\x01 \x01(\v2\x17.outbid.v1.FunctionBodyH\x00R\bfunction\x122\n" +
 	"\aprogram\x18\x02 \x01(\v2\x16.outbid.v1.ProgramBodyH\x00R\aprogramB\x06\n" +
-	"\x04kind\"\xe6\x01\n" +
+	"\x04kind\"\x8b\x02\n" +
 	"\fFunctionBody\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
 	"\x06python\x18\x02 \x01(\tR\x06python\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x122\n" +
 	"\x03env\x18\x04 \x03(\v2 .outbid.v1.FunctionBody.EnvEntryR\x03env\x12\x18\n" +
 	"\aworkdir\x18\x05 \x01(\tR\aworkdir\x12\x10\n" +
-	"\x03mac\x18\x06 \x01(\fR\x03mac\x1a6\n" +
+	"\x03mac\x18\x06 \x01(\fR\x03mac\x12#\n" +
+	"\rfresh_process\x18\a \x01(\bR\ffreshProcess\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd7\x01\n" +

@@ -2123,7 +2123,10 @@ type Function struct {
 	// Added to the process's environment.
 	Env map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Working directory on the worker; a scratch directory if empty.
-	Workdir       string `protobuf:"bytes,5,opt,name=workdir,proto3" json:"workdir,omitempty"`
+	Workdir string `protobuf:"bytes,5,opt,name=workdir,proto3" json:"workdir,omitempty"`
+	// Whether each trial gets a process of its own. Otherwise a process runs one trial after another, and what a trial
+	// changed in modules, such as global variables and caches, the next one finds.
+	FreshProcess  bool `protobuf:"varint,6,opt,name=fresh_process,json=freshProcess,proto3" json:"fresh_process,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2191,6 +2194,13 @@ func (x *Function) GetWorkdir() string {
 		return x.Workdir
 	}
 	return ""
+}
+
+func (x *Function) GetFreshProcess() bool {
+	if x != nil {
+		return x.FreshProcess
+	}
+	return false
 }
 
 // Program is any program. In its arguments {name} stands for a parameter of the configuration, {group.name} for a
@@ -2497,13 +2507,14 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x04best\x18\x01 \x01(\x05R\x04best\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\bR\x04last\x12\x10\n" +
 	"\x03all\x18\x03 \x01(\bR\x03all\x12\x14\n" +
-	"\x05every\x18\x04 \x01(\tR\x05every\"\xcc\x01\n" +
+	"\x05every\x18\x04 \x01(\tR\x05every\"\xf1\x01\n" +
 	"\bFunction\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
 	"\x06python\x18\x02 \x01(\tR\x06python\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12.\n" +
 	"\x03env\x18\x04 \x03(\v2\x1c.outbid.v1.Function.EnvEntryR\x03env\x12\x18\n" +
-	"\aworkdir\x18\x05 \x01(\tR\aworkdir\x1a6\n" +
+	"\aworkdir\x18\x05 \x01(\tR\aworkdir\x12#\n" +
+	"\rfresh_process\x18\x06 \x01(\bR\ffreshProcess\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd0\x01\n" +

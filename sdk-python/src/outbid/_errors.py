@@ -63,6 +63,7 @@ class StopTrial(BaseException):
     """
 
 
+ENDLESS = "trains on and on: steps() has no end unless the tuner has max_steps, or the loop breaks"
 LATE_REPORT = "reported after its loop over steps() had ended: this does not count; report inside the loop"
 
 

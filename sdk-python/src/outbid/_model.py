@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -189,7 +190,8 @@ class SweepInfo:
     `state` is running, paused, stopping, done, stopped or failed; `reason` says why and `waiting` why trials
     wait, if they do. `counts` counts trials by state. `steps` is steps trained over all trials;
     `total_trials` and `total_steps` are what the tuner will do in all, 0 if unbounded. `fairness` is how it fares by
-    sharing the cluster, or fared in the end; None while nothing is known of its speed.
+    sharing the cluster, or fared in the end; None while nothing is known of its speed. `seed` is the tuner's: drawn by
+    the server if none was given, and with it the same sweep can be drawn again.
     """
 
     id: str
@@ -209,6 +211,7 @@ class SweepInfo:
     waiting: str
     notes: tuple[Note, ...] = field(repr=False)
     fairness: Fairness | None = None
+    seed: int | None = None
 
     @property
     def over(self) -> bool:
@@ -223,6 +226,15 @@ class Update:
     sweep: SweepInfo
     trials: tuple[TrialResult, ...]
     reports: tuple[Report, ...]
+
+
+def best_of(sweep: SweepInfo, trials: Iterable[TrialResult]) -> TrialResult | None:
+    """Return the best trial: the server's choice, or the best of finite value where an older server chose another."""
+    if sweep.best is None or (sweep.best.metric is not None and math.isfinite(sweep.best.metric)):
+        return sweep.best
+    sign = 1 if sweep.mode == "min" else -1
+    finite = [(sign * t.metric, t.number, t) for t in trials if t.metric is not None and math.isfinite(t.metric)]
+    return min(finite)[2] if finite else None
 
 
 def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
@@ -286,6 +298,7 @@ def sweep_info(sweep: service_pb2.Sweep, source: Source) -> SweepInfo:
             Note(n.level, n.text, n.trial if n.HasField("trial") else None, _time(n, "time")) for n in sweep.notes
         ),
         fairness=_fairness(sweep),
+        seed=sweep.spec.tuner.seed if sweep.spec.tuner.HasField("seed") else None,
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from outbid import _model
 from outbid._errors import MissingExtraError, NoResultError
+from outbid._model import best_of
 from outbid.v1 import sweep_pb2
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Result:
         """Every trial, by number."""
 
     def __repr__(self) -> str:
-        best = self.sweep.best
+        best = best_of(self.sweep, self.trials)
         value = f", best {self.sweep.metric} {best.metric:.6g}" if best and best.metric is not None else ""
         return f"<outbid.Result of {self.sweep.id}: {self.sweep.state}, {len(self.trials)} trials{value}>"
 
@@ -39,14 +40,14 @@ class Result:
 
     @property
     def best(self) -> _model.TrialResult:
-        """The trial with the best value of the sweep's metric.
+        """The trial with the best value of the sweep's metric; NaN and infinities are never the best.
 
         Raises NoResultError if no trial has reported it, saying why where the server knows.
         """
-        if self.sweep.best is None:
+        best = best_of(self.sweep, self.trials)
+        if best is None:
             raise NoResultError(f"no trial of {self.sweep.id} has reported {self.sweep.metric!r}{self._why()}")
-        number = self.sweep.best.number
-        return next((t for t in self.trials if t.number == number), self.sweep.best)
+        return next((t for t in self.trials if t.number == best.number), best)
 
     @property
     def plot(self) -> Plots:
@@ -129,7 +130,7 @@ class Result:
         ended = [trial for trial in self.trials if trial.state in ("completed", "stopped")]
         names = sorted({name for trial in ended for name in trial.metrics})
         if self.sweep.metric in names:
-            return "every value was NaN"
+            return "every value was NaN or infinite"
         if names:
             return f"what they reported is {', '.join(names)}; Sweep(metric=...) must be one of these"
         if ended:

@@ -9,6 +9,7 @@ import math
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import PurePath
@@ -20,8 +21,10 @@ from outbid import _pickle
 from outbid._asktell import AskedTrial
 from outbid._callbacks import Callback
 from outbid._client import Client, default_client
-from outbid._display import config_text, html_table, make_display
+from outbid._display import html_table, make_display
+from outbid._endless import endless_steps
 from outbid._handle import SweepHandle
+from outbid._layout import config_text
 from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, duration
 from outbid._result import Result
 from outbid._space import Space, fill_space, to_value
@@ -95,6 +98,8 @@ class Sweep:
         env: added to the environment of the function's process.
         workdir: its working directory; the current one if the server is on this machine, else a scratch
             directory.
+        fresh_process: whether each trial gets a Python process of its own. Otherwise a process runs one trial after
+            another, and what a trial changed in modules (globals, caches, registered hooks) the next one finds.
         tenant, labels: who owns the sweep, and free labels shown in listings.
         weight: its share of the cluster relative to other sweeps; 1 if left out.
         agent: what bids for the sweep where devices are auctioned, by the name that the server was told of
@@ -130,6 +135,7 @@ class Sweep:
         python: str | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | None = None,
+        fresh_process: bool = False,
         tenant: str = "",
         labels: Mapping[str, str] | None = None,
         weight: float = 1.0,
@@ -140,6 +146,7 @@ class Sweep:
         self._train = _function(train, program)
         self._program = _program(program)
         self._python, self._env, self._workdir = python, dict(env or {}), workdir
+        self._fresh_process = _flag("fresh_process", fresh_process)
         self._ask_timeout = "" if ask_timeout is None else duration("ask_timeout", ask_timeout)
         self._handle: SweepHandle | None = None
         spec = pb.SweepSpec(
@@ -189,6 +196,12 @@ class Sweep:
         own. Raises FunctionError if the function cannot be sent, InvalidError if the server refuses the sweep.
         """
         client = client or default_client()
+        if self._train is not None and not self._ends():
+            warnings.warn(
+                f"{_pickle.name_of(self._train)} loops over trial.steps(), which has no end here, as the tuner has no "
+                "max_steps: the first trials never end. Give it one, such as ob.Random(max_steps=100), or break",
+                stacklevel=2,
+            )
         blob = client.put_blob(_pickle.dump(self._train)) if self._train is not None else ""
         self._handle = client.submit_spec(self._spec_for(client, blob))
         return self._handle
@@ -263,6 +276,13 @@ class Sweep:
         """Return the result as it stands now, without waiting."""
         return self.handle.result()
 
+    def _ends(self) -> bool:
+        """Return whether the trials end, as far as can be told from the tuner and the function's source."""
+        kind = self._spec.tuner.WhichOneof("kind") or "plugin"
+        if kind == "plugin":
+            return True  # it alone knows
+        return getattr(self._spec.tuner, kind).max_steps > 0 or not endless_steps(self._train)
+
     def _made_name(self) -> str:
         if self._train is not None:
             source = _pickle.name_of(self._train)
@@ -285,6 +305,7 @@ class Sweep:
                     name=_pickle.name_of(self._train),
                     env={str(k): str(v) for k, v in self._env.items()},
                     workdir=self._workdir if self._workdir is not None else os.getcwd() if here else "",
+                    fresh_process=self._fresh_process,
                 )
             )
         elif self._program:
@@ -328,6 +349,12 @@ def _program(program: Program | Sequence[str] | str | None) -> Program | None:
         program = Program(command=program)
     program.to_proto()  # says what is wrong with it now rather than later
     return program
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"Sweep: {name} must be True or False, got {value!r:.80}")
+    return value
 
 
 def _merged(flat: Limits, limits: Limits | None) -> Limits:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from outbid import _tensors
 from outbid._config import Config, parse_config
-from outbid._errors import LATE_REPORT, CheckpointError, StopTrial, one_line
+from outbid._errors import ENDLESS, LATE_REPORT, CheckpointError, StopTrial, one_line
 from outbid._metrics import metric_values, step_number
 from outbid._saving import Keeper
 from outbid._session import Incoming, Link, Poke, Terminate
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _FIRST_RETRY, _LAST_RETRY = 0.2, 5.0  # seconds between two tries to store a checkpoint
+_MANY_STEPS = 10_000  # of a trial without a target, after which its log says that nothing ends it
 _AFTER_ERROR = 5.0  # seconds that a failed trial's newest weights may take to be stored
 
 
@@ -168,6 +169,7 @@ class Trial:
         The body of the loop does the step that it is given. At the target the newest saved weights are stored
         and the process waits for word: the loop goes on, or ends when the trial is paused or stopped. It also
         ends, after saving, when it is told to in the middle. So after the loop there is nothing left to do.
+        Without a target (`until_step` 0: a tuner without max_steps) only your own `break` ends it.
         """
         with self._lock:
             if not self._uses_steps:
@@ -248,6 +250,8 @@ class Trial:
             if not self._boundary():
                 return None
             self._body = self._step + 1
+            if self._target == 0 and self._body == self._a.start_step + _MANY_STEPS:
+                print(f"outbid: trial {self.id} {ENDLESS}", file=sys.stderr)
             return self._body
 
     def _boundary(self) -> bool:

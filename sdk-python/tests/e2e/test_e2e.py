@@ -273,6 +273,23 @@ def test_callbacks_and_nan(real: ob.Client) -> None:
     assert result.best.number == 1, "NaN is never the best"
 
 
+def test_module_state_and_fresh_processes(real: ob.Client) -> None:
+    def train(trial: ob.Trial) -> None:
+        import colorsys
+
+        seen = vars(colorsys).setdefault("trials", [])
+        seen.append(trial.number)
+        trial.report(loss=float(len(seen)))
+
+    def trials_seen(**options: Any) -> list[float | None]:
+        space = {"x": ob.uniform(0, 1)}
+        sweep = ob.Sweep(train, space, metric="loss", mode="min", trials=4, concurrency=1, **options)
+        return [trial.metric for trial in sweep.run(display=False, timeout=DEADLINE, client=real).trials]
+
+    assert trials_seen() == [1, 2, 3, 4], "a warm process keeps what trials did to its modules"
+    assert trials_seen(fresh_process=True) == [1, 1, 1, 1]
+
+
 def test_program(real: ob.Client) -> None:
     line = """echo '{{"step": 1, "loss": {x}}}' >> "$OUTBID_REPORT" """
     sweep = ob.Sweep(

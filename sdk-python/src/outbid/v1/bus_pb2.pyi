@@ -510,6 +510,7 @@ class FunctionBody(google.protobuf.message.Message):
     ENV_FIELD_NUMBER: builtins.int
     WORKDIR_FIELD_NUMBER: builtins.int
     MAC_FIELD_NUMBER: builtins.int
+    FRESH_PROCESS_FIELD_NUMBER: builtins.int
     blob: builtins.str
     """SHA-256 in hex; also the key "blobs/<sha256>" in the object store."""
     python: builtins.str
@@ -517,6 +518,8 @@ class FunctionBody(google.protobuf.message.Message):
     workdir: builtins.str
     mac: builtins.bytes
     """HMAC-SHA-256 of the blob's hash under the cluster's key."""
+    fresh_process: builtins.bool
+    """Whether the process must have run no trial before, and none after."""
     @property
     def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     def __init__(
@@ -528,8 +531,9 @@ class FunctionBody(google.protobuf.message.Message):
         env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         workdir: builtins.str = ...,
         mac: builtins.bytes = ...,
+        fresh_process: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["blob", b"blob", "env", b"env", "mac", b"mac", "name", b"name", "python", b"python", "workdir", b"workdir"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["blob", b"blob", "env", b"env", "fresh_process", b"fresh_process", "mac", b"mac", "name", b"name", "python", b"python", "workdir", b"workdir"]) -> None: ...
 
 Global___FunctionBody: typing_extensions.TypeAlias = FunctionBody
 

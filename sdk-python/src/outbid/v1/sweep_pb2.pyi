@@ -963,6 +963,7 @@ class Function(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     ENV_FIELD_NUMBER: builtins.int
     WORKDIR_FIELD_NUMBER: builtins.int
+    FRESH_PROCESS_FIELD_NUMBER: builtins.int
     blob: builtins.str
     """SHA-256, in hex, of the pickled function in the blob store."""
     python: builtins.str
@@ -971,6 +972,10 @@ class Function(google.protobuf.message.Message):
     """Shown in listings."""
     workdir: builtins.str
     """Working directory on the worker; a scratch directory if empty."""
+    fresh_process: builtins.bool
+    """Whether each trial gets a process of its own. Otherwise a process runs one trial after another, and what a trial
+    changed in modules, such as global variables and caches, the next one finds.
+    """
     @property
     def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Added to the process's environment."""
@@ -983,8 +988,9 @@ class Function(google.protobuf.message.Message):
         name: builtins.str = ...,
         env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         workdir: builtins.str = ...,
+        fresh_process: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["blob", b"blob", "env", b"env", "name", b"name", "python", b"python", "workdir", b"workdir"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["blob", b"blob", "env", b"env", "fresh_process", b"fresh_process", "name", b"name", "python", b"python", "workdir", b"workdir"]) -> None: ...
 
 Global___Function: typing_extensions.TypeAlias = Function
 

@@ -1,0 +1,180 @@
+"""Lays out a sweep's progress and its most telling trials as lines of so many columns."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+
+from outbid._model import SweepInfo, TrialResult, best_of, flatten
+
+_SHOWN = 10  # trials in a table
+_NAME = 20  # columns for the metric's name, at the most
+_CONFIG = 12  # columns for the configuration, at the least
+_BAR_FROM = 100  # columns of the screen from which a trial's progress is drawn beside its numbers
+_BAR, _LEAST_BAR = 30, 5  # columns of the sweep's bar
+_GAP = "  "
+
+Line = tuple[str, str]
+"""A line and its style: "bold", "dim" or ""."""
+
+
+def lay_out(
+    sweep: SweepInfo, trials: Iterable[TrialResult], width: int, rate: float, now: datetime.datetime
+) -> list[Line]:
+    """Return how a sweep stands at a time, in lines of at most `width` columns. `rate` is in steps a second."""
+    trials = list(trials)
+    reason = f" ({sweep.reason})" if sweep.reason else ""
+    head = f"{sweep.id}  {sweep.state}{reason}, {duration(elapsed(sweep, now))}{seed_text(sweep)}"
+    lines: list[Line] = [
+        (head, "bold"),
+        (f"trials  {trials_text(sweep)}", ""),
+        (f"steps   {steps_text(sweep, rate, width=width - len('steps   '))}", ""),
+        (f"best    {best_text(sweep, trials)}", ""),
+    ]
+    if sweep.waiting and not sweep.over:
+        lines.append((f"waits   {sweep.waiting}", ""))
+    lines = [(cut(text, width), style) for text, style in lines]
+    if trials:
+        lines += [("", ""), *table(sweep, trials, width)]
+    return lines
+
+
+def table(sweep: SweepInfo, trials: Iterable[TrialResult], width: int) -> list[Line]:
+    """Return the table of the most telling trials: only the configuration is cut to fit."""
+    shown = telling(sweep, trials)
+    best = best_of(sweep, shown)
+    columns: list[tuple[str, str, list[str]]] = [
+        ("trial", ">", [str(t.number) for t in shown]),
+        ("state", "<", [t.state for t in shown]),
+        ("step", "<", [step_text(t) for t in shown]),
+        (cut(sweep.metric, _NAME), ">", [value_text(t.metric) or "-" for t in shown]),
+    ]
+    if width >= _BAR_FROM:
+        columns.insert(3, ("", "<", [bar(t.step / t.until_step, 12) if t.until_step else "" for t in shown]))
+    lines = _rows(columns)
+    left = width - max(map(cell_len, lines)) - len(_GAP)
+    if left >= _CONFIG:
+        configs = ["configuration", *(config_text(t.config) for t in shown)]
+        lines = [line + _GAP + cut(config, left) for line, config in zip(lines, configs, strict=True)]
+    styles = ["bold", *("bold" if best and t.number == best.number else "dim" if t.over else "" for t in shown)]
+    return [(cut(line, width).rstrip(), style) for line, style in zip(lines, styles, strict=True)]
+
+
+def _rows(columns: list[tuple[str, str, list[str]]]) -> list[str]:
+    widths = [max(map(cell_len, [name, *cells])) for name, _, cells in columns]
+    rows = [[name for name, _, _ in columns], *map(list, zip(*(cells for _, _, cells in columns), strict=True))]
+    sides = [side for _, side, _ in columns]
+    return [
+        _GAP.join(
+            " " * (width - cell_len(cell)) + cell if side == ">" else cell + " " * (width - cell_len(cell))
+            for cell, width, side in zip(row, widths, sides, strict=True)
+        )
+        for row in rows
+    ]
+
+
+def telling(sweep: SweepInfo, trials: Iterable[TrialResult]) -> list[TrialResult]:
+    """Return the best trial, those that run, then the newest, ten at the most."""
+    order = {"running": 0, "queued": 1, "paused": 2}
+    best = sweep.best.number if sweep.best else -1
+    return sorted(trials, key=lambda t: (t.number != best, order.get(t.state, 3), -t.number))[:_SHOWN]
+
+
+def trials_text(sweep: SweepInfo) -> str:
+    """Return "3 of 30 ended, 2 running, 1 failed"."""
+    if not sweep.counts.get("total"):
+        return "none yet"
+    ended = sum(sweep.counts.get(state, 0) for state in ("completed", "stopped", "failed", "cancelled"))
+    of = f" of {sweep.total_trials:,}" if sweep.total_trials else ""
+    others = (f"{sweep.counts[s]:,} {s}" for s in ("running", "queued", "paused", "failed") if sweep.counts.get(s))
+    return ", ".join([f"{ended:,}{of} ended", *others])
+
+
+def steps_text(sweep: SweepInfo, rate: float, *, width: int = 0) -> str:
+    """Return how many steps are done and how long the others may take; in a line of `width` columns, with a bar."""
+    parts = [f"{sweep.steps:,}"]
+    done = share(sweep)
+    if sweep.total_steps:
+        parts = [f"{sweep.steps:,} of {sweep.total_steps:,}", f"{100 * (done or 0):.0f} %"]
+    if rate and not sweep.over:
+        parts.append(f"{rate:.3g}/s")
+        if sweep.total_steps > sweep.steps:
+            parts.append(f"about {duration((sweep.total_steps - sweep.steps) / rate)} left")
+    text = ", ".join(parts)
+    room = min(_BAR, width - cell_len(text) - 1)
+    return f"{bar(done, room)} {text}" if done is not None and room >= _LEAST_BAR else text
+
+
+def best_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
+    """Return the best value so far, and whose it is."""
+    best = best_of(sweep, trials)
+    if best is None:
+        return f"no {sweep.metric} yet"
+    return f"{sweep.metric} {value_text(best.metric)}, trial {best.number} at step {best.best_step:,}"
+
+
+def share(sweep: SweepInfo) -> float | None:
+    """Return how much of the work is done, if that can be known."""
+    if sweep.total_steps:
+        return min(1.0, sweep.steps / sweep.total_steps)
+    if sweep.total_trials:
+        ended = sum(sweep.counts.get(s, 0) for s in ("completed", "stopped", "failed", "cancelled"))
+        return min(1.0, ended / sweep.total_trials)
+    return None
+
+
+def step_text(trial: TrialResult) -> str:
+    """Return "27/81", or "27" where there is no target."""
+    return f"{trial.step}/{trial.until_step}" if trial.until_step else str(trial.step)
+
+
+def value_text(value: float | None) -> str:
+    """Return a metric's value for people."""
+    return "" if value is None else f"{value:.5g}"
+
+
+def config_text(config: Mapping[str, Any]) -> str:
+    """Return a configuration in one line."""
+    return " ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in flatten(config).items()
+    )
+
+
+def elapsed(sweep: SweepInfo, now: datetime.datetime) -> float:
+    """Return the seconds from the submission to the end, or until now."""
+    if sweep.submitted is None:
+        return 0.0
+    return max(0.0, ((sweep.ended or now) - sweep.submitted).total_seconds())
+
+
+def seed_text(sweep: SweepInfo) -> str:
+    """Return ", seed 7", or nothing if the server has not said it."""
+    return f", seed {sweep.seed}" if sweep.seed is not None else ""
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them: 4s, 3m05s, 2h07m, 3d04h."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 48 * 3600:
+        return f"{whole // 3600}h{whole // 60 % 60:02}m"
+    return f"{whole // 86400}d{whole // 3600 % 24:02}h"
+
+
+def bar(part: float, width: int) -> str:
+    """Return a bar of which a part is full."""
+    full = round(min(1.0, max(0.0, part)) * width)
+    return "━" * full + "─" * (width - full)
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text of one line, cut with dots to so many columns."""
+    text = " ".join(text.split()) if "\n" in text or "\t" in text else text
+    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
