@@ -142,3 +142,17 @@ type Table struct {
 	// Refused says why there is no bid; then the rest is not read.
 	Refused string
 }
+
+// By restates a table by another T_id: what its rows say of the time that the app would take stays. So nobody who bids can
+// move rho by another idea of T_id than the arbiter's.
+func (t *Table) By(ideal float64) {
+	if t.Refused != "" || t.Ideal == ideal {
+		return
+	}
+	factor := t.Ideal / ideal
+	t.Ideal = ideal
+	t.Rho *= factor
+	for i := range t.Rows {
+		t.Rows[i].Rho *= factor
+	}
+}

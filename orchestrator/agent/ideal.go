@@ -7,6 +7,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
+// Ideal is T_id in seconds (equations 1 and 2) of an app as it stands, or when it is over: from its work as the spec and its
+// tuner say it, and from the rates that workers measured. It is the only place where T_id is computed: for the arbiter,
+// for what listings say of apps that run, and for those that are over.
+func Ideal(s *Situation) float64 { return newWork(s).ideal(s) }
+
 // ideal is T_id in seconds (equations 1 and 2): T_cluster * N_avg. T_cluster is the app's whole work on the whole cluster,
 // or on as many devices as it can use at the most, in linear speed-up and without any slowdown. Where devices are
 // unlike it is the app's best use of them: the fastest first, by what was measured of its model; a share of 1/N of every

@@ -59,7 +59,7 @@ func (s *scribe) see(at float64, e *outbidv1.Event) {
 		}
 	case *outbidv1.Event_SweepSubmitted:
 		spec := k.SweepSubmitted.GetSpec()
-		s.apps[k.SweepSubmitted.GetSweep()] = s.meter.Submit(at, appOf(spec))
+		s.apps[k.SweepSubmitted.GetSweep()] = s.meter.Submit(at, s.appOf(spec))
 	case *outbidv1.Event_SweepChanged:
 		switch k.SweepChanged.GetState() {
 		case outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED, outbidv1.SweepState_SWEEP_STATE_FAILED:
@@ -88,11 +88,20 @@ func (s *scribe) see(at float64, e *outbidv1.Event) {
 }
 
 // appOf is an app as the meter knows it.
-func appOf(s *outbidv1.SweepSpec) measure.App {
-	devices := s.GetResources().GetDevices()
+func (s *scribe) appOf(spec *outbidv1.SweepSpec) measure.App {
+	devices := spec.GetResources().GetDevices()
+	accepted := cluster.Demand{Types: spec.GetResources().GetTypes(), Exclude: spec.GetResources().GetExcludeTypes()}
+	usable := 0
+	for i := range s.r.set.Nodes {
+		for _, d := range s.r.set.Nodes[i].Devices {
+			if accepted.Accepts(d.Type) {
+				usable++
+			}
+		}
+	}
 	return measure.App{
-		Name: nameOf(s), Tenant: s.GetTenant(), Phased: s.GetTuner().GetSuccessiveHalving() != nil,
-		Demand: int(s.GetLimits().GetTrials()) * max(1, int(devices.GetMin()), int(devices.GetMax())),
+		Name: nameOf(spec), Tenant: spec.GetTenant(), Phased: spec.GetTuner().GetSuccessiveHalving() != nil, Usable: usable,
+		Demand: int(spec.GetLimits().GetTrials()) * max(1, int(devices.GetMin()), int(devices.GetMax())),
 	}
 }
 

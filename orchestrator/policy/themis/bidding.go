@@ -1,23 +1,29 @@
 package themis
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
-// bidder is an app in a round: every one that wants devices is, those asked first.
+// bidder is an app in a round. All that are live are ranked; those that are asked bid.
 type bidder struct {
 	app *policy.App
-	// rho is what the app would say now, and passedOver what it will come to if it is not asked in this round.
-	rho, passedOver float64
-	asked           bool
-	sit             *agent.Situation
-	table           agent.Table
+	// rho is the app's cached finish-time fairness; idle says that it holds nothing, so that its rho has no bound, and
+	// waited for how long that has been so, in units of its T_id.
+	rho, waited float64
+	idle        bool
+	// ideal is its T_id in seconds as it is by now.
+	ideal float64
+	// passedOver is what its rho will come to if it is not asked in this round (rank=passed-over).
+	passedOver float64
+	asked      bool
+	sit        *agent.Situation
+	table      agent.Table
+	// own is the built-in agent's table without any lie: T_id and the rho that the arbiter remembers are of it, whoever bids.
+	own agent.Table
 	// row is what it would have without payment, keeps the part of it that it keeps, and gangs what that is.
 	row   int
 	keeps float64
@@ -27,7 +33,7 @@ type bidder struct {
 // auction asks, and gives what was won.
 func (r *round) auction() {
 	r.rank()
-	asked := r.bidders[:r.ask()]
+	asked := r.visible()
 	if len(asked) == 0 {
 		return
 	}
@@ -38,7 +44,7 @@ func (r *round) auction() {
 	for i, b := range asked {
 		bids[i] = auction.Bidder{Nothing: 1}
 		if b.table.Refused == "" {
-			bids[i] = auction.Bidder{Nothing: b.table.Rho, Rows: b.table.Rows}
+			bids[i] = auction.Bidder{Nothing: b.nothing(r.p.set.nothing), Rows: b.table.Rows}
 		}
 	}
 	result := auction.Run(offer.Lots, bids)
@@ -52,55 +58,15 @@ func (r *round) auction() {
 	r.settle(asked)
 }
 
-// rank lists the apps that want devices, those first that would have the worst rho if they were passed over now. What an
-// app holds on leases that are up is not its own any more; with nothing its rho has no bound (section 5.2), and so it does
-// not tell those who can wait from those who cannot.
-func (r *round) rank() {
-	for _, a := range r.v.Apps {
-		if !r.wanting(a) {
-			continue
-		}
-		b := &bidder{app: a, rho: r.current(a), row: -1, keeps: 1}
-		b.passedOver = r.p.Seen[a.ID].passedOver(r.v, a, r.claim(a).devices, r.p.set.lease.Seconds())
-		r.bidders = append(r.bidders, b)
-	}
-	slices.SortStableFunc(r.bidders, func(a, b *bidder) int { return cmp.Compare(b.passedOver, a.passedOver) })
-}
-
-// ask says how many are asked: a part 1-f of all apps, at least one. Those that hold all they can use bid for no more than
-// that, and are asked beside the others: otherwise they would be asked again at the end of every lease, and nobody else.
-func (r *round) ask() int {
-	live := 0
-	for _, a := range r.v.Apps {
-		if !a.Paused {
-			live++
+// nothing is the rho with no grant that the auction counts with. That of an app which would then hold nothing has no bound
+// (section 3.2.3), so that any grant is a huge improvement; factor stands for that, as a product has no place for infinity.
+func (b *bidder) nothing(factor float64) float64 {
+	for i := range b.sit.Jobs {
+		if b.sit.Jobs[i].Held.Devices > 0 {
+			return b.table.Rho
 		}
 	}
-	n := max(1, int(math.Ceil((1-r.p.set.knob)*float64(live)-1e-9)))
-	supply := float64(r.v.Free.FreeDevices()+r.onOffer()) * r.p.set.cover
-	for i, b := range r.bidders {
-		b.asked = true
-		if !sated(b.app) {
-			n--
-		}
-		for _, j := range r.claim(b.app).jobs {
-			supply -= float64(max(1, j.Demand.Max))
-		}
-		if n == 0 || supply <= 0 {
-			return i + 1
-		}
-	}
-	return len(r.bidders)
-}
-
-// sated says whether an app's jobs all hold as much as they can use.
-func sated(a *policy.App) bool {
-	for _, j := range a.Jobs {
-		if j.Waiting() || j.Running() && (j.Ending || j.Gang.Size() < j.Demand.Max) {
-			return false
-		}
-	}
-	return true
+	return b.table.Rho * factor
 }
 
 // offer lists what is free and what is on leases that are up, by machine and type.
@@ -152,17 +118,18 @@ func (r *round) allow(s *agent.Situation, o *agent.Offer) {
 	}
 }
 
-// hear asks the agents: the built-in one, and the one that answers for those outside.
+// hear asks the agents: the built-in one for every app, and the one that answers for those outside.
 func (r *round) hear(o *agent.Offer, asked []*bidder) {
-	var own, others []*bidder
+	var others []*bidder
+	r.bid(agent.BuiltIn{}, o, asked)
 	for _, b := range asked {
-		if b.sit.Agent == "" {
-			own = append(own, b)
-		} else {
+		b.own = b.table
+		if b.sit.Agent != "" {
 			others = append(others, b)
+			continue
 		}
+		r.distort(b.app.ID, &b.table)
 	}
-	r.bid(agent.BuiltIn{}, o, own)
 	if len(others) > 0 && r.p.agents == nil {
 		for _, b := range others {
 			b.table.Refused = "this server has no agents outside the binary"
@@ -170,6 +137,10 @@ func (r *round) hear(o *agent.Offer, asked []*bidder) {
 		return
 	}
 	r.bid(r.p.agents, o, others)
+	for _, b := range others {
+		b.table.By(b.own.Ideal)
+		r.distort(b.app.ID, &b.table)
+	}
 }
 
 func (r *round) bid(a agent.Agent, o *agent.Offer, asked []*bidder) {
@@ -190,7 +161,6 @@ func (r *round) bid(a agent.Agent, o *agent.Offer, asked []*bidder) {
 		default:
 			b.table = tables[i]
 			check(&b.table)
-			r.distort(b.app.ID, &b.table)
 		}
 	}
 }

@@ -45,3 +45,32 @@ func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
 		t.Errorf("what was forgotten is still known: %v", known)
 	}
 }
+
+// T_id of an app is one number, whether it runs or is over, and however many device-seconds it held on the way: an app that
+// was moved about and started again was not due less for it.
+func TestIdealTimeIsTheSameOnceAnAppIsOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	a := w.submit("app", 4, 1, 1000)
+	a.Speeds = &cluster.Speeds{Measured: []cluster.Speed{{Type: "gpu", Devices: 1, Rate: 1}}}
+	for _, j := range a.Jobs {
+		j.Speeds = a.Speeds
+	}
+	none := func(*policy.Job) float64 { return 0 }
+	w.pass(time.Second)
+	runs := themis.Fairness(w.view(), a, false, none)
+	w.pass(time.Hour)
+	a.StepsDone, a.Finished, a.Jobs = 4000, 4, nil
+	for _, held := range []float64{4000, 40_000} {
+		a.DeviceSeconds = held
+		over := themis.Fairness(w.view(), a, true, none)
+		if over == nil || math.Abs(over.GetAloneSeconds()/runs.GetAloneSeconds()-1) > 1e-3 {
+			t.Errorf("alone it takes %v s while it runs, and %v s once it is over after %v device-seconds", runs.GetAloneSeconds(),
+				over.GetAloneSeconds(), held)
+		}
+	}
+	a.Speeds = &cluster.Speeds{}
+	if over := themis.Fairness(w.view(), a, true, none); over != nil {
+		t.Errorf("%v of an app whose rate nobody measured", over)
+	}
+}

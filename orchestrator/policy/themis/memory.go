@@ -18,32 +18,31 @@ type memory struct {
 	Apps float64
 	// Least is the size of its smallest gang.
 	Least int
+	// IdleSince is since when it holds nothing; zero while it holds something.
+	IdleSince time.Time
 	// Shortest is the seconds that it had still to go then if it wanted for nothing, and Most the devices of that.
-	Shortest float64
-	Most     int
+	Shortest float64 `json:",omitempty"`
+	Most     int     `json:",omitempty"`
 	// Chain is by how much longer than T_cluster the app would have taken alone on the whole cluster, when it was first
 	// seen: equation 2 divides its work by its devices, but its phases wait for each other.
-	Chain float64
+	Chain float64 `json:",omitempty"`
 }
 
 // waiting is what holding nothing costs, as the built-in agent has it: the speed is taken to be this part of that with
 // the least gang.
 const waiting = 4
 
-// remember keeps an app's table: its rho with so many devices.
+// remember keeps what the arbiter knows of an app: T_id, and its rho with so many devices.
 func (p *Policy) remember(v *policy.View, a *policy.App, s *agent.Situation, ideal, rho float64, devices int) {
 	m := &memory{
-		Ideal: ideal, Had: attained(v, a), Apps: max(1, v.MeanApps(a)), Least: max(1, a.Demand.Min),
-		Shortest: agent.Shortest(s), Most: max(1, agent.Most(s)),
+		Ideal: ideal, Had: attained(v, a), Apps: max(1, v.MeanApps(a)), Least: max(1, a.Demand.Min), IdleSince: a.Submitted,
 	}
-	if seen := p.Seen[a.ID]; seen != nil && seen.Chain > 0 {
-		m.Chain = seen.Chain
-	} else {
-		weight := s.Weight
-		if weight <= 0 {
-			weight = 1
-		}
-		m.Chain = max(1, m.Shortest*m.Apps/(ideal*weight))
+	seen := p.Seen[a.ID]
+	if seen != nil {
+		m.IdleSince = seen.IdleSince
+	}
+	if p.set.rank == passedOver {
+		m.foresee(s, seen)
 	}
 	left := max(0, rho*ideal-v.Now.Sub(a.Submitted).Seconds())
 	if devices > 0 {
@@ -52,6 +51,37 @@ func (p *Policy) remember(v *policy.View, a *policy.App, s *agent.Situation, ide
 		m.Work = left * float64(m.Least) / waiting
 	}
 	p.Seen[a.ID] = m
+}
+
+// foresee keeps what rank=passed-over wants to know; seen is the memory before.
+func (m *memory) foresee(s *agent.Situation, seen *memory) {
+	m.Shortest, m.Most = agent.Shortest(s), max(1, agent.Most(s))
+	if seen != nil && seen.Chain > 0 {
+		m.Chain = seen.Chain
+		return
+	}
+	weight := s.Weight
+	if weight <= 0 {
+		weight = 1
+	}
+	m.Chain = max(1, m.Shortest*m.Apps/(m.Ideal*weight))
+}
+
+// idle notes whether an app holds something, devices on leases that are up and promised ones included.
+func (r *round) idle(a *policy.App, m *memory) {
+	since := a.Submitted
+	for _, j := range a.Jobs {
+		if _, promised := r.kept[j]; promised || j.Running() {
+			m.IdleSince = time.Time{}
+			return
+		}
+		if j.Leases > 0 && j.Queued.After(since) {
+			since = j.Queued // it held something until then
+		}
+	}
+	if m.IdleSince.IsZero() {
+		m.IdleSince = since
+	}
 }
 
 // rho of an app with what it holds now, by its last table.
@@ -105,10 +135,10 @@ func attained(v *policy.View, a *policy.App) float64 {
 	return had
 }
 
-// current is an app's rho in the visibility phase. One that has never been asked says what it would say now.
-func (r *round) current(a *policy.App) float64 {
+// current is what is remembered of an app in the visibility phase. One that has never been asked says what it would say now.
+func (r *round) current(a *policy.App) *memory {
 	m := r.p.Seen[a.ID]
-	if m == nil || m.Ideal <= 0 {
+	if m == nil || m.Ideal <= 0 || r.p.set.rank == passedOver && m.Chain == 0 {
 		s := r.situation(a)
 		rho, ideal := agent.Estimate(s)
 		devices := 0
@@ -116,9 +146,10 @@ func (r *round) current(a *policy.App) float64 {
 			devices += j.Gang.Size()
 		}
 		r.p.remember(r.v, a, s, ideal, rho, devices)
-		return rho
+		m = r.p.Seen[a.ID]
 	}
-	return m.rho(r.v, a)
+	r.idle(a, m)
+	return m
 }
 
 // forget drops apps that have ended.

@@ -72,9 +72,10 @@ func (r *round) close(plan *policy.Plan) {
 	}
 }
 
-// after remembers what an app's table says of what it has now, and returns it.
+// after remembers the rho of an app with what it has now, and returns it. It is by the arbiter's own table, not by that of
+// an agent outside: over-reporting must not make anybody visible.
 func (r *round) after(b *bidder, c *claim) float64 {
-	if !b.asked || b.table.Refused != "" {
+	if !b.asked || b.own.Ideal <= 0 {
 		if seen := r.p.Seen[b.app.ID]; seen != nil {
 			return seen.with(r.v, b.app, c.devices)
 		}
@@ -86,8 +87,8 @@ func (r *round) after(b *bidder, c *claim) float64 {
 			got += int(l.GetDevices())
 		}
 	}
-	rho := worth(&b.table, got)
-	r.p.remember(r.v, b.app, b.sit, b.table.Ideal, rho, c.devices)
+	rho := worth(&b.own, got)
+	r.p.remember(r.v, b.app, b.sit, b.own.Ideal, rho, c.devices)
 	return rho
 }
 

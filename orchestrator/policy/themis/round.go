@@ -217,7 +217,13 @@ func (r *round) finish() policy.Plan {
 	plan := r.plan
 	changes := len(plan.Grants) + len(plan.Renews) + len(plan.Revokes)
 	if changes > 0 {
-		plan.Reason = fmt.Sprintf("auction among %d apps", len(r.bidders))
+		asked := 0
+		for _, b := range r.bidders {
+			if b.asked {
+				asked++
+			}
+		}
+		plan.Reason = fmt.Sprintf("auction among %d of %d apps", asked, len(r.bidders))
 	}
 	r.close(&plan)
 	if plan.Next = r.p.Ends; !plan.Next.After(r.v.Now) {

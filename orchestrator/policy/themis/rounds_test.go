@@ -210,10 +210,11 @@ func TestOnlyTheWorstOffAreAskedAndTheRestGetsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// Nobody more is asked than it takes to use what is on offer: who is worst off need not bid against those who can wait.
+// With the option cover nobody more is asked than it takes to use what is on offer: who is worst off need not bid against
+// those who can wait.
 func TestNoMoreAreAskedThanCanUseTheOffer(t *testing.T) {
 	t.Parallel()
-	w, p := newWorld(t, 4), policyWith(t, "f=0")
+	w, p := newWorld(t, 4), policyWith(t, "f=0", "cover=1")
 	for i := range 10 {
 		w.submit(fmt.Sprint("a", i), 1, 1, int64(1000*(i+1)))
 	}
@@ -233,22 +234,56 @@ func asked(plan policy.Plan) []string {
 	return names
 }
 
-// An app of one short job is not left behind by many that could use far more. By what they say now, which is for ever with
-// the one device that each holds, it would come last, and never have its turn.
+// An app of one short job is not left behind by many that could use far more: it holds nothing, so its rho has no bound, and
+// in units of its own T_id it soon has waited longest. By the option it comes first at once.
 func TestASmallAppIsNotLeftBehind(t *testing.T) {
 	t.Parallel()
-	w, p := newWorld(t, 8, 8), policyWith(t)
-	for i := range 17 {
-		w.submit(fmt.Sprintf("large%02d", i), 40, 1, 100_000)
+	for _, tc := range []struct {
+		rank   string
+		leases int
+	}{{"rho", 1}, {"passed-over", 0}} {
+		w, p := newWorld(t, 8, 8), policyWith(t, "rank="+tc.rank, "cover=0")
+		for i := range 17 {
+			w.submit(fmt.Sprintf("large%02d", i), 40, 1, 100_000)
+		}
+		w.now = w.decide(p).Next
+		small := w.submit("small", 1, 8, 4_000)
+		for range tc.leases {
+			w.now = w.decide(p).Next
+			w.left()
+		}
+		names := asked(w.decide(p))
+		w.left()
+		w.decide(p)
+		if len(names) == 0 || names[0] != "small" || held(small) < 2 {
+			t.Errorf("rank=%s: %v were asked, and the small app holds %d devices; want it to come first, and some of its 8 after payment",
+				tc.rank, names, held(small))
+		}
 	}
-	w.now = w.decide(p).Next
-	small := w.submit("small", 1, 8, 4_000)
-	names := asked(w.decide(p))
-	w.left()
+}
+
+// Who is asked is decided by the rho of the last auction: the app that was left with the least, not the one that could
+// gain most.
+func TestTheWorstRhoIsAskedFirst(t *testing.T) {
+	t.Parallel()
+	w, p := newWorld(t, 8), policyWith(t, "rank=rho", "cover=0")
+	first := w.submit("first", 16, 1, 10_000)
+	ends := w.decide(p).Next
+	w.pass(time.Minute)
+	second := w.submit("second", 16, 1, 10_000)
 	w.decide(p)
-	if len(names) == 0 || names[0] != "small" || held(small) < 4 {
-		t.Errorf("%v were asked, and the small app holds %d devices; want it to come first, and at least half of its 8 after payment",
-			names, held(small))
+	w.now = ends
+	if names := asked(w.decide(p)); len(names) != 1 || names[0] != "second" {
+		t.Fatalf("%v were asked, want the second alone: it holds nothing", names)
+	}
+	w.left()
+	ends = w.decide(p).Next
+	if held(second) != 8 || held(first) != 0 {
+		t.Fatalf("the first holds %d, the second %d", held(first), held(second))
+	}
+	w.now = ends
+	if names := asked(w.decide(p)); len(names) != 1 || names[0] != "first" {
+		t.Errorf("%v were asked, want the first alone: now it holds nothing", names)
 	}
 }
 
@@ -265,10 +300,10 @@ func TestAHeavierAppIsAskedFirst(t *testing.T) {
 	}
 }
 
-// Apps that hold all that they can use are asked beside those who could use more, not in their place.
+// With the option cover apps that hold all that they can use are asked beside those who could use more, not in their place.
 func TestWhoHasAllItCanUseTakesNobodysTurn(t *testing.T) {
 	t.Parallel()
-	w, p := newWorld(t, 8), policyWith(t, "f=0.5", "cover=100")
+	w, p := newWorld(t, 8), policyWith(t, "f=0.5", "rank=passed-over", "cover=100")
 	for _, id := range []string{"sated0", "sated1"} {
 		w.submit(id, 1, 1, 5_000)
 	}
@@ -341,6 +376,48 @@ func TestAgentsOutsideThatGoWrongLoseTheirBid(t *testing.T) {
 			t.Errorf("%s: it won %v and holds %d; without a bid it gets what is left over", name, b.GetWon(), held(a))
 		}
 	}
+}
+
+// An agent's idea of T_id moves nothing: a table by an ideal time that is ten times shorter says the same of the seconds
+// that the app would take, and that is what counts.
+func TestAnAgentCannotMoveItsIdealTime(t *testing.T) {
+	t.Parallel()
+	shares := map[float64]int{}
+	for _, scale := range []float64{1, 1.1, 10} {
+		w, p := newWorld(t, 8), policyWith(t, "f=0.5")
+		for i := range 8 {
+			w.submit(fmt.Sprint("app", i), 4, 1, 100_000)
+		}
+		liar := w.apps[3]
+		liar.Spec = &outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "theirs"}}
+		p.UseAgents(scaled{scale})
+		for range 60 {
+			plan := w.decide(p)
+			w.left()
+			w.decide(p)
+			shares[scale] += held(liar)
+			w.now = plan.Next
+		}
+	}
+	if shares[1.1] != shares[1] || shares[10] != shares[1] {
+		t.Errorf("devices it held over 60 leases, by how often its ideal time was too short: %v", shares)
+	}
+}
+
+// scaled is an agent that divides T_id of the built-in one's tables.
+type scaled struct{ by float64 }
+
+func (s scaled) Bid(o *agent.Offer, apps []*agent.Situation) ([]agent.Table, error) {
+	tables, err := agent.BuiltIn{}.Bid(o, apps)
+	for i := range tables {
+		t := &tables[i]
+		t.Ideal /= s.by
+		t.Rho *= s.by
+		for k := range t.Rows {
+			t.Rows[k].Rho *= s.by
+		}
+	}
+	return tables, err
 }
 
 // On one machine of 8 and many of 2, the job that loses most by being apart gets the large one, and both run whole.

@@ -3,6 +3,7 @@ package themis
 import (
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
@@ -69,6 +70,7 @@ func (r *round) distort(app string, t *agent.Table) {
 	if draw.Float64() < r.p.set.liars {
 		factor *= 1 + r.p.set.lie
 	}
+	t.Rows = slices.Clone(t.Rows)
 	for i := range t.Rows {
 		for _, g := range t.Rows[i].Gangs {
 			if g.Machines > 1 {

@@ -10,14 +10,16 @@
 //
 // Where the paper leaves something open:
 //
-//   - Who is worst off. An app that holds nothing has no bound on its rho, and at the end of a lease nobody holds anything,
-//     so that what apps say now does not tell who can wait. They are ranked by what their rho would come to if they were
-//     passed over in this round and wanted for nothing from the next one on. Short apps suffer more by a lease's
-//     wait, which is what has long ones give way to them (section 6.2.1). T_id is that of equation 2 times what the
-//     app would take longer alone since its phases wait for each other; N_avg follows the cluster.
-//   - How many are asked: the worst 1-f, but no more than it takes to use what is on offer (cover): with those who can wait
-//     in the auction, proportional fairness rather serves four jobs of one device than one of four that cannot. Apps that
-//     hold all they can use are asked beside them.
+//   - Who is worst off. With rank=rho, the paper's letter, apps are ranked by their cached rho: what the arbiter knew at the
+//     last auction of what they hold. One that holds nothing has no bound on its rho and comes first; among such apps who has
+//     waited longest in units of its T_id. With rank=passed-over, the default, they are ranked by what their rho would come
+//     to if they were passed over in this round and wanted for nothing from the next one on, with a T_id that is stretched
+//     by what the app would take longer alone since its phases wait for each other. N_avg follows the cluster.
+//   - How many are asked: the worst 1-f of all live apps (cover=0), or no more of those that want something than it takes to use
+//     what is on offer (cover=1, the default); apps that hold all they can use are then asked beside them.
+//   - T_id is the arbiter's (agent.Ideal), and so is the rho that it remembers. Of an agent's table only the times count that
+//     its rows say: by another T_id, or by over-reporting, nobody becomes visible. A product has no place for an unbounded
+//     rho: nothing is the factor that stands for it.
 //   - Rounding. The auction leaves an app c times its row. It keeps whole gangs as far as they fit into that, and of the
 //     next one a part, if its job takes so few; otherwise chance decides, so that it keeps c times the row in expectation
 //     and truth still pays. With rounding=keep-one it keeps at least one gang.
@@ -61,12 +63,17 @@ type settings struct {
 	seed     uint64
 	keepOne  bool
 	grid     float64
+	rank     string
 	cover    float64
+	nothing  float64
 	errors   float64
 	liars    float64
 	lie      float64
 	leftover string
 }
+
+// passedOver is the value of the option rank that is not the paper's.
+const passedOver = "passed-over"
 
 // state is what a snapshot holds.
 type state struct {
@@ -84,10 +91,14 @@ type state struct {
 // New makes the policy from its options.
 func New(o *policy.Options) *Policy {
 	p := &Policy{set: settings{
-		knob:    o.Float("f", 0.8, 0, 0.999, "fairness knob: the 1-f of the apps with the worst rho are asked for bids"),
-		lease:   o.Duration("lease", 10*time.Minute, "how long devices are granted for"),
-		grid:    o.Float("grid", 1, 0, 1, "leases end together, on a grid of this part of the lease"),
-		cover:   o.Float("cover", 1, 0, 1e9, "no more apps are asked than it takes to use what is on offer so many times"),
+		knob:  o.Float("f", 0.8, 0, 0.999, "fairness knob: the 1-f of the apps with the worst rho are asked for bids"),
+		lease: o.Duration("lease", 10*time.Minute, "how long devices are granted for"),
+		rank: o.Text("rank", passedOver, "who counts as worst off: rho, by the cached rho, as the paper has it; or passed-over, by "+
+			"what rho would come to if the app were passed over in this round and wanted for nothing afterwards", "rho", passedOver),
+		cover: o.Float("cover", 1, 0, 1e9, "no more apps are asked than it takes to use what is on offer so many times; 0 for no such bound"),
+		nothing: o.Float("nothing", 1, 1, 1e12, "rho of an app that would hold nothing is so many times that of a quarter of "+
+			"its smallest gang's speed: it has no bound"),
+		grid:    o.Float("grid", 1, 0, 1, "leases end together, on a grid of this part of the lease; 0 for each on its own"),
 		seed:    o.Seed("seed", 1, "of the random order in which leftovers are given"),
 		keepOne: o.Text("rounding", "lottery", "of what an app keeps: lottery, or keep-one at least", "lottery", "keep-one") == "keep-one",
 		errors:  o.Float("error", 0, 0, 1, "to study errors: every app's estimates are off by up to this part"),

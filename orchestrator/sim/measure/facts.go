@@ -19,6 +19,8 @@ type App struct {
 	// Demand is the devices that it can use at most when all its jobs are there; 0 if that is the most that its jobs
 	// demanded at a time, which depends on how many it was let start.
 	Demand int
+	// Usable is the devices of the cluster that it accepts; 0 for all of them.
+	Usable int
 	// Phased says that its jobs go on together: nobody begins a phase before all have ended the one before (successive
 	// halving). Reach says when a job has ended one.
 	Phased bool

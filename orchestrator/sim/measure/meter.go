@@ -255,7 +255,18 @@ func (a *app) book(j *job, done float64) {
 	p.demand += j.demand
 }
 
-// alone is T_cluster. No phase ends before its longest job does, however many devices the others leave idle.
+// work is all device-seconds of an app's jobs: the budget B of equation 2.
+func (a *app) work() float64 {
+	sum := 0.0
+	for _, p := range a.phases {
+		sum += p.work
+	}
+	return sum
+}
+
+// alone is the least time that the app takes with so many devices to itself: no phase ends before its longest job does,
+// however many devices the others leave idle, nor begins before the one before has ended. Jobs are taken to be divisible
+// over the time, so that no schedule is faster.
 func (a *app) alone(devices, demand float64) float64 {
 	sum := 0.0
 	for _, p := range a.phases {
@@ -283,16 +294,21 @@ func (a *app) finish(m *Meter) {
 	if shared > 0 {
 		mean = (m.appSeconds - a.appsBefore) / shared
 	}
-	alone := a.Alone
-	if most := max(float64(a.Demand), a.mostDemand); alone == 0 && most > 0 && m.mostDevices > 0 {
-		alone = a.alone(float64(m.mostDevices), most)
+	devices, most := float64(m.mostDevices), max(float64(a.Demand), a.mostDemand)
+	if a.Usable > 0 {
+		devices = min(devices, float64(a.Usable))
+	}
+	alone, share := a.Alone, a.Alone*mean
+	if alone == 0 && most > 0 && devices > 0 {
+		alone, share = a.work()/min(devices, most), a.alone(devices/mean, most)
 	}
 	if alone <= 0 || a.jobs == 0 || a.failed == a.jobs {
 		return
 	}
 	f := Fate{
 		Policy: m.cfg.Policy, App: a.Name, Tenant: a.Tenant, Jobs: a.jobs, Submitted: a.submitted - m.first, Shared: shared,
-		Alone: alone, MeanApps: mean, Rho: shared / (alone * mean), DeviceSeconds: a.held,
+		Alone: alone, MeanApps: mean, Rho: shared / (alone * mean), Share: share, ShareSlowdown: shared / share,
+		DeviceSeconds: a.held,
 	}
 	m.fates = append(m.fates, f)
 	if f.Rho > 1+1e-9 {

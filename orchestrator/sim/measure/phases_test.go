@@ -8,7 +8,8 @@ import (
 )
 
 // Successive halving alone on a cluster of four devices: four jobs of 100 s go to the first rung, two of them 200 s further, one
-// 400 s further. The phases wait for each other, and so rho is 1 and not 700 s over the 300 s of equation 2.
+// 400 s further. By equation 2 that is 1,200 device-seconds on four devices, and rho is 700 s over 300 s; but the phases wait
+// for each other, and so no share makes it faster than 700 s.
 func TestPhasesWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	m := measure.New(measure.Config{Policy: "any"})
@@ -40,12 +41,15 @@ func TestPhasesWaitForEachOther(t *testing.T) {
 	}
 	m.EndApp(700, app)
 	got := result(t, m)
-	if math.Abs(got.RhoMax-1) > 1e-9 || len(got.Series.Fates) != 1 {
-		t.Fatalf("rho %v, want 1", got.RhoMax)
+	if math.Abs(got.RhoMax-7./3) > 1e-9 || math.Abs(got.ShareSlowdownMax-1) > 1e-9 || len(got.Series.Fates) != 1 {
+		t.Fatalf("rho %v, share slowdown %v: want 7/3 and 1", got.RhoMax, got.ShareSlowdownMax)
 	}
 	f := got.Series.Fates[0]
-	want := measure.Fate{Policy: "any", App: "halving", Jobs: 4, Shared: 700, Alone: f.Alone, MeanApps: 1, Rho: f.Rho, DeviceSeconds: 1200}
-	if f != want || math.Abs(f.Alone-700) > 1e-9 {
+	want := measure.Fate{
+		Policy: "any", App: "halving", Jobs: 4, Shared: 700, Alone: f.Alone, MeanApps: 1, Rho: f.Rho, Share: f.Share,
+		ShareSlowdown: f.ShareSlowdown, DeviceSeconds: 1200,
+	}
+	if f != want || math.Abs(f.Alone-300) > 1e-9 || math.Abs(f.Share-700) > 1e-9 {
 		t.Errorf("%+v, want %+v", f, want)
 	}
 }
@@ -64,5 +68,22 @@ func TestDemandIsThatOfAllJobs(t *testing.T) {
 	m.EndApp(200, app)
 	if got := result(t, m); math.Abs(got.RhoMax-2) > 1e-9 {
 		t.Errorf("rho %v of jobs that could have run side by side, want 2", got.RhoMax)
+	}
+}
+
+// An app alone on the only type that it accepts has all that it could have.
+func TestDevicesThatAnAppRefusesAreNoShareOfIts(t *testing.T) {
+	t.Parallel()
+	m := measure.New(measure.Config{})
+	m.Devices(0, 10)
+	app := m.Submit(0, measure.App{Demand: 4, Usable: 1})
+	for at := 0.0; at < 400; at += 100 {
+		j := m.Arrive(at, app, measure.Job{Devices: 1, Isolated: 100})
+		m.Grant(at, j, measure.Lease{Devices: 1})
+		m.End(at+100, j, 1, true)
+	}
+	m.EndApp(400, app)
+	if got := result(t, m); math.Abs(got.RhoMax-1) > 1e-9 {
+		t.Errorf("rho %v on the one device that it can use, want 1", got.RhoMax)
 	}
 }

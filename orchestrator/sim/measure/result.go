@@ -22,6 +22,9 @@ type Result struct {
 	RhoMean            float64 `json:"rho_mean" doc:"its mean"`
 	JainRho            float64 `json:"jain_rho" doc:"Jain's index of rho: 1 if all are equal"`
 	SIViolations       int     `json:"si_violations" doc:"apps whose rho is above 1: sharing was no gain"`
+	ShareSlowdownMax   float64 `json:"share_slowdown_max" doc:"time of apps over the least that each takes alone on a real 1/N of the cluster; the worst"`
+	ShareSlowdownMean  float64 `json:"share_slowdown_mean" doc:"its mean"`
+	ShareViolations    int     `json:"share_violations" doc:"apps for which that is above 1"`
 	SlowdownMax        float64 `json:"slowdown_max" doc:"the worst slowdown"`
 	StaticRhoMax       float64 `json:"rho_static_max" doc:"slowdown over max(1, jobs / devices), as Shockwave's simulator has rho; the worst"`
 	StaticViolations   int     `json:"rho_static_violations" doc:"jobs for which that is above 1"`
@@ -68,9 +71,11 @@ type Fate struct {
 	Jobs          int     `json:"jobs" doc:"jobs that it has had"`
 	Submitted     float64 `json:"submitted_s" doc:"when it came, from the first arrival"`
 	Shared        float64 `json:"shared_s" doc:"T_sh: from then to its end"`
-	Alone         float64 `json:"alone_s" doc:"T_cluster: what it takes alone on the whole cluster"`
+	Alone         float64 `json:"alone_s" doc:"T_cluster: its work over the devices that it can use of the whole cluster (equation 2)"`
 	MeanApps      float64 `json:"mean_apps" doc:"N_avg: mean number of apps over its life"`
 	Rho           float64 `json:"rho" doc:"shared_s / (alone_s * mean_apps)"`
+	Share         float64 `json:"share_s" doc:"the least that it takes alone on a real 1/mean_apps of the cluster, its phases one after the other"`
+	ShareSlowdown float64 `json:"share_slowdown" doc:"shared_s / share_s"`
 	DeviceSeconds float64 `json:"device_seconds" doc:"device time that its jobs held"`
 }
 
@@ -85,10 +90,15 @@ type Cost struct {
 // is not to be believed.
 func (m *Meter) Result(cost Cost) (Result, error) {
 	jcts, slowdowns, rhos := sorted(m.jcts), sorted(m.slowdowns), make([]float64, len(m.fates))
+	shares, slower := make([]float64, len(m.fates)), 0
 	for i := range m.fates {
-		rhos[i] = m.fates[i].Rho
+		rhos[i], shares[i] = m.fates[i].Rho, m.fates[i].ShareSlowdown
+		if shares[i] > 1+1e-9 {
+			slower++
+		}
 	}
 	slices.Sort(rhos)
+	slices.Sort(shares)
 	decisions := make([]float64, len(m.decisions))
 	for i, d := range m.decisions {
 		decisions[i] = float64(d)
@@ -99,6 +109,7 @@ func (m *Meter) Result(cost Cost) (Result, error) {
 		JCTMean: mean(jcts), JCTP50: quantile(jcts, .50), JCTP95: quantile(jcts, .95), JCTP99: quantile(jcts, .99),
 		QueueMean: mean(sorted(m.queues)), SlowdownMean: mean(slowdowns),
 		RhoMax: quantile(rhos, 1), RhoP95: quantile(rhos, .95), RhoMean: mean(rhos), JainRho: jain(rhos),
+		ShareSlowdownMax: quantile(shares, 1), ShareSlowdownMean: mean(shares), ShareViolations: slower,
 		SIViolations: m.rhosOverOne, GPUSeconds: m.heldSeconds,
 		Utilization: ratio(m.usedAtEnd, m.deviceSecondsAtEnd), PlacementScoreMean: m.placement(),
 		Preemptions: m.preemptions, JobSharingLoss: ratio(float64(m.unfair), float64(m.fair)),

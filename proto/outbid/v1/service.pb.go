@@ -1761,114 +1761,6 @@ func (x *ControlSweepRequest) GetCommand() SweepCommand {
 	return SweepCommand_SWEEP_COMMAND_UNSPECIFIED
 }
 
-// DeleteSweepRequest is the request of DeleteSweep.
-type DeleteSweepRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	// Stop it first if it has not ended, and wait for its trials to end.
-	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteSweepRequest) Reset() {
-	*x = DeleteSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteSweepRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteSweepRequest) ProtoMessage() {}
-
-func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteSweepRequest.ProtoReflect.Descriptor instead.
-func (*DeleteSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
-}
-
-func (x *DeleteSweepRequest) GetSweep() string {
-	if x != nil {
-		return x.Sweep
-	}
-	return ""
-}
-
-func (x *DeleteSweepRequest) GetForce() bool {
-	if x != nil {
-		return x.Force
-	}
-	return false
-}
-
-// DeleteSweepResponse is the response of DeleteSweep.
-type DeleteSweepResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it was deleted, and by whom. Its objects are deleted soon after.
-	Deleted       *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=deleted,proto3" json:"deleted,omitempty"`
-	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteSweepResponse) Reset() {
-	*x = DeleteSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteSweepResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteSweepResponse) ProtoMessage() {}
-
-func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteSweepResponse.ProtoReflect.Descriptor instead.
-func (*DeleteSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *DeleteSweepResponse) GetDeleted() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Deleted
-	}
-	return nil
-}
-
-func (x *DeleteSweepResponse) GetActor() string {
-	if x != nil {
-		return x.Actor
-	}
-	return ""
-}
-
 // ControlSweepResponse is the response of ControlSweep.
 type ControlSweepResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1879,7 +1771,7 @@ type ControlSweepResponse struct {
 
 func (x *ControlSweepResponse) Reset() {
 	*x = ControlSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +1783,7 @@ func (x *ControlSweepResponse) String() string {
 func (*ControlSweepResponse) ProtoMessage() {}
 
 func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +1796,7 @@ func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepResponse.ProtoReflect.Descriptor instead.
 func (*ControlSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ControlSweepResponse) GetSweep() *Sweep {
@@ -1934,7 +1826,7 @@ type ExtendSweepRequest struct {
 
 func (x *ExtendSweepRequest) Reset() {
 	*x = ExtendSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +1838,7 @@ func (x *ExtendSweepRequest) String() string {
 func (*ExtendSweepRequest) ProtoMessage() {}
 
 func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +1851,7 @@ func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExtendSweepRequest) GetSweep() string {
@@ -2016,7 +1908,7 @@ type ExtendSweepResponse struct {
 
 func (x *ExtendSweepResponse) Reset() {
 	*x = ExtendSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +1920,7 @@ func (x *ExtendSweepResponse) String() string {
 func (*ExtendSweepResponse) ProtoMessage() {}
 
 func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +1933,7 @@ func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExtendSweepResponse) GetSweep() *Sweep {
@@ -2072,7 +1964,7 @@ type TrainedAgain struct {
 
 func (x *TrainedAgain) Reset() {
 	*x = TrainedAgain{}
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +1976,7 @@ func (x *TrainedAgain) String() string {
 func (*TrainedAgain) ProtoMessage() {}
 
 func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +1989,7 @@ func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainedAgain.ProtoReflect.Descriptor instead.
 func (*TrainedAgain) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TrainedAgain) GetTrial() int32 {
@@ -2137,7 +2029,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2041,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2054,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StreamLogsRequest) GetSweep() string {
@@ -2207,7 +2099,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2111,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2124,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StreamLogsResponse) GetTrial() int32 {
@@ -2279,7 +2171,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2183,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2196,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 // ListNodesResponse is the response of ListNodes.
@@ -2317,7 +2209,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2221,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2234,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2366,7 +2258,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2270,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2283,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Node) GetInfo() *NodeInfo {
@@ -2440,7 +2332,7 @@ type DeviceUse struct {
 
 func (x *DeviceUse) Reset() {
 	*x = DeviceUse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2344,7 @@ func (x *DeviceUse) String() string {
 func (*DeviceUse) ProtoMessage() {}
 
 func (x *DeviceUse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2357,7 @@ func (x *DeviceUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceUse.ProtoReflect.Descriptor instead.
 func (*DeviceUse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeviceUse) GetDevice() int32 {
@@ -2492,7 +2384,7 @@ type PutBlobRequest struct {
 
 func (x *PutBlobRequest) Reset() {
 	*x = PutBlobRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2396,7 @@ func (x *PutBlobRequest) String() string {
 func (*PutBlobRequest) ProtoMessage() {}
 
 func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2409,7 @@ func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobRequest.ProtoReflect.Descriptor instead.
 func (*PutBlobRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PutBlobRequest) GetData() []byte {
@@ -2538,7 +2430,7 @@ type PutBlobResponse struct {
 
 func (x *PutBlobResponse) Reset() {
 	*x = PutBlobResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2442,7 @@ func (x *PutBlobResponse) String() string {
 func (*PutBlobResponse) ProtoMessage() {}
 
 func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2455,7 @@ func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobResponse.ProtoReflect.Descriptor instead.
 func (*PutBlobResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PutBlobResponse) GetSha256() string {
@@ -2586,7 +2478,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +2490,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +2503,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetCheckpointRequest) GetSweep() string {
@@ -2646,7 +2538,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2550,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2563,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -2699,7 +2591,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2711,7 +2603,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2724,7 +2616,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -2756,7 +2648,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +2660,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +2673,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -2822,7 +2714,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2834,7 +2726,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2847,7 +2739,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -2904,7 +2796,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +2808,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +2821,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -2957,7 +2849,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2969,7 +2861,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2982,7 +2874,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -3002,7 +2894,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3014,7 +2906,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3027,7 +2919,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -3046,7 +2938,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3058,7 +2950,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3071,7 +2963,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 // GetServerInfoResponse is the response of GetServerInfo.
@@ -3093,7 +2985,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3105,7 +2997,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3118,7 +3010,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -3198,7 +3090,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3102,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3115,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Check) GetName() string {
@@ -3265,7 +3157,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +3169,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +3182,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -3310,7 +3202,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3214,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3227,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -3360,7 +3252,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3372,7 +3264,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3385,7 +3277,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -3419,7 +3311,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3431,7 +3323,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3444,7 +3336,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -3472,7 +3364,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3376,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3389,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -3568,7 +3460,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +3472,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +3485,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Decision) GetKind() string {
@@ -3781,13 +3673,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\areports\x18\x03 \x03(\v2\x16.outbid.v1.TrialReportR\areports\"^\n" +
 	"\x13ControlSweepRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x121\n" +
-	"\acommand\x18\x02 \x01(\x0e2\x17.outbid.v1.SweepCommandR\acommand\"@\n" +
-	"\x12DeleteSweepRequest\x12\x14\n" +
-	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05force\x18\x02 \x01(\bR\x05force\"a\n" +
-	"\x13DeleteSweepResponse\x124\n" +
-	"\adeleted\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\adeleted\x12\x14\n" +
-	"\x05actor\x18\x02 \x01(\tR\x05actor\">\n" +
+	"\acommand\x18\x02 \x01(\x0e2\x17.outbid.v1.SweepCommandR\acommand\">\n" +
 	"\x14ControlSweepResponse\x12&\n" +
 	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\"\xd7\x02\n" +
 	"\x12ExtendSweepRequest\x12\x14\n" +
@@ -3920,7 +3806,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x19SWEEP_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SWEEP_COMMAND_PAUSE\x10\x01\x12\x18\n" +
 	"\x14SWEEP_COMMAND_RESUME\x10\x02\x12\x16\n" +
-	"\x12SWEEP_COMMAND_STOP\x10\x032\xc5\f\n" +
+	"\x12SWEEP_COMMAND_STOP\x10\x032\xf7\v\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -3934,8 +3820,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"WatchSweep\x12\x1c.outbid.v1.WatchSweepRequest\x1a\x1d.outbid.v1.WatchSweepResponse0\x01\x12O\n" +
 	"\fControlSweep\x12\x1e.outbid.v1.ControlSweepRequest\x1a\x1f.outbid.v1.ControlSweepResponse\x12L\n" +
-	"\vExtendSweep\x12\x1d.outbid.v1.ExtendSweepRequest\x1a\x1e.outbid.v1.ExtendSweepResponse\x12L\n" +
-	"\vDeleteSweep\x12\x1d.outbid.v1.DeleteSweepRequest\x1a\x1e.outbid.v1.DeleteSweepResponse\x12K\n" +
+	"\vExtendSweep\x12\x1d.outbid.v1.ExtendSweepRequest\x1a\x1e.outbid.v1.ExtendSweepResponse\x12K\n" +
 	"\n" +
 	"StreamLogs\x12\x1c.outbid.v1.StreamLogsRequest\x1a\x1d.outbid.v1.StreamLogsResponse0\x01\x12F\n" +
 	"\tListNodes\x12\x1b.outbid.v1.ListNodesRequest\x1a\x1c.outbid.v1.ListNodesResponse\x12B\n" +
@@ -3963,7 +3848,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),             // 0: outbid.v1.SweepCommand
 	(*Sweep)(nil),                 // 1: outbid.v1.Sweep
@@ -3990,165 +3875,160 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*WatchSweepRequest)(nil),     // 22: outbid.v1.WatchSweepRequest
 	(*WatchSweepResponse)(nil),    // 23: outbid.v1.WatchSweepResponse
 	(*ControlSweepRequest)(nil),   // 24: outbid.v1.ControlSweepRequest
-	(*DeleteSweepRequest)(nil),    // 25: outbid.v1.DeleteSweepRequest
-	(*DeleteSweepResponse)(nil),   // 26: outbid.v1.DeleteSweepResponse
-	(*ControlSweepResponse)(nil),  // 27: outbid.v1.ControlSweepResponse
-	(*ExtendSweepRequest)(nil),    // 28: outbid.v1.ExtendSweepRequest
-	(*ExtendSweepResponse)(nil),   // 29: outbid.v1.ExtendSweepResponse
-	(*TrainedAgain)(nil),          // 30: outbid.v1.TrainedAgain
-	(*StreamLogsRequest)(nil),     // 31: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 32: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),      // 33: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 34: outbid.v1.ListNodesResponse
-	(*Node)(nil),                  // 35: outbid.v1.Node
-	(*DeviceUse)(nil),             // 36: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),        // 37: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),       // 38: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),  // 39: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil), // 40: outbid.v1.GetCheckpointResponse
-	(*AskTrialRequest)(nil),       // 41: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),      // 42: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),      // 43: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),     // 44: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),     // 45: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),    // 46: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),  // 47: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil), // 48: outbid.v1.GetServerInfoResponse
-	(*Check)(nil),                 // 49: outbid.v1.Check
-	(*GetRoundRequest)(nil),       // 50: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),      // 51: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),     // 52: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),    // 53: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                 // 54: outbid.v1.Round
-	(*Decision)(nil),              // 55: outbid.v1.Decision
-	nil,                           // 56: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                           // 57: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*SweepSpec)(nil),             // 58: outbid.v1.SweepSpec
-	(SweepState)(0),               // 59: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil), // 60: google.protobuf.Timestamp
-	(*Fairness)(nil),              // 61: outbid.v1.Fairness
-	(TrialState)(0),               // 62: outbid.v1.TrialState
-	(*structpb.Struct)(nil),       // 63: google.protobuf.Struct
-	(*Report)(nil),                // 64: outbid.v1.Report
-	(*Checkpoint)(nil),            // 65: outbid.v1.Checkpoint
-	(*Limits)(nil),                // 66: outbid.v1.Limits
-	(*NodeInfo)(nil),              // 67: outbid.v1.NodeInfo
-	(NodeState)(0),                // 68: outbid.v1.NodeState
-	(*ForkRef)(nil),               // 69: outbid.v1.ForkRef
-	(*Batch)(nil),                 // 70: outbid.v1.Batch
-	(*Auction)(nil),               // 71: outbid.v1.Auction
-	(*LeasePlace)(nil),            // 72: outbid.v1.LeasePlace
-	(*Parameter)(nil),             // 73: outbid.v1.Parameter
+	(*ControlSweepResponse)(nil),  // 25: outbid.v1.ControlSweepResponse
+	(*ExtendSweepRequest)(nil),    // 26: outbid.v1.ExtendSweepRequest
+	(*ExtendSweepResponse)(nil),   // 27: outbid.v1.ExtendSweepResponse
+	(*TrainedAgain)(nil),          // 28: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),     // 29: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),    // 30: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),      // 31: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),     // 32: outbid.v1.ListNodesResponse
+	(*Node)(nil),                  // 33: outbid.v1.Node
+	(*DeviceUse)(nil),             // 34: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),        // 35: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),       // 36: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),  // 37: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil), // 38: outbid.v1.GetCheckpointResponse
+	(*AskTrialRequest)(nil),       // 39: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),      // 40: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),      // 41: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),     // 42: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),     // 43: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),    // 44: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),  // 45: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil), // 46: outbid.v1.GetServerInfoResponse
+	(*Check)(nil),                 // 47: outbid.v1.Check
+	(*GetRoundRequest)(nil),       // 48: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),      // 49: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),     // 50: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),    // 51: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                 // 52: outbid.v1.Round
+	(*Decision)(nil),              // 53: outbid.v1.Decision
+	nil,                           // 54: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                           // 55: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*SweepSpec)(nil),             // 56: outbid.v1.SweepSpec
+	(SweepState)(0),               // 57: outbid.v1.SweepState
+	(*timestamppb.Timestamp)(nil), // 58: google.protobuf.Timestamp
+	(*Fairness)(nil),              // 59: outbid.v1.Fairness
+	(TrialState)(0),               // 60: outbid.v1.TrialState
+	(*structpb.Struct)(nil),       // 61: google.protobuf.Struct
+	(*Report)(nil),                // 62: outbid.v1.Report
+	(*Checkpoint)(nil),            // 63: outbid.v1.Checkpoint
+	(*Limits)(nil),                // 64: outbid.v1.Limits
+	(*NodeInfo)(nil),              // 65: outbid.v1.NodeInfo
+	(NodeState)(0),                // 66: outbid.v1.NodeState
+	(*ForkRef)(nil),               // 67: outbid.v1.ForkRef
+	(*Batch)(nil),                 // 68: outbid.v1.Batch
+	(*Auction)(nil),               // 69: outbid.v1.Auction
+	(*LeasePlace)(nil),            // 70: outbid.v1.LeasePlace
+	(*Parameter)(nil),             // 71: outbid.v1.Parameter
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	58, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	59, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	60, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	60, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	56, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	57, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	58, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	58, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	3,  // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	6,  // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	2,  // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
 	4,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	61, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	60, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	59, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	58, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
 	5,  // 10: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	62, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	63, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	64, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	60, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	60, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	65, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	58, // 17: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	60, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	61, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	62, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	58, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	58, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	63, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	56, // 17: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	1,  // 18: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	58, // 19: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	56, // 19: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	4,  // 20: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	63, // 21: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	61, // 21: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
 	1,  // 22: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
 	1,  // 23: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	6,  // 24: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
 	6,  // 25: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
 	21, // 26: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	64, // 27: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	62, // 27: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
 	1,  // 28: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	6,  // 29: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
 	21, // 30: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
 	0,  // 31: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	60, // 32: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	1,  // 33: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	56, // 34: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	66, // 35: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	1,  // 36: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	30, // 37: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	60, // 38: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	35, // 39: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	67, // 40: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	68, // 41: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	60, // 42: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	36, // 43: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	69, // 44: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	65, // 45: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	6,  // 46: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	64, // 47: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	6,  // 48: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	70, // 49: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	60, // 50: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	49, // 51: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	57, // 52: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	54, // 53: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	54, // 54: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	60, // 55: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	71, // 56: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	55, // 57: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	72, // 58: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	60, // 59: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	73, // 60: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	7,  // 61: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	9,  // 62: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	11, // 63: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	13, // 64: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	15, // 65: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	17, // 66: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	19, // 67: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	22, // 68: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	24, // 69: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	28, // 70: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	25, // 71: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	31, // 72: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	33, // 73: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	37, // 74: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	39, // 75: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	41, // 76: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	43, // 77: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	45, // 78: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	50, // 79: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	52, // 80: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	47, // 81: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	8,  // 82: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	10, // 83: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	12, // 84: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	14, // 85: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	16, // 86: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	18, // 87: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	20, // 88: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	23, // 89: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	27, // 90: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	29, // 91: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	26, // 92: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	32, // 93: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	34, // 94: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	38, // 95: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	40, // 96: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	42, // 97: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	44, // 98: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	46, // 99: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	51, // 100: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	53, // 101: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	48, // 102: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	82, // [82:103] is the sub-list for method output_type
-	61, // [61:82] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	1,  // 32: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	54, // 33: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	64, // 34: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	1,  // 35: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	28, // 36: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	58, // 37: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	33, // 38: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	65, // 39: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	66, // 40: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	58, // 41: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	34, // 42: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	67, // 43: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	63, // 44: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	6,  // 45: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	62, // 46: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	6,  // 47: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	68, // 48: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	58, // 49: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	47, // 50: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	55, // 51: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	52, // 52: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	52, // 53: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	58, // 54: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	69, // 55: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	53, // 56: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	70, // 57: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	58, // 58: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	71, // 59: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	7,  // 60: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	9,  // 61: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	11, // 62: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	13, // 63: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	15, // 64: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	17, // 65: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	19, // 66: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	22, // 67: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	24, // 68: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	26, // 69: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	29, // 70: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	31, // 71: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	35, // 72: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	37, // 73: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	39, // 74: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	41, // 75: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	43, // 76: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	48, // 77: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	50, // 78: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	45, // 79: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	8,  // 80: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	10, // 81: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	12, // 82: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	14, // 83: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	16, // 84: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	18, // 85: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	20, // 86: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	23, // 87: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	25, // 88: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	27, // 89: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	30, // 90: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	32, // 91: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	36, // 92: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	38, // 93: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	40, // 94: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	42, // 95: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	44, // 96: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	49, // 97: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	51, // 98: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	46, // 99: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	80, // [80:100] is the sub-list for method output_type
+	60, // [60:80] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -4163,16 +4043,16 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_service_proto_msgTypes[1].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[5].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[18].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[27].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[38].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[25].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[28].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   57,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
