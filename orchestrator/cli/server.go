@@ -85,6 +85,7 @@ type server struct {
 
 // runServer opens a server, says that it is ready, and runs it until ctx ends or it can do no more.
 func (a *app) runServer(ctx context.Context, opts serverOptions, ready func(*server)) (err error) {
+	collectLess()
 	log, err := a.logger()
 	if err != nil {
 		return err

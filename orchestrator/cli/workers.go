@@ -85,6 +85,7 @@ func (a *app) work(ctx context.Context, o workerOptions, p workerParts) error {
 	if err != nil {
 		return badInput("--devices: %w", err)
 	}
+	collectLess()
 	return worker.Run(ctx, worker.Config{
 		Node: o.name, Machine: machine, Bus: worker.NATS(p.nc, p.logs), Store: p.store, ClusterKey: p.key.raw, Dir: o.dir,
 		Python: o.python, PassEnv: o.passEnv, Version: a.version, Labels: o.labels, Logger: p.log.With("node", o.name),

@@ -85,10 +85,14 @@ func (l *Loop) Tell(ctx context.Context, req *outbidv1.TellTrialRequest) (*outbi
 // Sweeps returns every sweep, newest first.
 func (l *Loop) Sweeps() []*outbidv1.Sweep {
 	l.mu.RLock()
-	defer l.mu.RUnlock()
+	ids := slices.Clone(l.core.st.SweepIDs)
+	l.mu.RUnlock()
 	var all []*outbidv1.Sweep
-	for _, id := range slices.Backward(l.core.st.SweepIDs) {
-		all = append(all, l.sweep(l.core.st.Sweeps[id]))
+	for _, id := range slices.Backward(ids) {
+		// One after the other: while somebody reads nothing is decided, and a thousand sweeps take long.
+		if s, err := l.Sweep(id); err == nil {
+			all = append(all, s)
+		}
 	}
 	return all
 }

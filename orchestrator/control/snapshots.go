@@ -21,26 +21,20 @@ func (l *Loop) maybeSnapshot() {
 	default:
 		return // the one before is still being written
 	}
-	seq, data, err := l.makeSnapshot()
+	seq := l.core.st.Seq
+	data, err := l.core.Snapshot()
 	if err != nil {
 		<-l.saving
 		l.cfg.Logger.Error("no snapshot could be made", "err", err)
 		return
 	}
 	l.events = 0
-	l.snapshot.Go(func() {
+	l.snapshot.Go(func() { // the disks have time: nothing is decided while this one waits for them
 		defer func() { <-l.saving }()
-		l.saveSnapshot(seq, data, snapshotTimeout)
+		if err := l.saveSnapshot(seq, data, snapshotTimeout); err != nil {
+			l.cfg.Logger.Error("no snapshot could be saved", "err", err)
+		}
 	})
-}
-
-func (l *Loop) makeSnapshot() (uint64, []byte, error) {
-	// The history before the snapshot will not be read from the ledger again.
-	if err := l.cfg.History.Flush(); err != nil {
-		return 0, nil, fmt.Errorf("flushing the history: %w", err)
-	}
-	data, err := l.core.Snapshot()
-	return l.core.st.Seq, data, err
 }
 
 // How long the writing of a snapshot may take: one while the loop runs, and the last one, which its end waits for.
@@ -49,12 +43,17 @@ const (
 	finalTimeout    = 10 * time.Second
 )
 
-func (l *Loop) saveSnapshot(seq uint64, data []byte, timeout time.Duration) {
+// saveSnapshot saves a snapshot once the history before it is on disk: that part of the ledger will not be read again.
+func (l *Loop) saveSnapshot(seq uint64, data []byte, timeout time.Duration) error {
+	if err := l.cfg.History.Flush(); err != nil {
+		return fmt.Errorf("flushing the history: %w", err)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := l.cfg.Ledger.SaveSnapshot(ctx, seq, data); err != nil {
 		l.cfg.Logger.Warn("the snapshot could not be saved; the next restart reads more of the ledger", "seq", seq, "err", err)
 	}
+	return nil
 }
 
 // finalSnapshot makes the next start quick.
@@ -62,12 +61,11 @@ func (l *Loop) finalSnapshot() error {
 	if l.events == 0 {
 		return l.cfg.History.Flush()
 	}
-	seq, data, err := l.makeSnapshot()
+	data, err := l.core.Snapshot()
 	if err != nil {
 		return err
 	}
-	l.saveSnapshot(seq, data, finalTimeout)
-	return nil
+	return l.saveSnapshot(l.core.st.Seq, data, finalTimeout)
 }
 
 // trials counts those of sweeps that are in memory.

@@ -223,22 +223,32 @@ func (s *sweepFile) write() error {
 
 // sync puts all on disk, then says so in the head; that may reach the disk later.
 func (s *sweepFile) sync() error {
-	if s.lost != nil {
-		return s.lost
-	}
-	if err := s.write(); err != nil {
+	done, err := s.begin()
+	if err != nil || done.length == 0 {
 		return err
-	}
-	if !s.dirty {
-		return nil
 	}
 	if err := s.file.Sync(); err != nil {
 		return err
 	}
-	done := slot{length: uint64(s.size), seq: s.lastSeq}
+	return s.synced(done)
+}
+
+// begin writes what is pending and returns what the head is to say once that is on disk; a length of 0 if it is.
+func (s *sweepFile) begin() (slot, error) {
+	if s.lost != nil {
+		return slot{}, s.lost
+	}
+	if err := s.write(); err != nil || !s.dirty {
+		return slot{}, err
+	}
+	return slot{length: uint64(s.size), seq: s.lastSeq}, nil
+}
+
+// synced says in the head what is on disk. More may have been written meanwhile.
+func (s *sweepFile) synced(done slot) error {
 	if _, err := s.file.WriteAt(done.encode(), int64(8+s.turn*slotSize)); err != nil {
 		return err
 	}
-	s.turn, s.dirty = 1-s.turn, false
+	s.turn, s.dirty = 1-s.turn, done.length != uint64(s.size)
 	return nil
 }

@@ -119,21 +119,43 @@ func group(events []*outbidv1.Event) (bySweep map[string][]*outbidv1.TrialReport
 	return bySweep, sweeps
 }
 
-// Flush returns once everything appended is on disk. A snapshot of the state may only be taken after it.
+// Flush returns once everything appended before is on disk. A snapshot of the state may only be taken after it. Nobody
+// else waits for the disk meanwhile.
 func (h *History) Flush() error {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.flush()
-}
-
-func (h *History) flush() error {
+	files := h.sorted()
+	h.mu.Unlock()
 	var errs []error
-	for _, s := range h.sorted() {
-		if err := s.sync(); err != nil {
+	for _, s := range files {
+		if err := h.flush(s); err != nil {
 			errs = append(errs, fmt.Errorf("write the report history of %s: %w", s.sweep, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// flush puts a file on disk, unless it was closed, and so was put on disk, meanwhile.
+func (h *History) flush(s *sweepFile) error {
+	h.mu.Lock()
+	var done slot
+	var err error
+	open := h.files[s.sweep] == s
+	if open {
+		done, err = s.begin()
+	}
+	h.mu.Unlock()
+	if !open || err != nil || done.length == 0 {
+		return err
+	}
+	if err := syncFile(s.path); err != nil && !errors.Is(err, os.ErrNotExist) { // then it was deleted
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.files[s.sweep] != s {
+		return nil
+	}
+	return s.synced(done)
 }
 
 func (h *History) sorted() []*sweepFile {
@@ -143,6 +165,14 @@ func (h *History) sorted() []*sweepFile {
 	}
 	slices.SortFunc(files, func(a, b *sweepFile) int { return cmp.Compare(a.sweep, b.sweep) })
 	return files
+}
+
+func syncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func syncDir(path string) error {
@@ -221,9 +251,9 @@ func (h *History) drop(sweep string) error {
 
 // Close flushes and closes all files.
 func (h *History) Close() error {
+	errs := []error{h.Flush()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	errs := []error{h.flush()}
 	for _, s := range h.sorted() {
 		errs = append(errs, h.drop(s.sweep))
 	}
