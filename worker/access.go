@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -31,20 +29,21 @@ func Direct(store objects.Access) Store {
 const answerPatience = 10 * time.Second
 
 // Asking is a store that the worker has no credentials of: for every object it asks the orchestrator over NATS, which
-// signs for the objects of the forks that the node has. trust is how servers' certificates are checked; nil for the
+// signs for the objects of the forks that the node has. It needs of the link the connection, who asks, and how answers are
+// checked. trust is how servers' certificates are checked; nil for the
 // system's way.
-func Asking(nc *nats.Conn, node string, trust *tls.Config) Store {
+func Asking(l Link, trust *tls.Config) Store {
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
 		DialContext:           (&net.Dialer{Timeout: answerPatience, KeepAlive: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   answerPatience,
 		ResponseHeaderTimeout: 2 * time.Minute, // a store syncs a large object before it answers
 	}
-	a := &asking{nc: nc, node: node, name: "of the server"}
+	a := &asking{Link: l, name: "of the server"}
 	client := &http.Client{Transport: transport}
 	return func(fork *outbidv1.ForkRef) objects.Access {
 		sign := func(ctx context.Context, key string, write bool, size int64) (objects.Signed, error) {
-			return a.sign(ctx, &outbidv1.AccessRequest{Node: node, Fork: fork, Key: key, Write: write, Bytes: size})
+			return a.sign(ctx, &outbidv1.AccessRequest{Node: l.Who.Node, Fork: fork, Key: key, Write: write, Bytes: size})
 		}
 		return &objects.Presigned{Sign: sign, Client: client, Name: a.String}
 	}
@@ -52,8 +51,7 @@ func Asking(nc *nats.Conn, node string, trust *tls.Config) Store {
 
 // asking asks for a node.
 type asking struct {
-	nc   *nats.Conn
-	node string
+	Link
 
 	mu   sync.Mutex
 	name string
@@ -69,7 +67,7 @@ func (a *asking) String() string {
 func (a *asking) sign(ctx context.Context, req *outbidv1.AccessRequest) (objects.Signed, error) {
 	patient, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
-	answer, err := bus.RequestAccess(patient, a.nc, req)
+	answer, err := bus.RequestAccess(patient, a.NC, req, a.Who.Key(), a.Check)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return objects.Signed{}, ctx.Err()
@@ -93,7 +91,7 @@ func (a *asking) sign(ctx context.Context, req *outbidv1.AccessRequest) (objects
 	signed := objects.Signed{
 		Parts: o.GetParts(), PartBytes: o.GetPartBytes(), Complete: o.GetComplete(), Abort: o.GetAbort(),
 	}
-	signed.URL, err = reachable(o.GetUrl(), a.nc.ConnectedUrl())
+	signed.URL, err = reachable(o.GetUrl(), a.NC.ConnectedUrl())
 	return signed, err
 }
 

@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -42,16 +45,33 @@ func TestReachable(t *testing.T) {
 func TestAsking(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	ns, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir()})
+	keys, err := identity.MakeKeys(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), Keys: keys})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ns.Close() })
-	nc, err := bus.Connect(ctx, bus.ConnConfig{Server: ns})
+	dial := func(who *identity.Credentials, err error) (*nats.Conn, *identity.Credentials) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc, err := bus.Connect(ctx, bus.ConnConfig{Server: ns, User: who})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc, who
+	}
+	admin, _ := dial(keys.Orchestrator())
+	nc, who := dial(keys.Worker("n1", time.Now()))
+	by, err := identity.NewVerifier(who.Public())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(nc.Close)
 	dir, err := objects.OpenDir(filepath.Join(t.TempDir(), "store"))
 	if err != nil {
 		t.Fatal(err)
@@ -67,12 +87,12 @@ func TestAsking(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	fork := &outbidv1.ForkRef{Sweep: "s-1", Trial: 2, Epoch: 7}
-	access := Asking(nc, "n1", nil)(fork)
+	access := Asking(Link{NC: nc, Who: who, Check: orders(keys).Message}, nil)(fork)
 	if err := access.Put(ctx, "a/b", strings.NewReader("x"), 1); !errors.Is(err, objects.ErrUnavailable) {
 		t.Errorf("nobody answers: %v", err)
 	}
 	var refuse string
-	answers, err := bus.AnswerAccess(nc, func(req *outbidv1.AccessRequest) *outbidv1.AccessAnswer {
+	answers, err := bus.AnswerAccess(admin, by.Message, keys.Orders(), func(req *outbidv1.AccessRequest) *outbidv1.AccessAnswer {
 		a := &outbidv1.AccessAnswer{Store: dir.String()}
 		if req.GetNode() != "n1" || req.GetFork().GetEpoch() != 7 {
 			refuse = "asked for another"

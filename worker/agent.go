@@ -187,7 +187,6 @@ func (a *agent) send(beat bool) {
 func (a *agent) publish(up *outbidv1.Uplink) {
 	if a.introduce {
 		up.Info = a.info()
-		up.Proof = Proof(a.cfg.ClusterKey, a.cfg.Node, a.boot)
 	}
 	if err := a.cfg.Bus.Publish(up); err != nil {
 		a.cfg.Logger.Debug("could not reach the orchestrator; trying again", "error", err)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -156,11 +157,19 @@ echo '{"loss": 1}' >> $OUTBID_REPORT; while :; do sleep 0.01; done`, 0, 0))
 
 // workerForTest is a worker in a process of its own, that a test kills.
 func workerForTest() {
-	var env struct{ URL, Dir, Store string }
+	var env struct{ URL, Dir, Store, Keys string }
 	if err := json.Unmarshal([]byte(os.Getenv("WORKER_TEST_URL")), &env); err != nil {
 		panic(err)
 	}
-	nc, err := bus.Connect(context.Background(), bus.ConnConfig{URL: env.URL})
+	keys, err := identity.OpenKeys(env.Keys)
+	if err != nil {
+		panic(err)
+	}
+	who, err := keys.Worker("n1", time.Now())
+	if err != nil {
+		panic(err)
+	}
+	nc, err := bus.Connect(context.Background(), bus.ConnConfig{URL: env.URL, User: who})
 	if err != nil {
 		panic(err)
 	}
@@ -172,7 +181,7 @@ func workerForTest() {
 	if err != nil {
 		panic(err)
 	}
-	if err := Run(context.Background(), testConfig(env.Dir, NATS(nc, logs), store)); err != nil {
+	if err := Run(context.Background(), testConfig(env.Dir, link(who, nc, logs), store, keys)); err != nil {
 		panic(err)
 	}
 }
@@ -181,7 +190,7 @@ func TestWorkerKilled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	dir := t.TempDir()
-	env, err := json.Marshal(map[string]string{"URL": s.server.URL(), "Dir": dir, "Store": strings.TrimPrefix(s.store.String(), "file://")})
+	env, err := json.Marshal(map[string]string{"URL": s.server.URL(), "Dir": dir, "Store": strings.TrimPrefix(s.store.String(), "file://"), "Keys": s.keys.Dir()})
 	if err != nil {
 		t.Fatal(err)
 	}

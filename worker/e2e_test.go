@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -25,6 +27,7 @@ const blobSum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a0
 // site is a NATS server, an object store and a small orchestrator, with workers over real connections.
 type site struct {
 	server *bus.Server
+	keys   *identity.Keys
 	nc     *nats.Conn
 	logs   *bus.Logs
 	store  *objects.Dir
@@ -33,12 +36,20 @@ type site struct {
 
 func newSite(t testing.TB) *site {
 	t.Helper()
-	server, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir()})
+	keys, err := identity.MakeKeys(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{server: server}
-	if s.nc, err = bus.Connect(t.Context(), bus.ConnConfig{Server: server}); err != nil {
+	server, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), Keys: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{server: server, keys: keys}
+	admin, err := keys.Orchestrator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.nc, err = bus.Connect(t.Context(), bus.ConnConfig{Server: server, User: admin}); err != nil {
 		t.Fatal(err)
 	}
 	if s.logs, err = bus.OpenLogs(t.Context(), s.nc, bus.LogsConfig{}); err != nil {
@@ -51,11 +62,11 @@ func newSite(t testing.TB) *site {
 		t.Fatal(err)
 	}
 	s.orch = newOrch(func(o *outbidv1.Orders) {
-		if err := bus.PublishOrders(s.nc, o); err != nil {
+		if err := bus.PublishOrders(s.nc, signFunctions(t, keys, o), keys.Orders()); err != nil {
 			t.Log("orders:", err)
 		}
 	})
-	sub, err := bus.SubscribeUplinks(s.nc, s.orch.uplink)
+	sub, err := bus.SubscribeUplinks(s.nc, nil, s.orch.uplink)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +84,44 @@ func newSite(t testing.TB) *site {
 	return s
 }
 
-func testConfig(dir string, bus Bus, store objects.Store) Config {
+// orders is the public key of the server of a test.
+func orders(keys *identity.Keys) *identity.Verifier {
+	by, err := identity.NewVerifier(keys.Orders().Public())
+	if err != nil {
+		panic(err)
+	}
+	return by
+}
+
+// link is the bus of a worker that believes its server alone.
+func link(who *identity.Credentials, nc *nats.Conn, logs *bus.Logs) Bus {
+	by, err := identity.NewVerifier(who.OrdersKey)
+	if err != nil {
+		panic(err)
+	}
+	return NATS(Link{NC: nc, Logs: logs, Who: who, Check: by.Message})
+}
+
+// signFunctions signs the functions in orders, but for those that a test has signed already.
+func signFunctions(t testing.TB, keys *identity.Keys, o *outbidv1.Orders) *outbidv1.Orders {
+	t.Helper()
+	o = proto.CloneOf(o)
+	for _, a := range o.GetAssignments() {
+		fn := a.GetBody().GetWorkload().GetFunction()
+		if fn == nil || fn.GetSignature() != nil {
+			continue
+		}
+		var err error
+		if fn.Signature, err = keys.Orders().SignFunction(fn.GetBlob()); err != nil {
+			t.Error(err)
+		}
+	}
+	return o
+}
+
+func testConfig(dir string, bus Bus, store objects.Store, keys *identity.Keys) Config {
 	return Config{
-		Node: "n1", Machine: machine(4), Bus: bus, Store: Direct(store), ClusterKey: []byte("key"), Dir: dir,
+		Node: "n1", Machine: machine(4), Bus: bus, Store: Direct(store), Server: orders(keys), Dir: dir,
 		FunctionCommand: []string{os.Args[0]}, Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -83,7 +129,11 @@ func testConfig(dir string, bus Bus, store objects.Store) Config {
 // work runs a worker until the test ends, or until the function that is returned is called.
 func (s *site) work(t testing.TB, url string, change func(*Config)) (stop func()) {
 	t.Helper()
-	conn := bus.ConnConfig{URL: url}
+	who, err := s.keys.Worker("n1", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := bus.ConnConfig{URL: url, User: who}
 	if url == "" {
 		conn.Server = s.server
 	}
@@ -95,7 +145,7 @@ func (s *site) work(t testing.TB, url string, change func(*Config)) (stop func()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := testConfig(t.TempDir(), NATS(nc, logs), s.store)
+	cfg := testConfig(t.TempDir(), link(who, nc, logs), s.store, s.keys)
 	if change != nil {
 		change(&cfg)
 	}
@@ -125,7 +175,7 @@ func function(epoch uint64, what string, until int64, devices ...int32) *outbidv
 	a := assignment(epoch, until, devices...)
 	a.Body.ConfigJson = fmt.Sprintf("%q", what)
 	a.Body.Workload = &outbidv1.WorkloadBody{Kind: &outbidv1.WorkloadBody_Function{Function: &outbidv1.FunctionBody{
-		Blob: blobSum, Mac: FunctionMAC([]byte("key"), blobSum), Env: map[string]string{"WORD": "yes"},
+		Blob: blobSum, Env: map[string]string{"WORD": "yes"},
 	}}}
 	return a
 }
@@ -216,10 +266,9 @@ func TestFailures(t *testing.T) {
 	missing := function(7, "train", 3, 1)
 	missing.Body.Start = &outbidv1.Checkpoint{Key: "checkpoints/none.safetensors", Step: 2}
 	forged := function(8, "train", 3, 1)
-	forged.Body.Workload.GetFunction().Mac = FunctionMAC([]byte("another"), blobSum)
+	forged.Body.Workload.GetFunction().Signature = make([]byte, 64)
 	noBlob := function(9, "train", 3, 1)
 	noBlob.Body.Workload.GetFunction().Blob = strings.Repeat("0", 64)
-	noBlob.Body.Workload.GetFunction().Mac = FunctionMAC([]byte("key"), strings.Repeat("0", 64))
 	hangs := function(4, "hang", 3, 3)
 	hangs.Body.HangTimeout = durationpb.New(500 * time.Millisecond)
 	for _, tc := range []struct {
@@ -252,9 +301,8 @@ func TestFailures(t *testing.T) {
 func TestWithoutKeyNoFunctions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.work(t, "", func(c *Config) { c.ClusterKey = nil })
+	s.work(t, "", func(c *Config) { c.Server = nil })
 	a := function(1, "train", 3, 1)
-	a.Body.Workload.GetFunction().Mac = FunctionMAC(nil, blobSum)
 	s.orch.assign(a)
 	s.orch.awaitText(t, 1, "START: this worker runs no functions")
 }

@@ -205,7 +205,7 @@ func newRigOf(t *testing.T, ended func(error)) *rig {
 		bus: newFakeBus(t), store: &stuckStore{Store: dir}, starts: make(chan *fakeTraining, 100), done: make(chan struct{}),
 	}
 	cfg := Config{
-		Node: "n1", Boot: "b", Bus: r.bus, Store: Direct(r.store), ClusterKey: []byte("key"), Dir: t.TempDir(),
+		Node: "n1", Boot: "b", Bus: r.bus, Store: Direct(r.store), Dir: t.TempDir(),
 		Logger: slog.New(slog.DiscardHandler), Machine: machine(4),
 	}
 	if err := cfg.check(); err != nil {

@@ -31,7 +31,6 @@ type orch struct {
 	taken       map[uint64]uint64
 	forks       []*outbidv1.ForkStatus
 	info        *outbidv1.NodeInfo
-	proof       []byte
 	leaving     bool
 	uplinks     int
 	messages    []*outbidv1.UplinkMessage
@@ -56,7 +55,7 @@ func (o *orch) uplink(up *outbidv1.Uplink) {
 			o.send(&outbidv1.Orders{Node: up.GetNode(), Boot: up.GetBoot(), Generation: o.generation, Term: o.term, Hello: true})
 			return
 		}
-		o.boot, o.seen, o.info, o.proof = up.GetBoot(), 0, up.GetInfo(), up.GetProof()
+		o.boot, o.seen, o.info = up.GetBoot(), 0, up.GetInfo()
 		o.boots++
 	}
 	o.forks, o.leaving = up.GetForks(), up.GetLeaving()

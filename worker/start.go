@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"crypto/hmac"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -58,12 +57,12 @@ func (s *starter) start(ctx context.Context, f *fork) (training, error) {
 // whoever can write to the bus otherwise.
 func (s *starter) authenticate(fn *outbidv1.FunctionBody) error {
 	switch {
-	case len(s.cfg.ClusterKey) == 0:
-		return fail(outbidv1.FailureKind_FAILURE_KIND_START, "this worker runs no functions: it was started without the "+
-			"server's join token (--token-file)")
-	case !hmac.Equal(fn.GetMac(), FunctionMAC(s.cfg.ClusterKey, fn.GetBlob())):
-		return fail(outbidv1.FailureKind_FAILURE_KIND_START, "the function is not signed by the server whose join token "+
-			"this worker holds, so it is not run here")
+	case s.cfg.Server == nil:
+		return fail(outbidv1.FailureKind_FAILURE_KIND_START, "this worker runs no functions: it does not know the key of its "+
+			"server ('outbid worker join')")
+	case s.cfg.Server.Function(fn.GetBlob(), fn.GetSignature()) != nil:
+		return fail(outbidv1.FailureKind_FAILURE_KIND_START, "the function is not signed by the server that this worker has "+
+			"joined, so it is not run here")
 	}
 	return nil
 }

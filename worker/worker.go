@@ -7,15 +7,14 @@
 package worker
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
@@ -43,9 +42,8 @@ type Config struct {
 	Bus     Bus
 	// Store is where checkpoints and functions are.
 	Store Store
-	// ClusterKey proves to the orchestrator that the worker belongs to it, and to the worker that a function comes from
-	// there. Without it no function runs.
-	ClusterKey []byte
+	// Server checks that the server to which this worker belongs has signed a function. Without it no function runs.
+	Server *identity.Verifier
 	// Dir is the worker's own directory, for scratch files and its list of processes. One worker at a time can use it.
 	Dir string
 	// Python runs functions that name no interpreter but plain "python3"; empty means python3.
@@ -116,16 +114,4 @@ func (c *Config) check() error {
 		c.FlushTimeout = defaultFlush
 	}
 	return nil
-}
-
-// Proof is what shows that a node holds the cluster key: HMAC-SHA-256 of "node\nboot".
-func Proof(key []byte, node, boot string) []byte { return sign(key, node+"\n"+boot) }
-
-// FunctionMAC is what shows that the server accepted a function: HMAC-SHA-256 of its blob's SHA-256 in hex.
-func FunctionMAC(key []byte, blob string) []byte { return sign(key, blob) }
-
-func sign(key []byte, text string) []byte {
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte(text))
-	return h.Sum(nil)
 }

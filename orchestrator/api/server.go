@@ -26,6 +26,8 @@ type Config struct {
 	Control Control
 	Store   objects.Store
 	Logs    Logs
+	// Workers may be nil: then none can join or be removed.
+	Workers Workers
 	Logger  *slog.Logger
 	// Registry is what /metrics shows; the server adds its own metrics to it.
 	Registry *prometheus.Registry
@@ -97,7 +99,7 @@ func New(cfg Config) (*Server, error) {
 		grpc.ForceServerCodecV2(newWireCodec()))
 	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{
 		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, blobs: s.blobs,
-		feeds: newFeeds(cfg.Control),
+		feeds: newFeeds(cfg.Control), workers: cfg.Workers,
 	})
 	if err := s.open(g); err != nil {
 		stop()

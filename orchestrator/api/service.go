@@ -18,6 +18,7 @@ type service struct {
 	limits  *Limits
 	blobs   *blobBook
 	feeds   *feeds
+	workers Workers
 }
 
 // ListSweeps implements the service.

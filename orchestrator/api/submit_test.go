@@ -213,7 +213,7 @@ func TestWarnings(t *testing.T) {
 		"cpus": {&outbidv1.SweepSpec{Workload: program, Resources: &outbidv1.Resources{Cpus: 9}}, nodes, "9 CPUs"},
 		"untrusted": {
 			&outbidv1.SweepSpec{Workload: &outbidv1.SweepSpec_Function{Function: &outbidv1.Function{}}},
-			nodes[1:2], "join token",
+			nodes[1:2], "outbid worker join",
 		},
 		"function": {&outbidv1.SweepSpec{
 			Workload:  &outbidv1.SweepSpec_Function{Function: &outbidv1.Function{}},

@@ -25,7 +25,7 @@ func warnings(s *outbidv1.SweepSpec, nodes []*outbidv1.Node) []string {
 	}
 	found := typeWarnings(s.GetResources(), up)
 	if s.GetFunction() != nil && !slices.ContainsFunc(up, func(n *outbidv1.Node) bool { return n.GetInfo().GetTrusted() }) {
-		found = append(found, "no worker of this server may run functions: start workers with its join token")
+		found = append(found, "no worker of this server may run functions: workers must have joined it ('outbid worker join')")
 	}
 	if len(found) > 0 {
 		return found

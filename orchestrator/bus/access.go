@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -23,20 +24,27 @@ func AccessSubject(node string) string { return accessPrefix + node }
 
 // RequestAccess asks the orchestrator for access to an object and waits for the answer until ctx ends. ErrNotConnected
 // if there is no connection now, nats.ErrNoResponders if no orchestrator leads.
-func RequestAccess(ctx context.Context, nc *nats.Conn, req *outbidv1.AccessRequest) (*outbidv1.AccessAnswer, error) {
+// An answer that check refuses is an error.
+func RequestAccess(
+	ctx context.Context, nc *nats.Conn, req *outbidv1.AccessRequest, by Signer, check Check,
+) (*outbidv1.AccessAnswer, error) {
 	if err := CheckToken("node", req.GetNode()); err != nil {
 		return nil, err
 	}
 	if !nc.IsConnected() {
 		return nil, ErrNotConnected
 	}
-	data, err := proto.Marshal(req)
+	request, err := signedMessage(AccessSubject(req.GetNode()), req, by)
 	if err != nil {
-		return nil, fmt.Errorf("encode a request for access: %w", err)
+		return nil, fmt.Errorf("ask for access: %w", err)
 	}
-	m, err := nc.RequestWithContext(ctx, AccessSubject(req.GetNode()), data)
+	m, err := nc.RequestMsgWithContext(ctx, request)
 	if err != nil {
 		return nil, fmt.Errorf("ask the orchestrator for access to %s: %w", req.GetKey(), err)
+	}
+	// The subject of an answer is made up for its request, so that an answer is good for that alone.
+	if !check.signed(m) {
+		return nil, fmt.Errorf("ask the orchestrator for access to %s: %w", req.GetKey(), errAnswer)
 	}
 	answer := new(outbidv1.AccessAnswer)
 	if err := proto.Unmarshal(m.Data, answer); err != nil {
@@ -45,21 +53,26 @@ func RequestAccess(ctx context.Context, nc *nats.Conn, req *outbidv1.AccessReque
 	return answer, nil
 }
 
+// errAnswer says that somebody else than the orchestrator answered.
+var errAnswer = errors.New("the answer is not signed by the server that this worker has joined")
+
 // AnswerAccess answers the requests of every node with f, several at once, until Stop, which waits for f to return. A
-// request that names another node than its subject is dropped.
-func AnswerAccess(nc *nats.Conn, f func(*outbidv1.AccessRequest) *outbidv1.AccessAnswer) (*AccessAnswers, error) {
+// request that check refuses is dropped, and so is one that names another node than its subject, or that wants its
+// answer anywhere but in an inbox of its node: the orchestrator may publish where the node may not.
+func AnswerAccess(
+	nc *nats.Conn, check Check, by Signer, f func(*outbidv1.AccessRequest) *outbidv1.AccessAnswer,
+) (*AccessAnswers, error) {
 	a := &AccessAnswers{places: make(chan struct{}, answersAtOnce)}
 	sub, err := subscribe(nc, accessPrefix+"*", func(m *nats.Msg) {
 		req := new(outbidv1.AccessRequest)
-		if proto.Unmarshal(m.Data, req) != nil || strings.TrimPrefix(m.Subject, accessPrefix) != req.GetNode() || m.Reply == "" {
+		node := strings.TrimPrefix(m.Subject, accessPrefix)
+		if !check.signed(m) || proto.Unmarshal(m.Data, req) != nil || node != req.GetNode() || !ownInbox(m.Reply, node) {
 			return
 		}
 		a.places <- struct{}{}
 		a.running.Go(func() {
 			defer func() { <-a.places }()
-			if data, err := proto.Marshal(f(req)); err == nil {
-				_ = m.Respond(data) // who hears no answer asks again
-			}
+			_ = publish(nc, m.Reply, f(req), by) // who hears no answer asks again
 		})
 	})
 	if err != nil {
@@ -67,6 +80,12 @@ func AnswerAccess(nc *nats.Conn, f func(*outbidv1.AccessRequest) *outbidv1.Acces
 	}
 	a.sub = sub
 	return a, nil
+}
+
+// ownInbox says whether a subject is where a node waits for answers: under its own name, or, where NATS has users of
+// another kind, as every client of NATS does.
+func ownInbox(subject, node string) bool {
+	return strings.HasPrefix(subject, identity.InboxPrefix(node)+".") || strings.HasPrefix(subject, nats.InboxPrefix)
 }
 
 // AccessAnswers answers until Stop.

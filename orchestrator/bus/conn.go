@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
 // DefaultURL is tried when no URL is given.
@@ -32,9 +34,9 @@ const (
 type ConnConfig struct {
 	// URL, or several separated by commas. Not used with Server.
 	URL string
-	// Token, if the server wants one.
-	Token string
-	// Creds is the path of a NATS credentials file; empty for none.
+	// User is who connects; nil for nobody in particular.
+	User *identity.Credentials
+	// Creds is the path of a NATS credentials file, for a NATS with users of its own; empty for none.
 	Creds string
 	// NKey is the path of a file with an NKey seed; empty for none.
 	NKey string
@@ -42,7 +44,7 @@ type ConnConfig struct {
 	TLS *tls.Config
 	// Name shows in the server's listings.
 	Name string
-	// Server, if set, is connected to in memory, with its own token.
+	// Server, if set, is connected to in memory.
 	Server *Server
 	// Logger gets word of lost and regained connections; nil drops it.
 	Logger *slog.Logger
@@ -90,11 +92,8 @@ func connOptions(ctx context.Context, cfg ConnConfig) ([]nats.Option, error) {
 		nats.IgnoreAuthErrorAbort(),
 	}
 	opts = append(opts, handlers(orDiscard(cfg.Logger))...)
-	if cfg.Server != nil && cfg.Token == "" {
-		cfg.Token = cfg.Server.token
-	}
-	if cfg.Token != "" {
-		opts = append(opts, nats.Token(cfg.Token))
+	if cfg.User != nil {
+		opts = append(opts, cfg.User.Options()...)
 	}
 	if cfg.Creds != "" {
 		opts = append(opts, nats.UserCredentials(cfg.Creds))
@@ -157,7 +156,7 @@ func hint(err error) string {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
-		return "check the token or the credentials: they must be those of this server"
+		return "check the credentials: they must be made by this server and not be removed or run out ('outbid worker join')"
 	case errors.As(err, &record), strings.Contains(err.Error(), "x509"), strings.Contains(err.Error(), "tls:"),
 		errors.Is(err, nats.ErrSecureConnRequired), errors.Is(err, nats.ErrSecureConnWanted):
 		return "check TLS: both sides must use it, and the server's certificate must be trusted here"

@@ -77,7 +77,7 @@ func OpenLogs(ctx context.Context, nc *nats.Conn, cfg LogsConfig) (*Logs, error)
 	stream := jetstream.StreamConfig{
 		Name:        LogStream,
 		Description: "what trials print",
-		Subjects:    []string{logsPrefix + "*.*"},
+		Subjects:    []string{logsPrefix + "*.*.*", logsPrefix + "*.*"},
 		Discard:     jetstream.DiscardOld,
 		MaxBytes:    cfg.MaxBytes,
 		MaxAge:      cfg.MaxAge,
@@ -143,6 +143,9 @@ func startLogs(nc *nats.Conn, js jetstream.JetStream, log *slog.Logger) *Logs {
 // other output of the same fork and stream travels with it.
 func (l *Logs) Append(chunk *outbidv1.LogChunk) error {
 	if err := CheckToken("sweep", chunk.GetFork().GetSweep()); err != nil {
+		return err
+	}
+	if err := CheckToken("node", chunk.GetNode()); err != nil {
 		return err
 	}
 	for data := chunk.GetData(); len(data) > 0; {
@@ -221,7 +224,8 @@ func (l *Logs) send() {
 		l.log.Warn("output of trials was lost: it came faster than it could be sent", "bytes", dropped)
 	}
 	for _, chunk := range chunks {
-		err := publish(l.nc, LogSubject(chunk.GetFork().GetSweep(), chunk.GetFork().GetTrial()), chunk)
+		fork := chunk.GetFork()
+		err := publish(l.nc, LogSubject(chunk.GetNode(), fork.GetSweep(), fork.GetTrial()), chunk, nil)
 		if err != nil {
 			l.log.Warn("output of a trial was lost", "error", err)
 		}
@@ -254,18 +258,14 @@ func (l *Logs) Read(
 	if err := CheckToken("sweep", sweep); err != nil {
 		return err
 	}
-	subject := logsPrefix + sweep + ".*"
-	if trial != nil {
-		subject = LogSubject(sweep, *trial)
-	}
-	if err := l.read(ctx, subject, follow, f); err != nil {
+	if err := l.read(ctx, logFilters(sweep, trial), follow, f); err != nil {
 		return fmt.Errorf("read logs of %s: %w", sweep, err)
 	}
 	return nil
 }
 
-func (l *Logs) read(ctx context.Context, subject string, follow bool, f func(*outbidv1.LogChunk) error) error {
-	r := StreamRead{Stream: LogStream, Subject: subject}
+func (l *Logs) read(ctx context.Context, subjects []string, follow bool, f func(*outbidv1.LogChunk) error) error {
+	r := StreamRead{Stream: LogStream, Subjects: subjects}
 	r.Pending = func(messages uint64) (bool, error) { return messages > 0 || follow, nil }
 	return ReadStream(ctx, l.js, r, func(m jetstream.Msg) (bool, error) {
 		left, err := deliver(m, f)
@@ -280,7 +280,7 @@ func deliver(m jetstream.Msg, f func(*outbidv1.LogChunk) error) (uint64, error) 
 		return 0, err
 	}
 	chunk := new(outbidv1.LogChunk)
-	if proto.Unmarshal(m.Data(), chunk) == nil { // else not ours: anybody on the bus can publish here
+	if proto.Unmarshal(m.Data(), chunk) == nil && saysSo(m.Subject(), chunk) {
 		err = f(chunk)
 	}
 	return meta.NumPending, err
@@ -295,8 +295,10 @@ func (l *Logs) Delete(ctx context.Context, sweep string) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
-	if err == nil {
-		err = stream.Purge(ctx, jetstream.WithPurgeSubject(logsPrefix+sweep+".*"))
+	for _, subject := range logFilters(sweep, nil) {
+		if err == nil {
+			err = stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("delete logs of %s: %w", sweep, err)

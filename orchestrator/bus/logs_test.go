@@ -12,7 +12,7 @@ import (
 
 func chunk(trial int32, stream, text string) *outbidv1.LogChunk {
 	return &outbidv1.LogChunk{
-		Fork: &outbidv1.ForkRef{Sweep: "digits-1", Trial: trial}, Stream: stream, Data: []byte(text),
+		Fork: &outbidv1.ForkRef{Sweep: "digits-1", Trial: trial}, Node: "n1", Stream: stream, Data: []byte(text),
 	}
 }
 

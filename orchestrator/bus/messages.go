@@ -19,34 +19,69 @@ const (
 	pendingBytes    = 256 << 20
 )
 
-// PublishUplink sends what a worker says. ErrNotConnected if there is no connection now.
-func PublishUplink(nc *nats.Conn, up *outbidv1.Uplink) error {
+// signatureHeader carries the signature under a message.
+const signatureHeader = "Outbid-Signature"
+
+// Signer signs a message on a subject.
+type Signer interface {
+	Sign(subject string, data []byte) (string, error)
+}
+
+// Check says what is wrong with the signature under a message on a subject; nil if it is by whom it should be. It may
+// be called concurrently.
+type Check func(subject string, data []byte, signature string) error
+
+// PublishUplink sends what a worker says, signed by it. ErrNotConnected if there is no connection now.
+func PublishUplink(nc *nats.Conn, up *outbidv1.Uplink, by Signer) error {
 	if err := CheckToken("node", up.GetNode()); err != nil {
 		return err
 	}
-	return publish(nc, UplinkSubject(up.GetNode()), up)
+	return publish(nc, UplinkSubject(up.GetNode()), up, by)
 }
 
-// PublishOrders sends a node what it should be doing. ErrNotConnected if there is no connection now.
-func PublishOrders(nc *nats.Conn, orders *outbidv1.Orders) error {
+// PublishOrders sends a node what it should be doing, signed by the orchestrator. ErrNotConnected if there is no
+// connection now.
+func PublishOrders(nc *nats.Conn, orders *outbidv1.Orders, by Signer) error {
 	if err := CheckToken("node", orders.GetNode()); err != nil {
 		return err
 	}
-	return publish(nc, OrdersSubject(orders.GetNode()), orders)
+	return publish(nc, OrdersSubject(orders.GetNode()), orders, by)
 }
 
-func publish(nc *nats.Conn, subject string, m proto.Message) error {
+func publish(nc *nats.Conn, subject string, m proto.Message, by Signer) error {
 	if !nc.IsConnected() {
 		return ErrNotConnected
 	}
-	data, err := proto.Marshal(m)
+	message, err := signedMessage(subject, m, by)
 	if err != nil {
-		return fmt.Errorf("encode %s: %w", subject, err)
+		return err
 	}
-	if err := nc.Publish(subject, data); err != nil {
-		return fmt.Errorf("publish %d bytes on %s: %w", len(data), subject, err)
+	if err := nc.PublishMsg(message); err != nil {
+		return fmt.Errorf("publish %d bytes on %s: %w", len(message.Data), subject, err)
 	}
 	return nil
+}
+
+// signedMessage encodes a message and has it signed.
+func signedMessage(subject string, m proto.Message, by Signer) (*nats.Msg, error) {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", subject, err)
+	}
+	message := &nats.Msg{Subject: subject, Data: data}
+	if by != nil {
+		signature, err := by.Sign(subject, data)
+		if err != nil {
+			return nil, fmt.Errorf("sign what goes to %s: %w", subject, err)
+		}
+		message.Header = nats.Header{signatureHeader: []string{signature}}
+	}
+	return message, nil
+}
+
+// signed runs a check on a message.
+func (check Check) signed(m *nats.Msg) bool {
+	return check == nil || check(m.Subject, m.Data, m.Header.Get(signatureHeader)) == nil
 }
 
 // Subscription delivers messages, one at a time and in order, until Stop.
@@ -68,26 +103,35 @@ func (s *Subscription) Stop() error {
 	return err
 }
 
-// SubscribeUplinks delivers the uplinks of every node. An uplink that names another node than its subject is dropped.
-func SubscribeUplinks(nc *nats.Conn, f func(*outbidv1.Uplink)) (*Subscription, error) {
+// SubscribeUplinks delivers the uplinks of every node. One that check refuses is dropped, and so is one that names
+// another node than its subject.
+func SubscribeUplinks(nc *nats.Conn, check Check, f func(*outbidv1.Uplink)) (*Subscription, error) {
 	return subscribe(nc, uplinkPrefix+"*", func(m *nats.Msg) {
 		up := new(outbidv1.Uplink)
-		if proto.Unmarshal(m.Data, up) == nil && strings.TrimPrefix(m.Subject, uplinkPrefix) == up.GetNode() {
+		if check.signed(m) && proto.Unmarshal(m.Data, up) == nil && strings.TrimPrefix(m.Subject, uplinkPrefix) == up.GetNode() {
 			f(up)
 		}
 	})
 }
 
-// SubscribeOrders delivers the orders of one node.
-func SubscribeOrders(nc *nats.Conn, node string, f func(*outbidv1.Orders)) (*Subscription, error) {
+// SubscribeOrders delivers the orders of one node. Those that check refuses are dropped, and so are those that came
+// before: whoever kept some cannot make a worker go on with them.
+func SubscribeOrders(nc *nats.Conn, node string, check Check, f func(*outbidv1.Orders)) (*Subscription, error) {
 	if err := CheckToken("node", node); err != nil {
 		return nil, err
 	}
+	var term, generation uint64
+	began := false
 	return subscribe(nc, OrdersSubject(node), func(m *nats.Msg) {
 		orders := new(outbidv1.Orders)
-		if proto.Unmarshal(m.Data, orders) == nil && orders.GetNode() == node {
-			f(orders)
+		if !check.signed(m) || proto.Unmarshal(m.Data, orders) != nil || orders.GetNode() != node {
+			return
 		}
+		if began && (orders.GetTerm() < term || orders.GetTerm() == term && orders.GetGeneration() <= generation) {
+			return
+		}
+		began, term, generation = true, orders.GetTerm(), orders.GetGeneration()
+		f(orders)
 	})
 }
 

@@ -32,7 +32,7 @@ func TestUplinks(t *testing.T) {
 	s := startServer(t, ServerConfig{})
 	here, there := connect(t, ConnConfig{Server: s}), connect(t, ConnConfig{URL: s.URL()})
 	got := make(chan *outbidv1.Uplink, 10)
-	sub, err := SubscribeUplinks(here, func(up *outbidv1.Uplink) { got <- up })
+	sub, err := SubscribeUplinks(here, nil, func(up *outbidv1.Uplink) { got <- up })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestUplinks(t *testing.T) {
 		}
 	}
 	for _, node := range []string{"n1", "gpu-07_b"} {
-		if err := PublishUplink(there, uplink(node, 3)); err != nil {
+		if err := PublishUplink(there, uplink(node, 3), nil); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(uplink(node, 3), receive(t, got), protocmp.Transform()); diff != "" {
@@ -65,12 +65,12 @@ func TestOrders(t *testing.T) {
 	s := startServer(t, ServerConfig{})
 	nc := connect(t, ConnConfig{Server: s})
 	got := make(chan *outbidv1.Orders, 10)
-	sub, err := SubscribeOrders(nc, "n1", func(o *outbidv1.Orders) { got <- o })
+	sub, err := SubscribeOrders(nc, "n1", nil, func(o *outbidv1.Orders) { got <- o })
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, node := range []string{"n2", "n1"} {
-		if err := PublishOrders(nc, &outbidv1.Orders{Node: node, Generation: 5}); err != nil {
+		if err := PublishOrders(nc, &outbidv1.Orders{Node: node, Generation: 5}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestStopWaitsAfterClose(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerConfig{})
 	nc := connect(t, ConnConfig{Server: s})
-	sub, err := SubscribeUplinks(nc, func(*outbidv1.Uplink) {})
+	sub, err := SubscribeUplinks(nc, nil, func(*outbidv1.Uplink) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,10 +110,10 @@ func TestCheckToken(t *testing.T) {
 	}
 	s := startServer(t, ServerConfig{})
 	nc := connect(t, ConnConfig{Server: s})
-	if PublishUplink(nc, uplink("a.b", 1)) == nil || PublishOrders(nc, &outbidv1.Orders{Node: ">"}) == nil {
+	if PublishUplink(nc, uplink("a.b", 1), nil) == nil || PublishOrders(nc, &outbidv1.Orders{Node: ">"}, nil) == nil {
 		t.Error("published under a name that is none")
 	}
-	if _, err := SubscribeOrders(nc, "*", nil); err == nil {
+	if _, err := SubscribeOrders(nc, "*", nil, nil); err == nil {
 		t.Error("subscribed to a name that is none")
 	}
 }

@@ -28,8 +28,8 @@ type StreamRead struct {
 	Stream string
 	// From is the first message; 0 for the first there is.
 	From uint64
-	// Subject, if not empty, is the only one that is read.
-	Subject string
+	// Subjects, if there are any, are the only ones that are read.
+	Subjects []string
 	// Ahead bounds what may be under way from the server, in messages and bytes; zero for the client's own bounds.
 	AheadMessages, AheadBytes int
 	// Pending is told once, before the first message, how many there are; reading ends if it returns false.
@@ -79,9 +79,7 @@ func openReader(ctx context.Context, js jetstream.JetStream, r StreamRead) (jets
 	if r.From > 0 {
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, r.From
 	}
-	if r.Subject != "" {
-		cfg.FilterSubjects = []string{r.Subject}
-	}
+	cfg.FilterSubjects = r.Subjects
 	cons, err := js.OrderedConsumer(ctx, r.Stream, cfg)
 	if refused, ok := errors.AsType[*jetstream.APIError](err); !ok || refused.ErrorCode != tooManyConsumers {
 		return cons, err

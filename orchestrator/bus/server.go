@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
 // MaxPayload is the largest message of the embedded server, in bytes. Another NATS should be set to the same.
@@ -29,8 +31,8 @@ type ServerConfig struct {
 	Host string
 	// Port to listen on; 0 picks a free one.
 	Port int
-	// Token that clients must show; empty lets everyone in.
-	Token string
+	// Keys of the cluster, which say whom the server lets in; nil lets everyone in.
+	Keys *identity.Keys
 	// TLS of client connections; nil for none.
 	TLS *tls.Config
 	// Logger gets what the server says; nil drops it.
@@ -43,7 +45,7 @@ type Server struct {
 	lock  *dirLock
 	url   string
 	host  string // with the port
-	token string
+	keys  *identity.Keys
 	close sync.Once
 }
 
@@ -69,6 +71,10 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 
 func startLocked(cfg ServerConfig) (*Server, error) {
 	opts := options(cfg)
+	log := &serverLog{log: orDiscard(cfg.Logger)}
+	if err := admit(opts, cfg, log.log); err != nil {
+		return nil, fmt.Errorf("start NATS: %w", err)
+	}
 	if err := portFree(opts.Host, opts.Port); err != nil {
 		return nil, fmt.Errorf("start NATS: %w", err)
 	}
@@ -76,7 +82,6 @@ func startLocked(cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start NATS: %w", err)
 	}
-	log := &serverLog{log: orDiscard(cfg.Logger)}
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
 	if !ns.ReadyForConnections(readyTimeout) || !ns.JetStreamEnabled() {
@@ -96,7 +101,7 @@ func startLocked(cfg ServerConfig) (*Server, error) {
 		scheme = "tls"
 	}
 	host := net.JoinHostPort(opts.Host, strconv.Itoa(addr.Port))
-	return &Server{ns: ns, url: scheme + "://" + host, host: host, token: cfg.Token}, nil
+	return &Server{ns: ns, url: scheme + "://" + host, host: host, keys: cfg.Keys}, nil
 }
 
 // options returns the settings of the embedded server. SyncAlways is what makes an acknowledged append durable: the
@@ -113,7 +118,6 @@ func options(cfg ServerConfig) *server.Options {
 		ServerName:             "outbid",
 		Host:                   host,
 		Port:                   port,
-		Authorization:          cfg.Token,
 		TLS:                    cfg.TLS != nil,
 		TLSConfig:              cfg.TLS,
 		TLSTimeout:             5,

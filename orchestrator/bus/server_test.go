@@ -167,29 +167,13 @@ func TestAcknowledgedSurvivesKill(t *testing.T) {
 	}
 }
 
-func TestToken(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, ServerConfig{Token: "sesame"})
-	for _, token := range []string{"", "wrong"} {
-		_, err := Connect(testContext(t), ConnConfig{URL: s.URL(), Token: token})
-		if err == nil || !strings.Contains(err.Error(), "check the token") || strings.Contains(err.Error(), "wrong") {
-			t.Errorf("token %q: %v", token, err)
-		}
-	}
-	connect(t, ConnConfig{URL: s.URL(), Token: "sesame"})
-	connect(t, ConnConfig{Server: s})
-	if strings.Contains(s.URL(), "sesame") {
-		t.Errorf("URL shows the token: %s", s.URL())
-	}
-}
-
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server, client := testCertificate(t)
-	s := startServer(t, ServerConfig{TLS: server, Token: "sesame"})
-	connect(t, ConnConfig{URL: s.URL(), Token: "sesame", TLS: client})
+	s := startServer(t, ServerConfig{TLS: server})
+	connect(t, ConnConfig{URL: s.URL(), TLS: client})
 	connect(t, ConnConfig{Server: s})
-	_, err := Connect(testContext(t), ConnConfig{URL: s.URL(), Token: "sesame", TLS: &tls.Config{}})
+	_, err := Connect(testContext(t), ConnConfig{URL: s.URL(), TLS: &tls.Config{}})
 	if err == nil || !strings.Contains(err.Error(), "check TLS") {
 		t.Errorf("untrusted certificate: %v", err)
 	}
@@ -293,12 +277,12 @@ func TestReconnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, "loss of the connection", seen.of("lost the connection to NATS; trying again"))
-	if err := PublishUplink(nc, uplink("n1", 1)); !errors.Is(err, ErrNotConnected) {
+	if err := PublishUplink(nc, uplink("n1", 1), nil); !errors.Is(err, ErrNotConnected) {
 		t.Errorf("publish without a connection: %v", err)
 	}
 	startServer(t, ServerConfig{Dir: dir, Port: port})
 	wait(t, "the connection to come back", seen.of("connected to NATS again"))
-	if err := PublishUplink(nc, uplink("n1", 1)); err != nil {
+	if err := PublishUplink(nc, uplink("n1", 1), nil); err != nil {
 		t.Error(err)
 	}
 	if err := Drain(testContext(t), nc); err != nil || !nc.IsClosed() {

@@ -4,12 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"log/slog"
 	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker"
@@ -17,7 +18,9 @@ import (
 
 // workerStore is where a worker's trials keep their checkpoints, and its name: what the server signs for, unless the
 // worker was told to reach a store by itself.
-func (a *app) workerStore(ctx context.Context, nc *nats.Conn, node, direct string) (worker.Store, string, error) {
+func (a *app) workerStore(ctx context.Context, nc *nats.Conn, who *identity.Credentials, direct string,
+	log *slog.Logger,
+) (worker.Store, string, error) {
 	if direct != "" {
 		store, err := objects.Open(ctx, direct)
 		if err != nil {
@@ -25,14 +28,15 @@ func (a *app) workerStore(ctx context.Context, nc *nats.Conn, node, direct strin
 		}
 		return worker.Direct(store), store.String(), nil
 	}
-	if err := bus.CheckToken("node", node); err != nil {
-		return nil, "", badInput("--name: %w", err)
+	_, check, err := ordersOf(who, log)
+	if err != nil {
+		return nil, "", err
 	}
 	trust, err := trustWith(a.opts.ca)
 	if err != nil {
 		return nil, "", err
 	}
-	return worker.Asking(nc, node, trust), "the server's", nil
+	return worker.Asking(worker.Link{NC: nc, Who: who, Check: check}, trust), "the server's", nil
 }
 
 // trustWith trusts the authorities of this machine and the one of a file; nil if there is no such file to trust.

@@ -156,7 +156,7 @@ func (a *app) checkNodes(ctx context.Context, c *connection) []checkView {
 		case outbidv1.NodeState_NODE_STATE_LOST:
 			checks = append(checks, checkView{
 				Name: "worker " + name, Detail: withReason("lost", n.GetReason()),
-				Fix: "start it again on " + clean(n.GetInfo().GetHostname()) + ": outbid worker --nats URL --token-file FILE",
+				Fix: "start it again on " + clean(n.GetInfo().GetHostname()) + ": outbid worker --credentials DIR",
 			})
 		default:
 		}
@@ -164,7 +164,7 @@ func (a *app) checkNodes(ctx context.Context, c *connection) []checkView {
 	if up == 0 {
 		return append([]checkView{{
 			Name: "workers", Detail: "none is up, so nothing can be trained",
-			Fix: "outbid worker --nats URL --token-file FILE",
+			Fix: "outbid worker here, or 'outbid worker join' on another machine",
 		}}, checks...)
 	}
 	first := checkView{Name: "workers", OK: true, Detail: fmt.Sprintf("%d up, %d devices", up, devices)}

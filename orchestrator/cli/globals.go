@@ -49,11 +49,12 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 
 // serverFile is what a running server leaves in its data directory, so that other commands find it.
 type serverFile struct {
-	API       string `json:"api"`
-	NATS      string `json:"nats"`
-	PID       int    `json:"pid"`
-	TokenFile string `json:"token_file"`
-	Version   string `json:"version"`
+	API  string `json:"api"`
+	NATS string `json:"nats"`
+	PID  int    `json:"pid"`
+	// Keys is the directory of the cluster's keys, with which workers of the same user join by themselves.
+	Keys    string `json:"keys"`
+	Version string `json:"version"`
 	// WhileClients is set if the server ends with its last client.
 	WhileClients bool `json:"while_clients,omitempty"`
 }

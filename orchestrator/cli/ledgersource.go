@@ -45,20 +45,24 @@ func (a *app) openLedgerDir(ctx context.Context, dir string) (ledger.Ledger, fun
 	if err != nil {
 		return nil, nil, err
 	}
-	var embedded *bus.Server
-	var key joinKey
-	done := func() error { return nil }
+	from := keysDir(dir)
 	if running {
-		if key, err = readJoinKey(file.TokenFile); err != nil {
-			return nil, nil, err
-		}
-	} else {
-		if embedded, err = bus.StartServer(bus.ServerConfig{Dir: filepath.Join(dir, "nats"), Logger: log}); err != nil {
+		from = file.Keys
+	}
+	keys, who, err := readKeys(from)
+	if err != nil {
+		return nil, nil, err
+	}
+	var embedded *bus.Server
+	done := func() error { return nil }
+	if !running {
+		embedded, err = bus.StartServer(bus.ServerConfig{Dir: filepath.Join(dir, "nats"), Keys: keys, Logger: log})
+		if err != nil {
 			return nil, nil, badInput("%s: %w", dir, err)
 		}
 		done = embedded.Close
 	}
-	nc, err := natsOptions{url: file.NATS}.connect(ctx, key, embedded, "outbid replay", a.opts.ca, log)
+	nc, err := natsOptions{url: file.NATS}.connect(ctx, who, embedded, "outbid replay", a.opts.ca, log)
 	if err != nil {
 		return nil, nil, errors.Join(err, done())
 	}

@@ -213,7 +213,7 @@ Nodes that said goodbye are left out unless --all is given.`,
 					return err
 				}
 			}
-			return l.close("no nodes; start one with 'outbid worker --nats URL --token-file FILE', or 'outbid up' for all in one")
+			return l.close("no nodes; start one with 'outbid worker' ('outbid worker join' first on another machine), or 'outbid up' for all in one")
 		},
 	}
 	outputFlag(cmd, &out)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
 // natsOptions say where NATS is and how to be let in.
@@ -24,8 +25,11 @@ type natsOptions struct {
 	port int
 	// anyPort takes a free port if that one is taken.
 	anyPort bool
-	// tokenFile holds the join token, which NATS and the orchestrator ask for.
-	tokenFile   string
+	// keys is the directory of the cluster's keys.
+	keys string
+	// public is where workers reach NATS, if not at url.
+	public string
+	// creds and nkey are for a NATS whose users somebody else makes.
 	creds, nkey string
 	replicas    int
 }
@@ -33,21 +37,21 @@ type natsOptions struct {
 // natsFlags are the flags of a command that connects to NATS.
 func natsFlags(cmd *cobra.Command, o *natsOptions) {
 	f := cmd.Flags()
-	f.StringVar(&o.creds, "nats-creds", "", "NATS credentials `FILE`, if NATS asks for them instead of the join token")
-	f.StringVar(&o.nkey, "nats-nkey", "", "`FILE` with an NKey seed, if NATS asks for one")
+	f.StringVar(&o.creds, "nats-creds", "", "NATS credentials `FILE`, for a NATS whose users somebody else makes")
+	f.StringVar(&o.nkey, "nats-nkey", "", "`FILE` with an NKey seed, for such a NATS")
 	_ = cmd.MarkFlagFilename("nats-creds")
 	_ = cmd.MarkFlagFilename("nats-nkey")
 }
 
-// connect connects to NATS, in memory if it is in this process.
-func (o natsOptions) connect(ctx context.Context, key joinKey, embedded *bus.Server, name, caFile string,
+// connect connects to NATS as who, in memory if it is in this process.
+func (o natsOptions) connect(ctx context.Context, who *identity.Credentials, embedded *bus.Server, name, caFile string,
 	log *slog.Logger,
 ) (*nats.Conn, error) {
 	cfg := bus.ConnConfig{
 		URL: o.url, Creds: o.creds, NKey: o.nkey, Name: name, Server: embedded, Logger: log,
 	}
 	if o.creds == "" && o.nkey == "" {
-		cfg.Token = key.text
+		cfg.User = who
 	}
 	if caFile != "" && embedded == nil {
 		pem, err := os.ReadFile(caFile)
@@ -63,8 +67,8 @@ func (o natsOptions) connect(ctx context.Context, key joinKey, embedded *bus.Ser
 	return bus.Connect(ctx, cfg)
 }
 
-// checkNATSListen reads HOST:PORT and refuses an address beyond loopback without TLS: the join token would travel in the
-// clear.
+// checkNATSListen reads HOST:PORT and refuses an address beyond loopback without TLS: what trials print and what they
+// are ordered to do would travel in the clear.
 func checkNATSListen(addr string, secure bool) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(addr)
 	if err == nil {

@@ -22,13 +22,15 @@ process and listens on --nats-listen, or is named with --nats.
 With --nats several servers may be started: one leads, those with --standby wait and take over when it is gone. NATS
 must sync before it acknowledges ("sync_interval: always" in its configuration).
 
-On its first start it writes the join token, which workers need: DATA/token, unless --token-file names another file.
-With --nats, NATS must ask for that token as well, or for --nats-creds or --nats-nkey.
+On its first start it makes the cluster's keys in DATA/keys, unless --keys names another directory: NATS lets in whom
+they have signed, and workers take orders of nobody else. Whoever can read them is the server; standbys need the same.
+A NATS of its own is told of them by 'outbid nats init'; one whose users somebody else makes takes --nats-creds or
+--nats-nkey. Workers join one by one ('outbid worker token').
 
 Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certificate.`,
 		Example: `  outbid serve
   outbid serve --nats nats://127.0.0.1:4222 --store 's3://outbid/checkpoints?endpoint=http://127.0.0.1:9000'
-  outbid serve --nats nats://127.0.0.1:4222 --standby --data .standby --token-file .outbid/token
+  outbid serve --nats nats://127.0.0.1:4222 --standby --data .standby --keys .outbid/keys
   outbid serve --api 10.0.0.5:7700 --nats-listen 10.0.0.5:4222 --tls-cert tls/cert.pem --tls-key tls/key.pem --tokens tokens`,
 		Args:              exactly(),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -36,6 +38,9 @@ Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certifi
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.settle(cmd.Flags()); err != nil {
 				return err
+			}
+			if a.opts.tokenFile != "" {
+				return errJoinTokenGone("serve")
 			}
 			if o.nats.url != "" && cmd.Flags().Changed("nats-listen") {
 				return badInput("--nats names a NATS server, --nats-listen starts one here: give only one of them")
@@ -61,10 +66,11 @@ Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certifi
 	f.StringVar(&o.nats.url, "nats", "", "`URL` of NATS, or several separated by commas; by default it runs in this process")
 	f.StringVar(&natsListen, "nats-listen", "127.0.0.1:4222", "`HOST:PORT` of the NATS in this process")
 	f.IntVar(&o.nats.replicas, "nats-replicas", 1, "copies of the ledger in a NATS cluster")
-	f.StringVar(&o.nats.tokenFile, "token-file", "", "`FILE` of the join token, made if missing (default: DATA/token)")
+	f.StringVar(&o.nats.keys, "keys", "", "`DIR` of the cluster's keys, made if missing (default: DATA/keys)")
+	f.StringVar(&o.nats.public, "nats-public", "", "`URL` of NATS that workers are told when they join (default: the server's own)")
 	f.BoolVar(&o.standby, "standby", false, "with --nats: wait as long as another orchestrator leads, then take over")
 	f.StringVar(&o.name, "name", "", "name of this orchestrator among those that stand by (default: the machine's)")
-	_ = cmd.MarkFlagFilename("token-file")
+	_ = cmd.MarkFlagDirname("keys")
 	return cmd
 }
 
@@ -72,7 +78,9 @@ Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certifi
 func (a *app) greetServe(s *server) {
 	a.printf("outbid %s serves at %s\n", a.version, s.api.URL())
 	a.printf("data is in %s, NATS at %s\n", s.opts.data, s.natsURL)
-	a.printf("next: outbid worker --nats %s --token-file %s%s\n", s.natsURL, s.opts.nats.tokenFile, s.authority())
+	a.printf("next: outbid worker --keys %s --nats %s%s\n", s.opts.nats.keys, s.natsURL, s.authority())
+	a.printf("on another machine: outbid worker join --server %s, with what 'outbid worker token --name NAME' prints here\n",
+		s.api.URL())
 }
 
 // authority is the flag by which workers trust a certificate that 'outbid tls new' made.

@@ -20,6 +20,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/api"
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 )
 
@@ -59,7 +60,8 @@ type server struct {
 	opts serverOptions
 	log  *slog.Logger
 
-	key      joinKey
+	keys     *identity.Keys
+	members  *members
 	cert     *api.Certificate
 	certs    *tls.Config
 	tokens   *api.Tokens
@@ -111,14 +113,14 @@ func (a *app) runServer(ctx context.Context, opts serverOptions, ready func(*ser
 	return errors.Join(err, s.withdraw(), stopped())
 }
 
-// open opens every part from the bottom up: data, NATS, store, lead, ledger, control, API.
+// open opens every part from the bottom up: data, NATS, store, lead, workers, ledger, control, API.
 func (s *server) open(ctx context.Context) error {
 	if err := os.MkdirAll(s.opts.data, 0o700); err != nil {
 		return badInput("--data: %w", trimOp(err))
 	}
 	var err error
-	if s.key, err = makeJoinKey(s.opts.nats.tokenFile); err != nil {
-		return err
+	if s.keys, err = identity.MakeKeys(s.opts.nats.keys); err != nil {
+		return badInput("--keys: %w", err)
 	}
 	if err := s.readSecrets(); err != nil {
 		return err
@@ -137,7 +139,7 @@ func (s *server) open(ctx context.Context) error {
 	for _, step := range []struct {
 		waitsFor string
 		run      func(context.Context) error
-	}{{"NATS", s.openBus}, {"the store", s.openStore}, {"the lead", s.takeLead}, {"the ledger", s.openLoop}} {
+	}{{"NATS", s.openBus}, {"the store", s.openStore}, {"the lead", s.takeLead}, {"the workers", s.openMembers}, {"the ledger", s.openLoop}} {
 		porch.waitFor(step.waitsFor)
 		if err := step.run(ctx); err != nil {
 			return errors.Join(err, porch.leave(), listener.Close())
@@ -186,7 +188,7 @@ func (s *server) readSecrets() error {
 			return badInput("--limits: %w", err)
 		}
 	}
-	for _, file := range []string{o.nats.tokenFile, o.tokens, o.tlsKey} {
+	for _, file := range []string{o.nats.keys, o.tokens, o.tlsKey} {
 		s.warnOpen(file)
 	}
 	if err := api.CheckAddr(o.api, s.tokens != nil, s.certs != nil); err != nil {
@@ -300,7 +302,7 @@ const closeTimeout = 5 * time.Second
 func (s *server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
-		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects,
+		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members,
 	})
 	if err != nil {
 		return errors.Join(badInput("%w", err), listener.Close())

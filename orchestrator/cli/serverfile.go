@@ -31,12 +31,12 @@ const nodesTimeout = 3 * time.Second
 // announce waits for the workers of this process and writes the files that say where the server is.
 func (s *server) announce(ctx context.Context) error {
 	s.awaitWorkers(ctx)
-	token, err := filepath.Abs(s.opts.nats.tokenFile)
+	keys, err := filepath.Abs(s.opts.nats.keys)
 	if err != nil {
-		return fmt.Errorf("join token: %w", err)
+		return fmt.Errorf("keys: %w", err)
 	}
 	file := serverFile{
-		API: s.api.URL(), NATS: s.natsURL, PID: os.Getpid(), TokenFile: token, Version: s.app.version,
+		API: s.api.URL(), NATS: s.natsURL, PID: os.Getpid(), Keys: keys, Version: s.app.version,
 		WhileClients: s.opts.whileClients,
 	}
 	for _, path := range s.readyFiles() {

@@ -32,7 +32,11 @@ func (s *server) openBus(ctx context.Context) (err error) {
 	} else {
 		s.natsURL = redactURLs(o.url)
 	}
-	if s.nc, err = o.connect(ctx, s.key, s.embedded, "orchestrator "+s.opts.name, s.app.opts.ca, s.log); err != nil {
+	who, err := s.keys.Orchestrator()
+	if err != nil {
+		return err
+	}
+	if s.nc, err = o.connect(ctx, who, s.embedded, "orchestrator "+s.opts.name, s.app.opts.ca, s.log); err != nil {
 		return err
 	}
 	s.onClose(func() error {
@@ -53,7 +57,7 @@ func (s *server) openBus(ctx context.Context) (err error) {
 // startNATS starts NATS in this process.
 func (s *server) startNATS() error {
 	cfg := bus.ServerConfig{
-		Dir: filepath.Join(s.opts.data, "nats"), Host: s.opts.nats.host, Port: s.opts.nats.port, Token: s.key.text,
+		Dir: filepath.Join(s.opts.data, "nats"), Host: s.opts.nats.host, Port: s.opts.nats.port, Keys: s.keys,
 		TLS: s.certs, Logger: s.log.With("part", "nats"),
 	}
 	var err error
@@ -122,12 +126,13 @@ func (s *server) openLoop(ctx context.Context) error {
 	}
 	s.loop, err = control.Open(ctx, control.Config{
 		Settings: control.Settings{
-			Lease: s.opts.lease, Term: s.lead.Term(), Store: s.store.String(), Prove: s.key.prove, Sign: s.key.sign,
+			Lease: s.opts.lease, Term: s.lead.Term(), Store: s.store.String(), Trust: s.members.trust,
+			Sign:   s.members.signFunction,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: newFairness(),
 			NewPolicy: s.opts.earlierPolicy(s.log),
 		},
 		Policy: rules, PolicyOptions: options, Ledger: record, History: reports,
-		Send:   func(o *outbidv1.Orders) error { return bus.PublishOrders(s.nc, o) },
+		Send:   s.members.send,
 		Delete: s.store.Delete, Now: time.Now, Logger: s.log, Info: s.health.info, Observe: observe,
 	})
 	if err != nil {
@@ -170,11 +175,14 @@ const orphanAge = time.Hour
 
 // runLoop runs control, hands it what workers say, and tidies the store once.
 func (s *server) runLoop(ctx context.Context) error {
-	uplinks, err := bus.SubscribeUplinks(s.nc, s.loop.Uplink)
+	uplinks, err := bus.SubscribeUplinks(s.nc, s.members.check, func(up *outbidv1.Uplink) {
+		s.members.hear(up)
+		s.loop.Uplink(up)
+	})
 	if err != nil {
 		return err
 	}
-	answers, err := bus.AnswerAccess(s.nc, s.answerAccess)
+	answers, err := bus.AnswerAccess(s.nc, s.members.check, s.keys.Orders(), s.answerAccess)
 	if err != nil {
 		return errors.Join(err, uplinks.Stop())
 	}

@@ -60,8 +60,8 @@ func (o *serverOptions) settle(flags *pflag.FlagSet) error {
 	}
 	o.leadWait = defaultLeadWait
 	o.anyPort = !flags.Changed("api")
-	if o.nats.tokenFile == "" {
-		o.nats.tokenFile = filepath.Join(o.data, "token")
+	if o.nats.keys == "" {
+		o.nats.keys = keysDir(o.data)
 	}
 	if o.name == "" {
 		o.name = hostName()

@@ -124,7 +124,7 @@ type nodeView struct {
 	Reason      string            `json:"reason" doc:"why it is in that state"`
 	Hostname    string            `json:"hostname" doc:"name of the machine"`
 	Version     string            `json:"version" doc:"version of its worker"`
-	Trusted     bool              `json:"trusted" doc:"whether it proved that it holds the cluster's key"`
+	Trusted     bool              `json:"trusted" doc:"whether its worker has joined this server, and signs what it says"`
 	LastSeen    *time.Time        `json:"last_seen" doc:"time in UTC"`
 	CPUs        number            `json:"cpus" doc:"CPU cores"`
 	MemoryBytes int64             `json:"memory_bytes" doc:"memory"`

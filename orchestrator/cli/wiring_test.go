@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -167,7 +168,7 @@ func TestServeAndWorkerAreSeparate(t *testing.T) {
 	data := t.TempDir()
 	s := startServer(t, "serve", "--data", data, "--api", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0")
 	w := newTestApp(nil, nil)
-	done := w.start(t.Context(), "worker", "--nats", s.file.NATS, "--token-file", s.file.TokenFile, "--name", "far",
+	done := w.start(t.Context(), "worker", "--nats", s.file.NATS, "--keys", s.file.Keys, "--name", "far",
 		"--devices", "v100:2", "--dir", filepath.Join(t.TempDir(), "w"), "--label", "rack=7")
 	if got := s.command(t, exitOK, "run", "-"); !strings.Contains(got, "real-1 done") {
 		t.Fatalf("run printed:\n%s", got)
@@ -185,17 +186,16 @@ func TestServeAndWorkerAreSeparate(t *testing.T) {
 
 func TestStandbyTakesOver(t *testing.T) {
 	t.Parallel()
-	token := filepath.Join(t.TempDir(), "token")
-	key, err := makeJoinKey(token)
+	keys, err := identity.MakeKeys(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), Token: key.text})
+	ns, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir(), Keys: keys})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ns.Close() })
-	args := []string{"serve", "--nats", ns.URL(), "--token-file", token, "--api", "127.0.0.1:0", "--store", t.TempDir(), "--standby"}
+	args := []string{"serve", "--nats", ns.URL(), "--keys", keys.Dir(), "--api", "127.0.0.1:0", "--store", t.TempDir(), "--standby"}
 	first := startServer(t, append(args, "--data", t.TempDir(), "--name", "a")...)
 	id := strings.Fields(first.command(t, exitOK, "submit", "-"))[0]
 
@@ -203,7 +203,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	impatient.opts.logLevel, impatient.opts.logFormat = "info", "auto"
 	err = impatient.runServer(t.Context(), serverOptions{
 		data: t.TempDir(), api: "127.0.0.1:0", name: "b", lease: defaultLease, leadWait: 10 * time.Millisecond,
-		nats: natsOptions{url: ns.URL(), tokenFile: token},
+		nats: natsOptions{url: ns.URL(), keys: keys.Dir()},
 	}, func(*server) {})
 	if err == nil || !strings.Contains(err.Error(), "orchestrator a leads") || !strings.Contains(err.Error(), "--standby") {
 		t.Errorf("error %v", err)
@@ -251,7 +251,7 @@ func TestTLSAndTokensEverywhere(t *testing.T) {
 		t.Fatalf("it serves at %+v", s.file)
 	}
 	w := newTestApp(nil, nil)
-	done := w.start(t.Context(), "worker", "--nats", s.file.NATS, "--token-file", s.file.TokenFile, "--ca", ca, "--name", "w",
+	done := w.start(t.Context(), "worker", "--nats", s.file.NATS, "--keys", s.file.Keys, "--ca", ca, "--name", "w",
 		"--devices", "cpu:2", "--dir", filepath.Join(dir, "w"))
 	server := []string{"--server", s.file.API, "--ca", ca}
 	if got := tool(exitOK, append(server, "--token", token, "run", "-")...); !strings.Contains(got, "real-1 done") {
@@ -302,7 +302,8 @@ func TestServerRefusesBadOptions(t *testing.T) {
 		{"'outbid tls new --dir tls --host tuner.example'", []string{"up", "--api", "tuner.example:7700"}},
 		{"only one of them", []string{"serve", "--nats", "nats://127.0.0.1:1", "--nats-listen", "127.0.0.1:0"}},
 		{"--standby wants --nats", []string{"serve", "--standby"}},
-		{"64 hexadecimal digits", []string{"serve", "--token-file", file, "--nats-listen", "127.0.0.1:0"}},
+		{"no join token any more", []string{"serve", "--token-file", file, "--nats-listen", "127.0.0.1:0"}},
+		{"--keys: keys of the cluster: ", []string{"serve", "--keys", damagedKeys(t), "--nats-listen", "127.0.0.1:0"}},
 		{"there is no tokens file", []string{"serve", "--tokens", filepath.Join(data, "none"), "--nats-listen", "127.0.0.1:0"}},
 		{"s3", []string{"up", "--store", "s4://bucket"}},
 	} {
@@ -321,19 +322,26 @@ func TestServerRefusesBadOptions(t *testing.T) {
 func TestWorkerRefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "serve", "--data", t.TempDir(), "--api", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0")
-	wrong := writeFile(t, "token", strings.Repeat("ab", 32))
+	other, err := identity.MakeKeys(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := writeFile(t, "token", strings.Repeat("ab", 32))
 	for _, tc := range []struct {
 		want string
 		code int
 		args []string
 	}{
-		{"--token-file is missing", exitUsage, []string{"--nats", "nats://127.0.0.1:1"}},
-		{"no such file", exitUsage, []string{"--nats", s.file.NATS, "--token-file", "nowhere"}},
-		{"connect to NATS", exitUnreachable, []string{"--nats", "nats://127.0.0.1:1", "--token-file", s.file.TokenFile}},
-		{"connect to NATS", exitUnreachable, []string{"--nats", s.file.NATS, "--token-file", wrong}},
-		{"--name", exitUsage, []string{"--nats", s.file.NATS, "--token-file", s.file.TokenFile, "--name", "a.b"}},
-		{"--ca: nowhere", exitUsage, []string{"--nats", s.file.NATS, "--token-file", s.file.TokenFile, "--ca", "nowhere"}},
-		{"--devices", exitUsage, []string{"--nats", s.file.NATS, "--token-file", s.file.TokenFile, "--devices", "v100"}},
+		{"--credentials is missing", exitUsage, []string{"--nats", "nats://127.0.0.1:1"}},
+		{"outbid worker join --server URL", exitUsage, []string{"--nats", s.file.NATS, "--token-file", old}},
+		{"no such file", exitUsage, []string{"--nats", s.file.NATS, "--credentials", "nowhere"}},
+		{"there are no keys", exitUsage, []string{"--nats", s.file.NATS, "--keys", "nowhere"}},
+		{"only one of them", exitUsage, []string{"--credentials", "nowhere", "--keys", s.file.Keys}},
+		{"connect to NATS", exitUnreachable, []string{"--nats", "nats://127.0.0.1:1", "--keys", s.file.Keys}},
+		{"check the credentials", exitUnreachable, []string{"--nats", s.file.NATS, "--keys", other.Dir()}},
+		{"--name", exitUsage, []string{"--nats", s.file.NATS, "--keys", s.file.Keys, "--name", "a.b"}},
+		{"--ca: nowhere", exitUsage, []string{"--nats", s.file.NATS, "--keys", s.file.Keys, "--ca", "nowhere"}},
+		{"--devices", exitUsage, []string{"--nats", s.file.NATS, "--keys", s.file.Keys, "--devices", "v100"}},
 	} {
 		app := newTestApp(nil, map[string]string{"HOME": t.TempDir()})
 		code := app.run(t.Context(), append([]string{"worker", "--dir", t.TempDir()}, tc.args...))
@@ -391,23 +399,17 @@ func TestGroupEndsWithItsParts(t *testing.T) {
 	}
 }
 
-func TestJoinTokenIsMadeOnceAndKept(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "deep", "token")
-	first, err := makeJoinKey(path)
+// damagedKeys are keys of which one is no key.
+func damagedKeys(t *testing.T) string {
+	t.Helper()
+	keys, err := identity.MakeKeys(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := makeJoinKey(path)
-	if err != nil || again.text != first.text || len(first.raw) != keyBytes {
-		t.Errorf("the token changed: %v", err)
+	if err := os.WriteFile(filepath.Join(keys.Dir(), "orders.nk"), []byte("xyz\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v: %v", info.Mode(), err)
-	}
-	if !first.prove("n", "b", first.sign("n\nb")) || first.prove("n", "c", first.sign("n\nb")) {
-		t.Error("proofs are not told apart")
-	}
+	return keys.Dir()
 }
 
 func TestReportLogAddsWhatItLacks(t *testing.T) {

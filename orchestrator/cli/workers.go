@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/worker"
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
@@ -60,14 +62,26 @@ func hostName() string {
 	return nodeName(name)
 }
 
-// runWorker runs a worker in the server's own process.
+// runWorker runs a worker in the server's own process, as a user of its own as any other.
 func (s *server) runWorker(ctx context.Context, o workerOptions) error {
-	nc, err := s.opts.nats.connect(ctx, s.key, s.embedded, "worker "+o.name, s.app.opts.ca, s.log)
+	who, err := s.keys.Worker(o.name, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := s.members.list.Add(ctx, o.name, who.Public(), time.Now()); err != nil {
+		return err
+	}
+	nc, err := s.opts.nats.connect(ctx, who, s.embedded, "worker "+o.name, s.app.opts.ca, s.log)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	return s.app.work(ctx, o, workerParts{nc: nc, logs: s.logs, store: worker.Direct(s.store), key: s.key, log: s.log})
+	logs, err := bus.AttachLogs(nc, s.log)
+	if err != nil {
+		return err
+	}
+	err = s.app.work(ctx, o, workerParts{nc: nc, logs: logs, store: worker.Direct(s.store), who: who, log: s.log})
+	return errors.Join(err, logs.Close())
 }
 
 // workerParts are what a worker stands on.
@@ -75,7 +89,7 @@ type workerParts struct {
 	nc    *nats.Conn
 	logs  *bus.Logs
 	store worker.Store
-	key   joinKey
+	who   *identity.Credentials
 	log   *slog.Logger
 }
 
@@ -86,24 +100,51 @@ func (a *app) work(ctx context.Context, o workerOptions, p workerParts) error {
 		return badInput("--devices: %w", err)
 	}
 	collectLess()
+	log := p.log.With("node", o.name)
+	orders, check, err := ordersOf(p.who, log)
+	if err != nil {
+		return err
+	}
+	link := worker.Link{NC: p.nc, Logs: p.logs, Who: p.who, Check: check, Renewed: func(err error) {
+		if err != nil {
+			log.Warn("new credentials could not be taken over; the server sends them again", "error", err)
+		}
+	}}
 	return worker.Run(ctx, worker.Config{
-		Node: o.name, Machine: machine, Bus: worker.NATS(p.nc, p.logs), Store: p.store, ClusterKey: p.key.raw, Dir: o.dir,
-		Python: o.python, PassEnv: o.passEnv, Version: a.version, Labels: o.labels, Logger: p.log.With("node", o.name),
+		Node: o.name, Machine: machine, Bus: worker.NATS(link), Store: p.store, Server: orders, Dir: o.dir,
+		Python: o.python, PassEnv: o.passEnv, Version: a.version, Labels: o.labels, Logger: log,
 	})
+}
+
+// ordersOf are what a worker checks orders with: the key of the server that it has joined.
+func ordersOf(who *identity.Credentials, log *slog.Logger) (*identity.Verifier, bus.Check, error) {
+	orders, err := identity.NewVerifier(who.OrdersKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the key of the server: %w", err)
+	}
+	refused := newRefusals(log)
+	return orders, func(subject string, data []byte, signature string) error {
+		err := orders.Message(subject, data, signature)
+		if err != nil {
+			refused.note(subject, err)
+		}
+		return err
+	}, nil
 }
 
 func (a *app) workerCommand() *cobra.Command {
 	var o workerOptions
 	var nats natsOptions
-	var store string
+	var store, credentials string
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Offer this machine's devices to a server",
 		Long: `Worker connects to a server's NATS, offers this machine's GPUs (or CPU cores if it has none), and trains what
 the server sends. Ctrl-C lets trials save, hands them back, and ends.
 
-Without --nats it joins the server that runs from ./.outbid or ~/.outbid. The join token is a file that the server
-writes on its first start (DATA/token); copy it to each worker, readable by its owner alone.
+Each worker has an identity of its own, with which it can speak for itself alone. On another machine it is made by
+'outbid worker join', and --credentials names where it is. On the server's machine, as the same user, nothing is
+needed: the worker that finds a server in ./.outbid or ~/.outbid, or its keys in --keys, makes itself known.
 
 For every checkpoint and function that its trials need the worker asks the server, which hands out a URL that is good
 for that object alone and for some time; the worker has no credentials of the store. With --store it reaches the store
@@ -116,8 +157,8 @@ declared and need not exist.
 Trials see little of the worker's environment: where programs and modules are found, the language and what GPUs need.
 --pass-env names what they see beside that, such as HF_HOME.`,
 		Example: `  outbid worker
-  outbid worker --nats tls://tuner.example.org:4222 --ca ca.pem --token-file token
-  outbid worker --nats nats://127.0.0.1:4222 --token-file .outbid/token --name small --devices cpu:2`,
+  outbid worker --credentials /etc/outbid/worker
+  outbid worker --keys .outbid/keys --nats nats://127.0.0.1:4222 --name small --devices cpu:2`,
 		Args:              exactly(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Annotations:       map[string]string{ownInterrupts: "drains"},
@@ -125,27 +166,38 @@ Trials see little of the worker's environment: where programs and modules are fo
 			if err := o.settle(); err != nil {
 				return err
 			}
-			a.findNATS(&nats)
+			if a.opts.tokenFile != "" {
+				return errJoinTokenGone("worker")
+			}
 			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
-				return a.runWorkerCommand(ctx, o, nats, store)
+				return a.runWorkerCommand(ctx, o, nats, credentials, store)
 			})
 		},
 	}
+	workerFlags(cmd, &o, &nats)
 	f := cmd.Flags()
-	f.StringVar(&nats.url, "nats", "", "`URL` of NATS, or several separated by commas (default: that of the server "+
-		"running from ./.outbid or ~/.outbid, else "+bus.DefaultURL+")")
-	f.StringVar(&nats.tokenFile, "token-file", "", "`FILE` with the join token (default: that server's)")
-	natsFlags(cmd, &nats)
-	f.StringVar(&o.name, "name", "", "name of this node, unique in the cluster (default: the machine's)")
-	f.StringVar(&o.devices, "devices", "auto", "`DEVICES` to offer, such as gpu, cpu:4 or v100:2@0.5")
+	f.StringVar(&credentials, "credentials", "", "`DIR` that 'outbid worker join' wrote")
 	f.StringVar(&store, "store", "", "`STORE` of checkpoints to reach without asking the server: a directory that all "+
 		"machines share, or s3://bucket/prefix?endpoint=URL with this machine's credentials")
-	f.StringVar(&o.dir, "dir", "", "`DIR` for scratch files (default: ./.outbid/workers/NAME)")
-	trialFlags(cmd, &o)
-	f.StringToStringVar(&o.labels, "label", nil, "`NAME=VALUE` shown in listings; may be given several times")
-	_ = cmd.MarkFlagFilename("token-file")
-	_ = cmd.MarkFlagDirname("dir")
+	_ = cmd.MarkFlagDirname("credentials")
+	cmd.AddCommand(a.workerTokenCommand(), a.workerJoinCommand(), a.workerRemoveCommand())
 	return cmd
+}
+
+// workerFlags are the flags that say what a worker offers and where NATS is.
+func workerFlags(cmd *cobra.Command, o *workerOptions, nats *natsOptions) {
+	f := cmd.Flags()
+	f.StringVar(&nats.url, "nats", "", "`URL` of NATS, or several separated by commas (default: what the credentials say, "+
+		"that of the server running from ./.outbid or ~/.outbid, else "+bus.DefaultURL+")")
+	f.StringVar(&nats.keys, "keys", "", "`DIR` of the server's keys, on its own machine (default: that server's)")
+	natsFlags(cmd, nats)
+	f.StringVar(&o.name, "name", "", "name of this node, unique in the cluster (default: what the credentials say, else the machine's)")
+	f.StringVar(&o.devices, "devices", "auto", "`DEVICES` to offer, such as gpu, cpu:4 or v100:2@0.5")
+	f.StringVar(&o.dir, "dir", "", "`DIR` for scratch files (default: ./.outbid/workers/NAME)")
+	trialFlags(cmd, o)
+	f.StringToStringVar(&o.labels, "label", nil, "`NAME=VALUE` shown in listings; may be given several times")
+	_ = cmd.MarkFlagDirname("keys")
+	_ = cmd.MarkFlagDirname("dir")
 }
 
 // findNATS fills in what was not given from a server that runs on this machine.
@@ -158,8 +210,8 @@ func (a *app) findNATS(o *natsOptions) {
 		if o.url == "" {
 			o.url = f.NATS
 		}
-		if o.tokenFile == "" {
-			o.tokenFile = f.TokenFile
+		if o.keys == "" {
+			o.keys = f.Keys
 		}
 		return
 	}
@@ -168,14 +220,57 @@ func (a *app) findNATS(o *natsOptions) {
 	}
 }
 
+// whoWorks finds out who this worker is, and fills in its name and where NATS is.
+func (a *app) whoWorks(
+	ctx context.Context, o *workerOptions, nats *natsOptions, credentials string, log *slog.Logger,
+) (*identity.Credentials, error) {
+	if credentials == "" {
+		a.findNATS(nats)
+		if nats.keys == "" {
+			return nil, badInput("--credentials is missing: no server of this user runs here, so this worker must join one: " +
+				"'outbid worker join --server URL --join-token FILE --credentials DIR'")
+		}
+		if o.name == "" {
+			o.name = hostName()
+		}
+		return workerHere(ctx, *nats, o.name, a.opts.ca, log)
+	}
+	if nats.keys != "" {
+		return nil, badInput("--credentials and --keys both say who this worker is: give only one of them")
+	}
+	who, err := identity.ReadCredentials(credentials)
+	if err != nil {
+		return nil, badInput("--credentials: %w; make them with 'outbid worker join'", err)
+	}
+	switch end := who.Expires(); {
+	case o.name != "" && o.name != who.Node:
+		return nil, badInput("--name %s: these credentials are of the worker %s; leave --name out, or join again under that name",
+			o.name, who.Node)
+	case !end.IsZero() && !time.Now().Before(end):
+		return nil, badInput("--credentials %s ran out at %s: join again with a new token ('outbid worker join')", credentials,
+			end.Format(time.RFC3339))
+	}
+	o.name = who.Node
+	if nats.url == "" {
+		nats.url = who.NATS
+	}
+	if a.opts.ca == "" {
+		a.opts.ca = who.CA
+	}
+	return who, nil
+}
+
 // runWorkerCommand connects to NATS and runs one worker.
-func (a *app) runWorkerCommand(ctx context.Context, o workerOptions, nats natsOptions, store string) (err error) {
+func (a *app) runWorkerCommand(
+	ctx context.Context, o workerOptions, nats natsOptions, credentials, store string,
+) (err error) {
 	log, err := a.logger()
 	if err != nil {
 		return err
 	}
-	if o.name == "" {
-		o.name = hostName()
+	who, err := a.whoWorks(ctx, &o, &nats, credentials, log)
+	if err != nil {
+		return err
 	}
 	if o.dir == "" {
 		o.dir = filepath.Join(defaultData, "workers", o.name)
@@ -184,22 +279,12 @@ func (a *app) runWorkerCommand(ctx context.Context, o workerOptions, nats natsOp
 	if o.dir, err = filepath.Abs(o.dir); err != nil {
 		return badInput("--dir: %w", err)
 	}
-	if nats.tokenFile == "" {
-		return badInput("--token-file is missing: copy the file DATA/token of the server to this machine and name it")
-	}
-	key, err := readJoinKey(nats.tokenFile)
+	nc, err := nats.connect(ctx, who, nil, "worker "+o.name, a.opts.ca, log)
 	if err != nil {
-		return badInput("--token-file: %w", err)
-	}
-	nc, err := nats.connect(ctx, key, nil, "worker "+o.name, a.opts.ca, log)
-	if _, said := errors.AsType[*exitError](err); said {
-		return err
-	}
-	if err != nil {
-		return &exitError{code: exitUnreachable, msg: err.Error(), err: err}
+		return unreachable(err)
 	}
 	defer nc.Close()
-	shelf, name, err := a.workerStore(ctx, nc, o.name, store)
+	shelf, name, err := a.workerStore(ctx, nc, who, store, log)
 	if err != nil {
 		return err
 	}
@@ -209,7 +294,7 @@ func (a *app) runWorkerCommand(ctx context.Context, o workerOptions, nats natsOp
 	}
 	defer func() { err = errors.Join(err, logs.Close()) }()
 	log.Info("worker starts", "node", o.name, "nats", redactURLs(nats.url), "store", name)
-	return a.work(ctx, o, workerParts{nc: nc, logs: logs, store: shelf, key: key, log: log})
+	return a.work(ctx, o, workerParts{nc: nc, logs: logs, store: shelf, who: who, log: log})
 }
 
 // countDevices says what a worker's devices are, for people.

@@ -153,7 +153,7 @@ func Impossible(nodes []Node, d Demand) string {
 func (n *Node) refuses(d Demand) string {
 	switch {
 	case d.NeedsTrust && !n.Trusted:
-		return "functions run only on workers that hold this server's join token"
+		return "functions run only on workers that have joined this server"
 	case n.CPUs > 0 && d.CPUs > n.CPUs:
 		return fmt.Sprintf("no fitting node has %g CPU cores", d.CPUs)
 	case n.Memory > 0 && d.Memory > n.Memory:

@@ -229,7 +229,7 @@ func TestImpossibleSaysWhy(t *testing.T) {
 		"no such type": {[]cluster.Node{big}, cluster.Demand{Min: 1, Types: []string{"h100"}}, "no node has 1 device of type h100; the most is 0"},
 		"cores":        {[]cluster.Node{big}, cluster.Demand{Min: 1, CPUs: 8}, "no fitting node has 8 CPU cores"},
 		"memory":       {[]cluster.Node{big}, cluster.Demand{Min: 1, Memory: 100 << 40}, "no fitting node has 102400.0 GiB of memory"},
-		"trust":        {[]cluster.Node{stranger}, cluster.Demand{Min: 1, NeedsTrust: true}, "join token"},
+		"trust":        {[]cluster.Node{stranger}, cluster.Demand{Min: 1, NeedsTrust: true}, "have joined this server"},
 		"draining":     {[]cluster.Node{draining}, cluster.Demand{Min: 1}, "draining"},
 		"fits":         {two, cluster.Demand{Min: 2}, ""},
 		"not together": {two, cluster.Demand{Min: 3}, "no node has 3 devices; the most is 2"},

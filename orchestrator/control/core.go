@@ -28,8 +28,8 @@ type Settings struct {
 	Term uint64
 	// Store is the object store's name for workers that were not given one.
 	Store string
-	// Prove says whether a node's proof shows that it holds the cluster key; nil trusts nobody.
-	Prove func(node, boot string, proof []byte) bool
+	// Trust says whether a node's worker is one that joined this server, and so may run functions; nil trusts nobody.
+	Trust func(node string) bool
 	// Sign makes the proof that this server accepted a function, by the SHA-256 of its blob; nil sends none.
 	Sign func(blob string) []byte
 	// NewTuner makes a tuner from its sweep's settings, or from a snapshot if that is not nil.

@@ -112,7 +112,7 @@ func (c *Core) function(f *outbidv1.Function) *outbidv1.FunctionBody {
 		FreshProcess: f.GetFreshProcess(),
 	}
 	if c.set.Sign != nil {
-		body.Mac = c.set.Sign(f.GetBlob())
+		body.Signature = c.set.Sign(f.GetBlob())
 	}
 	return body
 }

@@ -98,7 +98,7 @@ func (c *Core) join(up *outbidv1.Uplink, old *state.Node) {
 		c.freeNode(old, "its worker started anew", true)
 	}
 	info := proto.CloneOf(up.GetInfo())
-	info.Trusted = c.set.Prove != nil && c.set.Prove(up.GetNode(), up.GetBoot(), up.GetProof())
+	info.Trusted = c.set.Trust != nil && c.set.Trust(up.GetNode())
 	info.Name, info.Boot = up.GetNode(), up.GetBoot()
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_NodeJoined{NodeJoined: &outbidv1.NodeJoined{Node: info}}})
 }

@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // tool runs a command to its end and returns what it printed and its exit code.
@@ -99,36 +97,4 @@ func writeFile(t testing.TB, text string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// A bus that lets everybody in is the worst case: then the join token alone keeps functions from workers of strangers.
-func TestAFunctionWaitsForAWorkerThatHoldsTheJoinToken(t *testing.T) {
-	t.Parallel()
-	dir, nats := t.TempDir(), startNATS(t)
-	s := serveData(t, dir, "one", "serve", "--nats", nats, "--lease", "4s", "--data", filepath.Join(dir, "data"))
-	worker := func(name, token string) {
-		start(t, dir, "worker", "--nats", nats, "--token-file", token, "--name", name, "--devices", "cpu:1",
-			"--dir", filepath.Join(dir, name))
-	}
-	worker("stranger", writeFile(t, strings.Repeat("ab", 32)))
-	spec := job{name: "trust", tuner: random(0), trials: 2}.bare()
-	spec.Workload = s.putStub(map[string]string{"STUB_MODE": "once"})
-	id := s.submit(spec)
-	poll(t, "the sweep to say why it waits", func() bool {
-		return strings.Contains(s.sweep(id).GetWaiting(), "join token")
-	})
-	if why := s.sweep(id).GetWaiting(); strings.Contains(why, "\n") {
-		t.Errorf("it waits for more than a line: %s", why)
-	}
-	if n := s.sweep(id).GetCounts(); n.GetRunning() > 0 || n.GetCompleted() > 0 {
-		t.Fatalf("the stranger was given a function: %v", n)
-	}
-	// Programs are not held back: what may run them is decided by who is let into NATS.
-	worker("ours", s.Info.TokenFile)
-	s.mustDone(id)
-	for _, trial := range s.trials(id) {
-		if trial.GetState() != outbidv1.TrialState_TRIAL_STATE_COMPLETED {
-			t.Errorf("trial %d is %s", trial.GetNumber(), trial.GetState())
-		}
-	}
 }

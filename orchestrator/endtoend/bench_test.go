@@ -3,7 +3,6 @@ package endtoend
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/history"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
@@ -136,7 +136,7 @@ func newSite(b *testing.B, devices int) *site {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300) // as outbid sets it for servers and workers
 	}
-	dir, key := b.TempDir(), []byte("key of the cluster")
+	dir := b.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	must := func(err error) {
 		b.Helper()
@@ -145,11 +145,22 @@ func newSite(b *testing.B, devices int) *site {
 		}
 	}
 	log := slog.New(slog.DiscardHandler)
-	ns, err := bus.StartServer(bus.ServerConfig{Dir: filepath.Join(dir, "nats")})
+	keys, err := identity.MakeKeys(filepath.Join(dir, "keys"))
 	must(err)
-	nc, err := bus.Connect(ctx, bus.ConnConfig{Server: ns, Name: "orchestrator"})
+	ns, err := bus.StartServer(bus.ServerConfig{Dir: filepath.Join(dir, "nats"), Keys: keys})
 	must(err)
-	far, err := bus.Connect(ctx, bus.ConnConfig{URL: ns.URL(), Name: "worker"})
+	admin, err := keys.Orchestrator()
+	must(err)
+	nc, err := bus.Connect(ctx, bus.ConnConfig{Server: ns, User: admin, Name: "orchestrator"})
+	must(err)
+	who, err := keys.Worker("bench", time.Now())
+	must(err)
+	list, err := bus.OpenWorkers(ctx, nc, bus.WorkersConfig{})
+	must(err)
+	must(list.Add(ctx, "bench", who.Public(), time.Now()))
+	orders, err := identity.NewVerifier(who.OrdersKey)
+	must(err)
+	far, err := bus.Connect(ctx, bus.ConnConfig{URL: ns.URL(), User: who, Name: "worker"})
 	must(err)
 	store, err := objects.Open(ctx, filepath.Join(dir, "store"))
 	must(err)
@@ -166,8 +177,12 @@ func newSite(b *testing.B, devices int) *site {
 		Observe: own.observe,
 		Settings: control.Settings{
 			Lease: 15 * time.Second,
-			Prove: func(node, boot string, proof []byte) bool { return hmac.Equal(proof, worker.Proof(key, node, boot)) },
-			Sign:  func(blob string) []byte { return worker.FunctionMAC(key, blob) },
+			Trust: func(node string) bool { return list.Key(node) != "" },
+			Sign: func(blob string) []byte {
+				signature, err := keys.Orders().SignFunction(blob)
+				must(err)
+				return signature
+			},
 			NewTuner: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 				if snapshot != nil {
 					return tuner.Restore(s, snapshot)
@@ -176,11 +191,11 @@ func newSite(b *testing.B, devices int) *site {
 			},
 		},
 		Policy: policy, Ledger: record, History: past, Now: time.Now, Logger: log, Delete: store.Delete,
-		Send: func(o *outbidv1.Orders) error { return bus.PublishOrders(nc, o) },
+		Send: func(o *outbidv1.Orders) error { return bus.PublishOrders(nc, o, keys.Orders()) },
 		Info: func() *outbidv1.GetServerInfoResponse { return &outbidv1.GetServerInfoResponse{} },
 	})
 	must(err)
-	sub, err := bus.SubscribeUplinks(nc, loop.Uplink)
+	sub, err := bus.SubscribeUplinks(nc, list.Check, loop.Uplink)
 	must(err)
 	self, err := os.Executable()
 	must(err)
@@ -194,7 +209,8 @@ func newSite(b *testing.B, devices int) *site {
 	worked := make(chan error, 1)
 	go func() {
 		worked <- worker.Run(workCtx, worker.Config{
-			Node: "bench", Machine: machine, Bus: worker.NATS(far, logs), Store: worker.Direct(store), ClusterKey: key,
+			Node: "bench", Machine: machine, Store: worker.Direct(store), Server: orders,
+			Bus: worker.NATS(worker.Link{NC: far, Logs: logs, Who: who, Check: orders.Message}),
 			Dir: filepath.Join(dir, "worker"), FunctionCommand: []string{self}, Logger: log,
 		})
 	}()

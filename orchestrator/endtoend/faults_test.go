@@ -3,7 +3,6 @@ package endtoend
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -40,7 +39,7 @@ func (c *cluster) worker(name, devices, nats string) *proc {
 	if nats == "" {
 		nats = c.Info.NATS
 	}
-	p := start(c.t, c.dir, "worker", "--nats", nats, "--token-file", c.Info.TokenFile, "--name", name, "--devices", devices,
+	p := start(c.t, c.dir, "worker", "--nats", nats, "--keys", c.Info.Keys, "--name", name, "--devices", devices,
 		"--store", filepath.Join(c.dir, "store"), "--dir", filepath.Join(c.dir, "worker-"+name))
 	c.workers[name] = p
 	return p
@@ -218,22 +217,12 @@ func TestTwoOrchestrators(t *testing.T) {
 	}
 	first := serveData(t, dir, "one", args("one")...)
 	locks := t.TempDir()
-	start(t, dir, "worker", "--nats", natsServer, "--token-file", first.Info.TokenFile, "--name", "w", "--devices", "cpu:2",
+	start(t, dir, "worker", "--nats", natsServer, "--keys", first.Info.Keys, "--name", "w", "--devices", "cpu:2",
 		"--store", filepath.Join(dir, "store"), "--dir", filepath.Join(dir, "w"))
 	id := first.submit(job{name: "two", mode: "well", tuner: random(60), trials: 2, env: map[string]string{"PACE": "100ms"}}.spec(t, locks))
 	first.waitSteps(id, 4)
 
-	token, err := os.ReadFile(first.Info.TokenFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "two"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "two", filepath.Base(first.Info.TokenFile)), token, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	second := startServer(t, dir, "two", args("two")...)
+	second := startServer(t, dir, "two", append(args("two"), "--keys", first.Info.Keys)...)
 	second.until("standing by")
 	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -191,10 +191,10 @@ func (p *proc) until(what string) {
 type server struct {
 	*proc
 	Info struct {
-		API       string `json:"api"`
-		NATS      string `json:"nats"`
-		PID       int    `json:"pid"`
-		TokenFile string `json:"token_file"`
+		API  string `json:"api"`
+		NATS string `json:"nats"`
+		PID  int    `json:"pid"`
+		Keys string `json:"keys"`
 	}
 	outbidv1.OutbidServiceClient
 }

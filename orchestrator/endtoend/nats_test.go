@@ -18,8 +18,8 @@ func TestAnOrchestratorThatStandsBySaysSo(t *testing.T) {
 	serveData(t, dir, "one", "serve", "--nats", nats, "--data", filepath.Join(dir, "one"))
 	address := freeAddress(t)
 	// The last --api counts, so this one comes without the helper that adds its own.
-	start(t, dir, "serve", "--nats", nats, "--standby", "--data", filepath.Join(dir, "two"), "--token-file",
-		filepath.Join(dir, "one", "token"), "--api", address).until("standing by")
+	start(t, dir, "serve", "--nats", nats, "--standby", "--data", filepath.Join(dir, "two"), "--keys",
+		filepath.Join(dir, "one", "keys"), "--api", address).until("standing by")
 	for path, want := range map[string]int{
 		"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/v1/sweeps": http.StatusServiceUnavailable,
 	} {
@@ -56,7 +56,7 @@ func TestAnOrchestratorWithoutNATSEndsSoonAndSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serveData(t, dir, "one", "serve", "--nats", nats.URL(), "--data", filepath.Join(dir, "one"))
-	start(t, dir, "worker", "--nats", nats.URL(), "--token-file", s.Info.TokenFile, "--name", "w", "--devices", "cpu:2",
+	start(t, dir, "worker", "--nats", nats.URL(), "--keys", s.Info.Keys, "--name", "w", "--devices", "cpu:2",
 		"--dir", filepath.Join(dir, "w"))
 	id := s.submit(job{name: "busy", mode: "well", tuner: random(1000), trials: 2}.spec(t, t.TempDir()))
 	s.waitSteps(id, 4) // so that something is being appended when NATS goes

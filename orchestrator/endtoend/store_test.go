@@ -156,7 +156,7 @@ func newBucket(t *testing.T) *bucket {
 // worker starts one that has no credentials of the store.
 func (b *bucket) worker(name, devices string) *proc {
 	b.t.Helper()
-	return start(b.t, b.dir, "worker", "--nats", b.Info.NATS, "--token-file", b.Info.TokenFile, "--name", name,
+	return start(b.t, b.dir, "worker", "--nats", b.Info.NATS, "--keys", b.Info.Keys, "--name", name,
 		"--devices", devices, "--dir", filepath.Join(b.dir, "worker-"+name))
 }
 
@@ -243,7 +243,7 @@ func TestAServerStartsWithoutItsStore(t *testing.T) {
 	if _, err := s.putBlob([]byte("a function")); status.Code(err) != codes.Unavailable {
 		t.Errorf("a function sent while the store is away: %v", err)
 	}
-	w := startIn(t, dir, nil, env, "worker", "--nats", s.Info.NATS, "--token-file", s.Info.TokenFile, "--name", "a",
+	w := startIn(t, dir, nil, env, "worker", "--nats", s.Info.NATS, "--keys", s.Info.Keys, "--name", "a",
 		"--devices", "cpu:1", "--dir", filepath.Join(dir, "worker"))
 	id := s.submit(job{name: "early", mode: "well", tuner: hyperband(3)}.spec(t, t.TempDir()))
 	poll(t, "somebody to be told that the store is away", func() bool { return len(notes(s.sweep(id), "waits")) > 0 })

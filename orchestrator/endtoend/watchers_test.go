@@ -2,7 +2,6 @@ package endtoend
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -34,14 +34,24 @@ func (s *server) dialMany(n int) []outbidv1.OutbidServiceClient {
 	return clients
 }
 
-// streams is JetStream of a server with NATS inside.
-func (s *server) streams() jetstream.JetStream {
+// admin is a user of NATS that may do everything, made with the server's keys.
+func (s *server) admin() *identity.Credentials {
 	s.t.Helper()
-	token, err := os.ReadFile(s.Info.TokenFile)
+	keys, err := identity.OpenKeys(s.Info.Keys)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	nc, err := bus.Connect(context.Background(), bus.ConnConfig{URL: s.Info.NATS, Token: strings.TrimSpace(string(token))})
+	who, err := keys.Orchestrator()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return who
+}
+
+// streams is JetStream of a server with NATS inside.
+func (s *server) streams() jetstream.JetStream {
+	s.t.Helper()
+	nc, err := bus.Connect(context.Background(), bus.ConnConfig{URL: s.Info.NATS, User: s.admin()})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ type Config struct {
 	Faults Faults
 	// Policy makes the policy, anew after each crash of the orchestrator.
 	Policy func() policy.Policy
-	// Settings of the control loop; Term and Prove are the world's own.
+	// Settings of the control loop; Term and Trust are the world's own.
 	Settings control.Settings
 	// StepTime is how long a step takes on a device of full speed.
 	StepTime time.Duration
@@ -97,7 +97,7 @@ func (w *World) boot() error {
 	w.term++
 	w.set = w.cfg.Settings
 	w.set.Term = w.term
-	w.set.Prove = func(string, string, []byte) bool { return true }
+	w.set.Trust = func(string) bool { return true }
 	w.ledger = w.record.Another()
 	w.policy = w.cfg.Policy()
 	core, err := control.Restore(context.Background(), w.set, w.policy, w.ledger, nil)

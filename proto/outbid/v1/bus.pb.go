@@ -4,7 +4,8 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/bus.proto
 
-// What workers and the orchestrator say to each other over NATS. Uplinks are re-sent until acknowledged and counted
+// What workers and the orchestrator say to each other over NATS, each message signed by who says it (the signature is in
+// its header; orchestrator/identity says of what). Uplinks are re-sent until acknowledged and counted
 // once by (node, boot, seq); orders are desired state, re-sent until the node's own report agrees.
 
 package outbidv1
@@ -155,10 +156,15 @@ type Uplink struct {
 	Info *NodeInfo `protobuf:"bytes,6,opt,name=info,proto3" json:"info,omitempty"`
 	// The worker is going away and has ended its forks.
 	Leaving bool `protobuf:"varint,7,opt,name=leaving,proto3" json:"leaving,omitempty"`
-	// HMAC-SHA-256 of "node\nboot" under the cluster key: proves that the node belongs to this server.
-	Proof         []byte `protobuf:"bytes,8,opt,name=proof,proto3" json:"proof,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// What workers proved themselves with while all shared one key. Uplinks are signed now, and nobody reads this.
+	//
+	// Deprecated: Marked as deprecated in outbid/v1/bus.proto.
+	Proof []byte `protobuf:"bytes,8,opt,name=proof,proto3" json:"proof,omitempty"`
+	// When NATS stops letting this worker in, in seconds since 1970; 0 if never. Half of the time before it gets new
+	// credentials with its orders.
+	CredentialsExpireUnix int64 `protobuf:"varint,9,opt,name=credentials_expire_unix,json=credentialsExpireUnix,proto3" json:"credentials_expire_unix,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *Uplink) Reset() {
@@ -240,11 +246,19 @@ func (x *Uplink) GetLeaving() bool {
 	return false
 }
 
+// Deprecated: Marked as deprecated in outbid/v1/bus.proto.
 func (x *Uplink) GetProof() []byte {
 	if x != nil {
 		return x.Proof
 	}
 	return nil
+}
+
+func (x *Uplink) GetCredentialsExpireUnix() int64 {
+	if x != nil {
+		return x.CredentialsExpireUnix
+	}
+	return 0
 }
 
 // ForkStatus is what a fork is doing.
@@ -644,7 +658,9 @@ type Orders struct {
 	// Term of the orchestrator; orders of a lower term are ignored.
 	Term uint64 `protobuf:"varint,8,opt,name=term,proto3" json:"term,omitempty"`
 	// The orchestrator's object store as a URL without secrets, for workers that were not given one.
-	Store         string `protobuf:"bytes,9,opt,name=store,proto3" json:"store,omitempty"`
+	Store string `protobuf:"bytes,9,opt,name=store,proto3" json:"store,omitempty"`
+	// New credentials for NATS, of the key that the worker has, when its own run out; empty most of the time.
+	Credentials   string `protobuf:"bytes,10,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -738,6 +754,13 @@ func (x *Orders) GetTerm() uint64 {
 func (x *Orders) GetStore() string {
 	if x != nil {
 		return x.Store
+	}
+	return ""
+}
+
+func (x *Orders) GetCredentials() string {
+	if x != nil {
+		return x.Credentials
 	}
 	return ""
 }
@@ -1148,7 +1171,7 @@ func (*WorkloadBody_Function) isWorkloadBody_Kind() {}
 
 func (*WorkloadBody_Program) isWorkloadBody_Kind() {}
 
-// FunctionBody is a function and the proof that this server accepted it.
+// FunctionBody is a function and the signature that says that this server accepted it.
 type FunctionBody struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// SHA-256 in hex; also the key "blobs/<sha256>" in the object store.
@@ -1157,8 +1180,8 @@ type FunctionBody struct {
 	Name    string            `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Env     map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Workdir string            `protobuf:"bytes,5,opt,name=workdir,proto3" json:"workdir,omitempty"`
-	// HMAC-SHA-256 of the blob's hash under the cluster's key.
-	Mac []byte `protobuf:"bytes,6,opt,name=mac,proto3" json:"mac,omitempty"`
+	// Ed25519 signature of the blob's hash by the server's key; see orchestrator/identity.
+	Signature []byte `protobuf:"bytes,6,opt,name=signature,proto3" json:"signature,omitempty"`
 	// Whether the process must have run no trial before, and none after.
 	FreshProcess  bool `protobuf:"varint,7,opt,name=fresh_process,json=freshProcess,proto3" json:"fresh_process,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1230,9 +1253,9 @@ func (x *FunctionBody) GetWorkdir() string {
 	return ""
 }
 
-func (x *FunctionBody) GetMac() []byte {
+func (x *FunctionBody) GetSignature() []byte {
 	if x != nil {
-		return x.Mac
+		return x.Signature
 	}
 	return nil
 }
@@ -1396,7 +1419,7 @@ var File_outbid_v1_bus_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\n" +
-	"\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\x89\x02\n" +
+	"\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xc5\x02\n" +
 	"\x06Uplink\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1b\n" +
@@ -1404,8 +1427,9 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\bmessages\x18\x04 \x03(\v2\x18.outbid.v1.UplinkMessageR\bmessages\x12+\n" +
 	"\x05forks\x18\x05 \x03(\v2\x15.outbid.v1.ForkStatusR\x05forks\x12'\n" +
 	"\x04info\x18\x06 \x01(\v2\x13.outbid.v1.NodeInfoR\x04info\x12\x18\n" +
-	"\aleaving\x18\a \x01(\bR\aleaving\x12\x14\n" +
-	"\x05proof\x18\b \x01(\fR\x05proof\"d\n" +
+	"\aleaving\x18\a \x01(\bR\aleaving\x12\x18\n" +
+	"\x05proof\x18\b \x01(\fB\x02\x18\x01R\x05proof\x126\n" +
+	"\x17credentials_expire_unix\x18\t \x01(\x03R\x15credentialsExpireUnix\"d\n" +
 	"\n" +
 	"ForkStatus\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +
@@ -1428,7 +1452,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x16.outbid.v1.ForkOutcomeR\aoutcome\x120\n" +
 	"\afailure\x18\x02 \x01(\x0e2\x16.outbid.v1.FailureKindR\afailure\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
-	"\x04step\x18\x04 \x01(\x03R\x04step\"\x97\x02\n" +
+	"\x04step\x18\x04 \x01(\x03R\x04step\"\xb9\x02\n" +
 	"\x06Orders\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1e\n" +
@@ -1440,7 +1464,9 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\vassignments\x18\x06 \x03(\v2\x15.outbid.v1.AssignmentR\vassignments\x12\x14\n" +
 	"\x05hello\x18\a \x01(\bR\x05hello\x12\x12\n" +
 	"\x04term\x18\b \x01(\x04R\x04term\x12\x14\n" +
-	"\x05store\x18\t \x01(\tR\x05store\"\xe2\x01\n" +
+	"\x05store\x18\t \x01(\tR\x05store\x12 \n" +
+	"\vcredentials\x18\n" +
+	" \x01(\tR\vcredentials\"\xe2\x01\n" +
 	"\n" +
 	"Assignment\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +
@@ -1479,14 +1505,14 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\fWorkloadBody\x125\n" +
 	"\bfunction\x18\x01 \x01(\v2\x17.outbid.v1.FunctionBodyH\x00R\bfunction\x122\n" +
 	"\aprogram\x18\x02 \x01(\v2\x16.outbid.v1.ProgramBodyH\x00R\aprogramB\x06\n" +
-	"\x04kind\"\x8b\x02\n" +
+	"\x04kind\"\x97\x02\n" +
 	"\fFunctionBody\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
 	"\x06python\x18\x02 \x01(\tR\x06python\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x122\n" +
 	"\x03env\x18\x04 \x03(\v2 .outbid.v1.FunctionBody.EnvEntryR\x03env\x12\x18\n" +
-	"\aworkdir\x18\x05 \x01(\tR\aworkdir\x12\x10\n" +
-	"\x03mac\x18\x06 \x01(\fR\x03mac\x12#\n" +
+	"\aworkdir\x18\x05 \x01(\tR\aworkdir\x12\x1c\n" +
+	"\tsignature\x18\x06 \x01(\fR\tsignature\x12#\n" +
 	"\rfresh_process\x18\a \x01(\bR\ffreshProcess\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

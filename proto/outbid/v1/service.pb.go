@@ -11,6 +11,7 @@ package outbidv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -3537,11 +3538,344 @@ func (x *Decision) GetTermEnd() *timestamppb.Timestamp {
 	return nil
 }
 
+// NewWorkerTokenRequest is the request of NewWorkerToken.
+type NewWorkerTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the worker's node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// How long the token is good for; an hour if it is left out.
+	Life          *durationpb.Duration `protobuf:"bytes,2,opt,name=life,proto3" json:"life,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NewWorkerTokenRequest) Reset() {
+	*x = NewWorkerTokenRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewWorkerTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewWorkerTokenRequest) ProtoMessage() {}
+
+func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
+func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *NewWorkerTokenRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NewWorkerTokenRequest) GetLife() *durationpb.Duration {
+	if x != nil {
+		return x.Life
+	}
+	return nil
+}
+
+// NewWorkerTokenResponse is the response of NewWorkerToken.
+type NewWorkerTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Expires       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NewWorkerTokenResponse) Reset() {
+	*x = NewWorkerTokenResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewWorkerTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewWorkerTokenResponse) ProtoMessage() {}
+
+func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
+func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *NewWorkerTokenResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *NewWorkerTokenResponse) GetExpires() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
+// JoinWorkerRequest is the request of JoinWorker.
+type JoinWorkerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Token string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// Name of the node; may be left out, as the token is for one name alone.
+	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// The worker's public key, as an NKey of a NATS user. The other half stays with the worker.
+	PublicKey     string `protobuf:"bytes,3,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinWorkerRequest) Reset() {
+	*x = JoinWorkerRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinWorkerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinWorkerRequest) ProtoMessage() {}
+
+func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
+func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *JoinWorkerRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *JoinWorkerRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *JoinWorkerRequest) GetPublicKey() string {
+	if x != nil {
+		return x.PublicKey
+	}
+	return ""
+}
+
+// JoinWorkerResponse is the response of JoinWorker.
+type JoinWorkerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// The JWT that NATS knows the worker's key by.
+	Credentials string `protobuf:"bytes,2,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	// The public key that orders and functions are signed with.
+	OrdersKey string `protobuf:"bytes,3,opt,name=orders_key,json=ordersKey,proto3" json:"orders_key,omitempty"`
+	// Where NATS is: a URL, or several separated by commas.
+	Nats          string                 `protobuf:"bytes,4,opt,name=nats,proto3" json:"nats,omitempty"`
+	Expires       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinWorkerResponse) Reset() {
+	*x = JoinWorkerResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinWorkerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinWorkerResponse) ProtoMessage() {}
+
+func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
+func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *JoinWorkerResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *JoinWorkerResponse) GetCredentials() string {
+	if x != nil {
+		return x.Credentials
+	}
+	return ""
+}
+
+func (x *JoinWorkerResponse) GetOrdersKey() string {
+	if x != nil {
+		return x.OrdersKey
+	}
+	return ""
+}
+
+func (x *JoinWorkerResponse) GetNats() string {
+	if x != nil {
+		return x.Nats
+	}
+	return ""
+}
+
+func (x *JoinWorkerResponse) GetExpires() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
+// RemoveWorkerRequest is the request of RemoveWorker.
+type RemoveWorkerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveWorkerRequest) Reset() {
+	*x = RemoveWorkerRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveWorkerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveWorkerRequest) ProtoMessage() {}
+
+func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
+func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *RemoveWorkerRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+// RemoveWorkerResponse is the response of RemoveWorker.
+type RemoveWorkerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveWorkerResponse) Reset() {
+	*x = RemoveWorkerResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveWorkerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveWorkerResponse) ProtoMessage() {}
+
+func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
+func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
+}
+
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\"\xc0\x04\n" +
+	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\"\xc0\x04\n" +
 	"\x05Sweep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -3801,12 +4135,33 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12-\n" +
 	"\x06places\x18\x05 \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x125\n" +
-	"\bterm_end\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd*x\n" +
+	"\bterm_end\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\"Z\n" +
+	"\x15NewWorkerTokenRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12-\n" +
+	"\x04life\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04life\"d\n" +
+	"\x16NewWorkerTokenResponse\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\\\n" +
+	"\x11JoinWorkerRequest\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1d\n" +
+	"\n" +
+	"public_key\x18\x03 \x01(\tR\tpublicKey\"\xb3\x01\n" +
+	"\x12JoinWorkerResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
+	"\vcredentials\x18\x02 \x01(\tR\vcredentials\x12\x1d\n" +
+	"\n" +
+	"orders_key\x18\x03 \x01(\tR\tordersKey\x12\x12\n" +
+	"\x04nats\x18\x04 \x01(\tR\x04nats\x124\n" +
+	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\")\n" +
+	"\x13RemoveWorkerRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\x16\n" +
+	"\x14RemoveWorkerResponse*x\n" +
 	"\fSweepCommand\x12\x1d\n" +
 	"\x19SWEEP_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SWEEP_COMMAND_PAUSE\x10\x01\x12\x18\n" +
 	"\x14SWEEP_COMMAND_RESUME\x10\x02\x12\x16\n" +
-	"\x12SWEEP_COMMAND_STOP\x10\x032\xf7\v\n" +
+	"\x12SWEEP_COMMAND_STOP\x10\x032\xea\r\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -3832,7 +4187,11 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"ReadLedger\x12\x1c.outbid.v1.ReadLedgerRequest\x1a\x1d.outbid.v1.ReadLedgerResponse0\x01\x12C\n" +
 	"\bGetRound\x12\x1a.outbid.v1.GetRoundRequest\x1a\x1b.outbid.v1.GetRoundResponse\x12I\n" +
 	"\n" +
-	"ListRounds\x12\x1c.outbid.v1.ListRoundsRequest\x1a\x1d.outbid.v1.ListRoundsResponse\x12R\n" +
+	"ListRounds\x12\x1c.outbid.v1.ListRoundsRequest\x1a\x1d.outbid.v1.ListRoundsResponse\x12U\n" +
+	"\x0eNewWorkerToken\x12 .outbid.v1.NewWorkerTokenRequest\x1a!.outbid.v1.NewWorkerTokenResponse\x12I\n" +
+	"\n" +
+	"JoinWorker\x12\x1c.outbid.v1.JoinWorkerRequest\x1a\x1d.outbid.v1.JoinWorkerResponse\x12O\n" +
+	"\fRemoveWorker\x12\x1e.outbid.v1.RemoveWorkerRequest\x1a\x1f.outbid.v1.RemoveWorkerResponse\x12R\n" +
 	"\rGetServerInfo\x12\x1f.outbid.v1.GetServerInfoRequest\x1a .outbid.v1.GetServerInfoResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
@@ -3848,187 +4207,203 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_outbid_v1_service_proto_goTypes = []any{
-	(SweepCommand)(0),             // 0: outbid.v1.SweepCommand
-	(*Sweep)(nil),                 // 1: outbid.v1.Sweep
-	(*SweepNote)(nil),             // 2: outbid.v1.SweepNote
-	(*TrialCounts)(nil),           // 3: outbid.v1.TrialCounts
-	(*Outlook)(nil),               // 4: outbid.v1.Outlook
-	(*Rung)(nil),                  // 5: outbid.v1.Rung
-	(*Trial)(nil),                 // 6: outbid.v1.Trial
-	(*SubmitSweepRequest)(nil),    // 7: outbid.v1.SubmitSweepRequest
-	(*SubmitSweepResponse)(nil),   // 8: outbid.v1.SubmitSweepResponse
-	(*PreviewSweepRequest)(nil),   // 9: outbid.v1.PreviewSweepRequest
-	(*PreviewSweepResponse)(nil),  // 10: outbid.v1.PreviewSweepResponse
-	(*ListSweepsRequest)(nil),     // 11: outbid.v1.ListSweepsRequest
-	(*ListSweepsResponse)(nil),    // 12: outbid.v1.ListSweepsResponse
-	(*GetSweepRequest)(nil),       // 13: outbid.v1.GetSweepRequest
-	(*GetSweepResponse)(nil),      // 14: outbid.v1.GetSweepResponse
-	(*ListTrialsRequest)(nil),     // 15: outbid.v1.ListTrialsRequest
-	(*ListTrialsResponse)(nil),    // 16: outbid.v1.ListTrialsResponse
-	(*GetTrialRequest)(nil),       // 17: outbid.v1.GetTrialRequest
-	(*GetTrialResponse)(nil),      // 18: outbid.v1.GetTrialResponse
-	(*ListReportsRequest)(nil),    // 19: outbid.v1.ListReportsRequest
-	(*ListReportsResponse)(nil),   // 20: outbid.v1.ListReportsResponse
-	(*TrialReport)(nil),           // 21: outbid.v1.TrialReport
-	(*WatchSweepRequest)(nil),     // 22: outbid.v1.WatchSweepRequest
-	(*WatchSweepResponse)(nil),    // 23: outbid.v1.WatchSweepResponse
-	(*ControlSweepRequest)(nil),   // 24: outbid.v1.ControlSweepRequest
-	(*ControlSweepResponse)(nil),  // 25: outbid.v1.ControlSweepResponse
-	(*ExtendSweepRequest)(nil),    // 26: outbid.v1.ExtendSweepRequest
-	(*ExtendSweepResponse)(nil),   // 27: outbid.v1.ExtendSweepResponse
-	(*TrainedAgain)(nil),          // 28: outbid.v1.TrainedAgain
-	(*StreamLogsRequest)(nil),     // 29: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),    // 30: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),      // 31: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 32: outbid.v1.ListNodesResponse
-	(*Node)(nil),                  // 33: outbid.v1.Node
-	(*DeviceUse)(nil),             // 34: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),        // 35: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),       // 36: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),  // 37: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil), // 38: outbid.v1.GetCheckpointResponse
-	(*AskTrialRequest)(nil),       // 39: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),      // 40: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),      // 41: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),     // 42: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),     // 43: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),    // 44: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),  // 45: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil), // 46: outbid.v1.GetServerInfoResponse
-	(*Check)(nil),                 // 47: outbid.v1.Check
-	(*GetRoundRequest)(nil),       // 48: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),      // 49: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),     // 50: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),    // 51: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                 // 52: outbid.v1.Round
-	(*Decision)(nil),              // 53: outbid.v1.Decision
-	nil,                           // 54: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                           // 55: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*SweepSpec)(nil),             // 56: outbid.v1.SweepSpec
-	(SweepState)(0),               // 57: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil), // 58: google.protobuf.Timestamp
-	(*Fairness)(nil),              // 59: outbid.v1.Fairness
-	(TrialState)(0),               // 60: outbid.v1.TrialState
-	(*structpb.Struct)(nil),       // 61: google.protobuf.Struct
-	(*Report)(nil),                // 62: outbid.v1.Report
-	(*Checkpoint)(nil),            // 63: outbid.v1.Checkpoint
-	(*Limits)(nil),                // 64: outbid.v1.Limits
-	(*NodeInfo)(nil),              // 65: outbid.v1.NodeInfo
-	(NodeState)(0),                // 66: outbid.v1.NodeState
-	(*ForkRef)(nil),               // 67: outbid.v1.ForkRef
-	(*Batch)(nil),                 // 68: outbid.v1.Batch
-	(*Auction)(nil),               // 69: outbid.v1.Auction
-	(*LeasePlace)(nil),            // 70: outbid.v1.LeasePlace
-	(*Parameter)(nil),             // 71: outbid.v1.Parameter
+	(SweepCommand)(0),              // 0: outbid.v1.SweepCommand
+	(*Sweep)(nil),                  // 1: outbid.v1.Sweep
+	(*SweepNote)(nil),              // 2: outbid.v1.SweepNote
+	(*TrialCounts)(nil),            // 3: outbid.v1.TrialCounts
+	(*Outlook)(nil),                // 4: outbid.v1.Outlook
+	(*Rung)(nil),                   // 5: outbid.v1.Rung
+	(*Trial)(nil),                  // 6: outbid.v1.Trial
+	(*SubmitSweepRequest)(nil),     // 7: outbid.v1.SubmitSweepRequest
+	(*SubmitSweepResponse)(nil),    // 8: outbid.v1.SubmitSweepResponse
+	(*PreviewSweepRequest)(nil),    // 9: outbid.v1.PreviewSweepRequest
+	(*PreviewSweepResponse)(nil),   // 10: outbid.v1.PreviewSweepResponse
+	(*ListSweepsRequest)(nil),      // 11: outbid.v1.ListSweepsRequest
+	(*ListSweepsResponse)(nil),     // 12: outbid.v1.ListSweepsResponse
+	(*GetSweepRequest)(nil),        // 13: outbid.v1.GetSweepRequest
+	(*GetSweepResponse)(nil),       // 14: outbid.v1.GetSweepResponse
+	(*ListTrialsRequest)(nil),      // 15: outbid.v1.ListTrialsRequest
+	(*ListTrialsResponse)(nil),     // 16: outbid.v1.ListTrialsResponse
+	(*GetTrialRequest)(nil),        // 17: outbid.v1.GetTrialRequest
+	(*GetTrialResponse)(nil),       // 18: outbid.v1.GetTrialResponse
+	(*ListReportsRequest)(nil),     // 19: outbid.v1.ListReportsRequest
+	(*ListReportsResponse)(nil),    // 20: outbid.v1.ListReportsResponse
+	(*TrialReport)(nil),            // 21: outbid.v1.TrialReport
+	(*WatchSweepRequest)(nil),      // 22: outbid.v1.WatchSweepRequest
+	(*WatchSweepResponse)(nil),     // 23: outbid.v1.WatchSweepResponse
+	(*ControlSweepRequest)(nil),    // 24: outbid.v1.ControlSweepRequest
+	(*ControlSweepResponse)(nil),   // 25: outbid.v1.ControlSweepResponse
+	(*ExtendSweepRequest)(nil),     // 26: outbid.v1.ExtendSweepRequest
+	(*ExtendSweepResponse)(nil),    // 27: outbid.v1.ExtendSweepResponse
+	(*TrainedAgain)(nil),           // 28: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),      // 29: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),     // 30: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),       // 31: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 32: outbid.v1.ListNodesResponse
+	(*Node)(nil),                   // 33: outbid.v1.Node
+	(*DeviceUse)(nil),              // 34: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),         // 35: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),        // 36: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),   // 37: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),  // 38: outbid.v1.GetCheckpointResponse
+	(*AskTrialRequest)(nil),        // 39: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),       // 40: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),       // 41: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),      // 42: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),      // 43: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),     // 44: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),   // 45: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 46: outbid.v1.GetServerInfoResponse
+	(*Check)(nil),                  // 47: outbid.v1.Check
+	(*GetRoundRequest)(nil),        // 48: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 49: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 50: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 51: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 52: outbid.v1.Round
+	(*Decision)(nil),               // 53: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 54: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 55: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 56: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 57: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 58: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 59: outbid.v1.RemoveWorkerResponse
+	nil,                            // 60: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 61: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*SweepSpec)(nil),              // 62: outbid.v1.SweepSpec
+	(SweepState)(0),                // 63: outbid.v1.SweepState
+	(*timestamppb.Timestamp)(nil),  // 64: google.protobuf.Timestamp
+	(*Fairness)(nil),               // 65: outbid.v1.Fairness
+	(TrialState)(0),                // 66: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 67: google.protobuf.Struct
+	(*Report)(nil),                 // 68: outbid.v1.Report
+	(*Checkpoint)(nil),             // 69: outbid.v1.Checkpoint
+	(*Limits)(nil),                 // 70: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 71: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 72: outbid.v1.NodeState
+	(*ForkRef)(nil),                // 73: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 74: outbid.v1.Batch
+	(*Auction)(nil),                // 75: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 76: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 77: google.protobuf.Duration
+	(*Parameter)(nil),              // 78: outbid.v1.Parameter
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	56, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	57, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	58, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	58, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	62, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	63, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	64, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	64, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	3,  // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	6,  // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	2,  // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
 	4,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	59, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	58, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	65, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	64, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
 	5,  // 10: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	60, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	61, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	62, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	58, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	58, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	63, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	56, // 17: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	66, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	67, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	68, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	64, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	64, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	69, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	62, // 17: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	1,  // 18: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	56, // 19: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	62, // 19: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	4,  // 20: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	61, // 21: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	67, // 21: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
 	1,  // 22: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
 	1,  // 23: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	6,  // 24: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
 	6,  // 25: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
 	21, // 26: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	62, // 27: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	68, // 27: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
 	1,  // 28: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	6,  // 29: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
 	21, // 30: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
 	0,  // 31: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
 	1,  // 32: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	54, // 33: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	64, // 34: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	60, // 33: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	70, // 34: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
 	1,  // 35: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	28, // 36: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	58, // 37: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	64, // 37: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
 	33, // 38: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	65, // 39: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	66, // 40: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	58, // 41: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	71, // 39: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	72, // 40: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	64, // 41: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
 	34, // 42: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	67, // 43: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	63, // 44: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	73, // 43: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	69, // 44: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
 	6,  // 45: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	62, // 46: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	68, // 46: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
 	6,  // 47: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	68, // 48: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	58, // 49: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	74, // 48: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	64, // 49: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
 	47, // 50: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	55, // 51: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	61, // 51: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
 	52, // 52: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
 	52, // 53: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	58, // 54: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	69, // 55: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	64, // 54: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	75, // 55: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
 	53, // 56: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	70, // 57: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	58, // 58: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	71, // 59: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	7,  // 60: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	9,  // 61: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	11, // 62: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	13, // 63: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	15, // 64: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	17, // 65: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	19, // 66: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	22, // 67: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	24, // 68: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	26, // 69: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	29, // 70: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	31, // 71: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	35, // 72: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	37, // 73: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	39, // 74: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	41, // 75: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	43, // 76: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	48, // 77: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	50, // 78: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	45, // 79: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	8,  // 80: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	10, // 81: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	12, // 82: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	14, // 83: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	16, // 84: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	18, // 85: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	20, // 86: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	23, // 87: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	25, // 88: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	27, // 89: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	30, // 90: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	32, // 91: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	36, // 92: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	38, // 93: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	40, // 94: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	42, // 95: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	44, // 96: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	49, // 97: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	51, // 98: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	46, // 99: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	80, // [80:100] is the sub-list for method output_type
-	60, // [60:80] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	76, // 57: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	64, // 58: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	77, // 59: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	64, // 60: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	64, // 61: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	78, // 62: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	7,  // 63: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	9,  // 64: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	11, // 65: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	13, // 66: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	15, // 67: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	17, // 68: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	19, // 69: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	22, // 70: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	24, // 71: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	26, // 72: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	29, // 73: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	31, // 74: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	35, // 75: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	37, // 76: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	39, // 77: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	41, // 78: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	43, // 79: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	48, // 80: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	50, // 81: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	54, // 82: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	56, // 83: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	58, // 84: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	45, // 85: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	8,  // 86: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	10, // 87: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	12, // 88: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	14, // 89: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	16, // 90: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	18, // 91: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	20, // 92: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	23, // 93: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	25, // 94: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	27, // 95: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	30, // 96: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	32, // 97: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	36, // 98: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	38, // 99: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	40, // 100: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	42, // 101: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	44, // 102: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	49, // 103: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	51, // 104: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	55, // 105: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	57, // 106: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	59, // 107: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	46, // 108: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	86, // [86:109] is the sub-list for method output_type
+	63, // [63:86] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -4052,7 +4427,7 @@ func file_outbid_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   55,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,26 +21,29 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	OutbidService_SubmitSweep_FullMethodName   = "/outbid.v1.OutbidService/SubmitSweep"
-	OutbidService_PreviewSweep_FullMethodName  = "/outbid.v1.OutbidService/PreviewSweep"
-	OutbidService_ListSweeps_FullMethodName    = "/outbid.v1.OutbidService/ListSweeps"
-	OutbidService_GetSweep_FullMethodName      = "/outbid.v1.OutbidService/GetSweep"
-	OutbidService_ListTrials_FullMethodName    = "/outbid.v1.OutbidService/ListTrials"
-	OutbidService_GetTrial_FullMethodName      = "/outbid.v1.OutbidService/GetTrial"
-	OutbidService_ListReports_FullMethodName   = "/outbid.v1.OutbidService/ListReports"
-	OutbidService_WatchSweep_FullMethodName    = "/outbid.v1.OutbidService/WatchSweep"
-	OutbidService_ControlSweep_FullMethodName  = "/outbid.v1.OutbidService/ControlSweep"
-	OutbidService_ExtendSweep_FullMethodName   = "/outbid.v1.OutbidService/ExtendSweep"
-	OutbidService_StreamLogs_FullMethodName    = "/outbid.v1.OutbidService/StreamLogs"
-	OutbidService_ListNodes_FullMethodName     = "/outbid.v1.OutbidService/ListNodes"
-	OutbidService_PutBlob_FullMethodName       = "/outbid.v1.OutbidService/PutBlob"
-	OutbidService_GetCheckpoint_FullMethodName = "/outbid.v1.OutbidService/GetCheckpoint"
-	OutbidService_AskTrial_FullMethodName      = "/outbid.v1.OutbidService/AskTrial"
-	OutbidService_TellTrial_FullMethodName     = "/outbid.v1.OutbidService/TellTrial"
-	OutbidService_ReadLedger_FullMethodName    = "/outbid.v1.OutbidService/ReadLedger"
-	OutbidService_GetRound_FullMethodName      = "/outbid.v1.OutbidService/GetRound"
-	OutbidService_ListRounds_FullMethodName    = "/outbid.v1.OutbidService/ListRounds"
-	OutbidService_GetServerInfo_FullMethodName = "/outbid.v1.OutbidService/GetServerInfo"
+	OutbidService_SubmitSweep_FullMethodName    = "/outbid.v1.OutbidService/SubmitSweep"
+	OutbidService_PreviewSweep_FullMethodName   = "/outbid.v1.OutbidService/PreviewSweep"
+	OutbidService_ListSweeps_FullMethodName     = "/outbid.v1.OutbidService/ListSweeps"
+	OutbidService_GetSweep_FullMethodName       = "/outbid.v1.OutbidService/GetSweep"
+	OutbidService_ListTrials_FullMethodName     = "/outbid.v1.OutbidService/ListTrials"
+	OutbidService_GetTrial_FullMethodName       = "/outbid.v1.OutbidService/GetTrial"
+	OutbidService_ListReports_FullMethodName    = "/outbid.v1.OutbidService/ListReports"
+	OutbidService_WatchSweep_FullMethodName     = "/outbid.v1.OutbidService/WatchSweep"
+	OutbidService_ControlSweep_FullMethodName   = "/outbid.v1.OutbidService/ControlSweep"
+	OutbidService_ExtendSweep_FullMethodName    = "/outbid.v1.OutbidService/ExtendSweep"
+	OutbidService_StreamLogs_FullMethodName     = "/outbid.v1.OutbidService/StreamLogs"
+	OutbidService_ListNodes_FullMethodName      = "/outbid.v1.OutbidService/ListNodes"
+	OutbidService_PutBlob_FullMethodName        = "/outbid.v1.OutbidService/PutBlob"
+	OutbidService_GetCheckpoint_FullMethodName  = "/outbid.v1.OutbidService/GetCheckpoint"
+	OutbidService_AskTrial_FullMethodName       = "/outbid.v1.OutbidService/AskTrial"
+	OutbidService_TellTrial_FullMethodName      = "/outbid.v1.OutbidService/TellTrial"
+	OutbidService_ReadLedger_FullMethodName     = "/outbid.v1.OutbidService/ReadLedger"
+	OutbidService_GetRound_FullMethodName       = "/outbid.v1.OutbidService/GetRound"
+	OutbidService_ListRounds_FullMethodName     = "/outbid.v1.OutbidService/ListRounds"
+	OutbidService_NewWorkerToken_FullMethodName = "/outbid.v1.OutbidService/NewWorkerToken"
+	OutbidService_JoinWorker_FullMethodName     = "/outbid.v1.OutbidService/JoinWorker"
+	OutbidService_RemoveWorker_FullMethodName   = "/outbid.v1.OutbidService/RemoveWorker"
+	OutbidService_GetServerInfo_FullMethodName  = "/outbid.v1.OutbidService/GetServerInfo"
 )
 
 // OutbidServiceClient is the client API for OutbidService service.
@@ -87,6 +90,12 @@ type OutbidServiceClient interface {
 	GetRound(ctx context.Context, in *GetRoundRequest, opts ...grpc.CallOption) (*GetRoundResponse, error)
 	// ListRounds lists decisions that gave or took something, newest first.
 	ListRounds(ctx context.Context, in *ListRoundsRequest, opts ...grpc.CallOption) (*ListRoundsResponse, error)
+	// NewWorkerToken makes a token with which one worker may join, once. For admins.
+	NewWorkerToken(ctx context.Context, in *NewWorkerTokenRequest, opts ...grpc.CallOption) (*NewWorkerTokenResponse, error)
+	// JoinWorker takes a worker into the cluster. It shows a token of NewWorkerToken, and no other.
+	JoinWorker(ctx context.Context, in *JoinWorkerRequest, opts ...grpc.CallOption) (*JoinWorkerResponse, error)
+	// RemoveWorker takes a worker out of the cluster at once. For admins.
+	RemoveWorker(ctx context.Context, in *RemoveWorkerRequest, opts ...grpc.CallOption) (*RemoveWorkerResponse, error)
 	// GetServerInfo says what the server is and how it fares.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 }
@@ -337,6 +346,36 @@ func (c *outbidServiceClient) ListRounds(ctx context.Context, in *ListRoundsRequ
 	return out, nil
 }
 
+func (c *outbidServiceClient) NewWorkerToken(ctx context.Context, in *NewWorkerTokenRequest, opts ...grpc.CallOption) (*NewWorkerTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NewWorkerTokenResponse)
+	err := c.cc.Invoke(ctx, OutbidService_NewWorkerToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *outbidServiceClient) JoinWorker(ctx context.Context, in *JoinWorkerRequest, opts ...grpc.CallOption) (*JoinWorkerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JoinWorkerResponse)
+	err := c.cc.Invoke(ctx, OutbidService_JoinWorker_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *outbidServiceClient) RemoveWorker(ctx context.Context, in *RemoveWorkerRequest, opts ...grpc.CallOption) (*RemoveWorkerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveWorkerResponse)
+	err := c.cc.Invoke(ctx, OutbidService_RemoveWorker_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *outbidServiceClient) GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetServerInfoResponse)
@@ -391,6 +430,12 @@ type OutbidServiceServer interface {
 	GetRound(context.Context, *GetRoundRequest) (*GetRoundResponse, error)
 	// ListRounds lists decisions that gave or took something, newest first.
 	ListRounds(context.Context, *ListRoundsRequest) (*ListRoundsResponse, error)
+	// NewWorkerToken makes a token with which one worker may join, once. For admins.
+	NewWorkerToken(context.Context, *NewWorkerTokenRequest) (*NewWorkerTokenResponse, error)
+	// JoinWorker takes a worker into the cluster. It shows a token of NewWorkerToken, and no other.
+	JoinWorker(context.Context, *JoinWorkerRequest) (*JoinWorkerResponse, error)
+	// RemoveWorker takes a worker out of the cluster at once. For admins.
+	RemoveWorker(context.Context, *RemoveWorkerRequest) (*RemoveWorkerResponse, error)
 	// GetServerInfo says what the server is and how it fares.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	mustEmbedUnimplementedOutbidServiceServer()
@@ -459,6 +504,15 @@ func (UnimplementedOutbidServiceServer) GetRound(context.Context, *GetRoundReque
 }
 func (UnimplementedOutbidServiceServer) ListRounds(context.Context, *ListRoundsRequest) (*ListRoundsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRounds not implemented")
+}
+func (UnimplementedOutbidServiceServer) NewWorkerToken(context.Context, *NewWorkerTokenRequest) (*NewWorkerTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method NewWorkerToken not implemented")
+}
+func (UnimplementedOutbidServiceServer) JoinWorker(context.Context, *JoinWorkerRequest) (*JoinWorkerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method JoinWorker not implemented")
+}
+func (UnimplementedOutbidServiceServer) RemoveWorker(context.Context, *RemoveWorkerRequest) (*RemoveWorkerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveWorker not implemented")
 }
 func (UnimplementedOutbidServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
@@ -780,6 +834,60 @@ func _OutbidService_ListRounds_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OutbidService_NewWorkerToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(NewWorkerTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).NewWorkerToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_NewWorkerToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).NewWorkerToken(ctx, req.(*NewWorkerTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OutbidService_JoinWorker_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(JoinWorkerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).JoinWorker(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_JoinWorker_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).JoinWorker(ctx, req.(*JoinWorkerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OutbidService_RemoveWorker_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveWorkerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).RemoveWorker(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_RemoveWorker_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).RemoveWorker(ctx, req.(*RemoveWorkerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OutbidService_GetServerInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetServerInfoRequest)
 	if err := dec(in); err != nil {
@@ -856,6 +964,18 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListRounds",
 			Handler:    _OutbidService_ListRounds_Handler,
+		},
+		{
+			MethodName: "NewWorkerToken",
+			Handler:    _OutbidService_NewWorkerToken_Handler,
+		},
+		{
+			MethodName: "JoinWorker",
+			Handler:    _OutbidService_JoinWorker_Handler,
+		},
+		{
+			MethodName: "RemoveWorker",
+			Handler:    _OutbidService_RemoveWorker_Handler,
 		},
 		{
 			MethodName: "GetServerInfo",

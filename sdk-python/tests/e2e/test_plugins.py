@@ -49,7 +49,7 @@ class Server:
             )
         self.until(ready.exists, "the server is ready")
         at = json.loads(ready.read_text())
-        self._env = {**env, "OUTBID_URL": at["api"], "OUTBID_TOKEN": Path(at["token_file"]).read_text().strip()}
+        self._env = {**env, "OUTBID_URL": at["api"]}
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
         """Wait until something holds."""

@@ -27,7 +27,7 @@ from outbid.v1 import event_pb2 as outbid_dot_v1_dot_event__pb2
 from outbid.v1 import node_pb2 as outbid_dot_v1_dot_node__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xcc\x01\n\x06Uplink\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04\x62oot\x18\x02 \x01(\t\x12\x11\n\tfirst_seq\x18\x03 \x01(\x04\x12*\n\x08messages\x18\x04 \x03(\x0b\x32\x18.outbid.v1.UplinkMessage\x12$\n\x05\x66orks\x18\x05 \x03(\x0b\x32\x15.outbid.v1.ForkStatus\x12!\n\x04info\x18\x06 \x01(\x0b\x32\x13.outbid.v1.NodeInfo\x12\x0f\n\x07leaving\x18\x07 \x01(\x08\x12\r\n\x05proof\x18\x08 \x01(\x0c\"N\n\nForkStatus\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\r\n\x05phase\x18\x03 \x01(\t\"\xa0\x02\n\rUplinkMessage\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12%\n\x05\x62\x65gan\x18\x02 \x01(\x0b\x32\x14.outbid.v1.ForkBeganH\x00\x12#\n\x06report\x18\x03 \x01(\x0b\x32\x11.outbid.v1.ReportH\x00\x12)\n\x07reached\x18\x04 \x01(\x0b\x32\x16.outbid.v1.ForkReachedH\x00\x12&\n\x05saved\x18\x05 \x01(\x0b\x32\x15.outbid.v1.CheckpointH\x00\x12%\n\x05\x65nded\x18\x06 \x01(\x0b\x32\x14.outbid.v1.ForkEndedH\x00\x12\x1f\n\x04note\x18\x07 \x01(\x0b\x32\x0f.outbid.v1.NoteH\x00\x42\x06\n\x04kind\"\x1e\n\tForkBegan\x12\x11\n\tfrom_step\x18\x01 \x01(\x03\"\x1b\n\x0b\x46orkReached\x12\x0c\n\x04step\x18\x01 \x01(\x03\"{\n\tForkEnded\x12\'\n\x07outcome\x18\x01 \x01(\x0e\x32\x16.outbid.v1.ForkOutcome\x12\'\n\x07\x66\x61ilure\x18\x02 \x01(\x0e\x32\x16.outbid.v1.FailureKind\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\x0c\n\x04step\x18\x04 \x01(\x03\"\xcd\x01\n\x06Orders\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04\x62oot\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x11\n\tacked_seq\x18\x04 \x01(\x04\x12(\n\x05lease\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x0b\x61ssignments\x18\x06 \x03(\x0b\x32\x15.outbid.v1.Assignment\x12\r\n\x05hello\x18\x07 \x01(\x08\x12\x0c\n\x04term\x18\x08 \x01(\x04\x12\r\n\x05store\x18\t \x01(\t\"\xb1\x01\n\nAssignment\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12#\n\x07verdict\x18\x03 \x01(\x0e\x32\x12.outbid.v1.Verdict\x12\x12\n\nuntil_step\x18\x04 \x01(\x03\x12\'\n\x04\x62ody\x18\x05 \x01(\x0b\x32\x19.outbid.v1.AssignmentBody\x12\x0e\n\x06reason\x18\x06 \x01(\t\"\xd6\x02\n\x0e\x41ssignmentBody\x12\x13\n\x0b\x63onfig_json\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x02 \x03(\x05\x12$\n\x05start\x18\x03 \x01(\x0b\x32\x15.outbid.v1.Checkpoint\x12)\n\x08workload\x18\x04 \x01(\x0b\x32\x17.outbid.v1.WorkloadBody\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\x0e\n\x06metric\x18\x06 \x01(\t\x12\x0c\n\x04mode\x18\x07 \x01(\t\x12-\n\nsave_every\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0chang_timeout\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04\x63pus\x18\n \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x0b \x01(\x03\x12\x1d\n\x04gang\x18\x0c \x01(\x0b\x32\x0f.outbid.v1.Gang\"{\n\x04Gang\x12\x12\n\nfirst_rank\x18\x01 \x01(\x05\x12\r\n\x05ranks\x18\x02 \x01(\x05\x12\r\n\x05place\x18\x03 \x01(\x05\x12\x0e\n\x06places\x18\x04 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12\x0c\n\x04port\x18\x06 \x01(\x05\x12\x12\n\nper_device\x18\x07 \x01(\x08\"n\n\x0cWorkloadBody\x12+\n\x08\x66unction\x18\x01 \x01(\x0b\x32\x17.outbid.v1.FunctionBodyH\x00\x12)\n\x07program\x18\x02 \x01(\x0b\x32\x16.outbid.v1.ProgramBodyH\x00\x42\x06\n\x04kind\"\xca\x01\n\x0c\x46unctionBody\x12\x0c\n\x04\x62lob\x18\x01 \x01(\t\x12\x0e\n\x06python\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12-\n\x03\x65nv\x18\x04 \x03(\x0b\x32 .outbid.v1.FunctionBody.EnvEntry\x12\x0f\n\x07workdir\x18\x05 \x01(\t\x12\x0b\n\x03mac\x18\x06 \x01(\x0c\x12\x15\n\rfresh_process\x18\x07 \x01(\x08\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb0\x01\n\x0bProgramBody\x12\x0c\n\x04\x61rgv\x18\x01 \x03(\t\x12,\n\x03\x65nv\x18\x02 \x03(\x0b\x32\x1f.outbid.v1.ProgramBody.EnvEntry\x12\x0f\n\x07workdir\x18\x03 \x01(\t\x12(\n\x05grace\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"n\n\x08LogChunk\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x14\n\x0ctime_unix_ms\x18\x05 \x01(\x03*\x93\x01\n\x0b\x46orkOutcome\x12\x1c\n\x18\x46ORK_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46ORK_OUTCOME_ORDERED\x10\x01\x12\x19\n\x15\x46ORK_OUTCOME_FINISHED\x10\x02\x12\x17\n\x13\x46ORK_OUTCOME_FAILED\x10\x03\x12\x18\n\x14\x46ORK_OUTCOME_EXPIRED\x10\x04*Z\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n\rVERDICT_TRAIN\x10\x01\x12\x11\n\rVERDICT_PAUSE\x10\x02\x12\x10\n\x0cVERDICT_STOP\x10\x03\x42\x37Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xf1\x01\n\x06Uplink\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04\x62oot\x18\x02 \x01(\t\x12\x11\n\tfirst_seq\x18\x03 \x01(\x04\x12*\n\x08messages\x18\x04 \x03(\x0b\x32\x18.outbid.v1.UplinkMessage\x12$\n\x05\x66orks\x18\x05 \x03(\x0b\x32\x15.outbid.v1.ForkStatus\x12!\n\x04info\x18\x06 \x01(\x0b\x32\x13.outbid.v1.NodeInfo\x12\x0f\n\x07leaving\x18\x07 \x01(\x08\x12\x11\n\x05proof\x18\x08 \x01(\x0c\x42\x02\x18\x01\x12\x1f\n\x17\x63redentials_expire_unix\x18\t \x01(\x03\"N\n\nForkStatus\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\r\n\x05phase\x18\x03 \x01(\t\"\xa0\x02\n\rUplinkMessage\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12%\n\x05\x62\x65gan\x18\x02 \x01(\x0b\x32\x14.outbid.v1.ForkBeganH\x00\x12#\n\x06report\x18\x03 \x01(\x0b\x32\x11.outbid.v1.ReportH\x00\x12)\n\x07reached\x18\x04 \x01(\x0b\x32\x16.outbid.v1.ForkReachedH\x00\x12&\n\x05saved\x18\x05 \x01(\x0b\x32\x15.outbid.v1.CheckpointH\x00\x12%\n\x05\x65nded\x18\x06 \x01(\x0b\x32\x14.outbid.v1.ForkEndedH\x00\x12\x1f\n\x04note\x18\x07 \x01(\x0b\x32\x0f.outbid.v1.NoteH\x00\x42\x06\n\x04kind\"\x1e\n\tForkBegan\x12\x11\n\tfrom_step\x18\x01 \x01(\x03\"\x1b\n\x0b\x46orkReached\x12\x0c\n\x04step\x18\x01 \x01(\x03\"{\n\tForkEnded\x12\'\n\x07outcome\x18\x01 \x01(\x0e\x32\x16.outbid.v1.ForkOutcome\x12\'\n\x07\x66\x61ilure\x18\x02 \x01(\x0e\x32\x16.outbid.v1.FailureKind\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\x0c\n\x04step\x18\x04 \x01(\x03\"\xe2\x01\n\x06Orders\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04\x62oot\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x11\n\tacked_seq\x18\x04 \x01(\x04\x12(\n\x05lease\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x0b\x61ssignments\x18\x06 \x03(\x0b\x32\x15.outbid.v1.Assignment\x12\r\n\x05hello\x18\x07 \x01(\x08\x12\x0c\n\x04term\x18\x08 \x01(\x04\x12\r\n\x05store\x18\t \x01(\t\x12\x13\n\x0b\x63redentials\x18\n \x01(\t\"\xb1\x01\n\nAssignment\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12#\n\x07verdict\x18\x03 \x01(\x0e\x32\x12.outbid.v1.Verdict\x12\x12\n\nuntil_step\x18\x04 \x01(\x03\x12\'\n\x04\x62ody\x18\x05 \x01(\x0b\x32\x19.outbid.v1.AssignmentBody\x12\x0e\n\x06reason\x18\x06 \x01(\t\"\xd6\x02\n\x0e\x41ssignmentBody\x12\x13\n\x0b\x63onfig_json\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x02 \x03(\x05\x12$\n\x05start\x18\x03 \x01(\x0b\x32\x15.outbid.v1.Checkpoint\x12)\n\x08workload\x18\x04 \x01(\x0b\x32\x17.outbid.v1.WorkloadBody\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\x0e\n\x06metric\x18\x06 \x01(\t\x12\x0c\n\x04mode\x18\x07 \x01(\t\x12-\n\nsave_every\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0chang_timeout\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04\x63pus\x18\n \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x0b \x01(\x03\x12\x1d\n\x04gang\x18\x0c \x01(\x0b\x32\x0f.outbid.v1.Gang\"{\n\x04Gang\x12\x12\n\nfirst_rank\x18\x01 \x01(\x05\x12\r\n\x05ranks\x18\x02 \x01(\x05\x12\r\n\x05place\x18\x03 \x01(\x05\x12\x0e\n\x06places\x18\x04 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12\x0c\n\x04port\x18\x06 \x01(\x05\x12\x12\n\nper_device\x18\x07 \x01(\x08\"n\n\x0cWorkloadBody\x12+\n\x08\x66unction\x18\x01 \x01(\x0b\x32\x17.outbid.v1.FunctionBodyH\x00\x12)\n\x07program\x18\x02 \x01(\x0b\x32\x16.outbid.v1.ProgramBodyH\x00\x42\x06\n\x04kind\"\xd0\x01\n\x0c\x46unctionBody\x12\x0c\n\x04\x62lob\x18\x01 \x01(\t\x12\x0e\n\x06python\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12-\n\x03\x65nv\x18\x04 \x03(\x0b\x32 .outbid.v1.FunctionBody.EnvEntry\x12\x0f\n\x07workdir\x18\x05 \x01(\t\x12\x11\n\tsignature\x18\x06 \x01(\x0c\x12\x15\n\rfresh_process\x18\x07 \x01(\x08\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb0\x01\n\x0bProgramBody\x12\x0c\n\x04\x61rgv\x18\x01 \x03(\t\x12,\n\x03\x65nv\x18\x02 \x03(\x0b\x32\x1f.outbid.v1.ProgramBody.EnvEntry\x12\x0f\n\x07workdir\x18\x03 \x01(\t\x12(\n\x05grace\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"n\n\x08LogChunk\x12 \n\x04\x66ork\x18\x01 \x01(\x0b\x32\x12.outbid.v1.ForkRef\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x14\n\x0ctime_unix_ms\x18\x05 \x01(\x03*\x93\x01\n\x0b\x46orkOutcome\x12\x1c\n\x18\x46ORK_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46ORK_OUTCOME_ORDERED\x10\x01\x12\x19\n\x15\x46ORK_OUTCOME_FINISHED\x10\x02\x12\x17\n\x13\x46ORK_OUTCOME_FAILED\x10\x03\x12\x18\n\x14\x46ORK_OUTCOME_EXPIRED\x10\x04*Z\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n\rVERDICT_TRAIN\x10\x01\x12\x11\n\rVERDICT_PAUSE\x10\x02\x12\x10\n\x0cVERDICT_STOP\x10\x03\x42\x37Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,44 +35,46 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'outbid.v1.bus_pb2', _global
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1'
+  _globals['_UPLINK'].fields_by_name['proof']._loaded_options = None
+  _globals['_UPLINK'].fields_by_name['proof']._serialized_options = b'\030\001'
   _globals['_FUNCTIONBODY_ENVENTRY']._loaded_options = None
   _globals['_FUNCTIONBODY_ENVENTRY']._serialized_options = b'8\001'
   _globals['_PROGRAMBODY_ENVENTRY']._loaded_options = None
   _globals['_PROGRAMBODY_ENVENTRY']._serialized_options = b'8\001'
-  _globals['_FORKOUTCOME']._serialized_start=2342
-  _globals['_FORKOUTCOME']._serialized_end=2489
-  _globals['_VERDICT']._serialized_start=2491
-  _globals['_VERDICT']._serialized_end=2581
+  _globals['_FORKOUTCOME']._serialized_start=2406
+  _globals['_FORKOUTCOME']._serialized_end=2553
+  _globals['_VERDICT']._serialized_start=2555
+  _globals['_VERDICT']._serialized_end=2645
   _globals['_UPLINK']._serialized_start=112
-  _globals['_UPLINK']._serialized_end=316
-  _globals['_FORKSTATUS']._serialized_start=318
-  _globals['_FORKSTATUS']._serialized_end=396
-  _globals['_UPLINKMESSAGE']._serialized_start=399
-  _globals['_UPLINKMESSAGE']._serialized_end=687
-  _globals['_FORKBEGAN']._serialized_start=689
-  _globals['_FORKBEGAN']._serialized_end=719
-  _globals['_FORKREACHED']._serialized_start=721
-  _globals['_FORKREACHED']._serialized_end=748
-  _globals['_FORKENDED']._serialized_start=750
-  _globals['_FORKENDED']._serialized_end=873
-  _globals['_ORDERS']._serialized_start=876
-  _globals['_ORDERS']._serialized_end=1081
-  _globals['_ASSIGNMENT']._serialized_start=1084
-  _globals['_ASSIGNMENT']._serialized_end=1261
-  _globals['_ASSIGNMENTBODY']._serialized_start=1264
-  _globals['_ASSIGNMENTBODY']._serialized_end=1606
-  _globals['_GANG']._serialized_start=1608
-  _globals['_GANG']._serialized_end=1731
-  _globals['_WORKLOADBODY']._serialized_start=1733
-  _globals['_WORKLOADBODY']._serialized_end=1843
-  _globals['_FUNCTIONBODY']._serialized_start=1846
-  _globals['_FUNCTIONBODY']._serialized_end=2048
-  _globals['_FUNCTIONBODY_ENVENTRY']._serialized_start=2006
-  _globals['_FUNCTIONBODY_ENVENTRY']._serialized_end=2048
-  _globals['_PROGRAMBODY']._serialized_start=2051
-  _globals['_PROGRAMBODY']._serialized_end=2227
-  _globals['_PROGRAMBODY_ENVENTRY']._serialized_start=2006
-  _globals['_PROGRAMBODY_ENVENTRY']._serialized_end=2048
-  _globals['_LOGCHUNK']._serialized_start=2229
-  _globals['_LOGCHUNK']._serialized_end=2339
+  _globals['_UPLINK']._serialized_end=353
+  _globals['_FORKSTATUS']._serialized_start=355
+  _globals['_FORKSTATUS']._serialized_end=433
+  _globals['_UPLINKMESSAGE']._serialized_start=436
+  _globals['_UPLINKMESSAGE']._serialized_end=724
+  _globals['_FORKBEGAN']._serialized_start=726
+  _globals['_FORKBEGAN']._serialized_end=756
+  _globals['_FORKREACHED']._serialized_start=758
+  _globals['_FORKREACHED']._serialized_end=785
+  _globals['_FORKENDED']._serialized_start=787
+  _globals['_FORKENDED']._serialized_end=910
+  _globals['_ORDERS']._serialized_start=913
+  _globals['_ORDERS']._serialized_end=1139
+  _globals['_ASSIGNMENT']._serialized_start=1142
+  _globals['_ASSIGNMENT']._serialized_end=1319
+  _globals['_ASSIGNMENTBODY']._serialized_start=1322
+  _globals['_ASSIGNMENTBODY']._serialized_end=1664
+  _globals['_GANG']._serialized_start=1666
+  _globals['_GANG']._serialized_end=1789
+  _globals['_WORKLOADBODY']._serialized_start=1791
+  _globals['_WORKLOADBODY']._serialized_end=1901
+  _globals['_FUNCTIONBODY']._serialized_start=1904
+  _globals['_FUNCTIONBODY']._serialized_end=2112
+  _globals['_FUNCTIONBODY_ENVENTRY']._serialized_start=2070
+  _globals['_FUNCTIONBODY_ENVENTRY']._serialized_end=2112
+  _globals['_PROGRAMBODY']._serialized_start=2115
+  _globals['_PROGRAMBODY']._serialized_end=2291
+  _globals['_PROGRAMBODY_ENVENTRY']._serialized_start=2070
+  _globals['_PROGRAMBODY_ENVENTRY']._serialized_end=2112
+  _globals['_LOGCHUNK']._serialized_start=2293
+  _globals['_LOGCHUNK']._serialized_end=2403
 # @@protoc_insertion_point(module_scope)

@@ -6,6 +6,7 @@ The service that people and their tools talk to, by gRPC or by REST/JSON (servic
 import builtins
 import collections.abc
 import google.protobuf.descriptor
+import google.protobuf.duration_pb2
 import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
@@ -1531,3 +1532,138 @@ class Decision(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "kind", b"kind", "places", b"places", "reason", b"reason", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
 
 Global___Decision: typing_extensions.TypeAlias = Decision
+
+@typing.final
+class NewWorkerTokenRequest(google.protobuf.message.Message):
+    """NewWorkerTokenRequest is the request of NewWorkerToken."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: builtins.int
+    LIFE_FIELD_NUMBER: builtins.int
+    node: builtins.str
+    """Name of the worker's node."""
+    @property
+    def life(self) -> google.protobuf.duration_pb2.Duration:
+        """How long the token is good for; an hour if it is left out."""
+
+    def __init__(
+        self,
+        *,
+        node: builtins.str = ...,
+        life: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["life", b"life"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["life", b"life", "node", b"node"]) -> None: ...
+
+Global___NewWorkerTokenRequest: typing_extensions.TypeAlias = NewWorkerTokenRequest
+
+@typing.final
+class NewWorkerTokenResponse(google.protobuf.message.Message):
+    """NewWorkerTokenResponse is the response of NewWorkerToken."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: builtins.int
+    EXPIRES_FIELD_NUMBER: builtins.int
+    token: builtins.str
+    @property
+    def expires(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        token: builtins.str = ...,
+        expires: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["expires", b"expires"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["expires", b"expires", "token", b"token"]) -> None: ...
+
+Global___NewWorkerTokenResponse: typing_extensions.TypeAlias = NewWorkerTokenResponse
+
+@typing.final
+class JoinWorkerRequest(google.protobuf.message.Message):
+    """JoinWorkerRequest is the request of JoinWorker."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: builtins.int
+    NODE_FIELD_NUMBER: builtins.int
+    PUBLIC_KEY_FIELD_NUMBER: builtins.int
+    token: builtins.str
+    node: builtins.str
+    """Name of the node; may be left out, as the token is for one name alone."""
+    public_key: builtins.str
+    """The worker's public key, as an NKey of a NATS user. The other half stays with the worker."""
+    def __init__(
+        self,
+        *,
+        token: builtins.str = ...,
+        node: builtins.str = ...,
+        public_key: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["node", b"node", "public_key", b"public_key", "token", b"token"]) -> None: ...
+
+Global___JoinWorkerRequest: typing_extensions.TypeAlias = JoinWorkerRequest
+
+@typing.final
+class JoinWorkerResponse(google.protobuf.message.Message):
+    """JoinWorkerResponse is the response of JoinWorker."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: builtins.int
+    CREDENTIALS_FIELD_NUMBER: builtins.int
+    ORDERS_KEY_FIELD_NUMBER: builtins.int
+    NATS_FIELD_NUMBER: builtins.int
+    EXPIRES_FIELD_NUMBER: builtins.int
+    node: builtins.str
+    credentials: builtins.str
+    """The JWT that NATS knows the worker's key by."""
+    orders_key: builtins.str
+    """The public key that orders and functions are signed with."""
+    nats: builtins.str
+    """Where NATS is: a URL, or several separated by commas."""
+    @property
+    def expires(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        node: builtins.str = ...,
+        credentials: builtins.str = ...,
+        orders_key: builtins.str = ...,
+        nats: builtins.str = ...,
+        expires: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["expires", b"expires"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["credentials", b"credentials", "expires", b"expires", "nats", b"nats", "node", b"node", "orders_key", b"orders_key"]) -> None: ...
+
+Global___JoinWorkerResponse: typing_extensions.TypeAlias = JoinWorkerResponse
+
+@typing.final
+class RemoveWorkerRequest(google.protobuf.message.Message):
+    """RemoveWorkerRequest is the request of RemoveWorker."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: builtins.int
+    node: builtins.str
+    def __init__(
+        self,
+        *,
+        node: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["node", b"node"]) -> None: ...
+
+Global___RemoveWorkerRequest: typing_extensions.TypeAlias = RemoveWorkerRequest
+
+@typing.final
+class RemoveWorkerResponse(google.protobuf.message.Message):
+    """RemoveWorkerResponse is the response of RemoveWorker."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___RemoveWorkerResponse: typing_extensions.TypeAlias = RemoveWorkerResponse

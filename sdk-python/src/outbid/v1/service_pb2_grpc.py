@@ -130,6 +130,21 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_service__pb2.ListRoundsRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.ListRoundsResponse.FromString,
                 _registered_method=True)
+        self.NewWorkerToken = channel.unary_unary(
+                '/outbid.v1.OutbidService/NewWorkerToken',
+                request_serializer=outbid_dot_v1_dot_service__pb2.NewWorkerTokenRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.NewWorkerTokenResponse.FromString,
+                _registered_method=True)
+        self.JoinWorker = channel.unary_unary(
+                '/outbid.v1.OutbidService/JoinWorker',
+                request_serializer=outbid_dot_v1_dot_service__pb2.JoinWorkerRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.JoinWorkerResponse.FromString,
+                _registered_method=True)
+        self.RemoveWorker = channel.unary_unary(
+                '/outbid.v1.OutbidService/RemoveWorker',
+                request_serializer=outbid_dot_v1_dot_service__pb2.RemoveWorkerRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.RemoveWorkerResponse.FromString,
+                _registered_method=True)
         self.GetServerInfo = channel.unary_unary(
                 '/outbid.v1.OutbidService/GetServerInfo',
                 request_serializer=outbid_dot_v1_dot_service__pb2.GetServerInfoRequest.SerializeToString,
@@ -274,6 +289,27 @@ class OutbidServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def NewWorkerToken(self, request, context):
+        """NewWorkerToken makes a token with which one worker may join, once. For admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def JoinWorker(self, request, context):
+        """JoinWorker takes a worker into the cluster. It shows a token of NewWorkerToken, and no other.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveWorker(self, request, context):
+        """RemoveWorker takes a worker out of the cluster at once. For admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetServerInfo(self, request, context):
         """GetServerInfo says what the server is and how it fares.
         """
@@ -378,6 +414,21 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.ListRounds,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.ListRoundsRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.ListRoundsResponse.SerializeToString,
+            ),
+            'NewWorkerToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.NewWorkerToken,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.NewWorkerTokenRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.NewWorkerTokenResponse.SerializeToString,
+            ),
+            'JoinWorker': grpc.unary_unary_rpc_method_handler(
+                    servicer.JoinWorker,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.JoinWorkerRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.JoinWorkerResponse.SerializeToString,
+            ),
+            'RemoveWorker': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveWorker,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.RemoveWorkerRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.RemoveWorkerResponse.SerializeToString,
             ),
             'GetServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetServerInfo,
@@ -899,6 +950,87 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/ListRounds',
             outbid_dot_v1_dot_service__pb2.ListRoundsRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.ListRoundsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NewWorkerToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/NewWorkerToken',
+            outbid_dot_v1_dot_service__pb2.NewWorkerTokenRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.NewWorkerTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def JoinWorker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/JoinWorker',
+            outbid_dot_v1_dot_service__pb2.JoinWorkerRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.JoinWorkerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveWorker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/RemoveWorker',
+            outbid_dot_v1_dot_service__pb2.RemoveWorkerRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.RemoveWorkerResponse.FromString,
             options,
             channel_credentials,
             insecure,

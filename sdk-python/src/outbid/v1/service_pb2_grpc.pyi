@@ -329,6 +329,54 @@ _OutbidServiceListRoundsType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceNewWorkerTokenType = typing_extensions.TypeVar(
+    '_OutbidServiceNewWorkerTokenType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.NewWorkerTokenRequest,
+        outbid.v1.service_pb2.NewWorkerTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.NewWorkerTokenRequest,
+        outbid.v1.service_pb2.NewWorkerTokenResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.NewWorkerTokenRequest,
+        outbid.v1.service_pb2.NewWorkerTokenResponse,
+    ],
+)
+
+_OutbidServiceJoinWorkerType = typing_extensions.TypeVar(
+    '_OutbidServiceJoinWorkerType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.JoinWorkerRequest,
+        outbid.v1.service_pb2.JoinWorkerResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.JoinWorkerRequest,
+        outbid.v1.service_pb2.JoinWorkerResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.JoinWorkerRequest,
+        outbid.v1.service_pb2.JoinWorkerResponse,
+    ],
+)
+
+_OutbidServiceRemoveWorkerType = typing_extensions.TypeVar(
+    '_OutbidServiceRemoveWorkerType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.RemoveWorkerRequest,
+        outbid.v1.service_pb2.RemoveWorkerResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.RemoveWorkerRequest,
+        outbid.v1.service_pb2.RemoveWorkerResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.RemoveWorkerRequest,
+        outbid.v1.service_pb2.RemoveWorkerResponse,
+    ],
+)
+
 _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     '_OutbidServiceGetServerInfoType',
     grpc.UnaryUnaryMultiCallable[
@@ -345,7 +393,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -425,6 +473,18 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ListRoundsRequest,
             outbid.v1.service_pb2.ListRoundsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.NewWorkerTokenRequest,
+            outbid.v1.service_pb2.NewWorkerTokenResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.JoinWorkerRequest,
+            outbid.v1.service_pb2.JoinWorkerResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.RemoveWorkerRequest,
+            outbid.v1.service_pb2.RemoveWorkerResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
@@ -511,6 +571,18 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.ListRoundsResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.NewWorkerTokenRequest,
+            outbid.v1.service_pb2.NewWorkerTokenResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.JoinWorkerRequest,
+            outbid.v1.service_pb2.JoinWorkerResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.RemoveWorkerRequest,
+            outbid.v1.service_pb2.RemoveWorkerResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
             outbid.v1.service_pb2.GetServerInfoResponse,
         ],
@@ -572,6 +644,15 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
 
     ListRounds: _OutbidServiceListRoundsType
     """ListRounds lists decisions that gave or took something, newest first."""
+
+    NewWorkerToken: _OutbidServiceNewWorkerTokenType
+    """NewWorkerToken makes a token with which one worker may join, once. For admins."""
+
+    JoinWorker: _OutbidServiceJoinWorkerType
+    """JoinWorker takes a worker into the cluster. It shows a token of NewWorkerToken, and no other."""
+
+    RemoveWorker: _OutbidServiceRemoveWorkerType
+    """RemoveWorker takes a worker out of the cluster at once. For admins."""
 
     GetServerInfo: _OutbidServiceGetServerInfoType
     """GetServerInfo says what the server is and how it fares."""
@@ -652,6 +733,18 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.ListRoundsRequest,
         outbid.v1.service_pb2.ListRoundsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.NewWorkerTokenRequest,
+        outbid.v1.service_pb2.NewWorkerTokenResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.JoinWorkerRequest,
+        outbid.v1.service_pb2.JoinWorkerResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.RemoveWorkerRequest,
+        outbid.v1.service_pb2.RemoveWorkerResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetServerInfoRequest,
@@ -813,6 +906,30 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.ListRoundsResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ListRoundsResponse]]:
         """ListRounds lists decisions that gave or took something, newest first."""
+
+    @abc.abstractmethod
+    def NewWorkerToken(
+        self,
+        request: outbid.v1.service_pb2.NewWorkerTokenRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.NewWorkerTokenResponse, collections.abc.Awaitable[outbid.v1.service_pb2.NewWorkerTokenResponse]]:
+        """NewWorkerToken makes a token with which one worker may join, once. For admins."""
+
+    @abc.abstractmethod
+    def JoinWorker(
+        self,
+        request: outbid.v1.service_pb2.JoinWorkerRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.JoinWorkerResponse, collections.abc.Awaitable[outbid.v1.service_pb2.JoinWorkerResponse]]:
+        """JoinWorker takes a worker into the cluster. It shows a token of NewWorkerToken, and no other."""
+
+    @abc.abstractmethod
+    def RemoveWorker(
+        self,
+        request: outbid.v1.service_pb2.RemoveWorkerRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.RemoveWorkerResponse, collections.abc.Awaitable[outbid.v1.service_pb2.RemoveWorkerResponse]]:
+        """RemoveWorker takes a worker out of the cluster at once. For admins."""
 
     @abc.abstractmethod
     def GetServerInfo(

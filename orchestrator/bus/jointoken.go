@@ -1,0 +1,129 @@
+package bus
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// joinPrefix begins every join token, so that people and secret scanners know one.
+const joinPrefix = "outbid_join_"
+
+// ErrJoinToken says that a worker may not join with a token; its text says why.
+var ErrJoinToken = errors.New("join token")
+
+// tokenRecord is what is kept of a join token, beside its hash: whoever reads it cannot join.
+type tokenRecord struct {
+	Node    string    `json:"node"`
+	Expires time.Time `json:"expires"`
+	// Used is when a worker joined with it; zero if none has.
+	Used time.Time `json:"used,omitzero"`
+}
+
+// keepUsed is how long a token that is used or over is remembered, so that the answer says what is wrong with it.
+const keepUsed = 24 * time.Hour
+
+func tokenKey(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return tokenPrefix + hex.EncodeToString(sum[:])
+}
+
+// NewToken makes a token with which one worker of a name can join, once, until it expires.
+func (w *Workers) NewToken(ctx context.Context, node string, now, expires time.Time) (string, error) {
+	if err := CheckToken("node", node); err != nil {
+		return "", err
+	}
+	if err := w.forgetTokens(ctx, now); err != nil {
+		w.log.Warn("old join tokens could not be removed", "error", err)
+	}
+	raw := make([]byte, 32)
+	if _, err := rand.Read(raw); err != nil {
+		return "", fmt.Errorf("make a join token: %w", err)
+	}
+	token := joinPrefix + base64.RawURLEncoding.EncodeToString(raw)
+	data, err := json.Marshal(tokenRecord{Node: node, Expires: expires.UTC()})
+	if err != nil {
+		return "", fmt.Errorf("make a join token: %w", err)
+	}
+	if _, err := w.kv.Create(ctx, tokenKey(token), data); err != nil {
+		return "", fmt.Errorf("make a join token: %w", err)
+	}
+	return token, nil
+}
+
+// Spend uses a token up and returns the node that it is for, which must be the one that is named, if one is. Of two
+// that try at once one succeeds. Errors that are the caller's are ErrJoinToken.
+func (w *Workers) Spend(ctx context.Context, token, named string, now time.Time) (node string, err error) {
+	if !strings.HasPrefix(token, joinPrefix) {
+		return "", fmt.Errorf("%w: this is none: want one that 'outbid worker token' printed, which begins with %s", ErrJoinToken,
+			joinPrefix)
+	}
+	entry, err := w.kv.Get(ctx, tokenKey(token))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return "", fmt.Errorf("%w: this server has made no such token, or it has long run out", ErrJoinToken)
+	}
+	if err != nil {
+		return "", fmt.Errorf("look up a join token: %w", err)
+	}
+	var record tokenRecord
+	if err := json.Unmarshal(entry.Value(), &record); err != nil {
+		return "", fmt.Errorf("look up a join token: %w", err)
+	}
+	switch {
+	case !record.Used.IsZero():
+		return "", fmt.Errorf("%w: it was used at %s already; a token is good for one worker, once", ErrJoinToken,
+			record.Used.Format(time.RFC3339))
+	case !now.Before(record.Expires):
+		return "", fmt.Errorf("%w: it ran out at %s", ErrJoinToken, record.Expires.Format(time.RFC3339))
+	case named != "" && record.Node != named:
+		return "", fmt.Errorf("%w: it is for the worker %s, not for %s", ErrJoinToken, record.Node, named)
+	}
+	record.Used = now.UTC()
+	data, err := json.Marshal(record)
+	if err != nil {
+		return "", fmt.Errorf("use a join token: %w", err)
+	}
+	_, err = w.kv.Update(ctx, entry.Key(), data, entry.Revision())
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return "", fmt.Errorf("%w: another worker has just used it; a token is good for one worker, once", ErrJoinToken)
+	}
+	if err != nil {
+		return "", fmt.Errorf("use a join token: %w", err)
+	}
+	return record.Node, nil
+}
+
+// forgetTokens removes tokens that have long been of no use.
+func (w *Workers) forgetTokens(ctx context.Context, now time.Time) error {
+	lister, err := w.kv.ListKeysFiltered(ctx, tokenPrefix+"*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lister.Stop() }()
+	for key := range lister.Keys() {
+		entry, err := w.kv.Get(ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		var record tokenRecord
+		if json.Unmarshal(entry.Value(), &record) == nil && now.Before(record.Expires.Add(keepUsed)) {
+			continue
+		}
+		if err := w.kv.Purge(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/outbid-dev/outbid/orchestrator/identity"
+)
+
+// WorkersBucket is the key-value bucket of the workers that belong to the cluster, and of the tokens that more may join
+// with. Workers cannot read it.
+const WorkersBucket = "OUTBID_WORKERS"
+
+// Keys in the bucket begin with these; a node follows, or the SHA-256 of a token in hex.
+const (
+	nodePrefix  = "node."
+	tokenPrefix = "token."
+)
+
+// ErrStranger says that the worker of a node does not belong to the cluster.
+var ErrStranger = errors.New("no worker of that name has joined, or it was removed")
+
+// workerRecord is a worker that belongs to the cluster.
+type workerRecord struct {
+	// Public is the key that its uplinks are signed with.
+	Public string    `json:"public"`
+	Joined time.Time `json:"joined"`
+}
+
+// Workers are the workers that belong to the cluster, by the public key of each. Every orchestrator and everybody else
+// who holds the cluster's keys sees the same. Close it.
+type Workers struct {
+	kv   jetstream.KeyValue
+	log  *slog.Logger
+	gone func(public string)
+
+	mu    sync.RWMutex
+	known map[string]*identity.Verifier
+
+	watch jetstream.KeyWatcher
+	done  chan struct{}
+}
+
+// WorkersConfig says how the list of workers is kept.
+type WorkersConfig struct {
+	// Replicas of the bucket in a NATS cluster; 0 means 1.
+	Replicas int
+	// Gone, if set, hears of each key that counts for nothing any more.
+	Gone func(public string)
+	// Logger gets what goes wrong; nil drops it.
+	Logger *slog.Logger
+}
+
+// OpenWorkers opens the bucket, which it makes if it is missing, and returns once everything in it is known.
+func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Workers, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("open the list of workers: %w", err)
+	}
+	kv, err := js.KeyValue(ctx, WorkersBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: WorkersBucket, Description: "which workers belong to the cluster",
+			Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the list of workers: %w", err)
+	}
+	// The watch ends with Close, not with ctx.
+	watch, err := kv.Watch(context.WithoutCancel(ctx), nodePrefix+"*")
+	if err != nil {
+		return nil, fmt.Errorf("open the list of workers: %w", err)
+	}
+	w := &Workers{
+		kv: kv, log: orDiscard(cfg.Logger), gone: cfg.Gone, known: make(map[string]*identity.Verifier), watch: watch, done: make(chan struct{}),
+	}
+	ready := make(chan struct{})
+	go w.follow(ready)
+	select {
+	case <-ready:
+		return w, nil
+	case <-ctx.Done():
+		return nil, errors.Join(fmt.Errorf("open the list of workers: %w", ctx.Err()), w.Close())
+	}
+}
+
+// follow takes in every change of the bucket. ready is closed when what was there is known.
+func (w *Workers) follow(ready chan struct{}) {
+	defer close(w.done)
+	for entry := range w.watch.Updates() {
+		if entry == nil {
+			close(ready)
+			continue
+		}
+		w.note(entry)
+	}
+}
+
+func (w *Workers) note(entry jetstream.KeyValueEntry) {
+	node := strings.TrimPrefix(entry.Key(), nodePrefix)
+	if entry.Operation() != jetstream.KeyValuePut {
+		w.set(node, nil)
+		return
+	}
+	var record workerRecord
+	err := json.Unmarshal(entry.Value(), &record)
+	var by *identity.Verifier
+	if err == nil {
+		by, err = identity.NewVerifier(record.Public)
+	}
+	if err != nil {
+		w.log.Warn("the list of workers has a damaged entry; the node must join again", "node", node, "error", err)
+	}
+	w.set(node, by)
+}
+
+// set remembers the key of a node; nil for none.
+func (w *Workers) set(node string, by *identity.Verifier) {
+	w.mu.Lock()
+	before := w.known[node]
+	if by == nil {
+		delete(w.known, node)
+	} else {
+		w.known[node] = by
+	}
+	w.mu.Unlock()
+	if before != nil && w.gone != nil && (by == nil || by.Public() != before.Public()) {
+		w.gone(before.Public())
+	}
+}
+
+// Close ends the watch.
+func (w *Workers) Close() error {
+	err := w.watch.Stop()
+	<-w.done
+	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrBadSubscription) {
+		return nil
+	}
+	return err
+}
+
+// Key is the public key of a node's worker; empty if none belongs to the cluster.
+func (w *Workers) Key(node string) string {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if by := w.known[node]; by != nil {
+		return by.Public()
+	}
+	return ""
+}
+
+// Check says what is wrong with the signature under what a node says, whose name ends the subject; it is a Check.
+func (w *Workers) Check(subject string, data []byte, signature string) error {
+	w.mu.RLock()
+	by := w.known[subject[strings.LastIndexByte(subject, '.')+1:]]
+	w.mu.RUnlock()
+	if by == nil {
+		return ErrStranger
+	}
+	return by.Message(subject, data, signature)
+}
+
+// Add makes the worker with a public key the one of a node. One that it was before is so no more.
+func (w *Workers) Add(ctx context.Context, node, public string, now time.Time) error {
+	if err := CheckToken("node", node); err != nil {
+		return err
+	}
+	by, err := identity.NewVerifier(public)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(workerRecord{Public: public, Joined: now.UTC()})
+	if err != nil {
+		return fmt.Errorf("add worker %s: %w", node, err)
+	}
+	if _, err := w.kv.Put(ctx, nodePrefix+node, data); err != nil {
+		return fmt.Errorf("add worker %s: %w", node, err)
+	}
+	w.set(node, by)
+	return nil
+}
+
+// Remove takes the worker of a node out of the cluster; ErrStranger if there is none. From then on nobody believes it
+// anything, and it gets no orders.
+func (w *Workers) Remove(ctx context.Context, node string) error {
+	if err := CheckToken("node", node); err != nil {
+		return err
+	}
+	if w.Key(node) == "" {
+		return fmt.Errorf("worker %s: %w", node, ErrStranger)
+	}
+	if err := w.kv.Purge(ctx, nodePrefix+node); err != nil {
+		return fmt.Errorf("remove worker %s: %w", node, err)
+	}
+	w.set(node, nil)
+	return nil
+}
+
+// pinKey is the entry that says whose cluster it is.
+const pinKey = "server"
+
+// Pin fails if the workers in the list have joined a server that signs with another key: they would take no orders of
+// this one. The first that asks says which key it is.
+func (w *Workers) Pin(ctx context.Context, ordersKey string) error {
+	_, err := w.kv.Create(ctx, pinKey, []byte(ordersKey))
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, jetstream.ErrKeyExists) {
+		return fmt.Errorf("read whose the list of workers is: %w", err)
+	}
+	entry, err := w.kv.Get(ctx, pinKey)
+	if err != nil {
+		return fmt.Errorf("read whose the list of workers is: %w", err)
+	}
+	if string(entry.Value()) != ordersKey {
+		return fmt.Errorf("the workers of this cluster have joined a server with other keys (%s; these are %s): give --keys the "+
+			"directory of those, on every machine that may lead", entry.Value(), ordersKey)
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// members are the workers of the cluster as the orchestrator deals with them: it takes them in and out, believes only
+// what they have signed, signs what it tells them, and renews their credentials.
+type members struct {
+	keys *identity.Keys
+	list *bus.Workers
+	nc   *nats.Conn
+	log  *slog.Logger
+	// natsURL is where workers reach NATS.
+	natsURL string
+	refused *refusals
+
+	mu sync.Mutex
+	// renewed are new credentials by node, until the worker says that it has them.
+	renewed map[string]string
+}
+
+// openMembers opens the list of workers. What is removed from it is cut off where NATS is in this process.
+func (s *server) openMembers(ctx context.Context) error {
+	m := &members{
+		keys: s.keys, nc: s.nc, log: s.log, natsURL: s.natsURL, renewed: make(map[string]string), refused: newRefusals(s.log),
+	}
+	if s.opts.nats.public != "" {
+		m.natsURL = s.opts.nats.public
+	}
+	if err := s.registry.Register(m.refused.counted); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	var err error
+	m.list, err = bus.OpenWorkers(ctx, s.nc, bus.WorkersConfig{
+		Replicas: s.opts.nats.replicas, Gone: s.cutOff, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.onClose(m.list.Close)
+	s.members = m
+	return m.list.Pin(ctx, s.keys.Orders().Public())
+}
+
+// cutOff revokes a user of NATS.
+func (s *server) cutOff(public string) {
+	token, err := s.keys.Revoke(public, s.app.now())
+	if err == nil && s.embedded != nil {
+		err = s.embedded.Revoke(token)
+	}
+	if err != nil {
+		s.log.Warn("a worker that was removed may stay connected to NATS until its credentials run out; nothing that it says is "+
+			"believed", "error", err)
+	}
+}
+
+// trust says whether the worker of a node has joined: control hears only of those whose uplinks it signed itself.
+func (m *members) trust(node string) bool { return m.list.Key(node) != "" }
+
+// check is for the signatures of uplinks.
+func (m *members) check(subject string, data []byte, signature string) error {
+	err := m.list.Check(subject, data, signature)
+	if err != nil {
+		m.refused.note(subject, err)
+	}
+	return err
+}
+
+// signFunction signs that this server accepted a function, by the SHA-256 of its blob in hex.
+func (m *members) signFunction(blob string) []byte {
+	signature, err := m.keys.Orders().SignFunction(blob)
+	if err != nil {
+		m.log.Error("a function could not be signed; workers will refuse it", "blob", blob, "error", err)
+	}
+	return signature
+}
+
+// hear looks at an uplink for credentials that run out soon.
+func (m *members) hear(up *outbidv1.Uplink) {
+	end, node := up.GetCredentialsExpireUnix(), up.GetNode()
+	due := end != 0 && time.Until(time.Unix(end, 0)) < identity.WorkerLife/2
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !due {
+		delete(m.renewed, node)
+		return
+	}
+	if m.renewed[node] != "" {
+		return
+	}
+	token, err := m.keys.IssueWorker(node, m.list.Key(node), time.Now())
+	if err != nil {
+		m.log.Warn("the credentials of a worker could not be renewed", "node", node, "error", err)
+		return
+	}
+	m.renewed[node] = token
+}
+
+// send signs and sends orders. A node whose worker does not belong to the cluster gets none.
+func (m *members) send(o *outbidv1.Orders) error {
+	if !m.trust(o.GetNode()) {
+		return nil
+	}
+	m.mu.Lock()
+	o.Credentials = m.renewed[o.GetNode()]
+	m.mu.Unlock()
+	return bus.PublishOrders(m.nc, o, m.keys.Orders())
+}
+
+// NewToken implements api.Workers.
+func (m *members) NewToken(ctx context.Context, node string, life time.Duration) (string, time.Time, error) {
+	now := time.Now()
+	expires := now.Add(life)
+	token, err := m.list.NewToken(ctx, node, now, expires)
+	if err == nil {
+		m.log.Info("made a join token", "node", node, "expires", expires)
+	}
+	return token, expires, err
+}
+
+// Join implements api.Workers.
+func (m *members) Join(ctx context.Context, token, node, public string) (*outbidv1.JoinWorkerResponse, error) {
+	now := time.Now()
+	node, err := m.list.Spend(ctx, token, node, now)
+	if err != nil {
+		return nil, err
+	}
+	issued, err := m.keys.IssueWorker(node, public, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.list.Add(ctx, node, public, now); err != nil {
+		return nil, err
+	}
+	m.log.Info("a worker has joined", "node", node, "key", public)
+	return &outbidv1.JoinWorkerResponse{
+		Node: node, Credentials: issued, OrdersKey: m.keys.Orders().Public(), Nats: m.natsURL,
+		Expires: timestamppb.New(now.Add(identity.WorkerLife)),
+	}, nil
+}
+
+// Remove implements api.Workers.
+func (m *members) Remove(ctx context.Context, node string) error {
+	err := m.list.Remove(ctx, node)
+	if err == nil {
+		m.log.Info("a worker was removed", "node", node)
+	}
+	return err
+}
+
+// refusals counts messages that were dropped because of their signature, and says so now and then.
+type refusals struct {
+	counted *prometheus.CounterVec
+	log     *slog.Logger
+
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+// refusalEvery is how often the log has the same complaint.
+const refusalEvery = time.Minute
+
+func newRefusals(log *slog.Logger) *refusals {
+	return &refusals{
+		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outbid_refused_messages_total", Help: "Messages on the bus that were dropped: nobody whom this server knows signed them.",
+		}, []string{"reason"}),
+		log: log, last: make(map[string]time.Time),
+	}
+}
+
+func (r *refusals) note(subject string, err error) {
+	reason := "signature"
+	if errors.Is(err, bus.ErrStranger) {
+		reason = "stranger"
+	}
+	r.counted.WithLabelValues(reason).Inc()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if now.Sub(r.last[subject]) < refusalEvery {
+		return
+	}
+	if len(r.last) > 1000 { // somebody makes names up
+		clear(r.last)
+	}
+	r.last[subject] = now
+	node := subject[strings.LastIndexByte(subject, '.')+1:]
+	r.log.Warn("dropping what is said in the name of a worker", "node", node, "reason", err)
+}
