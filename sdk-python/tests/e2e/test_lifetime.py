@@ -258,7 +258,8 @@ def test_interrupted_notebook(tmp_path: Path) -> None:
     said = "".join(o["text"] for o in book.cells[1].outputs if o.get("name") == "stderr")
     assert "go on with ob.attach('long-1').resume().wait(display=True)\n  or `outbid resume long-1`" in said
     errors = [o["evalue"] for o in book.cells[1].outputs if o["output_type"] == "error"]
-    assert errors == ["long-1 is paused, and its trials are saved"]
+    how = "go on with ob.attach('long-1').resume().wait(display=True)"
+    assert errors == [f"long-1 is paused, and its trials are saved; {how}"]
     assert book.cells[2].outputs[-1]["data"]["text/plain"] == "'done'"
     if pid := server_pid(tmp_path):
         await_end(pid)
