@@ -145,7 +145,7 @@ func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (tra
 	sess, err := s.sessions.Start(ctx, spec, &outbidv1.TrialAssignment{
 		Fork: f.ref, ConfigJson: f.body.GetConfigJson(), FunctionPath: blob, StartStep: f.body.GetStart().GetStep(),
 		UntilStep: f.target(), CheckpointPath: checkpoint, Scratch: f.scratch(), Seed: f.body.GetSeed(), Devices: devices,
-		Metric: f.body.GetMetric(), Mode: f.body.GetMode(), SaveEvery: f.body.GetSaveEvery(),
+		Metric: f.body.GetMetric(), Mode: f.body.GetMode(), SaveEvery: f.body.GetSaveEvery(), KeepBest: f.body.GetKeepBest(),
 	}, f)
 	if err == nil {
 		return sess, nil

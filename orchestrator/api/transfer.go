@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -107,7 +108,7 @@ func (s *service) GetCheckpoint(
 	if err != nil {
 		return err
 	}
-	cp, err := pickCheckpoint(trial, req.Step)
+	cp, err := s.chooseCheckpoint(trial, req)
 	if err != nil {
 		return err
 	}
@@ -122,10 +123,24 @@ func (s *service) GetCheckpoint(
 	return sendPieces(r, cp, stream.Send)
 }
 
+func (s *service) chooseCheckpoint(t *outbidv1.Trial, req *outbidv1.GetCheckpointRequest) (*outbidv1.Checkpoint, error) {
+	if req.Step != nil || !req.GetBest() {
+		return pickCheckpoint(t, req.Step)
+	}
+	sweep, err := s.control.Sweep(t.GetSweep())
+	if err != nil {
+		return nil, err
+	}
+	if c := state.BestOf(t.GetCheckpoints(), sweep.GetSpec().GetMode() == "max"); c != nil {
+		return c, nil
+	}
+	return pickCheckpoint(t, nil)
+}
+
 func pickCheckpoint(t *outbidv1.Trial, step *int64) (*outbidv1.Checkpoint, error) {
 	var found *outbidv1.Checkpoint
 	for _, c := range t.GetCheckpoints() {
-		if step != nil && c.GetStep() != *step {
+		if step == nil && c.GetUnreadable() || step != nil && c.GetStep() != *step {
 			continue
 		}
 		if found == nil || c.GetStep() >= found.GetStep() {

@@ -22,8 +22,8 @@ func (a *app) bestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "best SWEEP",
 		Short: "Show the best trials and fetch the best checkpoint",
-		Long: `Best lists the trials with the best values of the sweep's metric, best first, and writes the newest
-checkpoint of the best one to a file if --checkpoint is given.`,
+		Long: `Best lists the trials with the best values of the sweep's metric, best first, and writes a checkpoint of
+the best one to a file if --checkpoint is given: the one of its best report, or the best of those that are kept.`,
 		Example: `  outbid best digits-1
   outbid best digits -n 5
   outbid best digits-1 --checkpoint best.safetensors
@@ -52,7 +52,7 @@ checkpoint of the best one to a file if --checkpoint is given.`,
 	}
 	outputFlag(cmd, &out)
 	cmd.Flags().IntVarP(&n, "number", "n", 1, "how many trials")
-	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "write the best trial's newest checkpoint to this `FILE`")
+	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "write the best trial's best checkpoint to this `FILE`")
 	return cmd
 }
 
@@ -72,9 +72,14 @@ func (a *app) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n 
 			sweep.GetId(), sweep.GetSpec().GetMetric(), sweep.GetId())}
 	}
 	if file != "" {
-		want := &outbidv1.GetCheckpointRequest{Sweep: sweep.GetId(), Trial: trials[0].GetNumber()}
-		if err := a.fetchCheckpoint(ctx, c, want, file); err != nil {
+		want := &outbidv1.GetCheckpointRequest{Sweep: sweep.GetId(), Trial: trials[0].GetNumber(), Best: true}
+		got, err := a.fetchCheckpoint(ctx, c, want, file)
+		if err != nil {
 			return err
+		}
+		if best := trials[0]; got.GetStep() != best.GetBestStep() {
+			a.notef("its best report, %s, is of step %s, of which there is no checkpoint", formatMetric(best.GetBest()),
+				formatCount(best.GetBestStep()))
 		}
 	}
 	if out == formatTable && n == 1 {
@@ -92,10 +97,10 @@ func (a *app) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n 
 
 // fetchCheckpoint writes a checkpoint to a file: whole, with the hash that the ledger holds, or not at all.
 func (a *app) fetchCheckpoint(ctx context.Context, c *connection, want *outbidv1.GetCheckpointRequest, file string,
-) error {
+) (*outbidv1.Checkpoint, error) {
 	stream, err := c.GetCheckpoint(ctx, want)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var about *outbidv1.Checkpoint
 	hash := sha256.New()
@@ -123,11 +128,11 @@ func (a *app) fetchCheckpoint(ctx context.Context, c *connection, want *outbidv1
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a.notef("wrote %s: checkpoint of %s/%d at step %s, %s", file, want.GetSweep(), want.GetTrial(),
 		formatCount(about.GetStep()), formatBytes(about.GetBytes()))
-	return nil
+	return about, nil
 }
 
 // writeWhole writes a file under another name first, so that it is there whole or not at all.

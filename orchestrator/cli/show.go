@@ -62,7 +62,7 @@ file as well: the newest, or that of --step.`,
 				if cmd.Flags().Changed("step") {
 					want.Step = &step
 				}
-				if err := a.fetchCheckpoint(cmd.Context(), c, want, checkpoint); err != nil {
+				if _, err := a.fetchCheckpoint(cmd.Context(), c, want, checkpoint); err != nil {
 					return err
 				}
 			}

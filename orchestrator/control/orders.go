@@ -83,7 +83,7 @@ func (c *Core) body(node string, s *state.Sweep, t *state.Trial, l *state.Lease)
 	place := l.PlaceOn(node)
 	b := &outbidv1.AssignmentBody{
 		ConfigJson: t.Config, Devices: l.Places()[place].Devices, Gang: c.gang(s, l, place), Start: t.From(), Seed: t.Seed, Metric: sp.GetMetric(), Mode: sp.GetMode(),
-		SaveEvery: durationpb.New(saveEvery), Cpus: sp.GetResources().GetCpus(),
+		SaveEvery: durationpb.New(saveEvery), KeepBest: sp.GetCheckpoints().GetBest() > 0, Cpus: sp.GetResources().GetCpus(),
 	}
 	if d, err := spec.ParseDuration(sp.GetCheckpoints().GetEvery()); err == nil && d > 0 {
 		b.SaveEvery = durationpb.New(d)

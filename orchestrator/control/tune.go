@@ -237,8 +237,8 @@ func (c *Core) endTrial(s *state.Sweep, t *state.Trial, end outbidv1.TrialState,
 		Resumable: end == outbidv1.TrialState_TRIAL_STATE_CANCELLED,
 	}}})
 	how := outbidv1.RevokeKind_REVOKE_KIND_STOP
-	if !byTuner && end != outbidv1.TrialState_TRIAL_STATE_FAILED {
-		how = outbidv1.RevokeKind_REVOKE_KIND_PAUSE // a limit or a person ended it: what it learnt is worth saving
+	if (!byTuner || t.Number == s.Best) && end != outbidv1.TrialState_TRIAL_STATE_FAILED {
+		how = outbidv1.RevokeKind_REVOKE_KIND_PAUSE // a limit or a person ended it, or it is the best: worth saving
 	}
 	c.revoke(s, t, how, reason)
 	c.drop(s, t)

@@ -170,9 +170,21 @@ func (t *Trial) spare() *outbidv1.Checkpoint {
 
 // BestCheckpoint is the trial's checkpoint with the best metric, the newest if none has one, nil if there is none.
 func (s *Sweep) BestCheckpoint(t *Trial) *outbidv1.Checkpoint {
-	best := t.Newest()
-	for _, c := range t.Checkpoints {
-		if c.Metric != nil && !c.GetUnreadable() && (best.Metric == nil || better(c.GetMetric(), best.GetMetric(), s.Maximise())) {
+	if best := BestOf(t.Checkpoints, s.Maximise()); best != nil {
+		return best
+	}
+	return t.Newest()
+}
+
+// BestOf is the checkpoint with the best metric, of equals the first; nil if none has one that is a number. Each goes with
+// what was reported at its step, or last before it.
+func BestOf(checkpoints []*outbidv1.Checkpoint, maximise bool) *outbidv1.Checkpoint {
+	var best *outbidv1.Checkpoint
+	for _, c := range checkpoints {
+		if c.Metric == nil || c.GetUnreadable() || !Finite(c.GetMetric()) {
+			continue
+		}
+		if best == nil || better(c.GetMetric(), best.GetMetric(), maximise) {
 			best = c
 		}
 	}

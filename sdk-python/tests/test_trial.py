@@ -178,6 +178,32 @@ def test_save_directive_saves_and_goes_on(worker: Make, gate: Gate) -> None:
     assert gate.pass_reports(w)[1].ended.ordered
 
 
+def valley(trial: Trial) -> None:
+    for step in trial.steps():
+        trial.save({"w": np.array([step])})
+        trial.report(loss=abs(step - 3))
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_weights_of_the_best_report_are_saved_too(worker: Make, keep: bool) -> None:
+    w = worker(valley)
+    w.assign(until_step=7, keep_best=keep)
+    newest = w.until("saved")
+    assert (newest.step, newest.metric) == (7, 4.0)
+    w.save_done(7)
+    if keep:
+        best = w.until("saved")
+        assert (best.step, best.metric) == (3, 0.0)
+        assert load_file(best.path)["w"].tolist() == [3]
+        w.save_done(3)
+    assert w.until("reached").step == 7
+    w.direct("train", until_step=9)
+    assert w.until("saved").step == 9, "what is stored already is not stored again"
+    w.save_done(9)
+    w.until("reached")
+    w.direct("stop")
+
+
 def test_save_every(worker: Make) -> None:
     w = worker(stepping)
     w.hear("hello")

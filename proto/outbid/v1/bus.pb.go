@@ -872,7 +872,9 @@ type AssignmentBody struct {
 	Cpus        float64              `protobuf:"fixed64,10,opt,name=cpus,proto3" json:"cpus,omitempty"`
 	MemoryBytes int64                `protobuf:"varint,11,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	// The gang, if the trial's processes are to find each other; absent for one process on one node.
-	Gang          *Gang `protobuf:"bytes,12,opt,name=gang,proto3" json:"gang,omitempty"`
+	Gang *Gang `protobuf:"bytes,12,opt,name=gang,proto3" json:"gang,omitempty"`
+	// Save at the best value of the metric too, beside the newest: one of the best of the sweep is kept.
+	KeepBest      bool `protobuf:"varint,13,opt,name=keep_best,json=keepBest,proto3" json:"keep_best,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -989,6 +991,13 @@ func (x *AssignmentBody) GetGang() *Gang {
 		return x.Gang
 	}
 	return nil
+}
+
+func (x *AssignmentBody) GetKeepBest() bool {
+	if x != nil {
+		return x.KeepBest
+	}
+	return false
 }
 
 // Gang says which part of a trial's processes a node runs.
@@ -1475,7 +1484,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\n" +
 	"until_step\x18\x04 \x01(\x03R\tuntilStep\x12-\n" +
 	"\x04body\x18\x05 \x01(\v2\x19.outbid.v1.AssignmentBodyR\x04body\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xc1\x03\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xde\x03\n" +
 	"\x0eAssignmentBody\x12\x1f\n" +
 	"\vconfig_json\x18\x01 \x01(\tR\n" +
 	"configJson\x12\x18\n" +
@@ -1491,7 +1500,8 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x04cpus\x18\n" +
 	" \x01(\x01R\x04cpus\x12!\n" +
 	"\fmemory_bytes\x18\v \x01(\x03R\vmemoryBytes\x12#\n" +
-	"\x04gang\x18\f \x01(\v2\x0f.outbid.v1.GangR\x04gang\"\xb6\x01\n" +
+	"\x04gang\x18\f \x01(\v2\x0f.outbid.v1.GangR\x04gang\x12\x1b\n" +
+	"\tkeep_best\x18\r \x01(\bR\bkeepBest\"\xb6\x01\n" +
 	"\x04Gang\x12\x1d\n" +
 	"\n" +
 	"first_rank\x18\x01 \x01(\x05R\tfirstRank\x12\x14\n" +

@@ -2472,7 +2472,9 @@ type GetCheckpointRequest struct {
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
 	// The newest one if absent.
-	Step          *int64 `protobuf:"varint,3,opt,name=step,proto3,oneof" json:"step,omitempty"`
+	Step *int64 `protobuf:"varint,3,opt,name=step,proto3,oneof" json:"step,omitempty"`
+	// Without a step: the one with the best value of the sweep's metric; the newest if none has any.
+	Best          bool `protobuf:"varint,4,opt,name=best,proto3" json:"best,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2526,6 +2528,13 @@ func (x *GetCheckpointRequest) GetStep() int64 {
 		return *x.Step
 	}
 	return 0
+}
+
+func (x *GetCheckpointRequest) GetBest() bool {
+	if x != nil {
+		return x.Best
+	}
+	return false
 }
 
 // GetCheckpointResponse is a piece of the file; the first piece names the checkpoint.
@@ -4058,11 +4067,12 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x0ePutBlobRequest\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\")\n" +
 	"\x0fPutBlobResponse\x12\x16\n" +
-	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"d\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"x\n" +
 	"\x14GetCheckpointRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
-	"\x04step\x18\x03 \x01(\x03H\x00R\x04step\x88\x01\x01B\a\n" +
+	"\x04step\x18\x03 \x01(\x03H\x00R\x04step\x88\x01\x01\x12\x12\n" +
+	"\x04best\x18\x04 \x01(\bR\x04bestB\a\n" +
 	"\x05_step\"b\n" +
 	"\x15GetCheckpointResponse\x125\n" +
 	"\n" +

@@ -601,12 +601,14 @@ type TrialAssignment struct {
 	// Path of the start checkpoint; empty for a fresh start.
 	CheckpointPath string `protobuf:"bytes,6,opt,name=checkpoint_path,json=checkpointPath,proto3" json:"checkpoint_path,omitempty"`
 	// Where checkpoint files are to be written.
-	Scratch       string               `protobuf:"bytes,7,opt,name=scratch,proto3" json:"scratch,omitempty"`
-	Seed          uint64               `protobuf:"varint,8,opt,name=seed,proto3" json:"seed,omitempty"`
-	Devices       []*Device            `protobuf:"bytes,9,rep,name=devices,proto3" json:"devices,omitempty"`
-	Metric        string               `protobuf:"bytes,10,opt,name=metric,proto3" json:"metric,omitempty"`
-	Mode          string               `protobuf:"bytes,11,opt,name=mode,proto3" json:"mode,omitempty"`
-	SaveEvery     *durationpb.Duration `protobuf:"bytes,12,opt,name=save_every,json=saveEvery,proto3" json:"save_every,omitempty"`
+	Scratch   string               `protobuf:"bytes,7,opt,name=scratch,proto3" json:"scratch,omitempty"`
+	Seed      uint64               `protobuf:"varint,8,opt,name=seed,proto3" json:"seed,omitempty"`
+	Devices   []*Device            `protobuf:"bytes,9,rep,name=devices,proto3" json:"devices,omitempty"`
+	Metric    string               `protobuf:"bytes,10,opt,name=metric,proto3" json:"metric,omitempty"`
+	Mode      string               `protobuf:"bytes,11,opt,name=mode,proto3" json:"mode,omitempty"`
+	SaveEvery *durationpb.Duration `protobuf:"bytes,12,opt,name=save_every,json=saveEvery,proto3" json:"save_every,omitempty"`
+	// Save at the best value of the metric too, beside the newest.
+	KeepBest      bool `protobuf:"varint,13,opt,name=keep_best,json=keepBest,proto3" json:"keep_best,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -723,6 +725,13 @@ func (x *TrialAssignment) GetSaveEvery() *durationpb.Duration {
 		return x.SaveEvery
 	}
 	return nil
+}
+
+func (x *TrialAssignment) GetKeepBest() bool {
+	if x != nil {
+		return x.KeepBest
+	}
+	return false
 }
 
 // Directive changes what the current trial should do.
@@ -961,7 +970,7 @@ const file_outbid_v1_session_proto_rawDesc = "" +
 	"\tdirective\x18\x02 \x01(\v2\x14.outbid.v1.DirectiveH\x00R\tdirective\x122\n" +
 	"\tsave_done\x18\x03 \x01(\v2\x13.outbid.v1.SaveDoneH\x00R\bsaveDone\x128\n" +
 	"\bshutdown\x18\x04 \x01(\v2\x1a.outbid.v1.ProcessShutdownH\x00R\bshutdownB\x06\n" +
-	"\x04kind\"\xa7\x03\n" +
+	"\x04kind\"\xc4\x03\n" +
 	"\x0fTrialAssignment\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x1f\n" +
 	"\vconfig_json\x18\x02 \x01(\tR\n" +
@@ -979,7 +988,8 @@ const file_outbid_v1_session_proto_rawDesc = "" +
 	" \x01(\tR\x06metric\x12\x12\n" +
 	"\x04mode\x18\v \x01(\tR\x04mode\x128\n" +
 	"\n" +
-	"save_every\x18\f \x01(\v2\x19.google.protobuf.DurationR\tsaveEvery\"\xc9\x01\n" +
+	"save_every\x18\f \x01(\v2\x19.google.protobuf.DurationR\tsaveEvery\x12\x1b\n" +
+	"\tkeep_best\x18\r \x01(\bR\bkeepBest\"\xc9\x01\n" +
 	"\tDirective\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12,\n" +
 	"\averdict\x18\x02 \x01(\x0e2\x12.outbid.v1.VerdictR\averdict\x12\x1d\n" +

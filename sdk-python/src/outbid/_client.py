@@ -206,6 +206,8 @@ class Client:
         request = pb.GetCheckpointRequest(sweep=sweep, trial=trial)
         if step is not None:
             request.step = step
+        else:
+            request.best = True
         waiting = Patience()
         path.parent.mkdir(parents=True, exist_ok=True)
         while True:

@@ -120,7 +120,7 @@ class TrialResult:
         return self.state in ENDED_TRIAL
 
     def checkpoint(self, step: int | None = None) -> dict[str, npt.NDArray[np.generic]]:
-        """Return the weights of the newest checkpoint, or of the one at `step`, by name.
+        """Return the weights of the best checkpoint, or of the one at `step`, by name.
 
         Raises NotFoundError if there is none, CheckpointError if it is no safetensors file (a program's): see
         `download`.
@@ -136,7 +136,10 @@ class TrialResult:
             return _tensors.read(path)[1]
 
     def download(self, path: str | os.PathLike[str], step: int | None = None) -> Path:
-        """Write the newest checkpoint, or the one at `step`, to the file `path`; returns it.
+        """Write the best checkpoint, or the one at `step`, to the file `path`; returns it.
+
+        The best is that of the best report, `best_step`, if the trial saved then; otherwise, of those that are
+        kept, the one with the best metric. `checkpoints` lists them, the newest last.
 
         The file is there whole or not at all. Raises NotFoundError if there is no such checkpoint.
         """

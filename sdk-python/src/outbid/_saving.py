@@ -1,7 +1,8 @@
-"""The weights that a trial has saved: the newest is held in memory until a checkpoint is wanted."""
+"""The weights that a trial has saved: the newest, and those of the best report, are held in memory until wanted."""
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -17,13 +18,20 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+_BEST_PAUSE, _BEST_SHARE = 1.0, 10.0  # the best is written this seldom (s), and as many times as rarely as it takes
+
+
 @dataclass
 class _Weights:
-    """Weights that training code saved. step is None until the report that follows names it."""
+    """Weights that training code saved. step is None until the report that follows names it.
+
+    metric is what was reported at that step, or last before it.
+    """
 
     step: int | None
     arrays: dict[str, npt.NDArray[Any]]
     metadata: str
+    metric: float | None
 
 
 class Keeper:
@@ -38,13 +46,18 @@ class Keeper:
         self._asked = False
         self._every = assignment.save_every.ToTimedelta().total_seconds()
         self._last = time.monotonic()
+        self._metric: float | None = None  # the newest
+        self._top: tuple[int, float] | None = None  # step and value of the best report
+        self._best: _Weights | None = None  # those of that step, unless they are written
+        self._began = 0.0
+        self._quiet_until = time.monotonic() + _BEST_PAUSE
         self.error = ""
         """Why the last offer is not in the store; "" if it is, or if there was none."""
 
     @property
     def pending(self) -> bool:
         """Whether there are weights that are not in the store."""
-        return self.offered or (self._held is not None and self._held.step is not None)
+        return self.offered or self._best is not None or (self._held is not None and self._held.step is not None)
 
     @property
     def offered(self) -> bool:
@@ -56,14 +69,35 @@ class Keeper:
         """Whether a checkpoint is wanted though the trial goes on."""
         return self._asked or 0 < self._every <= time.monotonic() - self._last
 
+    @property
+    def best_passed(self) -> bool:
+        """Whether the best report's weights are to be written now: later ones are worse, and it costs little."""
+        return self._best is not None and self._best is not self._held and time.monotonic() >= self._quiet_until
+
+    def is_best(self, step: int) -> bool:
+        """Whether the best report is that of a step."""
+        return self._a.keep_best and self._top is not None and self._top[0] == step
+
     def hold(self, step: int | None, weights: Any, metadata: Mapping[str, Any] | None, *, copy: bool) -> None:
         """Keep weights in place of those held before; `step` may be told later, by `name`."""
-        self._held = _Weights(step, _tensors.to_arrays(weights, copy=copy), _tensors.encode_metadata(metadata))
+        arrays = _tensors.to_arrays(weights, copy=copy)
+        self._held = _Weights(step, arrays, _tensors.encode_metadata(metadata), self._metric)
+        if step is not None and self.is_best(step):
+            self._best = self._held
 
     def name(self, step: int) -> None:
         """Tell the step of the held weights, if they have none yet."""
         if self._held is not None and self._held.step is None:
             self._held.step = step
+
+    def measured(self, step: int, metric: float) -> None:
+        """Take in what the sweep's metric is after a step."""
+        self._metric = metric
+        mine = self._held if self._held is not None and self._held.step == step else None
+        if mine is not None:
+            mine.metric = metric
+        if self._a.keep_best and math.isfinite(metric) and (self._top is None or self._better(metric, self._top[1])):
+            self._top, self._best = (step, metric), mine
 
     def ask(self) -> None:
         """Make a checkpoint due."""
@@ -73,18 +107,18 @@ class Keeper:
         """Let time that was spent waiting not count towards the next checkpoint."""
         self._last += seconds
 
-    def offer(self, metric: float | None) -> None:
-        """Write the held weights and offer them to the worker, unless an offer is under way."""
-        if self._held is None or self._held.step is None or self._offered is not None:
-            return
-        self._offers += 1  # a file of its own for each offer, as the worker takes them away
-        self._asked = False
-        self._last = time.monotonic()
-        path = os.path.join(self._a.scratch, f"{self._held.step:012d}-{self._offers}.safetensors")
-        _tensors.write(path, self._held.arrays, self._held.metadata)
-        saved = session_pb2.ProcessSaved(fork=self._a.fork, path=path, step=self._held.step, metric=metric)
-        self._held, self._offered = None, self._held
-        self._link.send(session_pb2.AttachRequest(saved=saved))
+    def offer(self) -> None:
+        """Write the held weights, or else the best ones, and offer them to the worker, unless an offer is under way."""
+        if self._held is not None and self._held.step is not None:
+            if self._write(self._held):
+                self._asked, self._last, self._held = False, time.monotonic(), None
+        else:
+            self.offer_best()
+
+    def offer_best(self) -> None:
+        """Do so with the weights of the best report."""
+        if self._best is not None:
+            self._write(self._best)
 
     def stored(self, done: session_pb2.SaveDone) -> None:
         """Take in what became of an offer. What did not get into the store is held again, unless newer is."""
@@ -94,6 +128,29 @@ class Keeper:
             note = f"outbid: the checkpoint of step {done.step} is not stored yet: {done.error}"
             print(note, file=sys.stderr, flush=True)
         if done.error:
+            if self.is_best(done.step):
+                self._best = self._best or self._offered
             self._held = self._held or self._offered
+        took = time.monotonic() - self._began
+        self._quiet_until = time.monotonic() + max(_BEST_PAUSE, _BEST_SHARE * took)
         self.error = done.error
         self._offered = None
+
+    def _better(self, value: float, than: float) -> bool:
+        return value > than if self._a.mode == "max" else value < than
+
+    def _write(self, weights: _Weights) -> bool:
+        """Write weights and offer the file; False if an offer is under way."""
+        if self._offered is not None:
+            return False
+        self._offers += 1  # a file of its own for each offer, as the worker takes them away
+        self._began = time.monotonic()
+        step = weights.step or 0
+        path = os.path.join(self._a.scratch, f"{step:012d}-{self._offers}.safetensors")
+        _tensors.write(path, weights.arrays, weights.metadata)
+        saved = session_pb2.ProcessSaved(fork=self._a.fork, path=path, step=step, metric=weights.metric)
+        self._offered = weights
+        if weights is self._best:
+            self._best = None
+        self._link.send(session_pb2.AttachRequest(saved=saved))
+        return True

@@ -60,7 +60,6 @@ class Trial:
         self._obeyed = False  # the training code has been told to end
         self._reached = -1  # the step of the last ProcessReached
         self._known = assignment.start_step  # the last step reported or saved
-        self._metric: float | None = None
         self._seq = 0
         self._keeper = Keeper(assignment, link)
         self._skipped_save = False
@@ -147,7 +146,7 @@ class Trial:
         with self._lock:
             self._drain()
             upcoming = self._body if self._body is not None else self._step + 1
-            due = self._ending() or self._keeper.due or 0 < self._target <= upcoming
+            due = self._ending() or self._keeper.due or 0 < self._target <= upcoming or self._keeper.is_best(upcoming)
             self._skipped_save = not due
             return due
 
@@ -204,9 +203,10 @@ class Trial:
             report = event_pb2.Report(seq=self._seq, step=step, metrics=values)
             report.time.GetCurrentTime()
             report.train_seconds = self._trained + time.monotonic() - self._since
-            self._metric = values.get(self._a.metric, self._metric)
             self._known = step
             self._keeper.name(step)
+            if self._a.metric in values:
+                self._keeper.measured(step, values[self._a.metric])
             self._link.report(self._fork, report)
             if self._uses_steps and self._obeyed and not self._late:
                 self._late = True
@@ -227,9 +227,9 @@ class Trial:
         """Keep the weights of this step; they are written when a checkpoint is wanted.
 
         Cheap enough for every step: at the target, on a pause, and every so often (`Checkpoints(every=)`) the
-        newest is written, and the rest forgotten. `weights` is a dict of arrays (numpy, torch, jax, numbers;
-        nested dicts are joined by dots) or an object with `state_dict()`. `metadata` is JSON that belongs to
-        it. With `copy=False` the arrays are not copied: they must not be changed in place afterwards.
+        newest is written, beside them that of the best report, and the rest forgotten. `weights` is a dict of
+        arrays (numpy, torch, jax, numbers; nested dicts are joined by dots) or an object with `state_dict()`;
+        `metadata` is JSON. With `copy=False` the arrays are not copied: do not change them in place later.
 
         Raises TypeError for what is no array, naming it.
         """
@@ -270,7 +270,9 @@ class Trial:
                 break
             if not at_target:
                 if self._keeper.due:
-                    self._keeper.offer(self._metric)
+                    self._keeper.offer()
+                elif self._keeper.best_passed:
+                    self._keeper.offer_best()
                 return True
             self._secure()
             if self._ending() or self._target > self._step or self._target == 0:
@@ -380,7 +382,7 @@ class Trial:
                 pause = min(2 * pause, _LAST_RETRY)
                 if self._verdict == bus_pb2.VERDICT_STOP:
                     return
-            self._keeper.offer(self._metric)
+            self._keeper.offer()
 
     def _rest(self, seconds: float) -> None:
         """Wait for so long, or until the trial is to stop."""

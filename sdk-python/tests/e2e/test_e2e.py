@@ -389,3 +389,17 @@ def test_notebook(real: ob.Client, tmp_path: Path) -> None:
     assert pages and all("<table>" in page or "waiting" in page for page in pages)
     assert "done" in pages[-1]
     assert 0 <= float(book.cells[3].outputs[0]["data"]["text/plain"]) <= 1
+
+
+def test_the_best_checkpoint_is_that_of_the_best_report(real: ob.Client) -> None:
+    def train(trial: ob.Trial) -> None:
+        for step in trial.steps():
+            trial.save({"w": np.array([step])}, metadata={"step": step})
+            trial.report(loss=abs(step - 9) + trial.config.x)
+
+    sweep = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", tuner=ob.Random(max_steps=27), trials=2)
+    result = sweep.run(display=False, timeout=DEADLINE, client=real)
+    best = result.best
+    assert best.best_step == 9
+    assert best.metadata() == {"step": 9}
+    assert best.checkpoint()["w"].tolist() == [9]

@@ -382,6 +382,7 @@ class AssignmentBody(google.protobuf.message.Message):
     CPUS_FIELD_NUMBER: builtins.int
     MEMORY_BYTES_FIELD_NUMBER: builtins.int
     GANG_FIELD_NUMBER: builtins.int
+    KEEP_BEST_FIELD_NUMBER: builtins.int
     config_json: builtins.str
     """The configuration as canonical JSON: keys sorted, integers without and floats with a decimal point or exponent."""
     seed: builtins.int
@@ -389,6 +390,8 @@ class AssignmentBody(google.protobuf.message.Message):
     mode: builtins.str
     cpus: builtins.float
     memory_bytes: builtins.int
+    keep_best: builtins.bool
+    """Save at the best value of the metric too, beside the newest: one of the best of the sweep is kept."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -424,9 +427,10 @@ class AssignmentBody(google.protobuf.message.Message):
         cpus: builtins.float = ...,
         memory_bytes: builtins.int = ...,
         gang: Global___Gang | None = ...,
+        keep_best: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["gang", b"gang", "hang_timeout", b"hang_timeout", "save_every", b"save_every", "start", b"start", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "cpus", b"cpus", "devices", b"devices", "gang", b"gang", "hang_timeout", b"hang_timeout", "memory_bytes", b"memory_bytes", "metric", b"metric", "mode", b"mode", "save_every", b"save_every", "seed", b"seed", "start", b"start", "workload", b"workload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "cpus", b"cpus", "devices", b"devices", "gang", b"gang", "hang_timeout", b"hang_timeout", "keep_best", b"keep_best", "memory_bytes", b"memory_bytes", "metric", b"metric", "mode", b"mode", "save_every", b"save_every", "seed", b"seed", "start", b"start", "workload", b"workload"]) -> None: ...
 
 Global___AssignmentBody: typing_extensions.TypeAlias = AssignmentBody
 

@@ -1083,19 +1083,23 @@ class GetCheckpointRequest(google.protobuf.message.Message):
     SWEEP_FIELD_NUMBER: builtins.int
     TRIAL_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
+    BEST_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     step: builtins.int
     """The newest one if absent."""
+    best: builtins.bool
+    """Without a step: the one with the best value of the sweep's metric; the newest if none has any."""
     def __init__(
         self,
         *,
         sweep: builtins.str = ...,
         trial: builtins.int = ...,
         step: builtins.int | None = ...,
+        best: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_step", b"_step", "step", b"step"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_step", b"_step", "step", b"step", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_step", b"_step", "best", b"best", "step", b"step", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_step", b"_step"]) -> typing.Literal["step"] | None: ...
 
 Global___GetCheckpointRequest: typing_extensions.TypeAlias = GetCheckpointRequest

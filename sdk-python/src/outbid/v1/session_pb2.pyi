@@ -239,6 +239,7 @@ class TrialAssignment(google.protobuf.message.Message):
     METRIC_FIELD_NUMBER: builtins.int
     MODE_FIELD_NUMBER: builtins.int
     SAVE_EVERY_FIELD_NUMBER: builtins.int
+    KEEP_BEST_FIELD_NUMBER: builtins.int
     config_json: builtins.str
     """The configuration as canonical JSON: keys sorted, integers without and floats with a decimal point or exponent."""
     function_path: builtins.str
@@ -254,6 +255,8 @@ class TrialAssignment(google.protobuf.message.Message):
     seed: builtins.int
     metric: builtins.str
     mode: builtins.str
+    keep_best: builtins.bool
+    """Save at the best value of the metric too, beside the newest."""
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
     @property
@@ -275,9 +278,10 @@ class TrialAssignment(google.protobuf.message.Message):
         metric: builtins.str = ...,
         mode: builtins.str = ...,
         save_every: google.protobuf.duration_pb2.Duration | None = ...,
+        keep_best: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["fork", b"fork", "save_every", b"save_every"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_path", b"checkpoint_path", "config_json", b"config_json", "devices", b"devices", "fork", b"fork", "function_path", b"function_path", "metric", b"metric", "mode", b"mode", "save_every", b"save_every", "scratch", b"scratch", "seed", b"seed", "start_step", b"start_step", "until_step", b"until_step"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_path", b"checkpoint_path", "config_json", b"config_json", "devices", b"devices", "fork", b"fork", "function_path", b"function_path", "keep_best", b"keep_best", "metric", b"metric", "mode", b"mode", "save_every", b"save_every", "scratch", b"scratch", "seed", b"seed", "start_step", b"start_step", "until_step", b"until_step"]) -> None: ...
 
 Global___TrialAssignment: typing_extensions.TypeAlias = TrialAssignment
 
