@@ -14,6 +14,8 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // pace is how fast the body of a request must come: so much of it at once, and the rest at a rate. Whoever is slower
@@ -86,8 +88,12 @@ func keepPace(next http.Handler, p pace) http.Handler {
 	})
 }
 
-// answersAll says which paths answer everybody: they tell nothing but that the server lives.
-func answersAll(path string) bool { return path == "/" || path == "/healthz" || path == "/readyz" }
+// answersAll says which paths answer everybody: they tell nothing but that the server lives, or ask for a token of their
+// own, as a worker does that joins.
+func answersAll(path string) bool {
+	return path == "/" || path == "/healthz" || path == "/readyz" ||
+		path == outbidv1.OutbidService_JoinWorker_FullMethodName || path == "/v1/workers:join"
+}
 
 // admit turns away who may not call before a byte of their body is read.
 func (g *gate) admit(next http.Handler) http.Handler {

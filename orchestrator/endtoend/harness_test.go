@@ -49,6 +49,9 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv("CLIMB_MODE"); mode != "" {
 		os.Exit(train(mode))
 	}
+	if os.Getenv("ATTACK") != "" {
+		os.Exit(attack())
+	}
 	if mode := os.Getenv("STUB_MODE"); mode != "" {
 		os.Exit(stub(mode))
 	}

@@ -48,3 +48,9 @@ const (
 func signedTime(size int64) time.Duration {
 	return min(signedFor+time.Duration(size/slowest)*time.Second, longest)
 }
+
+// Copies is an Access whose files are never the store's own, as those of a directory are otherwise: for files that are
+// given to, or come from, somebody else, who could change what is stored.
+func Copies(a Access) Access { return copies{a} }
+
+type copies struct{ Access }

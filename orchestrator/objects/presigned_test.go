@@ -350,3 +350,39 @@ func TestCheckpointKeys(t *testing.T) {
 		}
 	}
 }
+
+// What a file that came from a directory is turned into does not change what is stored there, nor does who still has a
+// file open that went there.
+func TestCopiesAreNotTheStoresFiles(t *testing.T) {
+	t.Parallel()
+	dir := open(t, t.TempDir())
+	access := objects.Copies(dir)
+	path := filepath.Join(t.TempDir(), "file")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("text"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := objects.PutFile(t.Context(), access, "a/b", path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("evil"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := objects.GetFile(t.Context(), access, "a/b", path); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, []byte("evil"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := dir.Get(t.Context(), "a/b"); err != nil {
+		t.Error(err)
+	} else if data, err := io.ReadAll(r); err != nil || string(data) != "text" {
+		t.Errorf("the store holds %q, %v", data, err)
+	} else {
+		r.Close()
+	}
+}
