@@ -19,6 +19,12 @@ const (
 	pendingBytes    = 256 << 20
 )
 
+// The lists that most messages repeat: forks of an Uplink, assignments of Orders.
+const (
+	uplinkForks       = 5
+	ordersAssignments = 6
+)
+
 // signatureHeader carries the signature under a message.
 const signatureHeader = "Outbid-Signature"
 
@@ -106,9 +112,10 @@ func (s *Subscription) Stop() error {
 // SubscribeUplinks delivers the uplinks of every node. One that check refuses is dropped, and so is one that names
 // another node than its subject.
 func SubscribeUplinks(nc *nats.Conn, check Check, f func(*outbidv1.Uplink)) (*Subscription, error) {
+	forks := newSame[*outbidv1.ForkStatus](uplinkForks)
 	return subscribe(nc, uplinkPrefix+"*", func(m *nats.Msg) {
 		up := new(outbidv1.Uplink)
-		if check.signed(m) && proto.Unmarshal(m.Data, up) == nil && strings.TrimPrefix(m.Subject, uplinkPrefix) == up.GetNode() {
+		if check.signed(m) && forks.decode(m.Subject, m.Data, up, &up.Forks) == nil && strings.TrimPrefix(m.Subject, uplinkPrefix) == up.GetNode() {
 			f(up)
 		}
 	})
@@ -122,9 +129,10 @@ func SubscribeOrders(nc *nats.Conn, node string, check Check, f func(*outbidv1.O
 	}
 	var term, generation uint64
 	began := false
+	assignments := newSame[*outbidv1.Assignment](ordersAssignments)
 	return subscribe(nc, OrdersSubject(node), func(m *nats.Msg) {
 		orders := new(outbidv1.Orders)
-		if !check.signed(m) || proto.Unmarshal(m.Data, orders) != nil || orders.GetNode() != node {
+		if !check.signed(m) || assignments.decode(node, m.Data, orders, &orders.Assignments) != nil || orders.GetNode() != node {
 			return
 		}
 		if began && (orders.GetTerm() < term || orders.GetTerm() == term && orders.GetGeneration() <= generation) {

@@ -39,6 +39,7 @@ func publishForEver(dir string) error {
 	if err != nil {
 		return err
 	}
+	defer s.Close() // never comes to it, but keeps the server from being collected, and its lock with it
 	nc, err := Connect(ctx, ConnConfig{Server: s})
 	if err != nil {
 		return err

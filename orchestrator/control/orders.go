@@ -43,29 +43,40 @@ func (c *Core) orders(name string, l *link) *outbidv1.Orders {
 		return o
 	}
 	o.AckedSeq = n.SeenSeq
+	said := l.said
+	l.said = make(map[uint64]*outbidv1.Assignment, len(n.Leases))
 	for _, lease := range n.Leases {
-		a, err := c.assignment(name, lease, l.taken[lease.Epoch] == 0)
+		a, err := c.assignment(name, lease, l.taken[lease.Epoch] == 0, said[lease.Epoch])
 		if err != nil {
 			s := c.st.Sweeps[lease.Sweep]
 			c.err = fmt.Errorf("orders for trial %d of %s: %w", lease.Trial, s.ID, err)
 			return nil
 		}
 		o.Assignments = append(o.Assignments, a)
+		l.said[lease.Epoch] = a
 	}
 	return o
 }
 
-func (c *Core) assignment(node string, l *state.Lease, withBody bool) (*outbidv1.Assignment, error) {
+// assignment is what a node should do for one lease: before, the one it was told last, if it is the same.
+func (c *Core) assignment(
+	node string, l *state.Lease, withBody bool, before *outbidv1.Assignment,
+) (*outbidv1.Assignment, error) {
 	s := c.st.Sweeps[l.Sweep]
 	t := s.Trials[l.Trial]
-	a := &outbidv1.Assignment{
-		Fork: l.Fork(), Version: l.Version, Verdict: outbidv1.Verdict_VERDICT_TRAIN, UntilStep: t.UntilStep, Reason: t.Reason,
-	}
+	verdict := outbidv1.Verdict_VERDICT_TRAIN
 	switch l.Revoking {
 	case outbidv1.RevokeKind_REVOKE_KIND_PAUSE:
-		a.Verdict = outbidv1.Verdict_VERDICT_PAUSE
+		verdict = outbidv1.Verdict_VERDICT_PAUSE
 	case outbidv1.RevokeKind_REVOKE_KIND_STOP:
-		a.Verdict = outbidv1.Verdict_VERDICT_STOP
+		verdict = outbidv1.Verdict_VERDICT_STOP
+	}
+	if !withBody && before != nil && before.Body == nil && before.Version == l.Version && before.Verdict == verdict &&
+		before.UntilStep == t.UntilStep && before.Reason == t.Reason {
+		return before, nil
+	}
+	a := &outbidv1.Assignment{
+		Fork: l.Fork(), Version: l.Version, Verdict: verdict, UntilStep: t.UntilStep, Reason: t.Reason,
 	}
 	if !withBody {
 		return a, nil

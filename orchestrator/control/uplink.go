@@ -28,6 +28,8 @@ type link struct {
 	taken map[uint64]uint64
 	// missing says since when the node has not named a fork that it had taken in, by epoch.
 	missing map[uint64]time.Time
+	// said are the assignments of the orders sent last, by epoch: most are the same the next time. They are not changed.
+	said map[uint64]*outbidv1.Assignment
 	// generation of the orders sent last.
 	generation uint64
 	// hello: the node is to send its info.
