@@ -34,7 +34,7 @@ func Campaign(ctx context.Context, nc *nats.Conn, c Candidate) (*Leadership, err
 	}
 	run := campaign{
 		kv: kv, ttl: c.TTL, force: c.Force, log: orDiscard(c.Logger).With("candidate", c.ID),
-		record: leaderRecord{ID: c.ID, Nonce: nuid.Next(), TTLMs: c.TTL.Milliseconds()},
+		record: leaderRecord{ID: c.ID, Nonce: nuid.Next(), TTLMs: c.TTL.Milliseconds(), Host: c.Host, PID: c.PID},
 	}
 	lead, err := run.run(ctx, watch.Updates())
 	if stopErr := watch.Stop(); stopErr != nil && ctx.Err() == nil {
@@ -73,6 +73,7 @@ type campaign struct {
 	holder  string    // of the record seen last
 	seen    uint64    // its revision
 	expires time.Time // when it runs out if it does not change
+	failed  error     // why the last try failed; nil if it did not
 }
 
 func (c *campaign) run(ctx context.Context, updates <-chan jetstream.KeyValueEntry) (*Leadership, error) {
@@ -80,6 +81,9 @@ func (c *campaign) run(ctx context.Context, updates <-chan jetstream.KeyValueEnt
 		lead, err := c.try(ctx)
 		if lead != nil {
 			return lead, nil
+		}
+		if ctx.Err() == nil {
+			c.failed = err
 		}
 		pause := c.ttl / 4
 		if err != nil && ctx.Err() == nil {
@@ -94,7 +98,7 @@ func (c *campaign) run(ctx context.Context, updates <-chan jetstream.KeyValueEnt
 			timer.Stop()
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, ctx.Err()
+			return nil, errors.Join(ctx.Err(), c.failed)
 		}
 	}
 }

@@ -33,6 +33,9 @@ type Candidate struct {
 	// Force takes over at once. It is for the process that runs the NATS server itself and has just started it: the
 	// leader of before is gone with the server of before. Another that still writes is deposed, not endangered.
 	Force bool
+	// Host and PID of the process that leads, so that the next one of this machine knows whether it is alive.
+	Host string
+	PID  int
 	// Replicas of the bucket in a NATS cluster; 0 means 1.
 	Replicas int
 	// Logger gets what happens; nil drops it.
@@ -46,6 +49,9 @@ type Leader struct {
 	Term uint64
 	// Since is when it began to lead, by its own clock.
 	Since time.Time
+	// Host and PID of its process; empty if it did not say.
+	Host string
+	PID  int
 }
 
 // leaderRecord is the value in the bucket. Its revision, which grows with every write, is the term of the leader that
@@ -56,6 +62,8 @@ type leaderRecord struct {
 	TTLMs int64     `json:"ttl_ms"`
 	Term  uint64    `json:"term,omitempty"` // 0 in the first write, when it is the revision itself
 	Since time.Time `json:"since"`
+	Host  string    `json:"host,omitempty"`
+	PID   int       `json:"pid,omitempty"`
 }
 
 // ErrNoLeader says that nobody leads.
@@ -83,7 +91,7 @@ func CurrentLeader(ctx context.Context, nc *nats.Conn) (Leader, error) {
 	case record.Term == 0:
 		record.Term = revision
 	}
-	return Leader{ID: record.ID, Term: record.Term, Since: record.Since}, nil
+	return Leader{ID: record.ID, Term: record.Term, Since: record.Since, Host: record.Host, PID: record.PID}, nil
 }
 
 // readRecord returns nil if there is none.
@@ -116,6 +124,8 @@ type Leadership struct {
 	done   chan struct{}
 	lost   chan struct{}
 	lapsed bool
+	// cause is why the lease could not be renewed at last; nil if nothing failed.
+	cause  error
 	resign sync.Once
 }
 
@@ -134,6 +144,14 @@ func (l *Leadership) Lapsed() bool {
 	default:
 		return false
 	}
+}
+
+// Cause is why the lease could not be renewed, once it has lapsed; nil if that is not known.
+func (l *Leadership) Cause() error {
+	if !l.Lapsed() {
+		return nil
+	}
+	return l.cause
 }
 
 // Resign ends the leadership and lets the next candidate lead at once.
@@ -180,7 +198,7 @@ func (l *Leadership) keep(ctx context.Context) {
 			return
 		case err != nil && ctx.Err() == nil:
 			l.log.Warn("cannot renew the lease on the lead", "term", l.record.Term, "error", err)
-			pause = ttl / 10
+			l.cause, pause = err, ttl/10
 		}
 	}
 }

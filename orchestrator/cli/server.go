@@ -107,8 +107,7 @@ func (a *app) runServer(ctx context.Context, opts serverOptions, ready func(*ser
 	}
 	ready(s)
 	if err = s.group.wait(ctx, s.lead.Lost()); errors.Is(err, errDeposed) && s.lead.Lapsed() {
-		err = fmt.Errorf("NATS at %s does not answer, so this orchestrator leads no more and has stopped; start it again "+
-			"once NATS is back: nothing is lost", s.natsURL)
+		err = s.lapsed()
 	}
 	return errors.Join(err, s.withdraw(), stopped())
 }
@@ -247,21 +246,34 @@ func (s *server) openStore(ctx context.Context) (err error) {
 // takeLead waits until this orchestrator leads. The one that runs NATS itself leads at once: whoever led before it
 // used the server of before.
 func (s *server) takeLead(ctx context.Context) error {
-	wait, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if s.embedded == nil {
-		leader, err := bus.CurrentLeader(ctx, s.nc)
-		switch {
-		case err != nil: // nobody leads
-		case s.opts.standby:
-			s.log.Info("standing by until the leader is gone", "leader", leader.ID, "term", leader.Term)
-		default:
-			wait, cancel = context.WithTimeoutCause(ctx, s.opts.leadWait, badInput("orchestrator %s leads since %s: stop it "+
-				"first, or give --standby to take over when it is gone", leader.ID, leader.Since.Local().Format(time.DateTime)))
-			defer cancel()
-		}
+	if s.embedded != nil {
+		return s.campaign(ctx)
 	}
-	return s.campaign(wait)
+	leader, err := bus.CurrentLeader(ctx, s.nc)
+	if s.opts.standby {
+		if err == nil {
+			s.log.Info("standing by until the leader is gone", "leader", leader.ID, "term", leader.Term)
+		}
+		return s.campaign(ctx)
+	}
+	if err == nil && deadHere(leader) {
+		s.log.Info("the orchestrator that led before is dead; this one leads when its lease has run out", "leader", leader.ID,
+			"pid", leader.PID)
+	}
+	wait, cancel := context.WithTimeout(ctx, s.opts.leadWait)
+	defer cancel()
+	err = s.campaign(wait)
+	if err == nil || ctx.Err() != nil || wait.Err() == nil {
+		return err
+	}
+	if leader, lookErr := bus.CurrentLeader(ctx, s.nc); lookErr == nil {
+		return s.leadTaken(leader, err)
+	}
+	why := s.whyNoWrites(err)
+	if why == "" {
+		why = fmt.Sprintf("NATS at %s took longer than %s for it", s.natsURL, s.opts.leadWait)
+	}
+	return &exitError{code: exitUnreachable, msg: "this orchestrator cannot lead: " + why, err: err}
 }
 
 // campaign waits until this orchestrator leads, or ctx ends.
@@ -269,12 +281,13 @@ func (s *server) campaign(ctx context.Context) error {
 	// The leadership ends with its context, and must outlive ctx: it is given up last.
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, release)
+	host, _ := os.Hostname() // without it the next one does not know whether this one is dead
 	lead, err := bus.Campaign(held, s.nc, bus.Candidate{
-		ID: s.opts.name, Force: s.embedded != nil, Replicas: s.opts.nats.replicas, Logger: s.log,
+		ID: s.opts.name, Host: host, PID: os.Getpid(), Force: s.embedded != nil, Replicas: s.opts.nats.replicas, Logger: s.log,
 	})
 	if !stop() {
 		release()
-		return context.Cause(ctx)
+		return errors.Join(context.Cause(ctx), err)
 	}
 	if err != nil {
 		release()

@@ -205,7 +205,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		data: t.TempDir(), api: "127.0.0.1:0", name: "b", lease: defaultLease, leadWait: 10 * time.Millisecond,
 		nats: natsOptions{url: ns.URL(), keys: keys.Dir()},
 	}, func(*server) {})
-	if err == nil || !strings.Contains(err.Error(), "orchestrator a leads") || !strings.Contains(err.Error(), "--standby") {
+	if err == nil || !strings.Contains(err.Error(), "orchestrator a (process ") || !strings.Contains(err.Error(), "--standby") {
 		t.Errorf("error %v", err)
 	}
 

@@ -55,6 +55,9 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv("STUB_MODE"); mode != "" {
 		os.Exit(stub(mode))
 	}
+	if dir := os.Getenv("NATS_DIR"); dir != "" {
+		os.Exit(runNATS(dir))
+	}
 	if handshake := outside.Handshake(outside.Tuner); os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue {
 		servePlugin()
 		os.Exit(0)

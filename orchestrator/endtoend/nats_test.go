@@ -1,15 +1,19 @@
 package endtoend
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 func TestAnOrchestratorThatStandsBySaysSo(t *testing.T) {
@@ -73,4 +77,84 @@ func TestAnOrchestratorWithoutNATSEndsSoonAndSaysWhy(t *testing.T) {
 	if took := time.Since(gone); took > 30*time.Second || !strings.Contains(text, "NATS at "+nats.URL()+" does not answer") {
 		t.Errorf("it ended after %s and said:\n%s", took, text)
 	}
+}
+
+// runNATS is a NATS server in a process of its own, so that it can have a disk of its own.
+func runNATS(dir string) int {
+	s, err := bus.StartServer(bus.ServerConfig{Dir: dir})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("nats is at", s.URL())
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt)
+	<-stop
+	_ = s.Close()
+	return 0
+}
+
+func TestAFullDiskOfNATSIsNamed(t *testing.T) {
+	t.Parallel()
+	const disk = 24 << 20
+	dir := t.TempDir()
+	natsDir := filepath.Join(dir, "nats")
+	if err := os.Mkdir(natsDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrapper := smallDisk(t, natsDir, disk)
+	n := startCommand(t, dir, "/usr/bin/env", append(append([]string{"NATS_DIR=" + natsDir}, wrapper...), self)...)
+	n.until("nats is at ")
+	text, _ := n.out.text()
+	_, url, _ := strings.Cut(text, "nats is at ")
+	url, _, _ = strings.Cut(url, "\n")
+	args := []string{"serve", "--nats", url, "--data", filepath.Join(dir, "one")}
+	s := serveData(t, dir, "one", args...)
+	filler, err := os.Create(n.inside(filepath.Join(natsDir, "filler")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer filler.Close()
+	for chunk := make([]byte, 4<<10); err == nil; {
+		_, err = filler.Write(chunk)
+	}
+	// Something must be written for JetStream to notice.
+	_, _ = s.SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{
+		Spec: job{name: "full", mode: "well", tuner: random(1000), trials: 2}.spec(t, t.TempDir()),
+	})
+	select {
+	case <-s.ended:
+	case <-time.After(patience):
+		t.Fatal("it goes on without a disk")
+	}
+	if text, _ := s.out.text(); !strings.Contains(text, "its disk is full") || strings.Contains(text, "does not answer") {
+		t.Errorf("when the disk is full it said:\n%s", text)
+	}
+	again := start(t, dir, append(args, "--api", "127.0.0.1:0")...)
+	<-again.ended
+	if text, _ := again.out.text(); !strings.Contains(text, "its disk is full") || strings.Contains(text, "leads since") {
+		t.Errorf("a second start said:\n%s", text)
+	}
+}
+
+func TestADeadPredecessorIsNamedAndTakenOverFrom(t *testing.T) {
+	t.Parallel()
+	dir, nats := t.TempDir(), startNATS(t)
+	args := []string{"serve", "--nats", nats, "--data", filepath.Join(dir, "one")}
+	first := serveData(t, dir, "one", args...)
+	second := start(t, dir, "serve", "--nats", nats, "--data", filepath.Join(dir, "two"), "--keys", first.Info.Keys,
+		"--api", "127.0.0.1:0")
+	<-second.ended
+	if text, _ := second.out.text(); !strings.Contains(text, fmt.Sprintf("(process %d on ", first.Info.PID)) ||
+		!strings.Contains(text, "leads since") {
+		t.Errorf("a second one said:\n%s", text)
+	}
+	first.kill()
+	third := serveData(t, dir, "one", args...)
+	third.until("the orchestrator that led before is dead")
+	third.stop()
 }
