@@ -126,7 +126,7 @@ func (f *following) interrupted(ctx context.Context, s os.Signal, events <-chan 
 		}
 		return false, silent(exitInterrupted)
 	}
-	_, _ = io.WriteString(f.app.stderr, "\nLeave "+f.id+" running? [Y = yes, s = stop it, w = watch on] ")
+	_, _ = io.WriteString(f.app.stderr, "\nLeave "+f.id+" running? [Y = yes, p = save and pause it, s = stop it, w = watch on] ")
 	answers := f.app.readLine()
 	for {
 		select {
@@ -156,6 +156,14 @@ func (f *following) answered(ctx context.Context, answer string) error {
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "w", "watch":
 		return nil
+	case "p", "pause":
+		if _, err := f.conn.ControlSweep(ctx, &outbidv1.ControlSweepRequest{
+			Sweep: f.id, Command: outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE,
+		}); err != nil {
+			return err
+		}
+		f.app.notef("%s is paused, its trials save and end: go on with 'outbid resume %s'", f.id, f.id)
+		return silent(exitInterrupted)
 	case "s", "stop", "n", "no":
 		_, err := f.conn.ControlSweep(ctx, &outbidv1.ControlSweepRequest{
 			Sweep: f.id, Command: outbidv1.SweepCommand_SWEEP_COMMAND_STOP,
@@ -170,6 +178,10 @@ func (f *following) answered(ctx context.Context, answer string) error {
 // leave tells how to come back.
 func (f *following) leave() {
 	f.app.notef("%s goes on: follow it with 'outbid watch %s', stop it with 'outbid stop %s'", f.id, f.id, f.id)
+	if f.conn.held != nil {
+		f.app.notef("its server ends with the last program that uses it; started again ('outbid up --data %s'), it goes on",
+			f.conn.target.data)
+	}
 }
 
 // readLine reads one line from stdin. A read cannot be called off, so its goroutine may outlive the question; it ends

@@ -3,14 +3,17 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
@@ -138,6 +141,7 @@ func TestInterruptedRunOnATerminalAsks(t *testing.T) {
 		"leave":  {answer: "\n", want: exitInterrupted},
 		"yes":    {answer: "y\n", want: exitInterrupted},
 		"stop":   {answer: "s\n", release: outbidv1.SweepState_SWEEP_STATE_STOPPED, want: exitStopped, stopped: true},
+		"pause":  {answer: "p\n", want: exitInterrupted, stopped: true},
 		"watch":  {answer: "w\n", release: outbidv1.SweepState_SWEEP_STATE_DONE, want: exitOK},
 		"again":  {signal: os.Interrupt, want: exitInterrupted},
 		"ended":  {release: outbidv1.SweepState_SWEEP_STATE_DONE, want: exitOK},
@@ -310,8 +314,60 @@ func TestLiveLinesFit(t *testing.T) {
 			t.Errorf("%d lines on %d rows", len(lines), size.rows)
 		}
 	}
-	text := strings.Join(liveLines(p, f.list[0].GetNotes(), noon(), 100, 22), "\n") + "\n"
-	checkGolden(t, "live-running", []byte(text))
+	for _, columns := range []int{60, 80, 100, 120, 160} {
+		lines := liveLines(p, f.list[0].GetNotes(), noon(), columns, 22)
+		for i, line := range lines {
+			lines[i] = shorten(line, columns-1)
+		}
+		checkGolden(t, fmt.Sprintf("live-%d", columns), []byte(strings.Join(lines, "\n")+"\n"))
+	}
+}
+
+// Whatever the width, numbers and states stay whole: only the configuration, in the last column, is cut.
+func TestOnlyTheLastColumnIsCut(t *testing.T) {
+	t.Parallel()
+	cells := []string{"12", "completed", "27/81", "0.98765", "node-7:0,1"}
+	for width := 50; width < 200; width++ {
+		tab := table{header: []string{"TRIAL", "STATE", "STEP", "ACCURACY", "WHERE", "CONFIG"}, width: width}
+		tab.rows = [][]string{append(slices.Clone(cells), strings.Repeat("x=1 ", 60))}
+		var b strings.Builder
+		tab.write(&b)
+		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+		if n := textWidth(lines[1]); n > max(width, 60) {
+			t.Errorf("%d characters at %d columns", n, width)
+		}
+		if diff := cmp.Diff(cells, strings.Fields(lines[1])[:5]); diff != "" {
+			t.Errorf("at %d columns (-want +got):\n%s", width, diff)
+		}
+	}
+}
+
+func TestLiveWarningsAreShownOnce(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	var out strings.Builder
+	now := noon()
+	lp := &livePresenter{w: &out, term: terminal{size: func() (int, int) { return 80, 24 }}, now: func() time.Time { return now }}
+	p := newProgress()
+	sweep := proto.CloneOf(f.list[0])
+	sweep.Notes = append(sweep.Notes, &outbidv1.SweepNote{Time: ago(time.Second), Level: "warning", Text: "no report has had accuracy"},
+		&outbidv1.SweepNote{Time: ago(0), Level: "info", Text: "all is well"})
+	for range 5 {
+		now = now.Add(time.Second)
+		u := &outbidv1.WatchSweepResponse{Sweep: sweep, Trials: f.trials["digits-2"]}
+		p.update(u, now)
+		if err := lp.update(p, u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := lp.result(p); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]int{"warning: no report has had accuracy": 1, "all is well": 5} {
+		if got := strings.Count(out.String(), text); got != want {
+			t.Errorf("%q was written %d times, want %d", text, got, want)
+		}
+	}
 }
 
 // brokenWriter fails like a closed pipe.

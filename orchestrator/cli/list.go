@@ -138,7 +138,7 @@ func (a *app) listTrials(cmd *cobra.Command, c *connection, name string, out for
 // trialLister prints trials.
 func trialLister(a *app, out format, sweep *outbidv1.Sweep) *lister[trialView] {
 	metric := strings.ToUpper(clean(sweep.GetSpec().GetMetric()))
-	return newLister(a.stdout, out, []string{"TRIAL", "STATE", "STEP", metric, "AT STEP", "WHERE", "CONFIG"},
+	l := newLister(a.stdout, out, []string{"TRIAL", "STATE", "STEP", metric, "AT STEP", "WHERE", "CONFIG"},
 		func(v trialView) []string {
 			step, best, at := formatCount(v.Step), "-", "-"
 			if v.UntilStep > 0 {
@@ -153,6 +153,10 @@ func trialLister(a *app, out format, sweep *outbidv1.Sweep) *lister[trialView] {
 			}
 			return []string{fmt.Sprint(v.Trial), v.State, step, best, at, where, configLine(v.Config)}
 		})
+	if a.term.out {
+		l.table.width, _ = a.term.size()
+	}
+	return l
 }
 
 // checkState refuses a state that does not exist; "" is any.

@@ -26,11 +26,14 @@ const (
 	redrawEvery = 100 * time.Millisecond
 	// recentNotes is how many notes stay on the screen.
 	recentNotes = 4
+	// minBar and maxBar bound the bar's columns.
+	minBar, maxBar = 5, 24
 )
 
 func (lp *livePresenter) update(p *progress, u *outbidv1.WatchSweepResponse) error {
-	lp.recent = append(lp.recent, lp.notes.fresh(p.sweep.GetNotes())...)
-	lp.recent = lp.recent[max(0, len(lp.recent)-recentNotes):]
+	if err := lp.takeNotes(p); err != nil {
+		return err
+	}
 	now := lp.now()
 	if u != nil && now.Sub(lp.last) < redrawEvery && !p.over() {
 		return nil
@@ -39,6 +42,30 @@ func (lp *livePresenter) update(p *progress, u *outbidv1.WatchSweepResponse) err
 	columns, rows := lp.term.size()
 	lines := liveLines(p, lp.recent, now, columns, rows-2)
 	return lp.draw(lines, columns)
+}
+
+// takeNotes writes new warnings above what moves, once each, where they stay; other notes move with the rest.
+func (lp *livePresenter) takeNotes(p *progress) error {
+	for _, n := range lp.notes.fresh(p.sweep.GetNotes()) {
+		if !warns(n) {
+			lp.recent = append(lp.recent, n)
+			continue
+		}
+		lp.hide()
+		lp.last = time.Time{} // what moves is drawn again at once
+		if _, err := fmt.Fprintln(lp.w, noteTime(n, lp.now())+" "+noteLine(n)); err != nil {
+			return err
+		}
+	}
+	lp.recent = lp.recent[max(0, len(lp.recent)-recentNotes):]
+	return nil
+}
+
+// warns says whether a note is a warning or an error.
+func warns(n *outbidv1.SweepNote) bool { return n.GetLevel() != "info" && n.GetLevel() != "" }
+
+func noteTime(n *outbidv1.SweepNote, now time.Time) string {
+	return n.GetTime().AsTime().In(now.Location()).Format(time.TimeOnly)
 }
 
 // draw replaces the lines of before.
@@ -76,11 +103,6 @@ func (lp *livePresenter) hide() {
 
 func (lp *livePresenter) result(p *progress) error {
 	lp.hide()
-	for _, n := range lp.recent {
-		if n.GetLevel() != "info" && n.GetLevel() != "" {
-			_, _ = fmt.Fprintln(lp.w, noteLine(n))
-		}
-	}
 	_, err := io.WriteString(lp.w, strings.Join(resultLines(p, lp.now()), "\n")+"\n")
 	return err
 }
@@ -91,7 +113,7 @@ func liveLines(p *progress, notes []*outbidv1.SweepNote, now time.Time, columns,
 	lines := []string{
 		fmt.Sprintf("%-8s %s, %s", clean(s.GetId()), sweepState(s.GetState()), formatDuration(elapsedSeconds(s, now))),
 		"trials   " + trialsLine(s),
-		"steps    " + stepsLine(p, columns),
+		"steps    " + stepsLine(p, columns-1-len("steps    ")),
 		"best     " + bestLine(s),
 	}
 	if !p.lost.IsZero() {
@@ -101,29 +123,58 @@ func liveLines(p *progress, notes []*outbidv1.SweepNote, now time.Time, columns,
 	if w := s.GetWaiting(); w != "" {
 		lines = append(lines, "waiting  "+clean(w))
 	}
-	running := p.running()
-	room := max(1, rows-len(lines)-len(notes)-1)
-	if len(running) > room {
-		room = max(1, room-1)
-	}
-	for i, t := range running[:min(len(running), room)] {
-		lead := "         "
-		if i == 0 {
-			lead = "running  "
-		}
-		lines = append(lines, lead+runningLine(s, t))
-	}
-	if rest := len(running) - room; rest > 0 {
-		lines = append(lines, fmt.Sprintf("         and %d more", rest))
-	}
+	lines = append(lines, "")
 	for i, n := range notes {
 		lead := "         "
 		if i == 0 {
 			lead = "notes    "
 		}
-		lines = append(lines, lead+n.GetTime().AsTime().In(now.Location()).Format(time.TimeOnly)+" "+noteLine(n))
+		lines = append(lines, lead+noteTime(n, now)+" "+noteLine(n))
 	}
+	if len(notes) > 0 {
+		lines = append(lines, "")
+	}
+	lines = append(lines, runningLines(s, p.running(), columns-1, max(1, rows-len(lines)))...)
 	return lines[:min(len(lines), max(rows, 4))]
+}
+
+// runningLines is the table of the trials that run, in at most rows lines: only the configuration is cut to fit.
+func runningLines(s *outbidv1.Sweep, running []*outbidv1.Trial, columns, rows int) []string {
+	if len(running) == 0 {
+		return nil
+	}
+	room := max(1, rows-1) // below the header
+	if len(running) > room {
+		room = max(1, room-1)
+	}
+	t := table{header: []string{"TRIAL", "STEP", strings.ToUpper(clean(s.GetSpec().GetMetric())), "STEPS/S", "WHERE", "CONFIG"}, width: columns}
+	for _, tr := range running[:min(len(running), room)] {
+		t.rows = append(t.rows, runningRow(s, tr))
+	}
+	var b strings.Builder
+	t.write(&b)
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	if rest := len(running) - room; rest > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", rest))
+	}
+	return lines
+}
+
+func runningRow(s *outbidv1.Sweep, t *outbidv1.Trial) []string {
+	step, metric, rate, where := formatCount(t.GetStep()), "-", "-", "-"
+	if t.GetUntilStep() > 0 {
+		step += "/" + formatCount(t.GetUntilStep())
+	}
+	if v, ok := t.GetLast().GetMetrics()[s.GetSpec().GetMetric()]; ok {
+		metric = formatMetric(v)
+	}
+	if r := t.GetStepsPerSecond(); r > 0 {
+		rate = formatMetric(roundRate(r))
+	}
+	if t.GetNode() != "" {
+		where = place(t)
+	}
+	return []string{fmt.Sprint(t.GetNumber()), step, metric, rate, where, configLine(configOf(t))}
 }
 
 func trialsLine(s *outbidv1.Sweep) string {
@@ -146,18 +197,23 @@ func trialsLine(s *outbidv1.Sweep) string {
 	return line
 }
 
+// stepsLine says how many steps are done and how long the others may take; the bar gets what is left of the columns.
 func stepsLine(p *progress, columns int) string {
 	done, all := p.sweep.GetSteps(), p.sweep.GetOutlook().GetSteps()
 	line, rate := formatCount(done), p.rate()
+	share := 0.0
 	if all > 0 {
-		share := min(1, float64(done)/float64(all))
-		line = fmt.Sprintf("%s %s of %s, %.0f %%", bar(share, min(24, columns/4)), line, formatCount(all), 100*share)
+		share = min(1, float64(done)/float64(all))
+		line = fmt.Sprintf("%s of %s, %.0f %%", line, formatCount(all), 100*share)
 	}
 	if rate > 0 && !p.over() {
 		line += fmt.Sprintf(", %s/s", formatMetric(roundRate(rate)))
 		if all > done {
 			line += ", about " + formatGuess(float64(all-done)/rate) + " left"
 		}
+	}
+	if room := min(maxBar, columns-textWidth(line)-1); all > 0 && room >= minBar {
+		line = bar(share, room) + " " + line
 	}
 	return line
 }
@@ -185,25 +241,6 @@ func bestLine(s *outbidv1.Sweep) string {
 	}
 	return fmt.Sprintf("%s %s, trial %d at step %s: %s", s.GetSpec().GetMetric(), formatMetric(best.GetBest()),
 		best.GetNumber(), formatCount(best.GetBestStep()), configLine(configOf(best)))
-}
-
-func runningLine(s *outbidv1.Sweep, t *outbidv1.Trial) string {
-	steps := formatCount(t.GetStep())
-	if t.GetUntilStep() > 0 {
-		steps += "/" + formatCount(t.GetUntilStep())
-	}
-	line := fmt.Sprintf("%4d  step %-11s", t.GetNumber(), steps)
-	metric := s.GetSpec().GetMetric()
-	if v, ok := t.GetLast().GetMetrics()[metric]; ok {
-		line += fmt.Sprintf("  %s %-10s", metric, formatMetric(v))
-	}
-	if r := t.GetStepsPerSecond(); r > 0 {
-		line += fmt.Sprintf("  %s/s", formatMetric(roundRate(r)))
-	}
-	if t.GetNode() != "" {
-		line += "  " + place(t)
-	}
-	return line
 }
 
 // place is where a trial runs: the node and its devices.

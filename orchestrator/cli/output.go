@@ -144,7 +144,12 @@ type table struct {
 	header []string
 	rows   [][]string
 	indent string
+	// width cuts the last column so that lines are no longer; 0 for no bound. The other columns are never cut.
+	width int
 }
+
+// minLast is how many characters of the last column are left whatever the width.
+const minLast = 12
 
 // write prints the table with two spaces between columns.
 func (t *table) write(w io.Writer) {
@@ -153,12 +158,16 @@ func (t *table) write(w io.Writer) {
 		lines = append([][]string{t.header}, lines...)
 	}
 	widths, right := t.layout(lines)
+	rest := t.lastRoom(widths)
 	for _, cells := range lines {
 		var b strings.Builder
 		b.WriteString(t.indent)
 		for i, cell := range cells {
-			pad := strings.Repeat(" ", widths[i]-textWidth(cell))
 			last := i == len(cells)-1
+			if last && i == len(widths)-1 && rest > 0 {
+				cell = shorten(cell, rest)
+			}
+			pad := strings.Repeat(" ", max(0, widths[i]-textWidth(cell)))
 			switch {
 			case right[i]:
 				b.WriteString(pad + cell)
@@ -173,6 +182,18 @@ func (t *table) write(w io.Writer) {
 		}
 		_, _ = io.WriteString(w, strings.TrimRight(b.String(), " ")+"\n")
 	}
+}
+
+// lastRoom is how wide the last column may be; 0 for any width.
+func (t *table) lastRoom(widths []int) int {
+	if t.width == 0 || len(widths) < 2 {
+		return 0
+	}
+	used := textWidth(t.indent)
+	for _, w := range widths[:len(widths)-1] {
+		used += w + 2
+	}
+	return max(t.width-used, minLast)
 }
 
 // layout finds each column's width and whether it holds only numbers.

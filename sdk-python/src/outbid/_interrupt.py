@@ -21,6 +21,7 @@ def interrupted(handle: SweepHandle, display: Display) -> KeyboardInterrupt:
     """Pause a sweep whose server ends with this program, leave another running; return what is to be raised."""
     try:
         if not handle._client.passing:
+            display.close()  # what is said stands below the table
             return _leave(handle)
         _say(f"{handle.id}: saving its trials and pausing; Ctrl-C again does not wait for them")
         try:
@@ -28,8 +29,10 @@ def interrupted(handle: SweepHandle, display: Display) -> KeyboardInterrupt:
         except KeyboardInterrupt:
             handle._client.hurry()
             saved = False
+        display.close()
         return _paused(handle, saved)
     except OutbidError as error:
+        display.close()
         return _told(f"{handle.id} could not be paused ({error})", go_on(handle, "resume().wait(display=True)"))
 
 
@@ -98,7 +101,7 @@ def _lives_on() -> bool:
 def _told(*lines: str) -> KeyboardInterrupt:
     text = "\n".join([lines[0], *(f"  {line}" for line in lines[1:])])
     _say(text)
-    return KeyboardInterrupt(lines[0])
+    return KeyboardInterrupt(f"{lines[0]}; {lines[1]}")  # the last line of a traceback
 
 
 def _say(text: str) -> None:
