@@ -15,7 +15,7 @@ WHOLE := TestSeeds TestFaultsChangeNothing TestAHundredThousandTrials TestProgra
   TestRaceOnRealCurves TestCoverageOnRealCurves TestThePriorIsWhatTheFittedTasksGive
 WHOLE_IN := $(addprefix ./orchestrator/,sim control tuner curve policy/gavel)
 
-.PHONY: help build test test-go test-python lint fmt gen demo bench fuzz docs clean
+.PHONY: help build test test-go test-python matrix lint fmt gen demo bench fuzz docs clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test-go: build ## run the Go tests, the object store's against a real MinIO serv
 
 test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbid
 	python=$$(.ci/python); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q
+
+matrix: build ## run every policy with every tuner on real servers, while a client reads all the time; make test runs a part
+	OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid go test -count 1 -timeout 15m -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend
 
 lint: ## check style: golangci-lint, gofumpt, buf, ruff, mypy
 	$$(.ci/tool golangci-lint) run ./...

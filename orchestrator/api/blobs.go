@@ -147,6 +147,12 @@ func (s *Server) TidyBlobs(ctx context.Context, before time.Time) (int, error) {
 	return s.blobs.tidy(ctx, before)
 }
 
+// DropBlob deletes a function unless a sweep uses it or it was sent lately.
+func (s *Server) DropBlob(ctx context.Context, sha string) error {
+	_, err := s.blobs.drop(ctx, sha)
+	return err
+}
+
 func (b *blobBook) tidy(ctx context.Context, before time.Time) (int, error) {
 	var old []string
 	err := b.store.List(ctx, "blobs/", func(o objects.Info) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -17,6 +18,9 @@ type Control interface {
 	CheckAgent(spec *outbidv1.SweepSpec) error
 	// Command pauses, resumes or stops a sweep.
 	Command(ctx context.Context, sweep string, cmd outbidv1.SweepCommand, actor string) error
+	// Delete forgets a sweep that has ended, and says when that was and who did it; one that is forgotten already is no
+	// error. A *state.EndingError says that its last processes are ending.
+	Delete(ctx context.Context, sweep, actor string) (state.Deleted, error)
 	// Extend gives a sweep more trials, longer steps or a wider space.
 	Extend(ctx context.Context, req *outbidv1.ExtendSweepRequest, actor string) error
 	// Ask gives a client of an external sweep something to train.

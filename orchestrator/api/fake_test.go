@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -36,6 +38,8 @@ type fakeControl struct {
 	keys   map[string]string
 	// looks counts the calls of Changes.
 	looks int
+	// deleted sweeps; a stop ends a sweep at once.
+	deleted map[string]state.Deleted
 }
 
 type fakeSweep struct {
@@ -48,7 +52,7 @@ type fakeSweep struct {
 }
 
 func newFakeControl() *fakeControl {
-	return &fakeControl{sweeps: map[string]*fakeSweep{}, keys: map[string]string{}}
+	return &fakeControl{sweeps: map[string]*fakeSweep{}, keys: map[string]string{}, deleted: map[string]state.Deleted{}}
 }
 
 // add puts a running sweep there with n trials.
@@ -115,6 +119,9 @@ func (c *fakeControl) end(id string) {
 
 func (c *fakeControl) find(id string) (*fakeSweep, error) {
 	s := c.sweeps[id]
+	if d, ok := c.deleted[id]; ok {
+		return nil, &state.DeletedError{Deleted: d}
+	}
 	if s == nil {
 		return nil, fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, id)
 	}
@@ -160,6 +167,26 @@ func (c *fakeControl) Command(_ context.Context, id string, _ outbidv1.SweepComm
 	c.actors = append(c.actors, actor)
 	_, err := c.find(id)
 	return err
+}
+
+func (c *fakeControl) Delete(_ context.Context, id, actor string) (state.Deleted, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, err := c.find(id)
+	if gone, ok := errors.AsType[*state.DeletedError](err); ok {
+		return gone.Deleted, nil
+	}
+	switch {
+	case err != nil:
+		return state.Deleted{}, err
+	case !sweepEnded(s.view.GetState()):
+		return state.Deleted{}, fmt.Errorf("%w: sweep %s is running", state.ErrConflict, id)
+	}
+	delete(c.sweeps, id)
+	c.order = slices.DeleteFunc(c.order, func(o string) bool { return o == id })
+	d := state.Deleted{ID: id, Tenant: tenantOf(s.view.GetSpec()), Actor: actor, At: time.Unix(1e9, 0)}
+	c.deleted[id] = d
+	return d, nil
 }
 
 func (c *fakeControl) Extend(_ context.Context, req *outbidv1.ExtendSweepRequest, actor string) error {
@@ -517,3 +544,23 @@ func testTokens(t *testing.T) *Tokens {
 }
 
 func token(name string) string { return strings.Repeat(name, 20) }
+
+// awaitActor waits for a command of an actor.
+func (c *fakeControl) awaitActor(t *testing.T, actor string) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		c.mu.Lock()
+		found := slices.Contains(c.actors, actor)
+		c.mu.Unlock()
+		if found {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-time.After(time.Minute):
+			t.Fatalf("no command of %s", actor)
+		}
+	}
+}

@@ -188,6 +188,11 @@ func (g *gate) scope(ctx context.Context, req any) error {
 		return nil // the handler names the field
 	}
 	sweep, err := g.control.Sweep(named.GetSweep())
+	if gone, ok := errors.AsType[*state.DeletedError](err); ok && who.owns(gone.Tenant) {
+		return nil // the handler says that it was deleted
+	} else if ok {
+		return fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, named.GetSweep())
+	}
 	if err != nil {
 		return err
 	}

@@ -138,6 +138,11 @@ func (s *server) openLoop(ctx context.Context) error {
 	if err != nil {
 		return s.damaged(err)
 	}
+	if err := s.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "outbid_clock_skew_seconds", Help: "How far this machine's clock is ahead of the time in the ledger.",
+	}, func() float64 { return s.loop.Skew().Seconds() })); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
 	var sweeps []string
 	for _, sweep := range s.loop.Sweeps() {
 		sweeps = append(sweeps, sweep.GetId())
@@ -164,6 +169,7 @@ func (s *server) start(ctx context.Context) {
 	s.group.start(ctx, "API", s.api.Serve)
 	s.group.start(ctx, "store", s.awaitStore)
 	s.group.start(ctx, "functions", s.tidyFunctions)
+	s.group.start(ctx, "deleted sweeps", s.clearDeleted)
 	if s.tokens != nil || s.cert != nil || s.limits != nil {
 		s.group.start(ctx, "secrets", s.watchSecrets)
 	}

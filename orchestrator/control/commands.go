@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -113,6 +114,49 @@ func (c *Core) resumeSweep(s *state.Sweep, by, actor string) error {
 	}
 	c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_RUNNING, by, actor)
 	return nil
+}
+
+// A Delete forgets a sweep that has ended. Who keeps its objects, logs and reports deletes them when it is in the ledger.
+type Delete struct {
+	Sweep, Actor string
+	Done         func(state.Deleted, error)
+}
+
+func (in Delete) apply(c *Core) {
+	d, err := c.delete(in)
+	c.reply(func() { in.Done(d, err) })
+}
+
+func (c *Core) delete(in Delete) (state.Deleted, error) {
+	s, err := c.st.Sweep(in.Sweep)
+	if gone, ok := errors.AsType[*state.DeletedError](err); ok {
+		return gone.Deleted, nil
+	}
+	if err != nil {
+		return state.Deleted{}, err
+	}
+	if err := s.CanDelete(); err != nil {
+		return state.Deleted{}, err
+	}
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepDeleted{SweepDeleted: &outbidv1.SweepDeleted{
+		Sweep: s.ID, Actor: in.Actor,
+	}}})
+	_, err = c.st.Sweep(in.Sweep)
+	if gone, ok := errors.AsType[*state.DeletedError](err); ok {
+		return gone.Deleted, nil
+	}
+	return state.Deleted{}, err
+}
+
+// forget drops what is kept of a deleted sweep beside the state.
+func (c *Core) forget(e *outbidv1.SweepDeleted) {
+	id := e.GetSweep()
+	delete(c.tuners, id)
+	delete(c.rested, id)
+	delete(c.unopened, id)
+	delete(c.hungry, id)
+	delete(c.touched, id)
+	delete(c.later, id)
 }
 
 func conflict(s *state.Sweep, what, rule string) error {

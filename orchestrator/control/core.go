@@ -37,6 +37,8 @@ type Settings struct {
 	// GangsInPlace: a gang over several nodes goes on to a later target without a stop. Simulated machines can do that;
 	// real workers start its processes again, each with the newest checkpoint.
 	GangsInPlace bool
+	// MayReportNothing: a trial that never reports its sweep's metric has not failed by that. Jobs of traces report nothing.
+	MayReportNothing bool
 	// Fairness says how an app fares by sharing the cluster, or fared if it is over; nil if nobody wants to know. Readers
 	// call it side by side.
 	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
@@ -191,6 +193,9 @@ func (c *Core) emit(e *outbidv1.Event) {
 	if heard {
 		c.tell(id, e)
 	}
+	if gone := e.GetSweepDeleted(); gone != nil {
+		c.forget(gone)
+	}
 	if e.GetSweepChanged() != nil && c.st.Sweeps[id].Done() {
 		c.rest(c.st.Sweeps[id])
 	}
@@ -214,7 +219,7 @@ func (c *Core) mark(e *outbidv1.Event) string {
 		*outbidv1.Event_TrialEnded:
 		c.demand = true
 	case *outbidv1.Event_Note, *outbidv1.Event_UplinkSeen, *outbidv1.Event_RoundDecided,
-		*outbidv1.Event_OrchestratorStarted:
+		*outbidv1.Event_OrchestratorStarted, *outbidv1.Event_SweepDeleted:
 		return ""
 	}
 	id := state.SweepOf(e)

@@ -68,6 +68,7 @@ type Loop struct {
 	unshown sync.Map
 
 	recent recent
+	clock  *clock
 
 	// events since the newest snapshot.
 	events   int
@@ -128,7 +129,10 @@ func (l *Loop) takeOver(ctx context.Context) error {
 		l.recent.begin(core.st.Seq + 1)
 	}
 	l.core, l.events = core, replayed
-	now := l.now()
+	if err := l.startClock(ctx); err != nil {
+		return err
+	}
+	now := l.clock.now()
 	started, err := core.Begin(now, l.cfg.Info().GetVersion(), l.cfg.PolicyOptions)
 	if err != nil {
 		return err
@@ -153,16 +157,6 @@ func (l *Loop) remember(b *outbidv1.Batch, events []*outbidv1.Event) {
 	}
 }
 
-// now is the clock's time. It may be set back; events never are. It has no monotonic reading: the core would compute
-// durations by that, a replay computes them by the times in the ledger, and while the wall clock is slewed the two differ.
-func (l *Loop) now() time.Time {
-	now := l.cfg.Now().Round(0)
-	if now.Before(l.core.st.Time) {
-		return l.core.st.Time
-	}
-	return now
-}
-
 // Run decides until ctx ends, and then takes a last snapshot. It returns an error that wraps ledger.ErrConflict if
 // another orchestrator has taken over.
 func (l *Loop) Run(ctx context.Context) error {
@@ -180,6 +174,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		case in := <-l.in:
 			inputs = l.gather(in)
 		case <-tick.C:
+			l.tellSkew()
 			inputs = []Input{Tick{}}
 		}
 		for more := true; more; inputs = nil {
@@ -227,7 +222,7 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
+	now := l.clock.now()
 	began := time.Now()
 	out, err := l.core.Step(now, inputs...)
 	if err != nil {

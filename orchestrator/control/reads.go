@@ -54,6 +54,20 @@ func (l *Loop) Command(ctx context.Context, sweep string, cmd outbidv1.SweepComm
 	return err
 }
 
+// Delete forgets a sweep that has ended, and says when that was and who did it; one that is forgotten already is no error.
+func (l *Loop) Delete(ctx context.Context, sweep, actor string) (state.Deleted, error) {
+	return do(ctx, l, func(done func(state.Deleted, error)) Input {
+		return Delete{Sweep: sweep, Actor: actor, Done: done}
+	})
+}
+
+// Deleted lists the sweeps that were deleted, by id.
+func (l *Loop) Deleted() []state.Deleted {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.core.st.Deleted()
+}
+
 // Extend gives a sweep more trials, longer steps or a wider space.
 func (l *Loop) Extend(ctx context.Context, req *outbidv1.ExtendSweepRequest, actor string) error {
 	_, err := do(ctx, l, func(done func(struct{}, error)) Input {
@@ -72,7 +86,7 @@ func (l *Loop) Ask(ctx context.Context, sweep, client string) (*outbidv1.AskTria
 // Tell takes in what that client measured.
 func (l *Loop) Tell(ctx context.Context, req *outbidv1.TellTrialRequest) (*outbidv1.TellTrialResponse, error) {
 	return do(ctx, l, func(done func(*outbidv1.TellTrialResponse, error)) Input {
-		now := timestamppb.New(l.cfg.Now())
+		now := timestamppb.New(l.clock.now())
 		for _, r := range req.GetReports() {
 			if r.GetTime() == nil {
 				r.Time = now

@@ -87,6 +87,9 @@ func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
 		if heard {
 			c.rehear(id, e)
 		}
+		if gone := e.GetSweepDeleted(); gone != nil {
+			c.forget(gone)
+		}
 		if e.GetSweepChanged() != nil && c.st.Sweeps[id].Done() {
 			delete(c.unopened, id)
 			c.rest(c.st.Sweeps[id])

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -16,7 +17,7 @@ import (
 // are all that the policy was made with, so that whoever reads the ledger can make it again.
 func (c *Core) Begin(now time.Time, version string, options map[string]string) (*outbidv1.Event, error) {
 	e := &outbidv1.Event{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{
-		Term: c.set.Term, Version: version, Policy: &outbidv1.PolicySettings{Name: c.policy.Name(), Options: options},
+		Term: c.set.Term, Version: version, Format: state.Format, Policy: &outbidv1.PolicySettings{Name: c.policy.Name(), Options: options},
 	}}}
 	return e, c.st.Apply(now, e)
 }

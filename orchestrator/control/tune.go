@@ -232,6 +232,11 @@ func (c *Core) pause(s *state.Sweep, t *state.Trial, reason string) {
 
 // endTrial is the last word on a trial; what it holds is freed.
 func (c *Core) endTrial(s *state.Sweep, t *state.Trial, end outbidv1.TrialState, reason string, byTuner bool) {
+	if lack := c.lacksMetric(s, t); lack != "" && (end == outbidv1.TrialState_TRIAL_STATE_COMPLETED ||
+		end == outbidv1.TrialState_TRIAL_STATE_STOPPED && byTuner && t.Leases > 0) {
+		c.note(s.ID, &t.Number, "error", "failed: %s", lack)
+		end, reason = outbidv1.TrialState_TRIAL_STATE_FAILED, lack+" ("+reason+")"
+	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialEnded{TrialEnded: &outbidv1.TrialEnded{
 		Sweep: s.ID, Trial: t.Number, State: end, Reason: reason, ByTuner: byTuner,
 		Resumable: end == outbidv1.TrialState_TRIAL_STATE_CANCELLED,

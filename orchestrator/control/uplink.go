@@ -213,6 +213,10 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, r *outbidv1.Report) {
 	if has && math.IsNaN(value) && !t.NaNNoted {
 		c.note(s.ID, &t.Number, "warning", "reported NaN for %s at step %d: it counts as the worst value", s.Spec.GetMetric(), r.GetStep())
 	}
+	if !has && s.Best < 0 && !s.LackNoted {
+		c.note(s.ID, &t.Number, "warning", "the report of step %d has no %s, which the sweep is to optimise; %s. A trial that never reports it fails",
+			r.GetStep(), quoted(s.Spec.GetMetric()), reportedInstead(s.Spec.GetMetric(), r))
+	}
 	best := s.Best
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
 		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Report: r,

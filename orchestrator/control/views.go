@@ -23,7 +23,7 @@ func (l *Loop) sweep(s *state.Sweep) *outbidv1.Sweep {
 	if !s.Done() {
 		l.part(s, "fairness", func() {
 			now := l.core.board.view
-			now.Now = l.cfg.Now()
+			now.Now = l.clock.now()
 			now.AppSeconds = l.core.st.AppSeconds(now.Now)
 			v.Fairness = l.core.fairness(&now, s, false)
 		})

@@ -84,7 +84,7 @@ func (h *History) closeOldest() {
 	}
 }
 
-// Append takes the reports among the events of batch seq. Batches that a sweep's file already has are passed over, so
+// Append takes the reports among the events of batch seq, and removes those of sweeps that were deleted. Batches that a sweep's file already has are passed over, so
 // that folding a part of the ledger again does no harm. It writes nothing to disk for certain before Flush. After an
 // error the reports are still kept and the next call tries to write them again, but for a *DamageError.
 func (h *History) Append(seq uint64, events []*outbidv1.Event) error {
@@ -100,6 +100,11 @@ func (h *History) Append(seq uint64, events []*outbidv1.Event) error {
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("write the report history of %s: %w", sweep, err))
+		}
+	}
+	for _, event := range events {
+		if gone := event.GetSweepDeleted(); gone != nil {
+			errs = append(errs, h.remove(gone.GetSweep()))
 		}
 	}
 	return errors.Join(errs...)
@@ -226,6 +231,10 @@ func (h *History) Sweeps() ([]string, error) {
 func (h *History) Remove(sweep string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.remove(sweep)
+}
+
+func (h *History) remove(sweep string) error {
 	if !namePattern.MatchString(sweep) {
 		return fmt.Errorf("report history: sweep %q: want letters, digits, '-' or '_'", sweep)
 	}

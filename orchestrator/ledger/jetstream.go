@@ -139,6 +139,20 @@ func (l *JetStream) Last(ctx context.Context) (uint64, error) {
 	return info.State.LastSeq, nil
 }
 
+// SinceLast returns how long ago the last batch was stored, by the clock of NATS: that of one machine, whoever writes.
+func (l *JetStream) SinceLast(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	info, err := l.stream.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the last batch of the ledger: %w", err)
+	}
+	if info.State.Msgs == 0 {
+		return 0, nil
+	}
+	return info.TimeStamp.Sub(info.State.LastTime), nil
+}
+
 // Append implements Ledger. It tries until ctx ends. If ctx ends first, it is unknown whether the batch was stored: the
 // caller may append again only after it has read on.
 func (l *JetStream) Append(ctx context.Context, at time.Time, events []*outbidv1.Event) (*outbidv1.Batch, error) {

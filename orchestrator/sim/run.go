@@ -153,7 +153,7 @@ func newRun(set Setup) *run {
 	if set.Ledger == nil {
 		set.Ledger = &forgetful{}
 	}
-	set.Control.Term, set.Control.GangsInPlace = 1, true
+	set.Control.Term, set.Control.GangsInPlace, set.Control.MayReportNothing = 1, true, true
 	set.Control.Trust = func(string) bool { return true }
 	r := &run{
 		set: set, start: epoch(), clock: clock{now: epoch()}, rng: rand.New(rand.NewPCG(set.Seed, 2)), ledger: set.Ledger,

@@ -21,7 +21,7 @@ import (
 //	node NAME TYPE:N                a node
 //	submit NAME TUNER [key=value…]  a sweep; its trials are then NAME/0, NAME/1, …
 //	at DURATION                     let time pass until then
-//	report TRIAL step=N METRIC      a trial does steps up to N and reports; at its target it says so and waits
+//	report TRIAL step=N NAME=VALUE  a trial does steps up to N and reports; at its target it says so and waits
 //	save TRIAL                      its process saves, and the checkpoint is in the store
 //	fail TRIAL [WHY]                its process fails; WHY is damaged for one that cannot read its checkpoint
 //	finish TRIAL                    its code ends by itself
@@ -173,12 +173,12 @@ func (p *script) report(name, step, metric string) error {
 		return fmt.Errorf("it does not run: %w", errors.Join(err))
 	}
 	n, err1 := strconv.ParseInt(strings.TrimPrefix(step, "step="), 10, 64)
-	_, value, _ := strings.Cut(metric, "=")
+	key, value, _ := strings.Cut(metric, "=")
 	v, err2 := strconv.ParseFloat(value, 64)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	f.step = n
+	f.step, f.measures = n, key
 	k.report(f, v)
 	k.train(f)
 	k.send()

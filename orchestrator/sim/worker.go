@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,6 +43,8 @@ type fork struct {
 	reports  uint64
 	metric   float64
 	finished bool
+	// measures is the name of what it reports; the sweep's metric if empty.
+	measures string
 }
 
 // follows says that it is the part of a gang that rank 0 is not in: it holds its devices, and rank 0 speaks for it.
@@ -234,7 +237,7 @@ func (k *worker) report(f *fork, metric float64) {
 	f.reports++
 	f.metric = metric
 	k.say(&outbidv1.UplinkMessage{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Report{Report: &outbidv1.Report{
-		Seq: f.reports, Step: f.step, Metrics: map[string]float64{f.body.GetMetric(): metric},
+		Seq: f.reports, Step: f.step, Metrics: map[string]float64{cmp.Or(f.measures, f.body.GetMetric()): metric},
 	}}})
 	k.w.trained++
 }

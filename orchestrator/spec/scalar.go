@@ -179,6 +179,9 @@ func unknownField(md protoreflect.MessageDescriptor, key string) string {
 	return "is not a field here; " + suggestion(key, names)
 }
 
+// Nearest is the name that was likely meant by another, "" if none is like it.
+func Nearest(name string, names []string) string { return nearest(name, names) }
+
 // nearest is the name that differs least from the one given, "" if all differ much.
 func nearest(name string, names []string) string {
 	best, least := "", max(2, len(name)/3)+1

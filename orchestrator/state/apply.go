@@ -15,6 +15,10 @@ func (st *State) Apply(at time.Time, event *outbidv1.Event) error {
 	switch e := event.GetKind().(type) {
 	case *outbidv1.Event_SweepSubmitted:
 		return st.submitted(at, e.SweepSubmitted)
+	case *outbidv1.Event_SweepDeleted:
+		return st.sweepDeleted(at, e.SweepDeleted)
+	case nil:
+		return errUnknown(event)
 	case *outbidv1.Event_NodeJoined:
 		return st.nodeJoined(at, e.NodeJoined)
 	case *outbidv1.Event_NodeChanged:
@@ -22,8 +26,7 @@ func (st *State) Apply(at time.Time, event *outbidv1.Event) error {
 	case *outbidv1.Event_UplinkSeen:
 		return st.uplinkSeen(e.UplinkSeen)
 	case *outbidv1.Event_OrchestratorStarted:
-		st.Decider = e.OrchestratorStarted.GetPolicy()
-		return nil
+		return st.started(e.OrchestratorStarted)
 	case *outbidv1.Event_RoundDecided:
 		st.NextRound = e.RoundDecided.GetRound() + 1
 		return nil
@@ -42,6 +45,8 @@ func SweepOf(event *outbidv1.Event) string {
 		return e.SweepChanged.GetSweep()
 	case *outbidv1.Event_SweepExtended:
 		return e.SweepExtended.GetSweep()
+	case *outbidv1.Event_SweepDeleted:
+		return e.SweepDeleted.GetSweep()
 	case *outbidv1.Event_TunerAsked:
 		return e.TunerAsked.GetSweep()
 	default:
@@ -178,7 +183,7 @@ func (st *State) submitted(at time.Time, e *outbidv1.SweepSubmitted) error {
 	st.names[name]++
 	s := &Sweep{
 		ID: e.GetSweep(), Spec: e.GetSpec(), State: sweepRunning, Actor: e.GetActor(),
-		IdempotencyKey: e.GetIdempotencyKey(), Submitted: at, Best: -1, Version: 1, refs: map[string]int{},
+		IdempotencyKey: e.GetIdempotencyKey(), Submitted: at, Best: -1, Version: 1, refs: map[string]int{}, Order: st.nextOrder,
 	}
 	st.addSweep(s)
 	st.shares(at, s, 1)
@@ -187,7 +192,7 @@ func (st *State) submitted(at time.Time, e *outbidv1.SweepSubmitted) error {
 }
 
 func (st *State) addSweep(s *Sweep) {
-	s.Order = len(st.SweepIDs)
+	st.nextOrder = max(st.nextOrder, s.Order+1)
 	st.Sweeps[s.ID] = s
 	st.SweepIDs = append(st.SweepIDs, s.ID)
 	if s.IdempotencyKey != "" {

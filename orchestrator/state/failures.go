@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -44,6 +45,9 @@ func (t *Trial) Repeats(e *outbidv1.ForkFailed) bool {
 	last := t.LastFailure
 	return last != nil && last.GetKind() == e.GetKind() && last.GetDetail() == e.GetDetail() && last.GetStep() == e.GetStep()
 }
+
+// HasMetric says whether the trial ever reported its sweep's metric, be it NaN.
+func (t *Trial) HasMetric() bool { return !math.IsNaN(t.Metric) || t.NaNNoted }
 
 // gotFurther takes the suspicion from a trial that has done more than when a node was lost under it, if its lease has
 // lasted for a while.

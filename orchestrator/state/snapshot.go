@@ -17,8 +17,9 @@ func (st *State) Snapshot() *outbidv1.StateSnapshot {
 	snap := &outbidv1.StateSnapshot{
 		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextEpoch: st.NextEpoch, NextRound: st.NextRound,
 		NameCounters: maps.Clone(st.names), AppSeconds: st.AppSeconds(st.Time),
-		Decider: st.Decider,
+		Decider: st.Decider, Format: Format,
 	}
+	st.snapshotDeleted(snap)
 	for _, name := range st.NodeNames {
 		n := st.Nodes[name]
 		snap.Nodes = append(snap.Nodes, &outbidv1.NodeRecord{
@@ -39,6 +40,7 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
 		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
 		LackNoted: s.LackNoted,
+		Order:     new(int64(s.Order)),
 	}
 	for i, t := range s.Trials {
 		r.Trials[i] = t.snapshot(s.ID)
@@ -70,6 +72,9 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 
 // Restore returns the state that a snapshot holds.
 func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
+	if err := checkFormat(snap.GetFormat(), ""); err != nil {
+		return nil, err
+	}
 	st := New()
 	st.Seq, st.Hash, st.Time = snap.GetSeq(), snap.GetHash(), from(snap.GetTime())
 	st.NextEpoch, st.NextRound, st.Decider = snap.GetNextEpoch(), snap.GetNextRound(), snap.GetDecider()
@@ -87,11 +92,15 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 		if err != nil {
 			return nil, fmt.Errorf("snapshot of sweep %s: %w", r.GetId(), err)
 		}
+		if s.Order = st.nextOrder; r.Order != nil {
+			s.Order = int(r.GetOrder())
+		}
 		st.addSweep(s)
 		if shares(s) && !s.Done() {
 			st.sharing++
 		}
 	}
+	st.restoreDeleted(snap)
 	st.appSeconds, st.appsChanged = snap.GetAppSeconds(), st.Time
 	return st, nil
 }

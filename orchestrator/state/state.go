@@ -33,6 +33,10 @@ type State struct {
 	// Live are the sweeps that have not ended, in order of submission.
 	Live []*Sweep
 
+	// deleted sweeps, by id; nextOrder is the order of the next sweep.
+	deleted   map[string]Deleted
+	nextOrder int
+
 	names map[string]int64
 	keys  map[string]string
 	// appSeconds is the time integral of sharing, the number of sweeps that compete for devices, up to appsChanged.
@@ -50,6 +54,7 @@ func New() *State {
 		Nodes:     map[string]*Node{},
 		Sweeps:    map[string]*Sweep{},
 		names:     map[string]int64{},
+		deleted:   map[string]Deleted{},
 		keys:      map[string]string{},
 		suspects:  map[*Trial]*Sweep{},
 	}
@@ -250,10 +255,13 @@ func (t *Trial) From() *outbidv1.Checkpoint {
 	return t.Newest()
 }
 
-// Sweep returns a sweep by id.
+// Sweep returns a sweep by id; a *DeletedError if it was deleted.
 func (st *State) Sweep(id string) (*Sweep, error) {
 	if s, ok := st.Sweeps[id]; ok {
 		return s, nil
+	}
+	if d, ok := st.deleted[id]; ok {
+		return nil, &DeletedError{d}
 	}
 	return nil, notFound("sweep", id)
 }

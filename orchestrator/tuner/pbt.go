@@ -11,16 +11,21 @@ import (
 )
 
 // pbt is population based training: Jaderberg, Dalibard, Osindero, Czarnecki and others, "Population Based Training of
-// Neural Networks" (2017), algorithm 1 in its asynchronous form. Every member trains on its own; every interval steps
-// it is ready and looks at the newest metrics of the others:
+// Neural Networks" (2017), algorithm 1 in its asynchronous form. Every interval steps a member is ready and looks at the
+// newest metrics of the others:
 //
 //   - exploit by truncation selection (section 4.1.1): a member in the bottom share of the population copies weights
 //     and configuration of a member drawn from the top share;
 //   - explore by perturbing: each number times one of the factors, or, with chance resample, drawn anew.
 //
 // The top and the bottom hold floor(quantile * n) of the n members ranked, at least one. A member is ranked once it
-// has a metric; NaN ranks last, and gives no copies. A member that copied is ranked again after its next interval. One
-// that completed stays ranked but is not copied: its checkpoint may be gone, and it has no steps left to try.
+// has a metric; NaN ranks last, and gives no copies. A member that copied is ranked again after its next interval, and
+// counts as one of the bottom until then. One that completed stays ranked but is not copied: its checkpoint may be gone,
+// and it has no steps left to try.
+//
+// Members advance together, so that they learn from each other at like steps (see abreast): where there are devices for
+// fewer than all, a member that is ready leaves its device to those behind it, and is compared with the others once all
+// have come as far.
 //
 // A checkpoint brings the step of its training with it. A copy trains until one interval past the further of the
 // two, so that targets always grow.
@@ -37,9 +42,7 @@ type pbt struct {
 type pbtState struct {
 	// Members by trial.
 	Members []member
-	// Resume holds members that completed before an extension and are to be trained on.
-	Resume []Trial
-	Rng    []byte
+	Rng     []byte
 }
 
 // A member is a trial of the population.
@@ -51,6 +54,9 @@ type member struct {
 	// Cost of its newest metric, +Inf for NaN.
 	Cost   float64
 	Ranked bool
+	// Begun says that it was heard of since it was last queued for a device: it has one. Compared says that it was decided at the step that it reached
+	// last whether it copies another.
+	Begun, Compared bool
 }
 
 func newPBT(c *core) (rules, error) {
@@ -100,29 +106,74 @@ func (p *pbt) after(step int64) int64 {
 	return min(plus(step, p.set().GetInterval()), p.set().GetMaxSteps())
 }
 
+// canGrow reports whether a member is still to be created.
+func (p *pbt) canGrow() bool { return len(p.trials) < p.population() && p.canCreate() }
+
+// ask starts new members first, then those that wait, the least far first.
 func (p *pbt) ask(n int) error {
-	for n > 0 && len(p.Resume) > 0 {
-		t := p.Resume[0]
-		p.Resume = p.Resume[1:]
-		if p.trials[t].phase != ready {
+	for ; n > 0; n-- {
+		if p.canGrow() {
+			if ok, err := p.grow(); err != nil || !ok {
+				return err
+			}
 			continue
 		}
-		p.goOn(t, fmt.Sprintf("the sweep was extended to %s", count(int(p.set().GetMaxSteps()), "step")))
-		n--
-	}
-	for ; n > 0 && len(p.trials) < p.population(); n-- {
-		reason := fmt.Sprintf("member %d of %d", len(p.trials)+1, p.population())
-		config, ok, err := p.create(record{}, p.after(0), 0, reason)
-		if err != nil || !ok {
-			return err
+		t, ok := p.next()
+		if !ok {
+			return nil
 		}
-		text, err := space.Canonical(config)
+		if p.trials[t].phase == ready {
+			p.Members[t].Begun = false
+			p.goOn(t, fmt.Sprintf("the sweep was extended to %s", count(int(p.set().GetMaxSteps()), "step")))
+			continue
+		}
+		copied, err := p.compare(p.Members[t].Step)
 		if err != nil {
 			return err
 		}
-		p.Members = append(p.Members, member{Target: p.after(0), Config: text})
+		if n -= copied; p.waitsFor(t) {
+			p.Members[t].Begun = false
+			p.goOn(t, "its turn: "+p.standing(t))
+		} else {
+			n++ // it is among those that copied
+		}
 	}
 	return nil
+}
+
+// compare looks for what to copy for every member that waits at a step, all at once: none of them has gone on yet. It
+// returns how many copied, which are queued for a device from then on; the others go on when it is their turn.
+func (p *pbt) compare(at int64) (copied int, err error) {
+	for t := range p.Members {
+		m := &p.Members[t]
+		if p.trials[t].phase != paused || m.Step != at || m.Compared {
+			continue
+		}
+		m.Compared = true
+		source, ok := p.source(Trial(t))
+		if !ok {
+			continue
+		}
+		copied++
+		if err := p.copyFrom(Trial(t), source, p.standing(Trial(t))); err != nil {
+			return copied, err
+		}
+	}
+	return copied, nil
+}
+
+// grow creates a member, unless the configurations have run dry.
+func (p *pbt) grow() (bool, error) {
+	config, ok, err := p.create(record{}, p.after(0), 0, fmt.Sprintf("member %d of %d", len(p.trials)+1, p.population()))
+	if err != nil || !ok {
+		return false, err
+	}
+	text, err := space.Canonical(config)
+	if err != nil {
+		return false, err
+	}
+	p.Members = append(p.Members, member{Target: p.after(0), Config: text})
+	return true, nil
 }
 
 func (p *pbt) goOn(t Trial, reason string) {
@@ -131,7 +182,14 @@ func (p *pbt) goOn(t Trial, reason string) {
 	p.train(t, m.Target, reason)
 }
 
-func (p *pbt) reported(Reported) {}
+func (p *pbt) reported(e Reported) {
+	m := &p.Members[e.Trial]
+	m.Begun = true
+	if p.trials[e.Trial].phase == paused && e.Step > m.Step {
+		// It trains on: an earlier version of this tuner, whose decisions are in the ledger, never paused it.
+		p.trials[e.Trial].phase, m.Target = running, p.after(m.Step)
+	}
+}
 
 func (p *pbt) reached(e Reached) error {
 	m := &p.Members[e.Trial]
@@ -139,36 +197,81 @@ func (p *pbt) reached(e Reached) error {
 		return tooEarly(e, m.Target)
 	}
 	p.unrank(e.Trial)
-	m.Step, m.Cost = e.Step, p.cost(e.Metric)
+	m.Step, m.Cost, m.Begun, m.Compared = e.Step, p.cost(e.Metric), true, false
 	if math.IsNaN(m.Cost) {
 		m.Cost = math.Inf(1)
 	}
-	place := p.rank(e.Trial)
+	p.rank(e.Trial)
 	if m.Step >= p.set().GetMaxSteps() {
 		p.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(m.Step), "step")))
 		return nil
 	}
-	standing := fmt.Sprintf("%s of %d by %s (%.6g)", ordinal(place+1), len(p.board), p.metricName(), e.Metric)
-	share := p.share()
-	if place < len(p.board)-share || len(p.board) < 2 {
+	if why := p.waits(e.Trial); why != "" {
+		p.pause(e.Trial, why)
+		return nil
+	}
+	standing := p.standing(e.Trial)
+	if source, ok := p.source(e.Trial); !ok {
 		p.goOn(e.Trial, standing)
-		return nil
+	} else if err := p.copyFrom(e.Trial, source, standing); err != nil {
+		return err
 	}
-	sources := p.sources(share, m.Cost)
-	if len(sources) == 0 {
-		p.goOn(e.Trial, standing+", but there is no better member to copy")
-		return nil
-	}
-	return p.copyFrom(e.Trial, sources[p.rng.IntN(len(sources))], standing)
+	// It was the last that the others at this step waited for. They are compared before it gets any further.
+	_, err := p.compare(e.Step)
+	return err
 }
 
-// share is the number of members at the top, and at the bottom.
-func (p *pbt) share() int {
+// place is a member's place among the ranked, from 0, and of how many.
+func (p *pbt) place(t Trial) (place, among int) {
+	place, _ = slices.BinarySearchFunc(p.board, entry{p.Members[t].Cost, t}, compareEntries)
+	return place, len(p.board) + p.copies()
+}
+
+func (p *pbt) standing(t Trial) string {
+	place, among := p.place(t)
+	return fmt.Sprintf("%s of %d by %s (%.6g)", ordinal(place+1), among, p.metricName(), p.metric(p.Members[t].Cost))
+}
+
+// source draws the member that one copies; false if it is not among the bottom, or there is no better one.
+func (p *pbt) source(t Trial) (Trial, bool) {
+	place, among := p.place(t)
+	share := p.share(among)
+	if place < among-share || len(p.board) < 2 {
+		return 0, false
+	}
+	sources := p.sources(min(share, len(p.board)), p.Members[t].Cost)
+	if len(sources) == 0 {
+		return 0, false
+	}
+	return sources[p.rng.IntN(len(sources))], true
+}
+
+// metric is the one of a cost.
+func (p *pbt) metric(cost float64) float64 {
+	if math.IsInf(cost, 1) {
+		return math.NaN()
+	}
+	return p.cost(cost)
+}
+
+// copies is the number of members that copied and were not ranked since.
+func (p *pbt) copies() int {
+	n := 0
+	for t := range p.Members {
+		if m := &p.Members[t]; !m.Ranked && m.Step > 0 && !p.trials[t].phase.ended() {
+			n++
+		}
+	}
+	return n
+}
+
+// share is the number of members at the top, and at the bottom, of so many.
+func (p *pbt) share(among int) int {
 	q := p.set().GetQuantile()
 	if q == 0 {
 		q = 0.2
 	}
-	return max(1, int(q*float64(len(p.board))))
+	return max(1, int(q*float64(among)))
 }
 
 // sources are the members at the top that can be copied by one of that cost.
@@ -201,6 +304,7 @@ func (p *pbt) copyFrom(t, source Trial, standing string) error {
 		return err
 	}
 	p.unrank(t)
+	p.trials[t].phase, m.Begun = running, false
 	m.Target = p.after(max(m.Step, s.Step))
 	p.do(Clone{
 		Trial: t, Source: source, Config: config, UntilStep: m.Target,
@@ -209,13 +313,12 @@ func (p *pbt) copyFrom(t, source Trial, standing string) error {
 	return nil
 }
 
-func (p *pbt) rank(t Trial) int {
+func (p *pbt) rank(t Trial) {
 	m := &p.Members[t]
 	m.Ranked = true
 	e := entry{m.Cost, t}
 	i, _ := slices.BinarySearchFunc(p.board, e, compareEntries)
 	p.board = slices.Insert(p.board, i, e)
-	return i
 }
 
 func (p *pbt) unrank(t Trial) {
@@ -241,15 +344,17 @@ func (p *pbt) extend(old Settings) error {
 	for t := range p.trials {
 		if p.trials[t].phase == completed {
 			p.trials[t].phase = ready
-			p.Resume = append(p.Resume, Trial(t))
 		}
 	}
 	return nil
 }
 
 func (p *pbt) status() Status {
-	idle := len(p.Resume) == 0 && len(p.trials) >= p.population()
-	return Status{Waiting: idle, Exhausted: idle}
+	if p.canGrow() {
+		return Status{}
+	}
+	_, ok := p.next()
+	return Status{Waiting: !ok, Exhausted: !ok && p.waiting() == 0}
 }
 
 // outlook counts every member once from its first step to its last; a copy of a member that is behind trains more.
@@ -274,7 +379,7 @@ func (p *pbt) load(decode func(any) error) error {
 	if err := p.pcg.UnmarshalBinary(p.Rng); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadSnapshot, err)
 	}
-	if len(p.Members) != len(p.trials) || (flatState{Resume: p.Resume}).check(len(p.trials)) != nil {
+	if len(p.Members) != len(p.trials) {
 		return ErrBadSnapshot
 	}
 	for t, m := range p.Members {

@@ -234,28 +234,52 @@ func TestMedianStoppingAgreesWithThePlainRule(t *testing.T) {
 type plainPBT struct {
 	share  float64
 	newest map[tuner.Trial]float64
-	ended  map[tuner.Trial]bool
-	space  *space.Space
-	clones int
+	// copied members have reached nothing since.
+	ended, copied map[tuner.Trial]bool
+	space         *space.Space
+	clones        int
 }
 
 func (p *plainPBT) observe(s tunertest.Step) error {
-	if e, ok := s.Event.(tuner.Exited); ok {
+	switch e := s.Event.(type) {
+	case tuner.Exited:
 		delete(p.newest, e.Trial)
+		delete(p.copied, e.Trial)
 		p.ended[e.Trial] = true
+	case tuner.Reached:
+		p.newest[e.Trial] = e.Metric
+		delete(p.copied, e.Trial)
+		if len(s.Actions) == 0 {
+			return fmt.Errorf("no answer")
+		}
 	}
-	e, ok := s.Event.(tuner.Reached)
-	if !ok {
-		return nil
+	for _, action := range s.Actions {
+		switch a := action.(type) {
+		case tuner.End:
+			p.ended[a.Trial] = true
+		case tuner.Train:
+			// One that waited for its turn was compared before: what was to copy then may be gone, and other come.
+			e, ok := s.Event.(tuner.Reached)
+			if top := p.sources(a.Trial); ok && e.Trial == a.Trial && len(top) > 0 {
+				return fmt.Errorf("%d trains on, but could copy %v", a.Trial, top)
+			}
+		case tuner.Clone:
+			p.clones++
+			if top := p.sources(a.Trial); !slices.Contains(top, a.Source) {
+				return fmt.Errorf("%d copied %d, which is not one of %v", a.Trial, a.Source, top)
+			}
+			delete(p.newest, a.Trial)
+			p.copied[a.Trial] = true
+			if err := p.space.Check(a.Config); err != nil {
+				return err
+			}
+		}
 	}
-	p.newest[e.Trial] = e.Metric
-	if len(s.Actions) != 1 {
-		return fmt.Errorf("%d actions", len(s.Actions))
-	}
-	if _, ok := s.Actions[0].(tuner.End); ok {
-		p.ended[e.Trial] = true
-		return nil
-	}
+	return nil
+}
+
+// sources are the members that one can copy if it is among the bottom; none if it is not.
+func (p *plainPBT) sources(t tuner.Trial) []tuner.Trial {
 	order := slices.SortedFunc(mapsKeys(p.newest), func(a, b tuner.Trial) int {
 		switch {
 		case tuner.Better(p.newest[a], p.newest[b], true):
@@ -266,24 +290,14 @@ func (p *plainPBT) observe(s tunertest.Step) error {
 			return cmp.Compare(a, b)
 		}
 	})
-	n := max(1, int(p.share*float64(len(order))))
-	bottom := len(order) > 1 && slices.Index(order, e.Trial) >= len(order)-n
-	top := slices.DeleteFunc(order[:n], func(t tuner.Trial) bool {
-		return p.ended[t] || !tuner.Better(p.newest[t], e.Metric, true)
+	among := len(order) + len(p.copied)
+	n := max(1, int(p.share*float64(among)))
+	if len(order) < 2 || slices.Index(order, t) < among-n {
+		return nil
+	}
+	return slices.DeleteFunc(order[:min(n, len(order))], func(o tuner.Trial) bool {
+		return p.ended[o] || !tuner.Better(p.newest[o], p.newest[t], true)
 	})
-	clone, ok := s.Actions[0].(tuner.Clone)
-	if ok != (bottom && len(top) > 0) {
-		return fmt.Errorf("copied: %t; bottom: %t, sources: %v", ok, bottom, top)
-	}
-	if ok {
-		p.clones++
-		if !slices.Contains(top, clone.Source) {
-			return fmt.Errorf("copied %d, which is not one of %v", clone.Source, top)
-		}
-		delete(p.newest, e.Trial)
-		return p.space.Check(clone.Config)
-	}
-	return nil
 }
 
 func mapsKeys(m map[tuner.Trial]float64) func(func(tuner.Trial) bool) {
@@ -311,7 +325,8 @@ func TestPBTSelectsByTruncation(t *testing.T) {
 			t.Fatal(err)
 		}
 		plain := &plainPBT{
-			share: set.Quantile, newest: map[tuner.Trial]float64{}, ended: map[tuner.Trial]bool{}, space: compiled,
+			share: set.Quantile, newest: map[tuner.Trial]float64{}, ended: map[tuner.Trial]bool{},
+			copied: map[tuner.Trial]bool{}, space: compiled,
 		}
 		o := anyWeather(t)
 		o.Observe = plain.observe

@@ -497,6 +497,7 @@ type Event struct {
 	//	*Event_OrchestratorStarted
 	//	*Event_LeaseRenewed
 	//	*Event_PlaceEnded
+	//	*Event_SweepDeleted
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -782,6 +783,15 @@ func (x *Event) GetPlaceEnded() *PlaceEnded {
 	return nil
 }
 
+func (x *Event) GetSweepDeleted() *SweepDeleted {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SweepDeleted); ok {
+			return x.SweepDeleted
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -894,6 +904,10 @@ type Event_PlaceEnded struct {
 	PlaceEnded *PlaceEnded `protobuf:"bytes,27,opt,name=place_ended,json=placeEnded,proto3,oneof"`
 }
 
+type Event_SweepDeleted struct {
+	SweepDeleted *SweepDeleted `protobuf:"bytes,28,opt,name=sweep_deleted,json=sweepDeleted,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -947,6 +961,8 @@ func (*Event_OrchestratorStarted) isEvent_Kind() {}
 func (*Event_LeaseRenewed) isEvent_Kind() {}
 
 func (*Event_PlaceEnded) isEvent_Kind() {}
+
+func (*Event_SweepDeleted) isEvent_Kind() {}
 
 // SweepSubmitted starts a sweep.
 type SweepSubmitted struct {
@@ -1158,6 +1174,60 @@ func (x *SweepExtended) GetActor() string {
 	return ""
 }
 
+// SweepDeleted makes the state forget a sweep that has ended. What is left of it in the ledger is history; its checkpoints,
+// logs and reports are deleted from where they are kept.
+type SweepDeleted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SweepDeleted) Reset() {
+	*x = SweepDeleted{}
+	mi := &file_outbid_v1_event_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SweepDeleted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SweepDeleted) ProtoMessage() {}
+
+func (x *SweepDeleted) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SweepDeleted.ProtoReflect.Descriptor instead.
+func (*SweepDeleted) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SweepDeleted) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *SweepDeleted) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 // TunerAsked records that the tuner was asked for up to n trials to run.
 type TunerAsked struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1173,7 +1243,7 @@ type TunerAsked struct {
 
 func (x *TunerAsked) Reset() {
 	*x = TunerAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[6]
+	mi := &file_outbid_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1255,7 @@ func (x *TunerAsked) String() string {
 func (*TunerAsked) ProtoMessage() {}
 
 func (x *TunerAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[6]
+	mi := &file_outbid_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1268,7 @@ func (x *TunerAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerAsked.ProtoReflect.Descriptor instead.
 func (*TunerAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TunerAsked) GetSweep() string {
@@ -1250,7 +1320,7 @@ type TrialCreated struct {
 
 func (x *TrialCreated) Reset() {
 	*x = TrialCreated{}
-	mi := &file_outbid_v1_event_proto_msgTypes[7]
+	mi := &file_outbid_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1332,7 @@ func (x *TrialCreated) String() string {
 func (*TrialCreated) ProtoMessage() {}
 
 func (x *TrialCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[7]
+	mi := &file_outbid_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1345,7 @@ func (x *TrialCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCreated.ProtoReflect.Descriptor instead.
 func (*TrialCreated) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TrialCreated) GetSweep() string {
@@ -1340,7 +1410,7 @@ type TrialTargeted struct {
 
 func (x *TrialTargeted) Reset() {
 	*x = TrialTargeted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[8]
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1422,7 @@ func (x *TrialTargeted) String() string {
 func (*TrialTargeted) ProtoMessage() {}
 
 func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[8]
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1435,7 @@ func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialTargeted.ProtoReflect.Descriptor instead.
 func (*TrialTargeted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TrialTargeted) GetSweep() string {
@@ -1408,7 +1478,7 @@ type TrialPaused struct {
 
 func (x *TrialPaused) Reset() {
 	*x = TrialPaused{}
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1490,7 @@ func (x *TrialPaused) String() string {
 func (*TrialPaused) ProtoMessage() {}
 
 func (x *TrialPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1503,7 @@ func (x *TrialPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialPaused.ProtoReflect.Descriptor instead.
 func (*TrialPaused) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TrialPaused) GetSweep() string {
@@ -1474,7 +1544,7 @@ type TrialEnded struct {
 
 func (x *TrialEnded) Reset() {
 	*x = TrialEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1556,7 @@ func (x *TrialEnded) String() string {
 func (*TrialEnded) ProtoMessage() {}
 
 func (x *TrialEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1569,7 @@ func (x *TrialEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialEnded.ProtoReflect.Descriptor instead.
 func (*TrialEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TrialEnded) GetSweep() string {
@@ -1560,7 +1630,7 @@ type TrialCloned struct {
 
 func (x *TrialCloned) Reset() {
 	*x = TrialCloned{}
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1642,7 @@ func (x *TrialCloned) String() string {
 func (*TrialCloned) ProtoMessage() {}
 
 func (x *TrialCloned) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1655,7 @@ func (x *TrialCloned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCloned.ProtoReflect.Descriptor instead.
 func (*TrialCloned) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TrialCloned) GetSweep() string {
@@ -1643,7 +1713,7 @@ type TrialReported struct {
 
 func (x *TrialReported) Reset() {
 	*x = TrialReported{}
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1725,7 @@ func (x *TrialReported) String() string {
 func (*TrialReported) ProtoMessage() {}
 
 func (x *TrialReported) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1738,7 @@ func (x *TrialReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReported.ProtoReflect.Descriptor instead.
 func (*TrialReported) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TrialReported) GetSweep() string {
@@ -1712,7 +1782,7 @@ type TrialReached struct {
 
 func (x *TrialReached) Reset() {
 	*x = TrialReached{}
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1794,7 @@ func (x *TrialReached) String() string {
 func (*TrialReached) ProtoMessage() {}
 
 func (x *TrialReached) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +1807,7 @@ func (x *TrialReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReached.ProtoReflect.Descriptor instead.
 func (*TrialReached) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TrialReached) GetSweep() string {
@@ -1780,7 +1850,7 @@ type CheckpointSaved struct {
 
 func (x *CheckpointSaved) Reset() {
 	*x = CheckpointSaved{}
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +1862,7 @@ func (x *CheckpointSaved) String() string {
 func (*CheckpointSaved) ProtoMessage() {}
 
 func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +1875,7 @@ func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSaved.ProtoReflect.Descriptor instead.
 func (*CheckpointSaved) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CheckpointSaved) GetSweep() string {
@@ -1841,7 +1911,7 @@ type CheckpointDropped struct {
 
 func (x *CheckpointDropped) Reset() {
 	*x = CheckpointDropped{}
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1923,7 @@ func (x *CheckpointDropped) String() string {
 func (*CheckpointDropped) ProtoMessage() {}
 
 func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1936,7 @@ func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDropped.ProtoReflect.Descriptor instead.
 func (*CheckpointDropped) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CheckpointDropped) GetSweep() string {
@@ -1911,7 +1981,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +1993,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2006,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LeaseGranted) GetSweep() string {
@@ -2009,7 +2079,7 @@ type LeasePlace struct {
 
 func (x *LeasePlace) Reset() {
 	*x = LeasePlace{}
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +2091,7 @@ func (x *LeasePlace) String() string {
 func (*LeasePlace) ProtoMessage() {}
 
 func (x *LeasePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2034,7 +2104,7 @@ func (x *LeasePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasePlace.ProtoReflect.Descriptor instead.
 func (*LeasePlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LeasePlace) GetNode() string {
@@ -2072,7 +2142,7 @@ type LeaseRenewed struct {
 
 func (x *LeaseRenewed) Reset() {
 	*x = LeaseRenewed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2154,7 @@ func (x *LeaseRenewed) String() string {
 func (*LeaseRenewed) ProtoMessage() {}
 
 func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2167,7 @@ func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
 func (*LeaseRenewed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LeaseRenewed) GetSweep() string {
@@ -2149,7 +2219,7 @@ type PlaceEnded struct {
 
 func (x *PlaceEnded) Reset() {
 	*x = PlaceEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2231,7 @@ func (x *PlaceEnded) String() string {
 func (*PlaceEnded) ProtoMessage() {}
 
 func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2244,7 @@ func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceEnded.ProtoReflect.Descriptor instead.
 func (*PlaceEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PlaceEnded) GetSweep() string {
@@ -2226,7 +2296,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2238,7 +2308,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2251,7 +2321,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LeaseRevoked) GetSweep() string {
@@ -2304,7 +2374,7 @@ type LeaseEnded struct {
 
 func (x *LeaseEnded) Reset() {
 	*x = LeaseEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2386,7 @@ func (x *LeaseEnded) String() string {
 func (*LeaseEnded) ProtoMessage() {}
 
 func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2399,7 @@ func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnded.ProtoReflect.Descriptor instead.
 func (*LeaseEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaseEnded) GetSweep() string {
@@ -2381,7 +2451,7 @@ type ForkStarted struct {
 
 func (x *ForkStarted) Reset() {
 	*x = ForkStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2393,7 +2463,7 @@ func (x *ForkStarted) String() string {
 func (*ForkStarted) ProtoMessage() {}
 
 func (x *ForkStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2476,7 @@ func (x *ForkStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStarted.ProtoReflect.Descriptor instead.
 func (*ForkStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ForkStarted) GetSweep() string {
@@ -2460,7 +2530,7 @@ type ForkFailed struct {
 
 func (x *ForkFailed) Reset() {
 	*x = ForkFailed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2542,7 @@ func (x *ForkFailed) String() string {
 func (*ForkFailed) ProtoMessage() {}
 
 func (x *ForkFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2555,7 @@ func (x *ForkFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkFailed.ProtoReflect.Descriptor instead.
 func (*ForkFailed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ForkFailed) GetSweep() string {
@@ -2561,7 +2631,7 @@ type NodeJoined struct {
 
 func (x *NodeJoined) Reset() {
 	*x = NodeJoined{}
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2573,7 +2643,7 @@ func (x *NodeJoined) String() string {
 func (*NodeJoined) ProtoMessage() {}
 
 func (x *NodeJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2586,7 +2656,7 @@ func (x *NodeJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeJoined.ProtoReflect.Descriptor instead.
 func (*NodeJoined) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *NodeJoined) GetNode() *NodeInfo {
@@ -2608,7 +2678,7 @@ type NodeChanged struct {
 
 func (x *NodeChanged) Reset() {
 	*x = NodeChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +2690,7 @@ func (x *NodeChanged) String() string {
 func (*NodeChanged) ProtoMessage() {}
 
 func (x *NodeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +2703,7 @@ func (x *NodeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChanged.ProtoReflect.Descriptor instead.
 func (*NodeChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *NodeChanged) GetNode() string {
@@ -2669,7 +2739,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2681,7 +2751,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2694,7 +2764,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -2733,7 +2803,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2745,7 +2815,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2758,7 +2828,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Note) GetSweep() string {
@@ -2809,7 +2879,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +2891,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +2904,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -2879,7 +2949,7 @@ type RoundDecided struct {
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2891,7 +2961,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2904,7 +2974,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -2941,14 +3011,17 @@ type OrchestratorStarted struct {
 	Term    uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Version string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	// The policy that decides from here on; absent in ledgers of servers that did not write it down.
-	Policy        *PolicySettings `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
+	Policy *PolicySettings `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
+	// The format of what follows: a version that knows only lower ones must not read on. 0 in ledgers of versions that did
+	// not write it down.
+	Format        uint32 `protobuf:"varint,4,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2960,7 +3033,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2973,7 +3046,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -2997,6 +3070,13 @@ func (x *OrchestratorStarted) GetPolicy() *PolicySettings {
 	return nil
 }
 
+func (x *OrchestratorStarted) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
 // PolicySettings is what a policy was made from, so that it can be made again.
 type PolicySettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3010,7 +3090,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3102,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3115,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -3072,7 +3152,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3164,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3097,7 +3177,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -3164,7 +3244,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3176,7 +3256,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3189,7 +3269,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -3260,7 +3340,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06events\x18\x05 \x01(\fR\x06events\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xb6\r\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xf6\r\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -3297,7 +3377,8 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x14orchestrator_started\x18\x19 \x01(\v2\x1e.outbid.v1.OrchestratorStartedH\x00R\x13orchestratorStarted\x12>\n" +
 	"\rlease_renewed\x18\x1a \x01(\v2\x17.outbid.v1.LeaseRenewedH\x00R\fleaseRenewed\x128\n" +
 	"\vplace_ended\x18\x1b \x01(\v2\x15.outbid.v1.PlaceEndedH\x00R\n" +
-	"placeEndedB\x06\n" +
+	"placeEnded\x12>\n" +
+	"\rsweep_deleted\x18\x1c \x01(\v2\x17.outbid.v1.SweepDeletedH\x00R\fsweepDeletedB\x06\n" +
 	"\x04kind\"\x8f\x01\n" +
 	"\x0eSweepSubmitted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
@@ -3313,7 +3394,10 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\rSweepExtended\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x14\n" +
-	"\x05actor\x18\x03 \x01(\tR\x05actor\"h\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\":\n" +
+	"\fSweepDeleted\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\"h\n" +
 	"\n" +
 	"TunerAsked\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\f\n" +
@@ -3465,11 +3549,12 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12,\n" +
-	"\aauction\x18\x04 \x01(\v2\x12.outbid.v1.AuctionR\aauction\"v\n" +
+	"\aauction\x18\x04 \x01(\v2\x12.outbid.v1.AuctionR\aauction\"\x8e\x01\n" +
 	"\x13OrchestratorStarted\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
-	"\x06policy\x18\x03 \x01(\v2\x19.outbid.v1.PolicySettingsR\x06policy\"\xa2\x01\n" +
+	"\x06policy\x18\x03 \x01(\v2\x19.outbid.v1.PolicySettingsR\x06policy\x12\x16\n" +
+	"\x06format\x18\x04 \x01(\rR\x06format\"\xa2\x01\n" +
 	"\x0ePolicySettings\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12@\n" +
 	"\aoptions\x18\x02 \x03(\v2&.outbid.v1.PolicySettings.OptionsEntryR\aoptions\x1a:\n" +
@@ -3551,7 +3636,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(RevokeKind)(0),               // 0: outbid.v1.RevokeKind
 	(FailureKind)(0),              // 1: outbid.v1.FailureKind
@@ -3564,97 +3649,99 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*SweepSubmitted)(nil),        // 8: outbid.v1.SweepSubmitted
 	(*SweepChanged)(nil),          // 9: outbid.v1.SweepChanged
 	(*SweepExtended)(nil),         // 10: outbid.v1.SweepExtended
-	(*TunerAsked)(nil),            // 11: outbid.v1.TunerAsked
-	(*TrialCreated)(nil),          // 12: outbid.v1.TrialCreated
-	(*TrialTargeted)(nil),         // 13: outbid.v1.TrialTargeted
-	(*TrialPaused)(nil),           // 14: outbid.v1.TrialPaused
-	(*TrialEnded)(nil),            // 15: outbid.v1.TrialEnded
-	(*TrialCloned)(nil),           // 16: outbid.v1.TrialCloned
-	(*TrialReported)(nil),         // 17: outbid.v1.TrialReported
-	(*TrialReached)(nil),          // 18: outbid.v1.TrialReached
-	(*CheckpointSaved)(nil),       // 19: outbid.v1.CheckpointSaved
-	(*CheckpointDropped)(nil),     // 20: outbid.v1.CheckpointDropped
-	(*LeaseGranted)(nil),          // 21: outbid.v1.LeaseGranted
-	(*LeasePlace)(nil),            // 22: outbid.v1.LeasePlace
-	(*LeaseRenewed)(nil),          // 23: outbid.v1.LeaseRenewed
-	(*PlaceEnded)(nil),            // 24: outbid.v1.PlaceEnded
-	(*LeaseRevoked)(nil),          // 25: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 26: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 27: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 28: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 29: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 30: outbid.v1.NodeChanged
-	(*UplinkSeen)(nil),            // 31: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 32: outbid.v1.Note
-	(*TrialAsked)(nil),            // 33: outbid.v1.TrialAsked
-	(*RoundDecided)(nil),          // 34: outbid.v1.RoundDecided
-	(*OrchestratorStarted)(nil),   // 35: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 36: outbid.v1.PolicySettings
-	(*Report)(nil),                // 37: outbid.v1.Report
-	(*Checkpoint)(nil),            // 38: outbid.v1.Checkpoint
-	nil,                           // 39: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 40: outbid.v1.Report.MetricsEntry
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*SweepSpec)(nil),             // 42: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 43: outbid.v1.Fairness
-	(*NodeInfo)(nil),              // 44: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 45: outbid.v1.Auction
+	(*SweepDeleted)(nil),          // 11: outbid.v1.SweepDeleted
+	(*TunerAsked)(nil),            // 12: outbid.v1.TunerAsked
+	(*TrialCreated)(nil),          // 13: outbid.v1.TrialCreated
+	(*TrialTargeted)(nil),         // 14: outbid.v1.TrialTargeted
+	(*TrialPaused)(nil),           // 15: outbid.v1.TrialPaused
+	(*TrialEnded)(nil),            // 16: outbid.v1.TrialEnded
+	(*TrialCloned)(nil),           // 17: outbid.v1.TrialCloned
+	(*TrialReported)(nil),         // 18: outbid.v1.TrialReported
+	(*TrialReached)(nil),          // 19: outbid.v1.TrialReached
+	(*CheckpointSaved)(nil),       // 20: outbid.v1.CheckpointSaved
+	(*CheckpointDropped)(nil),     // 21: outbid.v1.CheckpointDropped
+	(*LeaseGranted)(nil),          // 22: outbid.v1.LeaseGranted
+	(*LeasePlace)(nil),            // 23: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 24: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 25: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 26: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 27: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 28: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 29: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 30: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 31: outbid.v1.NodeChanged
+	(*UplinkSeen)(nil),            // 32: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 33: outbid.v1.Note
+	(*TrialAsked)(nil),            // 34: outbid.v1.TrialAsked
+	(*RoundDecided)(nil),          // 35: outbid.v1.RoundDecided
+	(*OrchestratorStarted)(nil),   // 36: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 37: outbid.v1.PolicySettings
+	(*Report)(nil),                // 38: outbid.v1.Report
+	(*Checkpoint)(nil),            // 39: outbid.v1.Checkpoint
+	nil,                           // 40: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 41: outbid.v1.Report.MetricsEntry
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
+	(*SweepSpec)(nil),             // 43: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 44: outbid.v1.Fairness
+	(*NodeInfo)(nil),              // 45: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 46: outbid.v1.Auction
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	41, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	42, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	7,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	8,  // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	9,  // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
 	10, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
-	11, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
-	12, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
-	13, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
-	14, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
-	15, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
-	16, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
-	17, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
-	18, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
-	19, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
-	20, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
-	21, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	25, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	26, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	27, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	28, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	29, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	30, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	31, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	32, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	33, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	34, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	35, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	23, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
-	24, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
-	42, // 29: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	2,  // 30: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	43, // 31: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	42, // 32: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	3,  // 33: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	37, // 34: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	38, // 35: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	41, // 36: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	22, // 37: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	41, // 38: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	0,  // 39: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	1,  // 40: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	44, // 41: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	4,  // 42: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	45, // 43: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	36, // 44: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	39, // 45: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	40, // 46: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	41, // 47: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	41, // 48: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	12, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
+	13, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
+	14, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
+	15, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
+	16, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
+	17, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
+	18, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
+	19, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
+	20, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
+	21, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
+	22, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
+	26, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	27, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	28, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	29, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	30, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	31, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	32, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	33, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	34, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	35, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	36, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	24, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	25, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	11, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
+	43, // 30: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	2,  // 31: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	44, // 32: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	43, // 33: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	3,  // 34: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	38, // 35: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	39, // 36: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	42, // 37: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	23, // 38: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
+	42, // 39: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	0,  // 40: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	1,  // 41: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	45, // 42: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	4,  // 43: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	46, // 44: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	37, // 45: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	40, // 46: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	41, // 47: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	42, // 48: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	42, // 49: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -3693,17 +3780,18 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_OrchestratorStarted)(nil),
 		(*Event_LeaseRenewed)(nil),
 		(*Event_PlaceEnded)(nil),
+		(*Event_SweepDeleted)(nil),
 	}
-	file_outbid_v1_event_proto_msgTypes[23].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[27].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[33].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[24].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[28].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[34].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

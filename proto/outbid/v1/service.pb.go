@@ -1762,6 +1762,114 @@ func (x *ControlSweepRequest) GetCommand() SweepCommand {
 	return SweepCommand_SWEEP_COMMAND_UNSPECIFIED
 }
 
+// DeleteSweepRequest is the request of DeleteSweep.
+type DeleteSweepRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// Stop it first if it has not ended, and wait for its trials to end.
+	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSweepRequest) Reset() {
+	*x = DeleteSweepRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSweepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSweepRequest) ProtoMessage() {}
+
+func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSweepRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSweepRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *DeleteSweepRequest) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *DeleteSweepRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+// DeleteSweepResponse is the response of DeleteSweep.
+type DeleteSweepResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was deleted, and by whom. Its objects are deleted soon after.
+	Deleted       *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSweepResponse) Reset() {
+	*x = DeleteSweepResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSweepResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSweepResponse) ProtoMessage() {}
+
+func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSweepResponse.ProtoReflect.Descriptor instead.
+func (*DeleteSweepResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *DeleteSweepResponse) GetDeleted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deleted
+	}
+	return nil
+}
+
+func (x *DeleteSweepResponse) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 // ControlSweepResponse is the response of ControlSweep.
 type ControlSweepResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1772,7 +1880,7 @@ type ControlSweepResponse struct {
 
 func (x *ControlSweepResponse) Reset() {
 	*x = ControlSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1784,7 +1892,7 @@ func (x *ControlSweepResponse) String() string {
 func (*ControlSweepResponse) ProtoMessage() {}
 
 func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1797,7 +1905,7 @@ func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepResponse.ProtoReflect.Descriptor instead.
 func (*ControlSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ControlSweepResponse) GetSweep() *Sweep {
@@ -1827,7 +1935,7 @@ type ExtendSweepRequest struct {
 
 func (x *ExtendSweepRequest) Reset() {
 	*x = ExtendSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +1947,7 @@ func (x *ExtendSweepRequest) String() string {
 func (*ExtendSweepRequest) ProtoMessage() {}
 
 func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +1960,7 @@ func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExtendSweepRequest) GetSweep() string {
@@ -1909,7 +2017,7 @@ type ExtendSweepResponse struct {
 
 func (x *ExtendSweepResponse) Reset() {
 	*x = ExtendSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2029,7 @@ func (x *ExtendSweepResponse) String() string {
 func (*ExtendSweepResponse) ProtoMessage() {}
 
 func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2042,7 @@ func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExtendSweepResponse) GetSweep() *Sweep {
@@ -1965,7 +2073,7 @@ type TrainedAgain struct {
 
 func (x *TrainedAgain) Reset() {
 	*x = TrainedAgain{}
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2085,7 @@ func (x *TrainedAgain) String() string {
 func (*TrainedAgain) ProtoMessage() {}
 
 func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2098,7 @@ func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainedAgain.ProtoReflect.Descriptor instead.
 func (*TrainedAgain) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TrainedAgain) GetTrial() int32 {
@@ -2030,7 +2138,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2150,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2163,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StreamLogsRequest) GetSweep() string {
@@ -2100,7 +2208,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2220,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2233,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StreamLogsResponse) GetTrial() int32 {
@@ -2172,7 +2280,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2292,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2305,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 // ListNodesResponse is the response of ListNodes.
@@ -2210,7 +2318,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2330,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2343,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2259,7 +2367,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2379,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2392,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Node) GetInfo() *NodeInfo {
@@ -2333,7 +2441,7 @@ type DeviceUse struct {
 
 func (x *DeviceUse) Reset() {
 	*x = DeviceUse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2453,7 @@ func (x *DeviceUse) String() string {
 func (*DeviceUse) ProtoMessage() {}
 
 func (x *DeviceUse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2466,7 @@ func (x *DeviceUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceUse.ProtoReflect.Descriptor instead.
 func (*DeviceUse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DeviceUse) GetDevice() int32 {
@@ -2385,7 +2493,7 @@ type PutBlobRequest struct {
 
 func (x *PutBlobRequest) Reset() {
 	*x = PutBlobRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2505,7 @@ func (x *PutBlobRequest) String() string {
 func (*PutBlobRequest) ProtoMessage() {}
 
 func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2518,7 @@ func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobRequest.ProtoReflect.Descriptor instead.
 func (*PutBlobRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PutBlobRequest) GetData() []byte {
@@ -2431,7 +2539,7 @@ type PutBlobResponse struct {
 
 func (x *PutBlobResponse) Reset() {
 	*x = PutBlobResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2551,7 @@ func (x *PutBlobResponse) String() string {
 func (*PutBlobResponse) ProtoMessage() {}
 
 func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2564,7 @@ func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobResponse.ProtoReflect.Descriptor instead.
 func (*PutBlobResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PutBlobResponse) GetSha256() string {
@@ -2481,7 +2589,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2601,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2614,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetCheckpointRequest) GetSweep() string {
@@ -2548,7 +2656,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +2668,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +2681,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -2601,7 +2709,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2721,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2734,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -2658,7 +2766,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2778,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2791,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -2724,7 +2832,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2736,7 +2844,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2749,7 +2857,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -2806,7 +2914,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +2926,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +2939,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -2859,7 +2967,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +2979,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +2992,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -2904,7 +3012,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +3024,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +3037,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -2948,7 +3056,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2960,7 +3068,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2973,7 +3081,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 // GetServerInfoResponse is the response of GetServerInfo.
@@ -2995,7 +3103,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3007,7 +3115,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3128,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -3100,7 +3208,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3220,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3233,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Check) GetName() string {
@@ -3167,7 +3275,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3179,7 +3287,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3192,7 +3300,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -3212,7 +3320,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3332,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3345,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -3262,7 +3370,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3274,7 +3382,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3287,7 +3395,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -3321,7 +3429,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3441,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3454,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -3374,7 +3482,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3386,7 +3494,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +3507,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -3470,7 +3578,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3482,7 +3590,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3495,7 +3603,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Decision) GetKind() string {
@@ -3560,7 +3668,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3572,7 +3680,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3585,7 +3693,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -3613,7 +3721,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3733,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3746,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -3669,7 +3777,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3681,7 +3789,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3694,7 +3802,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -3735,7 +3843,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +3855,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +3868,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -3808,7 +3916,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +3928,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +3941,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -3852,7 +3960,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3864,7 +3972,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3877,7 +3985,7 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
@@ -4016,7 +4124,13 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\areports\x18\x03 \x03(\v2\x16.outbid.v1.TrialReportR\areports\"^\n" +
 	"\x13ControlSweepRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x121\n" +
-	"\acommand\x18\x02 \x01(\x0e2\x17.outbid.v1.SweepCommandR\acommand\">\n" +
+	"\acommand\x18\x02 \x01(\x0e2\x17.outbid.v1.SweepCommandR\acommand\"@\n" +
+	"\x12DeleteSweepRequest\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"a\n" +
+	"\x13DeleteSweepResponse\x124\n" +
+	"\adeleted\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\adeleted\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\">\n" +
 	"\x14ControlSweepResponse\x12&\n" +
 	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\"\xd7\x02\n" +
 	"\x12ExtendSweepRequest\x12\x14\n" +
@@ -4171,7 +4285,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x19SWEEP_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SWEEP_COMMAND_PAUSE\x10\x01\x12\x18\n" +
 	"\x14SWEEP_COMMAND_RESUME\x10\x02\x12\x16\n" +
-	"\x12SWEEP_COMMAND_STOP\x10\x032\xea\r\n" +
+	"\x12SWEEP_COMMAND_STOP\x10\x032\xb8\x0e\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -4185,7 +4299,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"WatchSweep\x12\x1c.outbid.v1.WatchSweepRequest\x1a\x1d.outbid.v1.WatchSweepResponse0\x01\x12O\n" +
 	"\fControlSweep\x12\x1e.outbid.v1.ControlSweepRequest\x1a\x1f.outbid.v1.ControlSweepResponse\x12L\n" +
-	"\vExtendSweep\x12\x1d.outbid.v1.ExtendSweepRequest\x1a\x1e.outbid.v1.ExtendSweepResponse\x12K\n" +
+	"\vExtendSweep\x12\x1d.outbid.v1.ExtendSweepRequest\x1a\x1e.outbid.v1.ExtendSweepResponse\x12L\n" +
+	"\vDeleteSweep\x12\x1d.outbid.v1.DeleteSweepRequest\x1a\x1e.outbid.v1.DeleteSweepResponse\x12K\n" +
 	"\n" +
 	"StreamLogs\x12\x1c.outbid.v1.StreamLogsRequest\x1a\x1d.outbid.v1.StreamLogsResponse0\x01\x12F\n" +
 	"\tListNodes\x12\x1b.outbid.v1.ListNodesRequest\x1a\x1c.outbid.v1.ListNodesResponse\x12B\n" +
@@ -4217,7 +4332,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),              // 0: outbid.v1.SweepCommand
 	(*Sweep)(nil),                  // 1: outbid.v1.Sweep
@@ -4244,176 +4359,181 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*WatchSweepRequest)(nil),      // 22: outbid.v1.WatchSweepRequest
 	(*WatchSweepResponse)(nil),     // 23: outbid.v1.WatchSweepResponse
 	(*ControlSweepRequest)(nil),    // 24: outbid.v1.ControlSweepRequest
-	(*ControlSweepResponse)(nil),   // 25: outbid.v1.ControlSweepResponse
-	(*ExtendSweepRequest)(nil),     // 26: outbid.v1.ExtendSweepRequest
-	(*ExtendSweepResponse)(nil),    // 27: outbid.v1.ExtendSweepResponse
-	(*TrainedAgain)(nil),           // 28: outbid.v1.TrainedAgain
-	(*StreamLogsRequest)(nil),      // 29: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),     // 30: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),       // 31: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 32: outbid.v1.ListNodesResponse
-	(*Node)(nil),                   // 33: outbid.v1.Node
-	(*DeviceUse)(nil),              // 34: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),         // 35: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),        // 36: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),   // 37: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),  // 38: outbid.v1.GetCheckpointResponse
-	(*AskTrialRequest)(nil),        // 39: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),       // 40: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),       // 41: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),      // 42: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),      // 43: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),     // 44: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),   // 45: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 46: outbid.v1.GetServerInfoResponse
-	(*Check)(nil),                  // 47: outbid.v1.Check
-	(*GetRoundRequest)(nil),        // 48: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 49: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 50: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 51: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 52: outbid.v1.Round
-	(*Decision)(nil),               // 53: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 54: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 55: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 56: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 57: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 58: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 59: outbid.v1.RemoveWorkerResponse
-	nil,                            // 60: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 61: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*SweepSpec)(nil),              // 62: outbid.v1.SweepSpec
-	(SweepState)(0),                // 63: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil),  // 64: google.protobuf.Timestamp
-	(*Fairness)(nil),               // 65: outbid.v1.Fairness
-	(TrialState)(0),                // 66: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 67: google.protobuf.Struct
-	(*Report)(nil),                 // 68: outbid.v1.Report
-	(*Checkpoint)(nil),             // 69: outbid.v1.Checkpoint
-	(*Limits)(nil),                 // 70: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 71: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 72: outbid.v1.NodeState
-	(*ForkRef)(nil),                // 73: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 74: outbid.v1.Batch
-	(*Auction)(nil),                // 75: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 76: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 77: google.protobuf.Duration
-	(*Parameter)(nil),              // 78: outbid.v1.Parameter
+	(*DeleteSweepRequest)(nil),     // 25: outbid.v1.DeleteSweepRequest
+	(*DeleteSweepResponse)(nil),    // 26: outbid.v1.DeleteSweepResponse
+	(*ControlSweepResponse)(nil),   // 27: outbid.v1.ControlSweepResponse
+	(*ExtendSweepRequest)(nil),     // 28: outbid.v1.ExtendSweepRequest
+	(*ExtendSweepResponse)(nil),    // 29: outbid.v1.ExtendSweepResponse
+	(*TrainedAgain)(nil),           // 30: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),      // 31: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),     // 32: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),       // 33: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 34: outbid.v1.ListNodesResponse
+	(*Node)(nil),                   // 35: outbid.v1.Node
+	(*DeviceUse)(nil),              // 36: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),         // 37: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),        // 38: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),   // 39: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),  // 40: outbid.v1.GetCheckpointResponse
+	(*AskTrialRequest)(nil),        // 41: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),       // 42: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),       // 43: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),      // 44: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),      // 45: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),     // 46: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),   // 47: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 48: outbid.v1.GetServerInfoResponse
+	(*Check)(nil),                  // 49: outbid.v1.Check
+	(*GetRoundRequest)(nil),        // 50: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 51: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 52: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 53: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 54: outbid.v1.Round
+	(*Decision)(nil),               // 55: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 56: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 57: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 58: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 59: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 60: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 61: outbid.v1.RemoveWorkerResponse
+	nil,                            // 62: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 63: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*SweepSpec)(nil),              // 64: outbid.v1.SweepSpec
+	(SweepState)(0),                // 65: outbid.v1.SweepState
+	(*timestamppb.Timestamp)(nil),  // 66: google.protobuf.Timestamp
+	(*Fairness)(nil),               // 67: outbid.v1.Fairness
+	(TrialState)(0),                // 68: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 69: google.protobuf.Struct
+	(*Report)(nil),                 // 70: outbid.v1.Report
+	(*Checkpoint)(nil),             // 71: outbid.v1.Checkpoint
+	(*Limits)(nil),                 // 72: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 73: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 74: outbid.v1.NodeState
+	(*ForkRef)(nil),                // 75: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 76: outbid.v1.Batch
+	(*Auction)(nil),                // 77: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 78: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 79: google.protobuf.Duration
+	(*Parameter)(nil),              // 80: outbid.v1.Parameter
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	62, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	63, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	64, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	64, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	64, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	65, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	66, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	66, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	3,  // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	6,  // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	2,  // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
 	4,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	65, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	64, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	67, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	66, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
 	5,  // 10: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	66, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	67, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	68, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	64, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	64, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	69, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	62, // 17: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	68, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	69, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	70, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	66, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	66, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	71, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	64, // 17: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	1,  // 18: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	62, // 19: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	64, // 19: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	4,  // 20: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	67, // 21: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	69, // 21: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
 	1,  // 22: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
 	1,  // 23: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	6,  // 24: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
 	6,  // 25: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
 	21, // 26: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	68, // 27: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	70, // 27: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
 	1,  // 28: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	6,  // 29: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
 	21, // 30: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
 	0,  // 31: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	1,  // 32: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	60, // 33: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	70, // 34: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	1,  // 35: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	28, // 36: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	64, // 37: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	33, // 38: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	71, // 39: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	72, // 40: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	64, // 41: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	34, // 42: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	73, // 43: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	69, // 44: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	6,  // 45: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	68, // 46: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	6,  // 47: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	74, // 48: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	64, // 49: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	47, // 50: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	61, // 51: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	52, // 52: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	52, // 53: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	64, // 54: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	75, // 55: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	53, // 56: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	76, // 57: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	64, // 58: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	77, // 59: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	64, // 60: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	64, // 61: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	78, // 62: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	7,  // 63: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	9,  // 64: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	11, // 65: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	13, // 66: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	15, // 67: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	17, // 68: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	19, // 69: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	22, // 70: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	24, // 71: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	26, // 72: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	29, // 73: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	31, // 74: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	35, // 75: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	37, // 76: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	39, // 77: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	41, // 78: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	43, // 79: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	48, // 80: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	50, // 81: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	54, // 82: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	56, // 83: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	58, // 84: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	45, // 85: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	8,  // 86: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	10, // 87: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	12, // 88: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	14, // 89: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	16, // 90: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	18, // 91: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	20, // 92: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	23, // 93: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	25, // 94: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	27, // 95: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	30, // 96: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	32, // 97: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	36, // 98: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	38, // 99: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	40, // 100: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	42, // 101: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	44, // 102: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	49, // 103: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	51, // 104: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	55, // 105: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	57, // 106: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	59, // 107: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	46, // 108: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	86, // [86:109] is the sub-list for method output_type
-	63, // [63:86] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	66, // 32: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	1,  // 33: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	62, // 34: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	72, // 35: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	1,  // 36: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	30, // 37: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	66, // 38: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	35, // 39: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	73, // 40: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	74, // 41: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	66, // 42: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	36, // 43: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	75, // 44: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	71, // 45: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	6,  // 46: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	70, // 47: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	6,  // 48: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	76, // 49: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	66, // 50: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	49, // 51: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	63, // 52: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	54, // 53: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	54, // 54: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	66, // 55: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	77, // 56: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	55, // 57: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	78, // 58: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	66, // 59: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	79, // 60: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	66, // 61: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	66, // 62: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	80, // 63: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	7,  // 64: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	9,  // 65: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	11, // 66: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	13, // 67: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	15, // 68: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	17, // 69: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	19, // 70: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	22, // 71: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	24, // 72: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	28, // 73: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	25, // 74: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	31, // 75: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	33, // 76: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	37, // 77: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	39, // 78: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	41, // 79: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	43, // 80: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	45, // 81: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	50, // 82: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	52, // 83: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	56, // 84: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	58, // 85: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	60, // 86: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	47, // 87: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	8,  // 88: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	10, // 89: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	12, // 90: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	14, // 91: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	16, // 92: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	18, // 93: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	20, // 94: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	23, // 95: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	27, // 96: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	29, // 97: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	26, // 98: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	32, // 99: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	34, // 100: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	38, // 101: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	40, // 102: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	42, // 103: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	44, // 104: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	46, // 105: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	51, // 106: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	53, // 107: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	57, // 108: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	59, // 109: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	61, // 110: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	48, // 111: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	88, // [88:112] is the sub-list for method output_type
+	64, // [64:88] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -4428,16 +4548,16 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_service_proto_msgTypes[1].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[5].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[18].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[25].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[28].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[36].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[27].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[38].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   61,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -435,6 +435,59 @@ func local_request_OutbidService_ExtendSweep_0(ctx context.Context, marshaler ru
 	return msg, metadata, err
 }
 
+var filter_OutbidService_DeleteSweep_0 = &utilities.DoubleArray{Encoding: map[string]int{"sweep": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
+
+func request_OutbidService_DeleteSweep_0(ctx context.Context, marshaler runtime.Marshaler, client OutbidServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq DeleteSweepRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	val, ok := pathParams["sweep"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "sweep")
+	}
+	protoReq.Sweep, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "sweep", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_OutbidService_DeleteSweep_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	msg, err := client.DeleteSweep(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_OutbidService_DeleteSweep_0(ctx context.Context, marshaler runtime.Marshaler, server OutbidServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq DeleteSweepRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	val, ok := pathParams["sweep"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "sweep")
+	}
+	protoReq.Sweep, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "sweep", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_OutbidService_DeleteSweep_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	msg, err := server.DeleteSweep(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 var filter_OutbidService_StreamLogs_0 = &utilities.DoubleArray{Encoding: map[string]int{"sweep": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
 
 func request_OutbidService_StreamLogs_0(ctx context.Context, marshaler runtime.Marshaler, client OutbidServiceClient, req *http.Request, pathParams map[string]string) (OutbidService_StreamLogsClient, runtime.ServerMetadata, error) {
@@ -1040,6 +1093,26 @@ func RegisterOutbidServiceHandlerServer(ctx context.Context, mux *runtime.ServeM
 		}
 		forward_OutbidService_ExtendSweep_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodDelete, pattern_OutbidService_DeleteSweep_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/outbid.v1.OutbidService/DeleteSweep", runtime.WithHTTPPathPattern("/v1/sweeps/{sweep}"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_OutbidService_DeleteSweep_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_OutbidService_DeleteSweep_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 
 	mux.Handle(http.MethodGet, pattern_OutbidService_StreamLogs_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		err := status.Error(codes.Unimplemented, "streaming calls are not yet supported in the in-process transport")
@@ -1451,6 +1524,23 @@ func RegisterOutbidServiceHandlerClient(ctx context.Context, mux *runtime.ServeM
 		}
 		forward_OutbidService_ExtendSweep_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodDelete, pattern_OutbidService_DeleteSweep_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/outbid.v1.OutbidService/DeleteSweep", runtime.WithHTTPPathPattern("/v1/sweeps/{sweep}"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_OutbidService_DeleteSweep_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_OutbidService_DeleteSweep_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_OutbidService_StreamLogs_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -1669,6 +1759,7 @@ var (
 	pattern_OutbidService_WatchSweep_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "sweeps", "sweep", "watch"}, ""))
 	pattern_OutbidService_ControlSweep_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "sweeps", "sweep"}, "control"))
 	pattern_OutbidService_ExtendSweep_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "sweeps", "sweep"}, "extend"))
+	pattern_OutbidService_DeleteSweep_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "sweeps", "sweep"}, ""))
 	pattern_OutbidService_StreamLogs_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "sweeps", "sweep", "logs"}, ""))
 	pattern_OutbidService_ListNodes_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "nodes"}, ""))
 	pattern_OutbidService_GetCheckpoint_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3, 1, 0, 4, 1, 5, 4, 2, 5}, []string{"v1", "sweeps", "sweep", "trials", "trial", "checkpoint"}, ""))
@@ -1694,6 +1785,7 @@ var (
 	forward_OutbidService_WatchSweep_0     = runtime.ForwardResponseStream
 	forward_OutbidService_ControlSweep_0   = runtime.ForwardResponseMessage
 	forward_OutbidService_ExtendSweep_0    = runtime.ForwardResponseMessage
+	forward_OutbidService_DeleteSweep_0    = runtime.ForwardResponseMessage
 	forward_OutbidService_StreamLogs_0     = runtime.ForwardResponseStream
 	forward_OutbidService_ListNodes_0      = runtime.ForwardResponseMessage
 	forward_OutbidService_GetCheckpoint_0  = runtime.ForwardResponseStream

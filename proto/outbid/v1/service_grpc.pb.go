@@ -31,6 +31,7 @@ const (
 	OutbidService_WatchSweep_FullMethodName     = "/outbid.v1.OutbidService/WatchSweep"
 	OutbidService_ControlSweep_FullMethodName   = "/outbid.v1.OutbidService/ControlSweep"
 	OutbidService_ExtendSweep_FullMethodName    = "/outbid.v1.OutbidService/ExtendSweep"
+	OutbidService_DeleteSweep_FullMethodName    = "/outbid.v1.OutbidService/DeleteSweep"
 	OutbidService_StreamLogs_FullMethodName     = "/outbid.v1.OutbidService/StreamLogs"
 	OutbidService_ListNodes_FullMethodName      = "/outbid.v1.OutbidService/ListNodes"
 	OutbidService_PutBlob_FullMethodName        = "/outbid.v1.OutbidService/PutBlob"
@@ -72,6 +73,9 @@ type OutbidServiceClient interface {
 	ControlSweep(ctx context.Context, in *ControlSweepRequest, opts ...grpc.CallOption) (*ControlSweepResponse, error)
 	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished one goes on.
 	ExtendSweep(ctx context.Context, in *ExtendSweepRequest, opts ...grpc.CallOption) (*ExtendSweepResponse, error)
+	// DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. One that is deleted already is
+	// no error.
+	DeleteSweep(ctx context.Context, in *DeleteSweepRequest, opts ...grpc.CallOption) (*DeleteSweepResponse, error)
 	// StreamLogs streams what trials printed.
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 	// ListNodes lists nodes and who holds their devices.
@@ -220,6 +224,16 @@ func (c *outbidServiceClient) ExtendSweep(ctx context.Context, in *ExtendSweepRe
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExtendSweepResponse)
 	err := c.cc.Invoke(ctx, OutbidService_ExtendSweep_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *outbidServiceClient) DeleteSweep(ctx context.Context, in *DeleteSweepRequest, opts ...grpc.CallOption) (*DeleteSweepResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteSweepResponse)
+	err := c.cc.Invoke(ctx, OutbidService_DeleteSweep_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -412,6 +426,9 @@ type OutbidServiceServer interface {
 	ControlSweep(context.Context, *ControlSweepRequest) (*ControlSweepResponse, error)
 	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished one goes on.
 	ExtendSweep(context.Context, *ExtendSweepRequest) (*ExtendSweepResponse, error)
+	// DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. One that is deleted already is
+	// no error.
+	DeleteSweep(context.Context, *DeleteSweepRequest) (*DeleteSweepResponse, error)
 	// StreamLogs streams what trials printed.
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	// ListNodes lists nodes and who holds their devices.
@@ -477,6 +494,9 @@ func (UnimplementedOutbidServiceServer) ControlSweep(context.Context, *ControlSw
 }
 func (UnimplementedOutbidServiceServer) ExtendSweep(context.Context, *ExtendSweepRequest) (*ExtendSweepResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExtendSweep not implemented")
+}
+func (UnimplementedOutbidServiceServer) DeleteSweep(context.Context, *DeleteSweepRequest) (*DeleteSweepResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteSweep not implemented")
 }
 func (UnimplementedOutbidServiceServer) StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error {
 	return status.Error(codes.Unimplemented, "method StreamLogs not implemented")
@@ -700,6 +720,24 @@ func _OutbidService_ExtendSweep_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(OutbidServiceServer).ExtendSweep(ctx, req.(*ExtendSweepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OutbidService_DeleteSweep_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteSweepRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).DeleteSweep(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_DeleteSweep_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).DeleteSweep(ctx, req.(*DeleteSweepRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -944,6 +982,10 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ExtendSweep",
 			Handler:    _OutbidService_ExtendSweep_Handler,
+		},
+		{
+			MethodName: "DeleteSweep",
+			Handler:    _OutbidService_DeleteSweep_Handler,
 		},
 		{
 			MethodName: "ListNodes",

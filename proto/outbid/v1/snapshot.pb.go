@@ -42,7 +42,12 @@ type StateSnapshot struct {
 	// Time integral of the number of sweeps that have not ended, in seconds.
 	AppSeconds float64 `protobuf:"fixed64,11,opt,name=app_seconds,json=appSeconds,proto3" json:"app_seconds,omitempty"`
 	// The policy of the newest orchestrator, which policy is the snapshot of; absent if that did not write it down.
-	Decider       *PolicySettings `protobuf:"bytes,12,opt,name=decider,proto3" json:"decider,omitempty"`
+	Decider *PolicySettings `protobuf:"bytes,12,opt,name=decider,proto3" json:"decider,omitempty"`
+	// The format of the ledger up to here; see OrchestratorStarted.
+	Format  uint32          `protobuf:"varint,13,opt,name=format,proto3" json:"format,omitempty"`
+	Deleted []*DeletedSweep `protobuf:"bytes,14,rep,name=deleted,proto3" json:"deleted,omitempty"`
+	// The order of the next sweep; 0 in snapshots of versions that deleted none: the number of sweeps.
+	NextOrder     int64 `protobuf:"varint,15,opt,name=next_order,json=nextOrder,proto3" json:"next_order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -161,6 +166,105 @@ func (x *StateSnapshot) GetDecider() *PolicySettings {
 	return nil
 }
 
+func (x *StateSnapshot) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+func (x *StateSnapshot) GetDeleted() []*DeletedSweep {
+	if x != nil {
+		return x.Deleted
+	}
+	return nil
+}
+
+func (x *StateSnapshot) GetNextOrder() int64 {
+	if x != nil {
+		return x.NextOrder
+	}
+	return 0
+}
+
+// DeletedSweep is what the state keeps of a sweep that was deleted.
+type DeletedSweep struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Tenant  string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Actor   string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	Deleted *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// SHA-256 of its function; empty if it had none.
+	Blob          string `protobuf:"bytes,5,opt,name=blob,proto3" json:"blob,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletedSweep) Reset() {
+	*x = DeletedSweep{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletedSweep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletedSweep) ProtoMessage() {}
+
+func (x *DeletedSweep) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletedSweep.ProtoReflect.Descriptor instead.
+func (*DeletedSweep) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DeletedSweep) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DeletedSweep) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *DeletedSweep) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *DeletedSweep) GetDeleted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deleted
+	}
+	return nil
+}
+
+func (x *DeletedSweep) GetBlob() string {
+	if x != nil {
+		return x.Blob
+	}
+	return ""
+}
+
 // NodeRecord is a node in a snapshot.
 type NodeRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -175,7 +279,7 @@ type NodeRecord struct {
 
 func (x *NodeRecord) Reset() {
 	*x = NodeRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -187,7 +291,7 @@ func (x *NodeRecord) String() string {
 func (*NodeRecord) ProtoMessage() {}
 
 func (x *NodeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -200,7 +304,7 @@ func (x *NodeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRecord.ProtoReflect.Descriptor instead.
 func (*NodeRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *NodeRecord) GetInfo() *NodeInfo {
@@ -267,14 +371,16 @@ type SweepRecord struct {
 	// How it fared, if it has ended.
 	Fairness *Fairness `protobuf:"bytes,20,opt,name=fairness,proto3" json:"fairness,omitempty"`
 	// A report lacked its metric.
-	LackNoted     bool `protobuf:"varint,21,opt,name=lack_noted,json=lackNoted,proto3" json:"lack_noted,omitempty"`
+	LackNoted bool `protobuf:"varint,21,opt,name=lack_noted,json=lackNoted,proto3" json:"lack_noted,omitempty"`
+	// Counts sweeps by submission, deleted ones too; absent in snapshots of versions that deleted none: its place in the list.
+	Order         *int64 `protobuf:"varint,22,opt,name=order,proto3,oneof" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SweepRecord) Reset() {
 	*x = SweepRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -286,7 +392,7 @@ func (x *SweepRecord) String() string {
 func (*SweepRecord) ProtoMessage() {}
 
 func (x *SweepRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -299,7 +405,7 @@ func (x *SweepRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepRecord.ProtoReflect.Descriptor instead.
 func (*SweepRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SweepRecord) GetId() string {
@@ -449,6 +555,13 @@ func (x *SweepRecord) GetLackNoted() bool {
 	return false
 }
 
+func (x *SweepRecord) GetOrder() int64 {
+	if x != nil && x.Order != nil {
+		return *x.Order
+	}
+	return 0
+}
+
 // TrialRecord is a trial in a snapshot.
 type TrialRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -495,7 +608,7 @@ type TrialRecord struct {
 
 func (x *TrialRecord) Reset() {
 	*x = TrialRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +620,7 @@ func (x *TrialRecord) String() string {
 func (*TrialRecord) ProtoMessage() {}
 
 func (x *TrialRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +633,7 @@ func (x *TrialRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialRecord.ProtoReflect.Descriptor instead.
 func (*TrialRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TrialRecord) GetTrial() *Trial {
@@ -681,7 +794,7 @@ type Rollback struct {
 
 func (x *Rollback) Reset() {
 	*x = Rollback{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +806,7 @@ func (x *Rollback) String() string {
 func (*Rollback) ProtoMessage() {}
 
 func (x *Rollback) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +819,7 @@ func (x *Rollback) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollback.ProtoReflect.Descriptor instead.
 func (*Rollback) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Rollback) GetEpoch() uint64 {
@@ -750,7 +863,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +875,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +888,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LeaseRecord) GetEpoch() uint64 {
@@ -880,7 +993,7 @@ var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\xa1\x04\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\x8b\x05\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
@@ -898,17 +1011,27 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"policyName\x12\x1f\n" +
 	"\vapp_seconds\x18\v \x01(\x01R\n" +
 	"appSeconds\x123\n" +
-	"\adecider\x18\f \x01(\v2\x19.outbid.v1.PolicySettingsR\adecider\x1a?\n" +
+	"\adecider\x18\f \x01(\v2\x19.outbid.v1.PolicySettingsR\adecider\x12\x16\n" +
+	"\x06format\x18\r \x01(\rR\x06format\x121\n" +
+	"\adeleted\x18\x0e \x03(\v2\x17.outbid.v1.DeletedSweepR\adeleted\x12\x1d\n" +
+	"\n" +
+	"next_order\x18\x0f \x01(\x03R\tnextOrder\x1a?\n" +
 	"\x11NameCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xca\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x96\x01\n" +
+	"\fDeletedSweep\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x124\n" +
+	"\adeleted\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\adeleted\x12\x12\n" +
+	"\x04blob\x18\x05 \x01(\tR\x04blob\"\xca\x01\n" +
 	"\n" +
 	"NodeRecord\x12'\n" +
 	"\x04info\x18\x01 \x01(\v2\x13.outbid.v1.NodeInfoR\x04info\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
-	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xb2\x06\n" +
+	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xd7\x06\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -933,7 +1056,9 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\bmeasured\x18\x13 \x03(\v2\x15.outbid.v1.ThroughputR\bmeasured\x12/\n" +
 	"\bfairness\x18\x14 \x01(\v2\x13.outbid.v1.FairnessR\bfairness\x12\x1d\n" +
 	"\n" +
-	"lack_noted\x18\x15 \x01(\bR\tlackNoted\"\xb2\x06\n" +
+	"lack_noted\x18\x15 \x01(\bR\tlackNoted\x12\x19\n" +
+	"\x05order\x18\x16 \x01(\x03H\x00R\x05order\x88\x01\x01B\b\n" +
+	"\x06_order\"\xb2\x06\n" +
 	"\vTrialRecord\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12,\n" +
 	"\x05lease\x18\x02 \x01(\v2\x16.outbid.v1.LeaseRecordR\x05lease\x12\x12\n" +
@@ -993,68 +1118,71 @@ func file_outbid_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_snapshot_proto_rawDescData
 }
 
-var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*StateSnapshot)(nil),         // 0: outbid.v1.StateSnapshot
-	(*NodeRecord)(nil),            // 1: outbid.v1.NodeRecord
-	(*SweepRecord)(nil),           // 2: outbid.v1.SweepRecord
-	(*TrialRecord)(nil),           // 3: outbid.v1.TrialRecord
-	(*Rollback)(nil),              // 4: outbid.v1.Rollback
-	(*LeaseRecord)(nil),           // 5: outbid.v1.LeaseRecord
-	nil,                           // 6: outbid.v1.StateSnapshot.NameCountersEntry
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
-	(*PolicySettings)(nil),        // 8: outbid.v1.PolicySettings
-	(*NodeInfo)(nil),              // 9: outbid.v1.NodeInfo
-	(NodeState)(0),                // 10: outbid.v1.NodeState
-	(*SweepSpec)(nil),             // 11: outbid.v1.SweepSpec
-	(SweepState)(0),               // 12: outbid.v1.SweepState
-	(*SweepNote)(nil),             // 13: outbid.v1.SweepNote
-	(*Outlook)(nil),               // 14: outbid.v1.Outlook
-	(*Throughput)(nil),            // 15: outbid.v1.Throughput
-	(*Fairness)(nil),              // 16: outbid.v1.Fairness
-	(*Trial)(nil),                 // 17: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 18: outbid.v1.Checkpoint
-	(*ForkFailed)(nil),            // 19: outbid.v1.ForkFailed
-	(TrialState)(0),               // 20: outbid.v1.TrialState
-	(RevokeKind)(0),               // 21: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 22: outbid.v1.LeasePlace
+	(*DeletedSweep)(nil),          // 1: outbid.v1.DeletedSweep
+	(*NodeRecord)(nil),            // 2: outbid.v1.NodeRecord
+	(*SweepRecord)(nil),           // 3: outbid.v1.SweepRecord
+	(*TrialRecord)(nil),           // 4: outbid.v1.TrialRecord
+	(*Rollback)(nil),              // 5: outbid.v1.Rollback
+	(*LeaseRecord)(nil),           // 6: outbid.v1.LeaseRecord
+	nil,                           // 7: outbid.v1.StateSnapshot.NameCountersEntry
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*PolicySettings)(nil),        // 9: outbid.v1.PolicySettings
+	(*NodeInfo)(nil),              // 10: outbid.v1.NodeInfo
+	(NodeState)(0),                // 11: outbid.v1.NodeState
+	(*SweepSpec)(nil),             // 12: outbid.v1.SweepSpec
+	(SweepState)(0),               // 13: outbid.v1.SweepState
+	(*SweepNote)(nil),             // 14: outbid.v1.SweepNote
+	(*Outlook)(nil),               // 15: outbid.v1.Outlook
+	(*Throughput)(nil),            // 16: outbid.v1.Throughput
+	(*Fairness)(nil),              // 17: outbid.v1.Fairness
+	(*Trial)(nil),                 // 18: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 19: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 20: outbid.v1.ForkFailed
+	(TrialState)(0),               // 21: outbid.v1.TrialState
+	(RevokeKind)(0),               // 22: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 23: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
-	7,  // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
-	6,  // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
-	1,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
-	2,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
-	8,  // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
-	9,  // 5: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	10, // 6: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	7,  // 7: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	11, // 8: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	12, // 9: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	7,  // 10: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	7,  // 11: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
-	3,  // 12: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	13, // 13: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	14, // 14: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	15, // 15: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	16, // 16: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	17, // 17: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	5,  // 18: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
-	18, // 19: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	7,  // 20: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	15, // 21: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	19, // 22: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	20, // 23: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	4,  // 24: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	7,  // 25: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	7,  // 26: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	21, // 27: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	22, // 28: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	7,  // 29: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	8,  // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
+	7,  // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
+	2,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
+	3,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
+	9,  // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
+	1,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
+	8,  // 6: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
+	10, // 7: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	11, // 8: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	8,  // 9: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	12, // 10: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	13, // 11: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	8,  // 12: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	8,  // 13: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	4,  // 14: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
+	14, // 15: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	15, // 16: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	16, // 17: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	17, // 18: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	18, // 19: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	6,  // 20: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
+	19, // 21: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	8,  // 22: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	16, // 23: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	20, // 24: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	21, // 25: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	5,  // 26: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	8,  // 27: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	8,  // 28: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	22, // 29: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	23, // 30: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	8,  // 31: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -1068,13 +1196,14 @@ func file_outbid_v1_snapshot_proto_init() {
 	file_outbid_v1_service_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_snapshot_proto_msgTypes[3].OneofWrappers = []any{}
+	file_outbid_v1_snapshot_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_snapshot_proto_rawDesc), len(file_outbid_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

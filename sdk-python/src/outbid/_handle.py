@@ -120,6 +120,14 @@ class SweepHandle(AskTell):
         """End every trial. The sweep can be extended later."""
         self._control(pb.SWEEP_COMMAND_STOP)
 
+    def delete(self, *, force: bool = False) -> None:
+        """Delete the sweep for good, with its checkpoints, logs and reports; it must have ended.
+
+        With `force` a sweep that has not ended is stopped first. Deleting it once more is no error.
+        """
+        request = pb.DeleteSweepRequest(sweep=self.id, force=force)
+        self._client._transport.call(lambda s: s.DeleteSweep, request, pb.DeleteSweepResponse)
+
     def extend(
         self,
         *,

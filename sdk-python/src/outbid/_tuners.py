@@ -211,6 +211,11 @@ class PBT(Tuner):
     Every `interval` steps the worst `quantile` of the `population` copy checkpoint and configuration from the
     best `quantile`; each copied parameter is drawn anew with chance `resample`, else multiplied by one of
     `factors`.
+
+    Members advance together. On fewer devices than members they take turns: a member that has done its `interval`
+    steps saves, leaves its device to those behind it, and goes on from its checkpoint once all have come as far. The
+    training code must therefore save and load all that it needs, and `interval` be long enough that a start is worth it.
+    With a device for each member nobody leaves its own, unless others are more than an interval behind.
     """
 
     max_steps: int

@@ -270,6 +270,7 @@ class Event(google.protobuf.message.Message):
     ORCHESTRATOR_STARTED_FIELD_NUMBER: builtins.int
     LEASE_RENEWED_FIELD_NUMBER: builtins.int
     PLACE_ENDED_FIELD_NUMBER: builtins.int
+    SWEEP_DELETED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -324,6 +325,8 @@ class Event(google.protobuf.message.Message):
     def lease_renewed(self) -> Global___LeaseRenewed: ...
     @property
     def place_ended(self) -> Global___PlaceEnded: ...
+    @property
+    def sweep_deleted(self) -> Global___SweepDeleted: ...
     def __init__(
         self,
         *,
@@ -354,10 +357,11 @@ class Event(google.protobuf.message.Message):
         orchestrator_started: Global___OrchestratorStarted | None = ...,
         lease_renewed: Global___LeaseRenewed | None = ...,
         place_ended: Global___PlaceEnded | None = ...,
+        sweep_deleted: Global___SweepDeleted | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -448,6 +452,28 @@ class SweepExtended(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["actor", b"actor", "spec", b"spec", "sweep", b"sweep"]) -> None: ...
 
 Global___SweepExtended: typing_extensions.TypeAlias = SweepExtended
+
+@typing.final
+class SweepDeleted(google.protobuf.message.Message):
+    """SweepDeleted makes the state forget a sweep that has ended. What is left of it in the ledger is history; its checkpoints,
+    logs and reports are deleted from where they are kept.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    actor: builtins.str
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        actor: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "sweep", b"sweep"]) -> None: ...
+
+Global___SweepDeleted: typing_extensions.TypeAlias = SweepDeleted
 
 @typing.final
 class TunerAsked(google.protobuf.message.Message):
@@ -1167,8 +1193,13 @@ class OrchestratorStarted(google.protobuf.message.Message):
     TERM_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
     POLICY_FIELD_NUMBER: builtins.int
+    FORMAT_FIELD_NUMBER: builtins.int
     term: builtins.int
     version: builtins.str
+    format: builtins.int
+    """The format of what follows: a version that knows only lower ones must not read on. 0 in ledgers of versions that did
+    not write it down.
+    """
     @property
     def policy(self) -> Global___PolicySettings:
         """The policy that decides from here on; absent in ledgers of servers that did not write it down."""
@@ -1179,9 +1210,10 @@ class OrchestratorStarted(google.protobuf.message.Message):
         term: builtins.int = ...,
         version: builtins.str = ...,
         policy: Global___PolicySettings | None = ...,
+        format: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["policy", b"policy"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["policy", b"policy", "term", b"term", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["format", b"format", "policy", b"policy", "term", b"term", "version", b"version"]) -> None: ...
 
 Global___OrchestratorStarted: typing_extensions.TypeAlias = OrchestratorStarted
 

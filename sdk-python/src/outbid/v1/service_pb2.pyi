@@ -760,6 +760,51 @@ class ControlSweepRequest(google.protobuf.message.Message):
 Global___ControlSweepRequest: typing_extensions.TypeAlias = ControlSweepRequest
 
 @typing.final
+class DeleteSweepRequest(google.protobuf.message.Message):
+    """DeleteSweepRequest is the request of DeleteSweep."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    FORCE_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    force: builtins.bool
+    """Stop it first if it has not ended, and wait for its trials to end."""
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        force: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["force", b"force", "sweep", b"sweep"]) -> None: ...
+
+Global___DeleteSweepRequest: typing_extensions.TypeAlias = DeleteSweepRequest
+
+@typing.final
+class DeleteSweepResponse(google.protobuf.message.Message):
+    """DeleteSweepResponse is the response of DeleteSweep."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DELETED_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    actor: builtins.str
+    @property
+    def deleted(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When it was deleted, and by whom. Its objects are deleted soon after."""
+
+    def __init__(
+        self,
+        *,
+        deleted: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        actor: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["deleted", b"deleted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "deleted", b"deleted"]) -> None: ...
+
+Global___DeleteSweepResponse: typing_extensions.TypeAlias = DeleteSweepResponse
+
+@typing.final
 class ControlSweepResponse(google.protobuf.message.Message):
     """ControlSweepResponse is the response of ControlSweep."""
 

@@ -85,6 +85,11 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_service__pb2.ExtendSweepRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.ExtendSweepResponse.FromString,
                 _registered_method=True)
+        self.DeleteSweep = channel.unary_unary(
+                '/outbid.v1.OutbidService/DeleteSweep',
+                request_serializer=outbid_dot_v1_dot_service__pb2.DeleteSweepRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.DeleteSweepResponse.FromString,
+                _registered_method=True)
         self.StreamLogs = channel.unary_stream(
                 '/outbid.v1.OutbidService/StreamLogs',
                 request_serializer=outbid_dot_v1_dot_service__pb2.StreamLogsRequest.SerializeToString,
@@ -221,6 +226,14 @@ class OutbidServiceServicer(object):
 
     def ExtendSweep(self, request, context):
         """ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished one goes on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSweep(self, request, context):
+        """DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. One that is deleted already is
+        no error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -369,6 +382,11 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.ExtendSweep,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.ExtendSweepRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.ExtendSweepResponse.SerializeToString,
+            ),
+            'DeleteSweep': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSweep,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.DeleteSweepRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.DeleteSweepResponse.SerializeToString,
             ),
             'StreamLogs': grpc.unary_stream_rpc_method_handler(
                     servicer.StreamLogs,
@@ -707,6 +725,33 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/ExtendSweep',
             outbid_dot_v1_dot_service__pb2.ExtendSweepRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.ExtendSweepResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSweep(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/DeleteSweep',
+            outbid_dot_v1_dot_service__pb2.DeleteSweepRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.DeleteSweepResponse.FromString,
             options,
             channel_credentials,
             insecure,

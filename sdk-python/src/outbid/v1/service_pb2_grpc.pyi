@@ -185,6 +185,22 @@ _OutbidServiceExtendSweepType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceDeleteSweepType = typing_extensions.TypeVar(
+    '_OutbidServiceDeleteSweepType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.DeleteSweepRequest,
+        outbid.v1.service_pb2.DeleteSweepResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.DeleteSweepRequest,
+        outbid.v1.service_pb2.DeleteSweepResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.DeleteSweepRequest,
+        outbid.v1.service_pb2.DeleteSweepResponse,
+    ],
+)
+
 _OutbidServiceStreamLogsType = typing_extensions.TypeVar(
     '_OutbidServiceStreamLogsType',
     grpc.UnaryStreamMultiCallable[
@@ -393,7 +409,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -437,6 +453,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.ExtendSweepRequest,
             outbid.v1.service_pb2.ExtendSweepResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.DeleteSweepRequest,
+            outbid.v1.service_pb2.DeleteSweepResponse,
         ],
         grpc.UnaryStreamMultiCallable[
             outbid.v1.service_pb2.StreamLogsRequest,
@@ -534,6 +554,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.ExtendSweepRequest,
             outbid.v1.service_pb2.ExtendSweepResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.DeleteSweepRequest,
+            outbid.v1.service_pb2.DeleteSweepResponse,
+        ],
         grpc.aio.UnaryStreamMultiCallable[
             outbid.v1.service_pb2.StreamLogsRequest,
             outbid.v1.service_pb2.StreamLogsResponse,
@@ -618,6 +642,11 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     ExtendSweep: _OutbidServiceExtendSweepType
     """ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished one goes on."""
 
+    DeleteSweep: _OutbidServiceDeleteSweepType
+    """DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. One that is deleted already is
+    no error.
+    """
+
     StreamLogs: _OutbidServiceStreamLogsType
     """StreamLogs streams what trials printed."""
 
@@ -697,6 +726,10 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.ExtendSweepRequest,
         outbid.v1.service_pb2.ExtendSweepResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.DeleteSweepRequest,
+        outbid.v1.service_pb2.DeleteSweepResponse,
     ],
     grpc.aio.UnaryStreamMultiCallable[
         outbid.v1.service_pb2.StreamLogsRequest,
@@ -834,6 +867,16 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.ExtendSweepResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ExtendSweepResponse]]:
         """ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished one goes on."""
+
+    @abc.abstractmethod
+    def DeleteSweep(
+        self,
+        request: outbid.v1.service_pb2.DeleteSweepRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.DeleteSweepResponse, collections.abc.Awaitable[outbid.v1.service_pb2.DeleteSweepResponse]]:
+        """DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. One that is deleted already is
+        no error.
+        """
 
     @abc.abstractmethod
     def StreamLogs(

@@ -58,6 +58,9 @@ class StateSnapshot(google.protobuf.message.Message):
     POLICY_NAME_FIELD_NUMBER: builtins.int
     APP_SECONDS_FIELD_NUMBER: builtins.int
     DECIDER_FIELD_NUMBER: builtins.int
+    FORMAT_FIELD_NUMBER: builtins.int
+    DELETED_FIELD_NUMBER: builtins.int
+    NEXT_ORDER_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """The batch it includes last, and that batch's hash."""
     hash: builtins.bytes
@@ -68,6 +71,10 @@ class StateSnapshot(google.protobuf.message.Message):
     policy_name: builtins.str
     app_seconds: builtins.float
     """Time integral of the number of sweeps that have not ended, in seconds."""
+    format: builtins.int
+    """The format of the ledger up to here; see OrchestratorStarted."""
+    next_order: builtins.int
+    """The order of the next sweep; 0 in snapshots of versions that deleted none: the number of sweeps."""
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -80,6 +87,8 @@ class StateSnapshot(google.protobuf.message.Message):
     def decider(self) -> outbid.v1.event_pb2.PolicySettings:
         """The policy of the newest orchestrator, which policy is the snapshot of; absent if that did not write it down."""
 
+    @property
+    def deleted(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DeletedSweep]: ...
     def __init__(
         self,
         *,
@@ -95,11 +104,46 @@ class StateSnapshot(google.protobuf.message.Message):
         policy_name: builtins.str = ...,
         app_seconds: builtins.float = ...,
         decider: outbid.v1.event_pb2.PolicySettings | None = ...,
+        format: builtins.int = ...,
+        deleted: collections.abc.Iterable[Global___DeletedSweep] | None = ...,
+        next_order: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["decider", b"decider", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "decider", b"decider", "hash", b"hash", "name_counters", b"name_counters", "next_epoch", b"next_epoch", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "time", b"time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "name_counters", b"name_counters", "next_epoch", b"next_epoch", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "time", b"time"]) -> None: ...
 
 Global___StateSnapshot: typing_extensions.TypeAlias = StateSnapshot
+
+@typing.final
+class DeletedSweep(google.protobuf.message.Message):
+    """DeletedSweep is what the state keeps of a sweep that was deleted."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    TENANT_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    DELETED_FIELD_NUMBER: builtins.int
+    BLOB_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    tenant: builtins.str
+    actor: builtins.str
+    blob: builtins.str
+    """SHA-256 of its function; empty if it had none."""
+    @property
+    def deleted(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        tenant: builtins.str = ...,
+        actor: builtins.str = ...,
+        deleted: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        blob: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["deleted", b"deleted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "blob", b"blob", "deleted", b"deleted", "id", b"id", "tenant", b"tenant"]) -> None: ...
+
+Global___DeletedSweep: typing_extensions.TypeAlias = DeletedSweep
 
 @typing.final
 class NodeRecord(google.protobuf.message.Message):
@@ -160,6 +204,7 @@ class SweepRecord(google.protobuf.message.Message):
     MEASURED_FIELD_NUMBER: builtins.int
     FAIRNESS_FIELD_NUMBER: builtins.int
     LACK_NOTED_FIELD_NUMBER: builtins.int
+    ORDER_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -176,6 +221,8 @@ class SweepRecord(google.protobuf.message.Message):
     """The state's app_seconds when it was submitted."""
     lack_noted: builtins.bool
     """A report lacked its metric."""
+    order: builtins.int
+    """Counts sweeps by submission, deleted ones too; absent in snapshots of versions that deleted none: its place in the list."""
     @property
     def spec(self) -> outbid.v1.sweep_pb2.SweepSpec: ...
     @property
@@ -222,9 +269,11 @@ class SweepRecord(google.protobuf.message.Message):
         measured: collections.abc.Iterable[outbid.v1.sweep_pb2.Throughput] | None = ...,
         fairness: outbid.v1.auction_pb2.Fairness | None = ...,
         lack_noted: builtins.bool = ...,
+        order: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_order", b"_order", "ended", b"ended", "fairness", b"fairness", "order", b"order", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_order", b"_order"]) -> typing.Literal["order"] | None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
 

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func (a *app) deleteCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "delete SWEEP",
+		Short: "Delete a sweep that has ended, with its checkpoints, logs and reports",
+		Long: `Delete forgets a sweep that has ended: its checkpoints, what its trials printed and reported, and its function, if no
+other sweep uses that, are deleted for good. What happened stays in the ledger. The sweep is named in full, as digits-2;
+its name goes on counting, so that no other sweep gets the same.
+
+With --force a sweep that has not ended is stopped first.`,
+		Example: `  outbid delete digits-2
+  outbid delete digits-2 --force`,
+		Args: exactly("SWEEP"),
+		ValidArgsFunction: a.completeSweeps(outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED,
+			outbidv1.SweepState_SWEEP_STATE_FAILED),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := sweepOnly(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := a.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			got, err := c.DeleteSweep(cmd.Context(), &outbidv1.DeleteSweepRequest{Sweep: r.sweep, Force: force})
+			if err != nil {
+				return c.nameInFull(cmd.Context(), r.sweep, err)
+			}
+			a.printf("%s was deleted by %s at %s\n", r.sweep, got.GetActor(), got.GetDeleted().AsTime().In(a.now().Location()).
+				Format(time.DateTime))
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "stop the sweep first if it has not ended")
+	return cmd
+}
+
+// nameInFull says what the full name of a sweep is if there is none of that very name.
+func (c *connection) nameInFull(ctx context.Context, name string, err error) error {
+	if sweep, findErr := c.find(ctx, name); findErr == nil && sweep.GetId() != name {
+		return badInput("%q is no full name of a sweep, and what is deleted is gone: name it in full, such as %s", name,
+			sweep.GetId())
+	}
+	return err
+}
+
+// deletedEvery is how often sweeps that were deleted are looked for.
+const deletedEvery = time.Second
+
+// clearDeleted deletes what is left of deleted sweeps: their checkpoints and what their trials printed. It tries again
+// until all is gone; a server that starts looks at every sweep that was ever deleted, for the one before may have been
+// killed.
+func (s *server) clearDeleted(ctx context.Context) error {
+	cleared, problem := map[string]bool{}, ""
+	tick := time.NewTicker(deletedEvery)
+	defer tick.Stop()
+	for {
+		for _, d := range s.loop.Deleted() {
+			if cleared[d.ID] || ctx.Err() != nil {
+				continue
+			}
+			n, err := s.clear(ctx, d)
+			if err != nil {
+				if err.Error() != problem && ctx.Err() == nil {
+					problem = err.Error()
+					s.log.Warn("what is left of a deleted sweep cannot be deleted yet; it is tried again", "sweep", d.ID, "err", err)
+				}
+				continue
+			}
+			cleared[d.ID] = true
+			if d.At.After(s.health.started) || n > 0 {
+				s.log.Info("a sweep was deleted", "sweep", d.ID, "tenant", d.Tenant, "actor", d.Actor, "objects", n)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// clear deletes what is left of one sweep, and says how many objects that were.
+func (s *server) clear(ctx context.Context, d state.Deleted) (int, error) {
+	if err := s.logs.Delete(ctx, d.ID); err != nil {
+		return 0, err
+	}
+	var keys []string
+	err := s.store.List(ctx, "checkpoints/"+d.ID+"/", func(o objects.Info) bool {
+		keys = append(keys, o.Key)
+		return true
+	})
+	if err != nil {
+		return 0, fmt.Errorf("looking for the checkpoints of %s: %w", d.ID, err)
+	}
+	for _, key := range keys {
+		if err := s.store.Delete(ctx, key); err != nil {
+			return 0, fmt.Errorf("deleting the checkpoints of %s: %w", d.ID, err)
+		}
+	}
+	if d.Blob == "" {
+		return len(keys), nil
+	}
+	return len(keys), s.api.DropBlob(ctx, d.Blob)
+}

@@ -1,0 +1,116 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+)
+
+var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+// storeClock is a ledger whose NATS says how long ago the last batch was stored.
+type storeClock struct {
+	ledger.Ledger
+	since time.Duration
+}
+
+func (s storeClock) SinceLast(context.Context) (time.Duration, error) { return s.since, nil }
+
+func TestTimeBetweenLeaders(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		wall  time.Duration // the new leader's clock, from the last batch's time
+		store time.Duration // by the clock of NATS
+		alone bool          // there is no clock but the new leader's
+		want  time.Duration
+	}{
+		"clocks agree":                           {wall: 5 * time.Second, store: 5 * time.Second, want: 5 * time.Second},
+		"nobody led for three hours":             {wall: 3 * time.Hour, store: 3 * time.Hour, want: 3 * time.Hour},
+		"the new leader is three hours ahead":    {wall: 3 * time.Hour, store: 5 * time.Second, want: 5 * time.Second},
+		"the new leader is five minutes behind":  {wall: -295 * time.Second, store: 5 * time.Second, want: 5 * time.Second},
+		"the leader before was an hour ahead":    {wall: -time.Hour, store: 4 * time.Second, want: 4 * time.Second},
+		"NATS was moved to a machine far ahead":  {wall: 5 * time.Second, store: 3 * time.Hour, want: 5 * time.Second},
+		"NATS was moved to a machine far behind": {wall: 5 * time.Second, store: -time.Hour, want: 0},
+		"one machine, three hours down":          {wall: 3 * time.Hour, alone: true, want: 3 * time.Hour},
+		"one machine, its clock set back":        {wall: -time.Hour, alone: true, want: 0},
+	} {
+		var l ledger.Ledger = ledger.NewMemory()
+		if !tc.alone {
+			l = storeClock{l, tc.store}
+		}
+		got, err := passedSince(t.Context(), l, noon, noon.Add(tc.wall))
+		if err != nil || got != tc.want {
+			t.Errorf("%s: %s passed, want %s: %v", name, got, tc.want, err)
+		}
+	}
+}
+
+// drifting is a machine: real time passes, and its wall clock shows something else.
+type drifting struct {
+	real   time.Time
+	offset time.Duration
+}
+
+// now has no monotonic reading that a test could set: so the clock is told of real time, and skew is in where it began.
+func (d *drifting) now() time.Time { return d.real.Add(d.offset) }
+
+func TestTheLedgersTimeGoesOnAtItsPace(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		// The ledger's time and the machine's are apart by hours when it begins to lead.
+		apart := time.Duration(rapid.Int64Range(-int64(5*time.Hour), int64(5*time.Hour)).Draw(t, "apart"))
+		d := &drifting{real: noon, offset: apart}
+		c := newClock(d.now, noon)
+		last := noon
+		for range rapid.IntRange(1, 50).Draw(t, "steps") {
+			passed := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "passed"))
+			d.real = d.real.Add(passed)
+			now := c.now()
+			if took := now.Sub(last); took < passed-passed/slowest-1 || took > passed+passed/fastest+1 {
+				t.Fatalf("%s of the ledger's time passed in %s", took, passed)
+			}
+			last = now
+		}
+		before := d.now().Sub(last).Abs()
+		d.real = d.real.Add(1000 * time.Hour)
+		if after := d.now().Sub(c.now()).Abs(); after > 0 && after > before {
+			t.Fatalf("it is %s off after 1,000 hours, it was %s off", after, before)
+		}
+	})
+}
+
+func TestAClockThatIsSetBackStopsNothing(t *testing.T) {
+	t.Parallel()
+	wall := time.Now() // with a monotonic reading, which goes on
+	c := newClock(func() time.Time { return wall }, wall)
+	first := c.now()
+	wall = wall.Add(time.Minute)
+	if passed := c.now().Sub(first); passed != time.Minute {
+		t.Errorf("%s passed in a minute", passed)
+	}
+	wall = wall.Round(0).Add(-time.Hour) // and one without, for want of a clock that can be set
+	if passed := c.now().Sub(first); passed < time.Minute {
+		t.Errorf("time went back by %s", time.Minute-passed)
+	}
+}
+
+func TestASkewIsToldOnce(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	d := &drifting{real: noon, offset: -5 * time.Minute}
+	l := &Loop{cfg: Config{Now: d.now, Logger: slog.New(slog.NewTextHandler(&said, nil))}, clock: newClock(d.now, noon)}
+	for range 100 {
+		d.real = d.real.Add(250 * time.Millisecond)
+		l.tellSkew()
+	}
+	if n := strings.Count(said.String(), "clock_ahead_by=-4m59"); n != 1 || strings.Count(said.String(), "\n") != 1 {
+		t.Errorf("told %d times:\n%s", n, said.String())
+	}
+}

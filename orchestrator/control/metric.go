@@ -1,0 +1,45 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// lacksMetric says that a trial never reported the metric that its sweep is to optimise; "" if it did. Such a trial has
+// taught nothing, however well its code ended.
+func (c *Core) lacksMetric(s *state.Sweep, t *state.Trial) string {
+	if t.HasMetric() || c.set.MayReportNothing {
+		return ""
+	}
+	metric := s.Spec.GetMetric()
+	return fmt.Sprintf("it never reported %s, which the sweep is to optimise; %s", quoted(metric), reportedInstead(metric, t.Last))
+}
+
+// mostNames bounds how many metrics are listed.
+const mostNames = 10
+
+// reportedInstead names what a report holds in place of a metric, and which of it was likely meant.
+func reportedInstead(metric string, r *outbidv1.Report) string {
+	names := slices.Sorted(maps.Keys(r.GetMetrics()))
+	if len(names) == 0 {
+		return "it reported nothing"
+	}
+	near := spec.Nearest(metric, names)
+	if len(names) > mostNames {
+		names = append(names[:mostNames:mostNames], "...")
+	}
+	text := "it reported " + strings.Join(names, ", ")
+	if near != "" {
+		text += ": did you mean " + near + "?"
+	}
+	return text
+}
+
+func quoted(name string) string { return strconv.Quote(name) }

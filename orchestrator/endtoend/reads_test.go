@@ -1,0 +1,311 @@
+package endtoend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// writes are the methods of the API that change something; every other one must be in reads.
+var writes = []string{"SubmitSweep", "ControlSweep", "ExtendSweep", "PutBlob", "AskTrial", "TellTrial"}
+
+// reads call each method of the API that only reads, once, about one sweep, and say what was wrong.
+func (s *server) reads() map[string]func(context.Context, *entry) error {
+	return map[string]func(context.Context, *entry) error{
+		"PreviewSweep": func(ctx context.Context, e *entry) error {
+			r, err := s.PreviewSweep(ctx, &outbidv1.PreviewSweepRequest{Spec: e.spec, StepSeconds: 1})
+			return want(err, e.spec.GetTuner().GetPlugin() != nil || r.GetOutlook() != nil, r)
+		},
+		"ListSweeps": func(ctx context.Context, e *entry) error {
+			r, err := s.ListSweeps(ctx, &outbidv1.ListSweepsRequest{})
+			return want(err, slices.ContainsFunc(r.GetSweeps(), func(sw *outbidv1.Sweep) bool { return sw.GetId() == e.id }), r)
+		},
+		"GetSweep": func(ctx context.Context, e *entry) error {
+			r, err := s.GetSweep(ctx, &outbidv1.GetSweepRequest{Sweep: e.id})
+			return want(err, r.GetSweep().GetCounts() != nil, r)
+		},
+		"ListTrials": func(ctx context.Context, e *entry) error {
+			_, numbered := s.ListTrials(ctx, &outbidv1.ListTrialsRequest{Sweep: e.id})
+			_, best := s.ListTrials(ctx, &outbidv1.ListTrialsRequest{Sweep: e.id, Order: "best"})
+			return errors.Join(numbered, best)
+		},
+		"GetTrial":      s.readTrial,
+		"GetCheckpoint": s.readCheckpoint,
+		"ListReports": func(ctx context.Context, e *entry) error {
+			r, err := s.ListReports(ctx, &outbidv1.ListReportsRequest{Sweep: e.id})
+			return drain(r, err, nil)
+		},
+		"WatchSweep": func(ctx context.Context, e *entry) error { // those that stay to the end are in follow
+			ctx, leave := context.WithCancel(ctx)
+			defer leave()
+			w, err := s.WatchSweep(ctx, &outbidv1.WatchSweepRequest{Sweep: e.id, Reports: true})
+			if err == nil {
+				_, err = w.Recv()
+			}
+			return err
+		},
+		"StreamLogs": func(ctx context.Context, e *entry) error {
+			r, err := s.StreamLogs(ctx, &outbidv1.StreamLogsRequest{Sweep: e.id})
+			return drain(r, err, nil)
+		},
+		"ListNodes": func(ctx context.Context, _ *entry) error {
+			r, err := s.ListNodes(ctx, &outbidv1.ListNodesRequest{})
+			return want(err, len(r.GetNodes()) > 0, r)
+		},
+		"ReadLedger": func(ctx context.Context, _ *entry) error {
+			r, err := s.ReadLedger(ctx, &outbidv1.ReadLedgerRequest{})
+			return drain(r, err, nil)
+		},
+		"GetRound":   s.readRound,
+		"ListRounds": s.readRounds,
+		"GetServerInfo": func(ctx context.Context, _ *entry) error {
+			r, err := s.GetServerInfo(ctx, &outbidv1.GetServerInfoRequest{})
+			return want(err, r.GetLeader() && r.GetLedgerSeq() > 0, r)
+		},
+	}
+}
+
+// want is the error, or one that shows an answer that is not as it should be.
+func want(err error, right bool, answer any) error {
+	if err == nil && !right {
+		err = fmt.Errorf("it answered %v", answer)
+	}
+	return err
+}
+
+// drain reads a stream to its end.
+func drain[T any](stream grpc.ServerStreamingClient[T], err error, each func(*T) error) error {
+	for err == nil {
+		var m *T
+		if m, err = stream.Recv(); err == nil && each != nil {
+			err = each(m)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+func (s *server) readTrial(ctx context.Context, e *entry) error {
+	r, err := s.ListTrials(ctx, &outbidv1.ListTrialsRequest{Sweep: e.id})
+	if err != nil || len(r.GetTrials()) == 0 {
+		return err
+	}
+	t, err := s.GetTrial(ctx, &outbidv1.GetTrialRequest{Sweep: e.id, Trial: int32(len(r.GetTrials()) - 1)})
+	return want(err, t.GetTrial().GetConfigJson() != "", t)
+}
+
+// readCheckpoint fetches the newest checkpoint of the sweep's best trial. One that was dropped since the trial was read is
+// no error.
+func (s *server) readCheckpoint(ctx context.Context, e *entry) error {
+	r, err := s.ListTrials(ctx, &outbidv1.ListTrialsRequest{Sweep: e.id, Order: "best", PageSize: 1})
+	if err != nil || len(r.GetTrials()) == 0 || len(r.GetTrials()[0].GetCheckpoints()) == 0 {
+		return err
+	}
+	tr := r.GetTrials()[0]
+	newest := tr.GetCheckpoints()[len(tr.GetCheckpoints())-1]
+	step := newest.GetStep()
+	stream, err := s.GetCheckpoint(ctx, &outbidv1.GetCheckpointRequest{Sweep: e.id, Trial: tr.GetNumber(), Step: &step})
+	var data bytes.Buffer
+	err = drain(stream, err, func(m *outbidv1.GetCheckpointResponse) error {
+		_, err := data.Write(m.GetData())
+		return err
+	})
+	if status.Code(err) == codes.NotFound {
+		now, again := s.GetTrial(ctx, &outbidv1.GetTrialRequest{Sweep: e.id, Trial: tr.GetNumber()})
+		kept := slices.ContainsFunc(now.GetTrial().GetCheckpoints(), func(c *outbidv1.Checkpoint) bool { return c.GetStep() == step })
+		if again == nil && !kept {
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	// The program saves into one file, which may have been of a later step when the worker took it.
+	saved, err := strconv.ParseInt(strings.TrimSpace(data.String()), 10, 64)
+	return want(err, saved >= step && saved <= e.longest(), fmt.Sprintf("%q for the checkpoint of step %d", data.String(), step))
+}
+
+func (s *server) readRounds(ctx context.Context, e *entry) error {
+	_, all := s.ListRounds(ctx, &outbidv1.ListRoundsRequest{})
+	_, own := s.ListRounds(ctx, &outbidv1.ListRoundsRequest{Sweep: e.id})
+	return errors.Join(all, own)
+}
+
+// readRound reads the newest round, of which there is none before the first grant, and the oldest listed.
+func (s *server) readRound(ctx context.Context, _ *entry) error {
+	r, err := s.ListRounds(ctx, &outbidv1.ListRoundsRequest{})
+	if err != nil || len(r.GetRounds()) == 0 {
+		return err
+	}
+	for _, n := range []uint64{0, r.GetRounds()[len(r.GetRounds())-1].GetRound()} {
+		one, err := s.GetRound(ctx, &outbidv1.GetRoundRequest{Round: n})
+		if err := want(err, len(one.GetRound().GetDecisions()) > 0, one); err != nil {
+			return fmt.Errorf("round %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// readPages reads what is there for browsers and scrapers.
+func (s *server) readPages(ctx context.Context, e *entry) error {
+	for _, path := range []string{
+		"/metrics", "/healthz", "/v1/sweeps", "/v1/sweeps/" + e.id, "/v1/sweeps/" + e.id + "/trials", "/v1/nodes", "/v1/rounds", "/v1/server",
+	} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Info.API+path, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK || len(body) == 0 {
+			return fmt.Errorf("%s: %s %w: %.500s", path, resp.Status, err, body)
+		}
+	}
+	return nil
+}
+
+// followers stay on a sweep until it has ended.
+func (s *server) followers(e *entry) map[string]func(context.Context) error {
+	watch := func(reports bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			var last outbidv1.SweepState
+			seen := map[string]int{}
+			w, err := s.WatchSweep(ctx, &outbidv1.WatchSweepRequest{Sweep: e.id, Reports: reports})
+			err = drain(w, err, func(m *outbidv1.WatchSweepResponse) error {
+				last = m.GetSweep().GetState()
+				for _, r := range m.GetReports() {
+					seen[fmt.Sprint(r.GetTrial())]++
+				}
+				return nil
+			})
+			return want(err, last == outbidv1.SweepState_SWEEP_STATE_DONE && reports == (len(seen) > 0), fmt.Sprint(last, seen))
+		}
+	}
+	return map[string]func(context.Context) error{
+		"WatchSweep": watch(false), "WatchSweep with reports": watch(true),
+		"StreamLogs": func(ctx context.Context) error {
+			r, err := s.StreamLogs(ctx, &outbidv1.StreamLogsRequest{Sweep: e.id, Follow: true})
+			return drain(r, err, nil)
+		},
+	}
+}
+
+// readers are clients that read all the time.
+type readers struct {
+	t      *testing.T
+	ended  chan struct{}
+	group  sync.WaitGroup
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+// readEvery keeps clients from taking the time that trials need.
+const readEvery = 20 * time.Millisecond
+
+// read starts a client for every read of the API, which goes from sweep to sweep, and those that follow each sweep. A method
+// of the service that is neither among the writes nor read fails the test.
+func read(t *testing.T, s *server, sweeps []*entry) *readers {
+	t.Helper()
+	r := &readers{t: t, ended: make(chan struct{}), counts: map[string]int{}}
+	methods := s.reads()
+	service := outbidv1.File_outbid_v1_service_proto.Services().ByName("OutbidService").Methods()
+	for i := range service.Len() {
+		name := string(service.Get(i).Name())
+		if (methods[name] == nil) != slices.Contains(writes, name) {
+			t.Errorf("the API's method %s: list it in writes if it changes something, and read it in reads if not", name)
+		}
+	}
+	methods["pages"] = s.readPages
+	for name, call := range methods {
+		r.group.Go(func() { r.loop(name, call, sweeps) })
+	}
+	for _, e := range sweeps {
+		for name, follow := range s.followers(e) {
+			r.group.Go(func() { r.once(name+" to the end of "+e.id, follow) })
+		}
+	}
+	return r
+}
+
+func (r *readers) loop(name string, call func(context.Context, *entry) error, sweeps []*entry) {
+	tick := time.NewTicker(readEvery)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		e := sweeps[i%len(sweeps)]
+		if !r.once(name+" of "+e.id, func(ctx context.Context) error { return call(ctx, e) }) {
+			return
+		}
+		r.mu.Lock()
+		r.counts[name]++
+		r.mu.Unlock()
+		select {
+		case <-r.ended:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *readers) once(name string, call func(context.Context) error) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := call(ctx)
+	if err != nil {
+		r.t.Errorf("%s: %v", name, err)
+	}
+	return err == nil
+}
+
+// end waits for the reads under way, once nothing is left to happen, and fails if one kind of them never came about.
+func (r *readers) end() {
+	r.t.Helper()
+	close(r.ended)
+	r.group.Wait()
+	for name, n := range r.counts {
+		if n == 0 {
+			r.t.Errorf("%s was never read", name)
+		}
+	}
+	r.t.Logf("reads that succeeded: %v", r.counts)
+}
+
+// reported are the steps of which a sweep holds a report, by trial.
+func (s *server) reported(id string) map[int32]map[int64]bool {
+	s.t.Helper()
+	steps := map[int32]map[int64]bool{}
+	stream, err := s.ListReports(s.t.Context(), &outbidv1.ListReportsRequest{Sweep: id})
+	err = drain(stream, err, func(m *outbidv1.ListReportsResponse) error {
+		for _, r := range m.GetReports() {
+			if steps[r.GetTrial()] == nil {
+				steps[r.GetTrial()] = map[int64]bool{}
+			}
+			steps[r.GetTrial()][r.GetReport().GetStep()] = true
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return steps
+}

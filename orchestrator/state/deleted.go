@@ -1,0 +1,104 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Deleted is what the state keeps of a sweep that was deleted.
+type Deleted struct {
+	ID, Tenant string
+	// Blob is the SHA-256 of its function; empty if it had none.
+	Blob string
+	// Actor deleted it At a time.
+	Actor string
+	At    time.Time
+}
+
+// DeletedError says that a sweep was deleted. It is ErrNotFound as well.
+type DeletedError struct{ Deleted }
+
+func (e *DeletedError) Error() string {
+	return fmt.Sprintf("there is no sweep %q any more: %s deleted it at %s", e.ID, e.Actor, e.At.UTC().Format(time.RFC3339))
+}
+
+// Is says that it is ErrNotFound.
+func (e *DeletedError) Is(target error) bool { return target == ErrNotFound }
+
+// EndingError says that a sweep has ended but holds devices yet: its last processes are ending. It is ErrConflict as well.
+type EndingError struct{ Sweep string }
+
+func (e *EndingError) Error() string {
+	return fmt.Sprintf("the last trials of sweep %s are just ending; try again in a moment", e.Sweep)
+}
+
+// Is says that it is ErrConflict.
+func (e *EndingError) Is(target error) bool { return target == ErrConflict }
+
+// CanDelete says why a sweep cannot be deleted, nil if it can.
+func (s *Sweep) CanDelete() error {
+	switch {
+	case !s.Done():
+		return fmt.Errorf("%w: sweep %s is %s and cannot be deleted: stop it first, or have it stopped (force)", ErrConflict, s.ID,
+			SweepWord(s.State))
+	case len(s.Running) > 0:
+		return &EndingError{s.ID}
+	}
+	return nil
+}
+
+// Deleted lists the sweeps that were deleted, by id.
+func (st *State) Deleted() []Deleted {
+	return slices.SortedFunc(maps.Values(st.deleted), func(a, b Deleted) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+}
+
+// sweepDeleted forgets a sweep. Its id is not given again: names are counted.
+func (st *State) sweepDeleted(at time.Time, e *outbidv1.SweepDeleted) error {
+	s, ok := st.Sweeps[e.GetSweep()]
+	if !ok {
+		return broken("sweep %q is deleted, which does not exist", e.GetSweep())
+	}
+	if err := s.CanDelete(); err != nil {
+		return broken("%v", err)
+	}
+	delete(st.Sweeps, s.ID)
+	if st.keys[s.IdempotencyKey] == s.ID {
+		delete(st.keys, s.IdempotencyKey)
+	}
+	if i := slices.Index(st.SweepIDs, s.ID); i >= 0 {
+		st.SweepIDs = slices.Delete(st.SweepIDs, i, i+1)
+	}
+	st.deleted[s.ID] = s.asDeleted(e.GetActor(), at)
+	return nil
+}
+
+func (s *Sweep) asDeleted(actor string, at time.Time) Deleted {
+	return Deleted{ID: s.ID, Tenant: s.Spec.GetTenant(), Blob: s.Spec.GetFunction().GetBlob(), Actor: actor, At: at}
+}
+
+func (st *State) snapshotDeleted(snap *outbidv1.StateSnapshot) {
+	snap.NextOrder = int64(st.nextOrder)
+	for _, d := range st.Deleted() {
+		snap.Deleted = append(snap.Deleted, &outbidv1.DeletedSweep{
+			Id: d.ID, Tenant: d.Tenant, Actor: d.Actor, Deleted: stamp(d.At), Blob: d.Blob,
+		})
+	}
+}
+
+func (st *State) restoreDeleted(snap *outbidv1.StateSnapshot) {
+	for _, d := range snap.GetDeleted() {
+		st.deleted[d.GetId()] = Deleted{
+			ID: d.GetId(), Tenant: d.GetTenant(), Blob: d.GetBlob(), Actor: d.GetActor(), At: from(d.GetDeleted()),
+		}
+	}
+	st.nextOrder = max(st.nextOrder, int(snap.GetNextOrder()))
+}
