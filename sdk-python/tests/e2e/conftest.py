@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import outbid as ob
+from server_log import check_log
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
 
@@ -39,3 +40,4 @@ def real(data: Path) -> Iterator[ob.Client]:
             patch.delenv(name, raising=False)
         with ob.connect(data=data) as client:
             yield client
+        check_log(data / "server.log")

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from server_log import check_log
+
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE = 120
 
@@ -93,6 +95,7 @@ class Server:
         """End the server."""
         self._process.terminate()
         self._process.wait(DEADLINE)
+        check_log(self.log)
 
 
 Start = Callable[..., Server]

@@ -1,0 +1,15 @@
+"""What may not stand in the log of any server."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_TROUBLE = re.compile(r"^panic: |^fatal error: |\blevel=ERROR\b|\"level\":\"ERROR\"|^\S+ ERR ", re.MULTILINE)
+
+
+def check_log(path: Path) -> None:
+    """Fail if a server's log tells of a panic or an error."""
+    text = path.read_text(errors="replace") if path.exists() else ""
+    found = [line for line in text.splitlines() if _TROUBLE.search(line)]
+    assert not found, f"{path}:\n" + "\n".join(found)
