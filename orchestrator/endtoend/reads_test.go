@@ -22,7 +22,7 @@ import (
 )
 
 // writes are the methods of the API that change something; every other one must be in reads.
-var writes = []string{"SubmitSweep", "ControlSweep", "ExtendSweep", "PutBlob", "AskTrial", "TellTrial", "DeleteSweep"}
+var writes = []string{"SubmitSweep", "ControlSweep", "ExtendSweep", "PutBlob", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker"}
 
 // reads call each method of the API that only reads, once, about one sweep, and say what was wrong.
 func (s *server) reads() map[string]func(context.Context, *entry) error {
