@@ -105,6 +105,25 @@ func (l *reportLog) fill(from, to uint64) error {
 	})
 }
 
+// followAtOnce is how many batches are added before the mark is moved, while another orchestrator leads.
+const followAtOnce = 10_000
+
+// catchUp adds what the log lacks of the ledger, while another orchestrator leads.
+func (l *reportLog) catchUp(ctx context.Context, record ledger.Ledger) error {
+	last, err := record.Last(ctx)
+	for err == nil && l.upTo < last {
+		to := min(last, l.upTo+followAtOnce)
+		if err = l.fill(l.upTo+1, to); err != nil {
+			break
+		}
+		l.mu.Lock()
+		l.upTo = to
+		l.mu.Unlock()
+		err = errors.Join(l.end.saw(to), l.Flush())
+	}
+	return err
+}
+
 // Close closes the files.
 func (l *reportLog) Close() error { return errors.Join(l.History.Close(), l.end.close()) }
 

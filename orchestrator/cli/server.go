@@ -253,6 +253,7 @@ func (s *server) takeLead(ctx context.Context) error {
 	if s.opts.standby {
 		if err == nil {
 			s.log.Info("standing by until the leader is gone", "leader", leader.ID, "term", leader.Term)
+			defer s.followLedger(ctx)()
 		}
 		return s.campaign(ctx)
 	}

@@ -461,6 +461,9 @@ func TestReportLogAddsWhatItLacks(t *testing.T) {
 	if counted.batches != 3 || strings.Contains(app.err.String(), "again from the ledger") {
 		t.Errorf("%d batches were read for the 3 that were missing:\n%s", counted.batches, app.err)
 	}
+	if err := l.catchUp(t.Context(), counted); err != nil || counted.batches != 3 {
+		t.Errorf("there was nothing to add: %v", err)
+	}
 	// One that comes after others which this machine has not seen brings those with it.
 	for step := range int64(3) {
 		if _, err := record.Append(t.Context(), noon(), report(step+6)); err != nil {

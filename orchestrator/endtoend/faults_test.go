@@ -3,6 +3,7 @@ package endtoend
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -224,6 +225,11 @@ func TestTwoOrchestrators(t *testing.T) {
 
 	second := startServer(t, dir, "two", append(args("two"), "--keys", first.Info.Keys)...)
 	second.until("standing by")
+	// Meanwhile it keeps its own history of reports: it will not have to read what the first one wrote.
+	poll(t, "the history of the one that stands by", func() bool {
+		mark, err := os.ReadFile(filepath.Join(dir, "two", "history", "complete-to"))
+		return err == nil && strings.TrimSpace(string(mark)) > "0"
+	})
 	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

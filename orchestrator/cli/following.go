@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+)
+
+// followEvery is how often an orchestrator that stands by looks at what the leader has appended.
+const followEvery = 5 * time.Second
+
+// followLedger keeps this machine's history of reports up to date while another orchestrator leads, so that taking over
+// does not wait for what was reported meanwhile. The function it returns ends that.
+func (s *server) followLedger(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := s.follow(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("the history of reports does not follow the leader; taking over will take longer", "err", err)
+		}
+	})
+	return func() { cancel(); done.Wait() }
+}
+
+func (s *server) follow(ctx context.Context) (err error) {
+	record, err := ledger.OpenJetStream(ctx, s.nc, ledger.Config{Replicas: s.opts.nats.replicas, Logger: s.log})
+	if err != nil {
+		return err
+	}
+	reports, err := openReportLog(filepath.Join(s.opts.data, "history"))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := reports.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	reports.use(ctx, record)
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for {
+		if err := reports.catchUp(ctx, record); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
