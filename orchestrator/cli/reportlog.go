@@ -101,7 +101,12 @@ func (l *reportLog) fill(from, to uint64) error {
 		if err != nil {
 			return err
 		}
-		return l.History.Append(b.GetSeq(), events)
+		for _, e := range events {
+			if gone := e.GetSweepDeleted(); gone != nil {
+				err = errors.Join(err, l.Remove(gone.GetSweep()))
+			}
+		}
+		return errors.Join(err, l.History.Append(b.GetSeq(), events))
 	})
 }
 

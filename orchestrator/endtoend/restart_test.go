@@ -148,7 +148,7 @@ func TestARestartReadsOnlyTheTailOfTheLedger(t *testing.T) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	args := []string{"serve", "--store", filepath.Join(dir, "store")}
+	args := []string{"serve", "--nats-listen", "127.0.0.1:0", "--store", filepath.Join(dir, "store")}
 	id := "many-1"
 	var s *server
 	restart := func(how string) {

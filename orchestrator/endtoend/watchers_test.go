@@ -137,7 +137,7 @@ func TestManyWatchersLeaveTheServerAlone(t *testing.T) {
 	t.Parallel()
 	watchers, seconds := number(t, "OUTBID_WATCHERS", 300), number(t, "OUTBID_WATCH_SECONDS", 3)
 	dir := t.TempDir()
-	args := []string{"serve", "--store", filepath.Join(dir, "store")}
+	args := []string{"serve", "--nats-listen", "127.0.0.1:0", "--store", filepath.Join(dir, "store")}
 	s := serve(t, dir, args...)
 	js := s.streams()
 	busy := s.external("busy", 1)
