@@ -67,16 +67,17 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			return fmt.Errorf("worker: clear its directory: %w", err)
 		}
 	}
+	owners := &owners{}
 	sessions, err := session.Listen(ctx, session.Config{
 		Dir: cfg.Dir, Host: host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
-		Output: func(fork *outbidv1.ForkRef, stream process.Stream, line []byte) { log(cfg, fork, stream, line) },
+		Output: func(fork *outbidv1.ForkRef, stream process.Stream, line []byte) { log(cfg, owners, fork, stream, line) },
 	})
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
 	defer func() { err = errors.Join(err, sessions.Close()) }()
 	a := newAgent(cfg)
-	starter := &starter{cfg: cfg, host: host, sessions: sessions, blobs: blobs{dir: filepath.Join(cfg.Dir, "blobs")}}
+	starter := &starter{cfg: cfg, owners: owners, host: host, sessions: sessions, blobs: blobs{dir: filepath.Join(cfg.Dir, "blobs")}}
 	a.train = starter.start
 	return a.serve(ctx)
 }

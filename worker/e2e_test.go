@@ -55,6 +55,9 @@ func newSite(t testing.TB) *site {
 	if s.logs, err = bus.OpenLogs(t.Context(), s.nc, bus.LogsConfig{}); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.logs.Reserve(t.Context(), "vision", 64<<20); err != nil {
+		t.Fatal(err)
+	}
 	if s.store, err = objects.OpenDir(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +221,7 @@ func (s *site) awaitLog(t *testing.T, trial int32, text string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var all strings.Builder
-	err := s.logs.Read(ctx, "s-1", &trial, true, func(c *outbidv1.LogChunk) error {
+	err := s.logs.Read(ctx, "vision", "s-1", &trial, 0, true, func(c *outbidv1.LogChunk) error {
 		all.Write(c.GetData())
 		if strings.Contains(all.String(), text) {
 			return io.EOF

@@ -254,6 +254,6 @@ func assignment(epoch uint64, until int64, devices ...int32) *outbidv1.Assignmen
 	return &outbidv1.Assignment{
 		Fork: &outbidv1.ForkRef{Sweep: "s-1", Trial: int32(epoch), Epoch: epoch}, Version: 1,
 		Verdict: outbidv1.Verdict_VERDICT_TRAIN, UntilStep: until,
-		Body: &outbidv1.AssignmentBody{ConfigJson: `{}`, Devices: devices, Metric: "loss", Mode: "min"},
+		Body: &outbidv1.AssignmentBody{ConfigJson: `{}`, Devices: devices, Metric: "loss", Mode: "min", Tenant: "vision"},
 	}
 }

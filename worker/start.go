@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,10 +27,12 @@ type starter struct {
 	host     *process.Host
 	sessions *session.Server
 	blobs    blobs
+	owners   *owners
 }
 
 // start makes a fork's scratch directory, brings what it needs and starts its training code.
 func (s *starter) start(ctx context.Context, f *fork) (training, error) {
+	s.owners.set(f.ref.GetSweep(), f.body.GetTenant())
 	w := f.body.GetWorkload()
 	if w.GetFunction() == nil && w.GetProgram() == nil {
 		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_START, "this worker (%s) does not know the kind of work; "+
@@ -198,7 +201,7 @@ func (s *starter) program(ctx context.Context, f *fork, checkpoint string) (trai
 		Checkpoint: checkpoint, UntilStep: f.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
 		Devices: f.body.GetDevices(), Gang: f.body.GetGang(), Grace: p.GetGrace().AsDuration(),
 		Speed:  inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),
-		Output: func(stream process.Stream, line []byte) { log(s.cfg, f.ref, stream, line) },
+		Output: func(stream process.Stream, line []byte) { log(s.cfg, s.owners, f.ref, stream, line) },
 	}, f)
 	if err != nil {
 		return nil, err
@@ -216,13 +219,24 @@ func (s *starter) devices(f *fork) []*outbidv1.Device {
 	return granted
 }
 
+// owners are the tenants of the sweeps whose trials ran here, by sweep: output is kept by tenant.
+type owners struct{ tenants sync.Map }
+
+func (o *owners) set(sweep, tenant string) { o.tenants.Store(sweep, tenant) }
+
+func (o *owners) of(sweep string) string {
+	tenant, _ := o.tenants.Load(sweep)
+	text, _ := tenant.(string)
+	return text
+}
+
 // log hands on a line of output. Of a progress bar that redraws itself it keeps what a terminal would show.
-func log(cfg Config, fork *outbidv1.ForkRef, stream process.Stream, line []byte) {
+func log(cfg Config, whose *owners, fork *outbidv1.ForkRef, stream process.Stream, line []byte) {
 	line = lastDrawn(line)
 	data := make([]byte, 0, len(line)+1)
 	data = append(append(data, line...), '\n')
 	err := cfg.Bus.Log(&outbidv1.LogChunk{
-		Fork: fork, Node: cfg.Node, Data: data, Stream: string(stream), TimeUnixMs: time.Now().UnixMilli(),
+		Fork: fork, Node: cfg.Node, Tenant: whose.of(fork.GetSweep()), Data: data, Stream: string(stream), TimeUnixMs: time.Now().UnixMilli(),
 	})
 	if err != nil {
 		cfg.Logger.LogAttrs(context.Background(), slog.LevelDebug, "output of a trial was lost", slog.Any("error", err))

@@ -63,7 +63,12 @@ const JustVersion = math.MaxUint64
 
 // Logs reads what trials printed; bus.Logs does.
 type Logs interface {
-	// Read calls f with the output of a sweep, or of one trial, oldest first. It ends with the last there is, or with
-	// follow when ctx ends or f fails.
-	Read(ctx context.Context, sweep string, trial *int32, follow bool, f func(*outbidv1.LogChunk) error) error
+	// Reserve makes room for so many bytes of what a tenant's trials print.
+	Reserve(ctx context.Context, tenant string, bytes int64) error
+	// Read calls f with the output of a tenant's sweep, or of one trial, oldest first, from a place that Tail returned or from
+	// the first (0). It ends with the last there is, or with follow when ctx ends or f fails.
+	Read(ctx context.Context, tenant, sweep string, trial *int32, from uint64, follow bool,
+		f func(*outbidv1.LogChunk) error) error
+	// Tail returns the last chunks that hold at least so many lines, and where to read on after them.
+	Tail(ctx context.Context, tenant, sweep string, trial *int32, lines int) ([]*outbidv1.LogChunk, uint64, error)
 }

@@ -437,10 +437,25 @@ func (l *fakeLogs) print(trial int32, text string) {
 	l.more = make(chan struct{})
 }
 
+func (l *fakeLogs) Reserve(context.Context, string, int64) error { return nil }
+
+// Tail returns more than it must, as the real one does.
+func (l *fakeLogs) Tail(_ context.Context, _, _ string, trial *int32, _ int) ([]*outbidv1.LogChunk, uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []*outbidv1.LogChunk
+	for _, c := range l.chunks {
+		if trial == nil || c.GetFork().GetTrial() == *trial {
+			found = append(found, c)
+		}
+	}
+	return found, uint64(len(l.chunks)), nil
+}
+
 func (l *fakeLogs) Read(
-	ctx context.Context, _ string, trial *int32, follow bool, f func(*outbidv1.LogChunk) error,
+	ctx context.Context, _, _ string, trial *int32, from uint64, follow bool, f func(*outbidv1.LogChunk) error,
 ) error {
-	for i := 0; ; {
+	for i := int(from); ; {
 		l.mu.Lock()
 		chunks, more := l.chunks[i:], l.more
 		i = len(l.chunks)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -27,9 +26,11 @@ func (s *service) StreamLogs(
 	if req.GetTail() < 0 {
 		return fieldError("tail", "%d is below 0; leave it out for all lines", req.GetTail())
 	}
-	if _, err := s.sweep(req.GetSweep()); err != nil {
+	sweep, err := s.sweep(req.GetSweep())
+	if err != nil {
 		return err
 	}
+	tenant := tenantOf(sweep.GetSpec())
 	if req.Trial != nil {
 		if _, err := s.trial(req.GetSweep(), req.GetTrial()); err != nil {
 			return err
@@ -40,7 +41,7 @@ func (s *service) StreamLogs(
 		if err := s.settle(ctx, req.GetSweep(), req.Trial); err != nil {
 			return err
 		}
-		return s.pastLogs(ctx, req, stream.Send)
+		return s.pastLogs(ctx, tenant, req, stream.Send)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -50,7 +51,7 @@ func (s *service) StreamLogs(
 			cancel(err)
 		}
 	}()
-	err := s.followLogs(ctx, req, stream.Send)
+	err = s.followLogs(ctx, tenant, req, stream.Send)
 	cancel(nil)
 	<-done
 	if errors.Is(context.Cause(ctx), errEnded) {
@@ -61,67 +62,53 @@ func (s *service) StreamLogs(
 
 // pastLogs sends the lines there are.
 func (s *service) pastLogs(
-	ctx context.Context, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
+	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
 ) error {
 	if req.GetTail() == 0 {
-		return s.logs.Read(ctx, req.GetSweep(), req.Trial, false, eachLine(send))
+		return s.logs.Read(ctx, tenant, req.GetSweep(), req.Trial, 0, false, eachLine(send))
 	}
-	_, _, err := s.tailLogs(ctx, req, send)
+	_, err := s.tailLogs(ctx, tenant, req, send)
 	return err
 }
 
-// tailLogs sends the last lines there are. It returns how many chunks it read, and the last one.
+// tailLogs sends the last lines there are, and returns where to read on.
 func (s *service) tailLogs(
-	ctx context.Context, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
-) (n int, last *outbidv1.LogChunk, err error) {
-	var ring []*outbidv1.StreamLogsResponse
-	next := 0
-	keep := eachLine(func(line *outbidv1.StreamLogsResponse) error {
-		if len(ring) < int(req.GetTail()) {
-			ring = append(ring, line)
-			return nil
-		}
-		ring[next] = line
-		next = (next + 1) % len(ring)
+	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
+) (next uint64, err error) {
+	chunks, next, err := s.logs.Tail(ctx, tenant, req.GetSweep(), req.Trial, int(req.GetTail()))
+	if err != nil {
+		return 0, err
+	}
+	var lines []*outbidv1.StreamLogsResponse
+	each := eachLine(func(line *outbidv1.StreamLogsResponse) error {
+		lines = append(lines, line)
 		return nil
 	})
-	err = s.logs.Read(ctx, req.GetSweep(), req.Trial, false, func(c *outbidv1.LogChunk) error {
-		n, last = n+1, c
-		return keep(c)
-	})
-	if err != nil {
-		return n, last, err
-	}
-	for i := range ring {
-		if err := send(ring[(next+i)%len(ring)]); err != nil {
-			return n, last, err
+	for _, c := range chunks {
+		if err := each(c); err != nil {
+			return 0, err
 		}
 	}
-	return n, last, nil
+	for _, line := range lines[max(0, len(lines)-int(req.GetTail())):] {
+		if err := send(line); err != nil {
+			return 0, err
+		}
+	}
+	return next, nil
 }
 
 // followLogs sends the lines there are and those that come, until ctx ends.
 func (s *service) followLogs(
-	ctx context.Context, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
+	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
 ) error {
-	skip, last := 0, (*outbidv1.LogChunk)(nil)
+	from := uint64(0)
 	if req.GetTail() > 0 {
 		var err error
-		if skip, last, err = s.tailLogs(ctx, req, send); err != nil {
+		if from, err = s.tailLogs(ctx, tenant, req, send); err != nil {
 			return err
 		}
 	}
-	lines := eachLine(send)
-	return s.logs.Read(ctx, req.GetSweep(), req.Trial, true, func(c *outbidv1.LogChunk) error {
-		if skip == 0 {
-			return lines(c)
-		}
-		// The oldest chunks may have been dropped meanwhile, so the last one seen ends the skipping as well.
-		if skip--; proto.Equal(c, last) {
-			skip = 0
-		}
-		return nil
-	})
+	return s.logs.Read(ctx, tenant, req.GetSweep(), req.Trial, from, true, eachLine(send))
 }
 
 // awaitEnd returns errEnded once the sweep, or the trial, has ended and its last lines have had time to come.

@@ -98,7 +98,7 @@ func New(cfg Config) (*Server, error) {
 	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream),
 		grpc.ForceServerCodecV2(newWireCodec()))
 	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{
-		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, blobs: s.blobs,
+		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, logger: cfg.Logger, blobs: s.blobs,
 		feeds: newFeeds(cfg.Control), workers: cfg.Workers,
 	})
 	if err := s.open(g); err != nil {

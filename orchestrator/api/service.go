@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ type service struct {
 	store   objects.Store
 	logs    Logs
 	limits  *Limits
+	logger  *slog.Logger
 	blobs   *blobBook
 	feeds   *feeds
 	workers Workers

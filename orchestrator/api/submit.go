@@ -43,6 +43,11 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 		// Nobody is to meet another's sweep because they chose the same key.
 		key = who.Name + "/" + key
 	}
+	tenant := tenantOf(checked)
+	if err := s.logs.Reserve(ctx, tenant, s.limits.Of(tenant).LogBytes); err != nil {
+		// That is no reason not to train.
+		s.logger.WarnContext(ctx, "there is no room for what trials print", "tenant", tenant, "err", err)
+	}
 	id, err := s.control.Submit(ctx, checked, who.Name, key)
 	if err != nil {
 		return nil, err

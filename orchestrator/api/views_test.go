@@ -43,8 +43,14 @@ func (noReports) ReadAfter(context.Context, string, int64, func(int32, *outbidv1
 
 type noLogs struct{}
 
-func (noLogs) Read(context.Context, string, *int32, bool, func(*outbidv1.LogChunk) error) error {
+func (noLogs) Reserve(context.Context, string, int64) error { return nil }
+
+func (noLogs) Read(context.Context, string, string, *int32, uint64, bool, func(*outbidv1.LogChunk) error) error {
 	return nil
+}
+
+func (noLogs) Tail(context.Context, string, string, *int32, int) ([]*outbidv1.LogChunk, uint64, error) {
+	return nil, 0, nil
 }
 
 // lines gathers what is logged.

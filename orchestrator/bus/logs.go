@@ -1,8 +1,6 @@
 package bus
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -15,11 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// LogStream is the JetStream stream of what trials print.
-const LogStream = "OUTBID_LOGS"
-
 const (
-	defaultLogBytes = 1 << 30
 	// logEvery is how long output is gathered before it is sent.
 	logEvery = 100 * time.Millisecond
 	// logChunkBytes is how much of one trial's output goes into one message.
@@ -27,25 +21,6 @@ const (
 	// logBufferBytes is how much is kept while it cannot be sent; then the oldest is dropped, and said so.
 	logBufferBytes = 4 << 20
 )
-
-const (
-	// leastLogBytes is the least that is of use.
-	leastLogBytes = 1 << 20
-	// noRoomCode is how JetStream says that it cannot set so much storage aside.
-	noRoomCode = 10047
-)
-
-// LogsConfig says how much output is kept. The oldest goes first.
-type LogsConfig struct {
-	// MaxBytes kept; 0 means 1 GiB.
-	MaxBytes int64
-	// MaxAge kept; 0 means for ever.
-	MaxAge time.Duration
-	// Replicas of the stream in a NATS cluster; 0 means 1.
-	Replicas int
-	// Logger gets what goes wrong; nil drops it.
-	Logger *slog.Logger
-}
 
 // Logs carries what trials print. Output is worth less than reports: it is sent without acknowledgement and written
 // without fsync, so that a chatty trial does not slow the ledger.
@@ -58,67 +33,16 @@ type Logs struct {
 	pending []*outbidv1.LogChunk
 	bytes   int
 	dropped int
+	// reserved is how many bytes each tenant's stream may take, as far as this process set it.
+	reserved map[string]int64
+	// old says that there is a stream of a version that had one for all tenants.
+	old bool
+	cfg LogsConfig
 
 	wake chan struct{}
 	stop chan struct{}
 	done chan struct{}
 	once sync.Once
-}
-
-// OpenLogs makes the stream of logs, or sets its limits, and returns it. Close it.
-func OpenLogs(ctx context.Context, nc *nats.Conn, cfg LogsConfig) (*Logs, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, fmt.Errorf("open logs: %w", err)
-	}
-	if cfg.MaxBytes == 0 {
-		cfg.MaxBytes = defaultLogBytes
-	}
-	stream := jetstream.StreamConfig{
-		Name:        LogStream,
-		Description: "what trials print",
-		Subjects:    []string{logsPrefix + "*.*.*", logsPrefix + "*.*"},
-		Discard:     jetstream.DiscardOld,
-		MaxBytes:    cfg.MaxBytes,
-		MaxAge:      cfg.MaxAge,
-		Storage:     jetstream.FileStorage,
-		Compression: jetstream.S2Compression,
-		Replicas:    max(cfg.Replicas, 1),
-		NoAck:       true,
-	}
-	if stream.Replicas == 1 { // replicated streams have no such mode
-		stream.PersistMode = jetstream.AsyncPersistMode
-	}
-	if err := makeLogs(ctx, js, stream, orDiscard(cfg.Logger)); err != nil {
-		return nil, fmt.Errorf("open stream %s: %w", LogStream, err)
-	}
-	return startLogs(nc, js, cfg.Logger), nil
-}
-
-// makeLogs makes the stream as large as the server has room for: JetStream sets its limit aside beforehand. Little
-// room for logs is no reason not to start.
-func makeLogs(ctx context.Context, js jetstream.JetStream, stream jetstream.StreamConfig, log *slog.Logger) error {
-	wanted := stream.MaxBytes
-	for {
-		_, err := js.CreateOrUpdateStream(ctx, stream)
-		if err == nil && stream.MaxBytes < wanted { // the ledger wants room too
-			stream.MaxBytes /= 2
-			_, err = js.UpdateStream(ctx, stream)
-		}
-		refused, ok := errors.AsType[*jetstream.APIError](err)
-		switch {
-		case err == nil && stream.MaxBytes < wanted:
-			log.Warn("JetStream has little room, so that less of what trials print is kept; make room on the disk of NATS, or "+
-				"raise max_file_store", "bytes", stream.MaxBytes, "wanted", wanted)
-			return nil
-		case !ok || refused.ErrorCode != noRoomCode:
-			return err
-		case stream.MaxBytes/2 < leastLogBytes:
-			return fmt.Errorf("JetStream has no room for %d bytes: make room on the disk of NATS, or raise max_file_store: %w",
-				stream.MaxBytes, err)
-		}
-		stream.MaxBytes /= 2
-	}
 }
 
 // AttachLogs returns the logs for a worker, which leaves the stream's settings to the orchestrator. Close it.
@@ -127,12 +51,12 @@ func AttachLogs(nc *nats.Conn, log *slog.Logger) (*Logs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach to logs: %w", err)
 	}
-	return startLogs(nc, js, log), nil
+	return startLogs(nc, js, LogsConfig{Logger: log}), nil
 }
 
-func startLogs(nc *nats.Conn, js jetstream.JetStream, log *slog.Logger) *Logs {
+func startLogs(nc *nats.Conn, js jetstream.JetStream, cfg LogsConfig) *Logs {
 	l := &Logs{
-		nc: nc, js: js, log: orDiscard(log),
+		nc: nc, js: js, log: orDiscard(cfg.Logger), cfg: cfg, reserved: map[string]int64{},
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go l.run()
@@ -147,6 +71,11 @@ func (l *Logs) Append(chunk *outbidv1.LogChunk) error {
 	}
 	if err := CheckToken("node", chunk.GetNode()); err != nil {
 		return err
+	}
+	if chunk.GetTenant() != "" {
+		if err := CheckToken("tenant", chunk.GetTenant()); err != nil {
+			return err
+		}
 	}
 	for data := chunk.GetData(); len(data) > 0; {
 		n := min(len(data), logChunkBytes)
@@ -165,7 +94,7 @@ func (l *Logs) add(chunk *outbidv1.LogChunk, data []byte) {
 	} else {
 		l.pending = append(l.pending, &outbidv1.LogChunk{
 			Fork: proto.CloneOf(chunk.GetFork()), Node: chunk.GetNode(), Stream: chunk.GetStream(),
-			TimeUnixMs: chunk.GetTimeUnixMs(), Data: append([]byte(nil), data...),
+			Tenant: chunk.GetTenant(), TimeUnixMs: chunk.GetTimeUnixMs(), Data: append([]byte(nil), data...),
 		})
 	}
 	for l.bytes > logBufferBytes {
@@ -224,9 +153,7 @@ func (l *Logs) send() {
 		l.log.Warn("output of trials was lost: it came faster than it could be sent", "bytes", dropped)
 	}
 	for _, chunk := range chunks {
-		fork := chunk.GetFork()
-		err := publish(l.nc, LogSubject(chunk.GetNode(), fork.GetSweep(), fork.GetTrial()), chunk, nil)
-		if err != nil {
+		if err := publish(l.nc, LogSubject(chunk), chunk, nil); err != nil {
 			l.log.Warn("output of a trial was lost", "error", err)
 		}
 	}
@@ -250,29 +177,6 @@ func (l *Logs) Close() error {
 	return nil
 }
 
-// Read calls f with the output of a sweep, or of one trial of it if trial is not nil, in order. With follow it goes on
-// with what comes until ctx ends or f fails; without, it ends with the last chunk there is.
-func (l *Logs) Read(
-	ctx context.Context, sweep string, trial *int32, follow bool, f func(*outbidv1.LogChunk) error,
-) error {
-	if err := CheckToken("sweep", sweep); err != nil {
-		return err
-	}
-	if err := l.read(ctx, logFilters(sweep, trial), follow, f); err != nil {
-		return fmt.Errorf("read logs of %s: %w", sweep, err)
-	}
-	return nil
-}
-
-func (l *Logs) read(ctx context.Context, subjects []string, follow bool, f func(*outbidv1.LogChunk) error) error {
-	r := StreamRead{Stream: LogStream, Subjects: subjects}
-	r.Pending = func(messages uint64) (bool, error) { return messages > 0 || follow, nil }
-	return ReadStream(ctx, l.js, r, func(m jetstream.Msg) (bool, error) {
-		left, err := deliver(m, f)
-		return left > 0 || follow, err
-	})
-}
-
 // deliver decodes one message, hands it on and returns how many more there are.
 func deliver(m jetstream.Msg, f func(*outbidv1.LogChunk) error) (uint64, error) {
 	meta, err := m.Metadata()
@@ -284,24 +188,4 @@ func deliver(m jetstream.Msg, f func(*outbidv1.LogChunk) error) (uint64, error) 
 		err = f(chunk)
 	}
 	return meta.NumPending, err
-}
-
-// Delete removes the output of a sweep.
-func (l *Logs) Delete(ctx context.Context, sweep string) error {
-	if err := CheckToken("sweep", sweep); err != nil {
-		return err
-	}
-	stream, err := l.js.Stream(ctx, LogStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
-	}
-	for _, subject := range logFilters(sweep, nil) {
-		if err == nil {
-			err = stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("delete logs of %s: %w", sweep, err)
-	}
-	return nil
 }

@@ -12,15 +12,18 @@ import (
 
 func chunk(trial int32, stream, text string) *outbidv1.LogChunk {
 	return &outbidv1.LogChunk{
-		Fork: &outbidv1.ForkRef{Sweep: "digits-1", Trial: trial}, Node: "n1", Stream: stream, Data: []byte(text),
+		Fork: &outbidv1.ForkRef{Sweep: "digits-1", Trial: trial}, Node: "n1", Tenant: "vision", Stream: stream, Data: []byte(text),
 	}
 }
 
 func openLogs(t *testing.T) (*Logs, *Logs) {
 	t.Helper()
 	s := startServer(t, ServerConfig{})
-	orchestrator, err := OpenLogs(testContext(t), connect(t, ConnConfig{Server: s}), LogsConfig{MaxBytes: 64 << 20})
+	orchestrator, err := OpenLogs(testContext(t), connect(t, ConnConfig{Server: s}), LogsConfig{})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := orchestrator.Reserve(testContext(t), "vision", 64<<20); err != nil {
 		t.Fatal(err)
 	}
 	worker, err := AttachLogs(connect(t, ConnConfig{URL: s.URL()}), nil)
@@ -38,7 +41,7 @@ func openLogs(t *testing.T) (*Logs, *Logs) {
 func readLogs(t *testing.T, l *Logs, trial *int32) string {
 	t.Helper()
 	var out bytes.Buffer
-	err := l.Read(testContext(t), "digits-1", trial, false, func(c *outbidv1.LogChunk) error {
+	err := l.Read(testContext(t), "vision", "digits-1", trial, 0, false, func(c *outbidv1.LogChunk) error {
 		fmt.Fprintf(&out, "[%d %s]%s", c.GetFork().GetTrial(), c.GetStream(), c.GetData())
 		return nil
 	})
@@ -59,7 +62,7 @@ func TestLogs(t *testing.T) {
 	ctx, cancel := context.WithCancel(testContext(t))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- orchestrator.Read(ctx, "digits-1", &one, true, func(c *outbidv1.LogChunk) error {
+		ended <- orchestrator.Read(ctx, "vision", "digits-1", &one, 0, true, func(c *outbidv1.LogChunk) error {
 			followed <- string(c.GetData())
 			return nil
 		})
@@ -87,7 +90,7 @@ func TestLogs(t *testing.T) {
 	if got := readLogs(t, orchestrator, nil); len(got) != len("[1 stdout]a\nb\n[2 stdout]x\n[1 stderr]c\n[1 stdout]d\n") {
 		t.Errorf("read %q", got)
 	}
-	if err := orchestrator.Delete(testContext(t), "digits-1"); err != nil {
+	if err := orchestrator.Delete(testContext(t), "vision", "digits-1"); err != nil {
 		t.Fatal(err)
 	}
 	if got := readLogs(t, orchestrator, nil); got != "" {
@@ -111,7 +114,7 @@ func TestLogsCloseSendsTheRest(t *testing.T) {
 	// The stream takes messages in after the server does: wait for the last byte, not for a time.
 	var got []byte
 	done := errors.New("all there")
-	err := orchestrator.Read(testContext(t), "digits-1", nil, true, func(c *outbidv1.LogChunk) error {
+	err := orchestrator.Read(testContext(t), "vision", "digits-1", nil, 0, true, func(c *outbidv1.LogChunk) error {
 		if got = append(got, c.GetData()...); len(got) >= len(big) {
 			return done
 		}

@@ -34,6 +34,10 @@ func TestLogsTakeTheRoomThereIs(t *testing.T) {
 		}
 		t.Cleanup(nc.Close)
 		logs, err := OpenLogs(t.Context(), nc, LogsConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = logs.Reserve(t.Context(), "vision", 1<<30)
 		if want != "" {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%d bytes: %v", room, err)
@@ -47,7 +51,7 @@ func TestLogsTakeTheRoomThereIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stream, err := js.Stream(t.Context(), LogStream)
+		stream, err := js.Stream(t.Context(), LogStream("vision"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Subjects of core NATS and of JetStream. The last tokens are a node, or a node, a sweep and a trial. Logs of servers
-// before 2026-11 name no node. What a worker may use of these is in identity.Keys.IssueWorker.
+// Subjects of core NATS and of JetStream. The last tokens are a node, or a node, a tenant, a sweep and a trial. Logs of
+// servers before 2026-11 name neither node nor tenant. What a worker may use of these is in identity.Keys.IssueWorker.
 const (
 	uplinkPrefix = "outbid.v1.up."
 	ordersPrefix = "outbid.v1.orders."
@@ -34,29 +33,32 @@ func UplinkSubject(node string) string { return uplinkPrefix + node }
 // OrdersSubject is where a node is told what to do.
 func OrdersSubject(node string) string { return ordersPrefix + node }
 
-// LogSubject is where a node sends the output of a trial.
-func LogSubject(node, sweep string, trial int32) string {
-	return logsPrefix + node + "." + sweep + "." + strconv.FormatInt(int64(trial), 10)
+// LogSubject is where a node sends a chunk of a trial's output. An orchestrator of before, which names no tenant in its
+// orders, wants no node either.
+func LogSubject(c *outbidv1.LogChunk) string {
+	last := c.GetFork().GetSweep() + "." + strconv.FormatInt(int64(c.GetFork().GetTrial()), 10)
+	if c.GetTenant() == "" {
+		return logsPrefix + last
+	}
+	return logsPrefix + c.GetNode() + "." + c.GetTenant() + "." + last
 }
 
-// logFilters are the subjects that hold the output of a sweep, or of one trial of it.
-func logFilters(sweep string, trial *int32) []string {
-	last := "*"
-	if trial != nil {
-		last = strconv.FormatInt(int64(*trial), 10)
+// logFilter is the subject of the output of a tenant's sweep, or of one trial of it, on any node.
+func logFilter(tenant, sweep string, trial *int32) string {
+	return logsPrefix + "*." + tenant + "." + sweep + "." + trialToken(trial)
+}
+
+// oldLogFilters are the subjects of versions that named no tenant.
+func oldLogFilters(sweep string, trial *int32) []string {
+	return []string{logsPrefix + sweep + "." + trialToken(trial)}
+}
+
+func trialToken(trial *int32) string {
+	if trial == nil {
+		return "*"
 	}
-	return []string{logsPrefix + "*." + sweep + "." + last, logsPrefix + sweep + "." + last}
+	return strconv.FormatInt(int64(*trial), 10)
 }
 
 // saysSo says whether a chunk is what its subject says it is: a worker may send under its own name alone.
-func saysSo(subject string, chunk *outbidv1.LogChunk) bool {
-	parts := strings.Split(strings.TrimPrefix(subject, logsPrefix), ".")
-	if len(parts) == 3 {
-		if parts[0] != chunk.GetNode() {
-			return false
-		}
-		parts = parts[1:]
-	}
-	return len(parts) == 2 && parts[0] == chunk.GetFork().GetSweep() &&
-		parts[1] == strconv.FormatInt(int64(chunk.GetFork().GetTrial()), 10)
-}
+func saysSo(subject string, c *outbidv1.LogChunk) bool { return subject == LogSubject(c) }

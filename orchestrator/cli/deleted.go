@@ -95,9 +95,26 @@ func (s *server) clearDeleted(ctx context.Context) error {
 	}
 }
 
+// tenantName is a sweep's tenant; sweeps of early versions say none.
+func tenantName(tenant string) string {
+	if tenant == "" {
+		return "default"
+	}
+	return tenant
+}
+
+// reserveLogs makes room for what the trials of each tenant print, as its limits say.
+func (s *server) reserveLogs(ctx context.Context) {
+	for _, tenant := range s.loop.Tenants() {
+		if err := s.logs.Reserve(ctx, tenantName(tenant), s.limits.Of(tenantName(tenant)).LogBytes); err != nil && ctx.Err() == nil {
+			s.log.Warn("there is no room for what trials print", "tenant", tenant, "err", err)
+		}
+	}
+}
+
 // clear deletes what is left of one sweep, and says how many objects that were.
 func (s *server) clear(ctx context.Context, d state.Deleted) (int, error) {
-	if err := s.logs.Delete(ctx, d.ID); err != nil {
+	if err := s.logs.Delete(ctx, tenantName(d.Tenant), d.ID); err != nil {
 		return 0, err
 	}
 	var keys []string

@@ -143,6 +143,7 @@ func (s *server) openLoop(ctx context.Context) error {
 	}, func() float64 { return s.loop.Skew().Seconds() })); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
+	s.reserveLogs(ctx)
 	var sweeps []string
 	for _, sweep := range s.loop.Sweeps() {
 		sweeps = append(sweeps, sweep.GetId())

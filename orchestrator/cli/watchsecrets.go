@@ -34,7 +34,9 @@ func (s *server) watchSecrets(ctx context.Context) error {
 			tokens.try(s, "tokens", s.tokens.Reload)
 		}
 		if s.limits != nil {
-			limits.try(s, "limits", s.limits.Reload)
+			if limits.try(s, "limits", s.limits.Reload) {
+				s.reserveLogs(ctx)
+			}
 		}
 		if s.cert != nil && cert.try(s, "certificate", s.cert.Reload) {
 			said = certGood

@@ -95,6 +95,7 @@ func (c *Core) body(node string, s *state.Sweep, t *state.Trial, l *state.Lease)
 	b := &outbidv1.AssignmentBody{
 		ConfigJson: t.Config, Devices: l.Places()[place].Devices, Gang: c.gang(s, l, place), Start: t.From(), Seed: t.Seed, Metric: sp.GetMetric(), Mode: sp.GetMode(),
 		SaveEvery: durationpb.New(saveEvery), KeepBest: sp.GetCheckpoints().GetBest() > 0, Cpus: sp.GetResources().GetCpus(),
+		Tenant: tenantOf(sp),
 	}
 	if d, err := spec.ParseDuration(sp.GetCheckpoints().GetEvery()); err == nil && d > 0 {
 		b.SaveEvery = durationpb.New(d)
@@ -115,6 +116,14 @@ func (c *Core) body(node string, s *state.Sweep, t *state.Trial, l *state.Lease)
 	}
 	b.Workload = &outbidv1.WorkloadBody{Kind: &outbidv1.WorkloadBody_Program{Program: p}}
 	return b, nil
+}
+
+// tenantOf is whose sweep it is.
+func tenantOf(sp *outbidv1.SweepSpec) string {
+	if sp.GetTenant() == "" {
+		return "default"
+	}
+	return sp.GetTenant()
 }
 
 func (c *Core) function(f *outbidv1.Function) *outbidv1.FunctionBody {

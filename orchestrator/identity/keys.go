@@ -196,7 +196,7 @@ func (k *Keys) IssueWorker(node, public string, now time.Time) (string, error) {
 	claims := jwt.NewUserClaims(public)
 	claims.Name = node
 	claims.Expires = now.Add(WorkerLife).Unix()
-	claims.Pub.Allow.Add("outbid.v1.up."+node, "outbid.v1.access."+node, "outbid.v1.logs."+node+".*.*")
+	claims.Pub.Allow.Add("outbid.v1.up."+node, "outbid.v1.access."+node, "outbid.v1.logs."+node+".*.*.*")
 	claims.Sub.Allow.Add("outbid.v1.orders."+node, InboxPrefix(node)+".>")
 	token, err := claims.Encode(k.account)
 	if err != nil {

@@ -874,7 +874,9 @@ type AssignmentBody struct {
 	// The gang, if the trial's processes are to find each other; absent for one process on one node.
 	Gang *Gang `protobuf:"bytes,12,opt,name=gang,proto3" json:"gang,omitempty"`
 	// Save at the best value of the metric too, beside the newest: one of the best of the sweep is kept.
-	KeepBest      bool `protobuf:"varint,13,opt,name=keep_best,json=keepBest,proto3" json:"keep_best,omitempty"`
+	KeepBest bool `protobuf:"varint,13,opt,name=keep_best,json=keepBest,proto3" json:"keep_best,omitempty"`
+	// Whose sweep it is.
+	Tenant        string `protobuf:"bytes,14,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -998,6 +1000,13 @@ func (x *AssignmentBody) GetKeepBest() bool {
 		return x.KeepBest
 	}
 	return false
+}
+
+func (x *AssignmentBody) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
 }
 
 // Gang says which part of a trial's processes a node runs.
@@ -1353,8 +1362,10 @@ type LogChunk struct {
 	// Whole lines, each with its end.
 	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	// "stdout" or "stderr".
-	Stream        string `protobuf:"bytes,4,opt,name=stream,proto3" json:"stream,omitempty"`
-	TimeUnixMs    int64  `protobuf:"varint,5,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"`
+	Stream     string `protobuf:"bytes,4,opt,name=stream,proto3" json:"stream,omitempty"`
+	TimeUnixMs int64  `protobuf:"varint,5,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"`
+	// The tenant whose sweep it is: output is kept by tenant.
+	Tenant        string `protobuf:"bytes,6,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1424,6 +1435,13 @@ func (x *LogChunk) GetTimeUnixMs() int64 {
 	return 0
 }
 
+func (x *LogChunk) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
 var File_outbid_v1_bus_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_bus_proto_rawDesc = "" +
@@ -1484,7 +1502,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\n" +
 	"until_step\x18\x04 \x01(\x03R\tuntilStep\x12-\n" +
 	"\x04body\x18\x05 \x01(\v2\x19.outbid.v1.AssignmentBodyR\x04body\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xde\x03\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xf6\x03\n" +
 	"\x0eAssignmentBody\x12\x1f\n" +
 	"\vconfig_json\x18\x01 \x01(\tR\n" +
 	"configJson\x12\x18\n" +
@@ -1501,7 +1519,8 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	" \x01(\x01R\x04cpus\x12!\n" +
 	"\fmemory_bytes\x18\v \x01(\x03R\vmemoryBytes\x12#\n" +
 	"\x04gang\x18\f \x01(\v2\x0f.outbid.v1.GangR\x04gang\x12\x1b\n" +
-	"\tkeep_best\x18\r \x01(\bR\bkeepBest\"\xb6\x01\n" +
+	"\tkeep_best\x18\r \x01(\bR\bkeepBest\x12\x16\n" +
+	"\x06tenant\x18\x0e \x01(\tR\x06tenant\"\xb6\x01\n" +
 	"\x04Gang\x12\x1d\n" +
 	"\n" +
 	"first_rank\x18\x01 \x01(\x05R\tfirstRank\x12\x14\n" +
@@ -1534,14 +1553,15 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\x01\n" +
 	"\bLogChunk\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x16\n" +
 	"\x06stream\x18\x04 \x01(\tR\x06stream\x12 \n" +
 	"\ftime_unix_ms\x18\x05 \x01(\x03R\n" +
-	"timeUnixMs*\x93\x01\n" +
+	"timeUnixMs\x12\x16\n" +
+	"\x06tenant\x18\x06 \x01(\tR\x06tenant*\x93\x01\n" +
 	"\vForkOutcome\x12\x1c\n" +
 	"\x18FORK_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14FORK_OUTCOME_ORDERED\x10\x01\x12\x19\n" +

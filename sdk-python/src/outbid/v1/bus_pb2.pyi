@@ -383,6 +383,7 @@ class AssignmentBody(google.protobuf.message.Message):
     MEMORY_BYTES_FIELD_NUMBER: builtins.int
     GANG_FIELD_NUMBER: builtins.int
     KEEP_BEST_FIELD_NUMBER: builtins.int
+    TENANT_FIELD_NUMBER: builtins.int
     config_json: builtins.str
     """The configuration as canonical JSON: keys sorted, integers without and floats with a decimal point or exponent."""
     seed: builtins.int
@@ -392,6 +393,8 @@ class AssignmentBody(google.protobuf.message.Message):
     memory_bytes: builtins.int
     keep_best: builtins.bool
     """Save at the best value of the metric too, beside the newest: one of the best of the sweep is kept."""
+    tenant: builtins.str
+    """Whose sweep it is."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -428,9 +431,10 @@ class AssignmentBody(google.protobuf.message.Message):
         memory_bytes: builtins.int = ...,
         gang: Global___Gang | None = ...,
         keep_best: builtins.bool = ...,
+        tenant: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["gang", b"gang", "hang_timeout", b"hang_timeout", "save_every", b"save_every", "start", b"start", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "cpus", b"cpus", "devices", b"devices", "gang", b"gang", "hang_timeout", b"hang_timeout", "keep_best", b"keep_best", "memory_bytes", b"memory_bytes", "metric", b"metric", "mode", b"mode", "save_every", b"save_every", "seed", b"seed", "start", b"start", "workload", b"workload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "cpus", b"cpus", "devices", b"devices", "gang", b"gang", "hang_timeout", b"hang_timeout", "keep_best", b"keep_best", "memory_bytes", b"memory_bytes", "metric", b"metric", "mode", b"mode", "save_every", b"save_every", "seed", b"seed", "start", b"start", "tenant", b"tenant", "workload", b"workload"]) -> None: ...
 
 Global___AssignmentBody: typing_extensions.TypeAlias = AssignmentBody
 
@@ -609,12 +613,15 @@ class LogChunk(google.protobuf.message.Message):
     DATA_FIELD_NUMBER: builtins.int
     STREAM_FIELD_NUMBER: builtins.int
     TIME_UNIX_MS_FIELD_NUMBER: builtins.int
+    TENANT_FIELD_NUMBER: builtins.int
     node: builtins.str
     data: builtins.bytes
     """Whole lines, each with its end."""
     stream: builtins.str
     """"stdout" or "stderr"."""
     time_unix_ms: builtins.int
+    tenant: builtins.str
+    """The tenant whose sweep it is: output is kept by tenant."""
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
     def __init__(
@@ -625,8 +632,9 @@ class LogChunk(google.protobuf.message.Message):
         data: builtins.bytes = ...,
         stream: builtins.str = ...,
         time_unix_ms: builtins.int = ...,
+        tenant: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["fork", b"fork"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["data", b"data", "fork", b"fork", "node", b"node", "stream", b"stream", "time_unix_ms", b"time_unix_ms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "fork", b"fork", "node", b"node", "stream", b"stream", "tenant", b"tenant", "time_unix_ms", b"time_unix_ms"]) -> None: ...
 
 Global___LogChunk: typing_extensions.TypeAlias = LogChunk

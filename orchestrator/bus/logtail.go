@@ -1,0 +1,119 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// tailWindow is how many messages of a stream are looked through first for a tail, and tailGrowth how many times more
+// each time after that.
+const (
+	tailWindow = 64
+	tailGrowth = 4
+)
+
+// Tail returns the last chunks of a sweep's output, or of one trial's, that hold at least so many lines, and where to
+// read on after them. It reads from the end of the tenant's stream, so that it takes as long as the lines do, not as what
+// lies before them.
+func (l *Logs) Tail(ctx context.Context, tenant, sweep string, trial *int32, lines int) (
+	chunks []*outbidv1.LogChunk, next uint64, err error,
+) {
+	if err := errors.Join(CheckToken("tenant", tenant), CheckToken("sweep", sweep)); err != nil {
+		return nil, 0, err
+	}
+	chunks, next, err = l.tail(ctx, LogStream(tenant), logFilter(tenant, sweep, trial), lines)
+	if err == nil && l.old && countLines(chunks) < lines {
+		for _, filter := range oldLogFilters(sweep, trial) {
+			before, _, oldErr := l.tail(ctx, OldLogStream, filter, lines-countLines(chunks))
+			chunks, err = append(before, chunks...), errors.Join(err, oldErr)
+		}
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the end of the logs of %s: %w", sweep, err)
+	}
+	return chunks, next, nil
+}
+
+func (l *Logs) tail(ctx context.Context, name, subject string, lines int) ([]*outbidv1.LogChunk, uint64, error) {
+	stream, err := l.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, 1, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	state := stream.CachedInfo().State
+	next, first, end := state.LastSeq+1, state.FirstSeq, state.LastSeq
+	// What lies behind the last message of the subject need not be looked through.
+	last, err := stream.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, next, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	end = min(end, last.Sequence)
+	var found []*outbidv1.LogChunk
+	for window := uint64(tailWindow); end >= first && countLines(found) < lines; window *= tailGrowth {
+		begin := first
+		if end >= first+window {
+			begin = end - window + 1
+		}
+		part, err := l.window(ctx, name, subject, begin, end, lines-countLines(found))
+		if err != nil {
+			return nil, 0, err
+		}
+		found = append(part, found...)
+		end = begin - 1
+	}
+	return found, next, nil
+}
+
+// window returns the last chunks between two places in a stream that hold at least so many lines.
+func (l *Logs) window(ctx context.Context, name, subject string, begin, end uint64, lines int) ([]*outbidv1.LogChunk, error) {
+	var kept []*outbidv1.LogChunk
+	held := 0
+	r := StreamRead{Stream: name, Subjects: []string{subject}, From: begin}
+	r.Pending = func(messages uint64) (bool, error) { return messages > 0, nil }
+	err := ReadStream(ctx, l.js, r, func(m jetstream.Msg) (bool, error) {
+		meta, err := m.Metadata()
+		if err != nil || meta.Sequence.Stream > end {
+			return false, err
+		}
+		c := new(outbidv1.LogChunk)
+		if proto.Unmarshal(m.Data(), c) == nil && saysSo(m.Subject(), c) {
+			kept, held = append(kept, c), held+linesOf(c)
+			for held-linesOf(kept[0]) >= lines {
+				held -= linesOf(kept[0])
+				kept = slices.Delete(kept, 0, 1)
+			}
+		}
+		return meta.NumPending > 0 && meta.Sequence.Stream < end, nil
+	})
+	return kept, err
+}
+
+// linesOf counts the lines of a chunk.
+func linesOf(c *outbidv1.LogChunk) int {
+	n := bytes.Count(c.GetData(), []byte{'\n'})
+	if data := c.GetData(); len(data) > 0 && data[len(data)-1] != '\n' {
+		n++
+	}
+	return n
+}
+
+func countLines(chunks []*outbidv1.LogChunk) int {
+	n := 0
+	for _, c := range chunks {
+		n += linesOf(c)
+	}
+	return n
+}

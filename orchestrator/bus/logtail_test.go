@@ -1,0 +1,188 @@
+package bus
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// put stores chunks without waiting for a bundle, and in this order.
+func put(t *testing.T, l *Logs, chunks ...*outbidv1.LogChunk) {
+	t.Helper()
+	for _, c := range chunks {
+		if err := publish(l.nc, LogSubject(c), c, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.nc.FlushTimeout(connectTimeout); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stored waits until the stream has taken so many messages: what is printed is not acknowledged.
+func stored(t *testing.T, l *Logs, stream string, messages uint64) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s, err := l.js.Stream(testContext(t), stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.CachedInfo().State.LastSeq >= messages {
+			return
+		}
+		<-tick.C
+	}
+}
+
+func ofTenant(tenant, sweep, text string) *outbidv1.LogChunk {
+	return &outbidv1.LogChunk{
+		Fork: &outbidv1.ForkRef{Sweep: sweep}, Node: "n1", Tenant: tenant, Stream: "stdout", Data: []byte(text),
+	}
+}
+
+func (l *Logs) linesOfTail(t *testing.T, tenant, sweep string, trial *int32, lines int) (text []string, next uint64) {
+	t.Helper()
+	chunks, next, err := l.Tail(testContext(t), tenant, sweep, trial, lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range chunks {
+		text = append(text, slices.Collect(strings.Lines(string(c.GetData())))...)
+	}
+	return text, next
+}
+
+func TestATailIsTheEndOfWhatThereIs(t *testing.T) {
+	t.Parallel()
+	l, _ := openLogs(t)
+	if text, next := l.linesOfTail(t, "vision", "digits-1", nil, 3); len(text) != 0 || next != 1 {
+		t.Errorf("of nothing: %q, then %d", text, next)
+	}
+	var all [2][]string
+	var chunks []*outbidv1.LogChunk
+	for i := range 3000 { // trial 1 speaks seldom
+		trial := int32(0)
+		if i%700 == 5 {
+			trial = 1
+		}
+		text := ""
+		for j := range 1 + i%3 {
+			line := fmt.Sprintf("%d.%d\n", i, j)
+			text += line
+			all[trial] = append(all[trial], line)
+		}
+		chunks = append(chunks, chunk(trial, "stdout", text))
+	}
+	put(t, l, chunks...)
+	stored(t, l, LogStream("vision"), 3000)
+	for trial := range int32(2) {
+		for _, n := range []int{1, 2, 3, 7, 100, 1000, 100_000} {
+			text, next := l.linesOfTail(t, "vision", "digits-1", &trial, n)
+			want := all[trial][max(0, len(all[trial])-n):]
+			if len(text) < len(want) || len(text) > len(want)+2 || !slices.Equal(text[len(text)-len(want):], want) || next != 3001 {
+				t.Errorf("the last %d lines of trial %d: %d lines, then %d", n, trial, len(text), next)
+			}
+		}
+	}
+	if text, _ := l.linesOfTail(t, "vision", "digits-1", nil, 5); !strings.HasPrefix(text[len(text)-1], "2999.") {
+		t.Errorf("of all trials: %q", text)
+	}
+	_, next := l.linesOfTail(t, "vision", "digits-1", nil, 1)
+	put(t, l, chunk(0, "stdout", "more\n"))
+	stored(t, l, LogStream("vision"), 3001)
+	var after []string
+	err := l.Read(testContext(t), "vision", "digits-1", nil, next, false, func(c *outbidv1.LogChunk) error {
+		after = append(after, string(c.GetData()))
+		return nil
+	})
+	if err != nil || !slices.Equal(after, []string{"more\n"}) {
+		t.Errorf("what came after the tail: %q, %v", after, err)
+	}
+}
+
+func TestNobodysOutputPushesOutAnothers(t *testing.T) {
+	t.Parallel()
+	l, _ := openLogs(t)
+	if err := l.Reserve(testContext(t), "speech", 4<<20); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, ofTenant("vision", "quiet-1", "said once\n"))
+	noise := bytes.Repeat([]byte("0123456789abcde\n"), logChunkBytes/16)
+	for i := range 200 { // 12.5 MiB, which do not compress
+		for j := range noise {
+			noise[j] = byte('a' + (i*31+j*j+j>>7)%26)
+		}
+		put(t, l, ofTenant("speech", "loud-1", string(noise)+fmt.Sprintf("\n%d\n", i)))
+	}
+	stored(t, l, LogStream("vision"), 1)
+	stored(t, l, LogStream("speech"), 200)
+	if text, _ := l.linesOfTail(t, "vision", "quiet-1", nil, 10); len(text) != 1 || text[0] != "said once\n" {
+		t.Errorf("the quiet one's output is %q", text)
+	}
+	if text, _ := l.linesOfTail(t, "speech", "loud-1", nil, 1); text[len(text)-1] != "199\n" {
+		t.Errorf("the loud one's last line is %.20q", text[len(text)-1])
+	}
+	stream, err := l.js.Stream(testContext(t), LogStream("speech"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := stream.CachedInfo().State; state.Bytes > 4<<20 || state.FirstSeq == 1 {
+		t.Errorf("the loud one keeps %d bytes from message %d on", state.Bytes, state.FirstSeq)
+	}
+}
+
+// What a version before kept in one stream for all tenants is read and deleted as it was.
+func TestOutputOfVersionsWithOneStream(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerConfig{})
+	nc := connect(t, ConnConfig{Server: s})
+	l, err := OpenLogs(testContext(t), nc, LogsConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.js.CreateStream(testContext(t), jetstream.StreamConfig{Name: OldLogStream, Subjects: []string{logsPrefix + "*.*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, chunkOf(""), chunkOf(""))
+	stored(t, l, OldLogStream, 2)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = OpenLogs(testContext(t), nc, LogsConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.Reserve(testContext(t), "vision", 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, chunkOf("vision"))
+	stored(t, l, LogStream("vision"), 1)
+	if got, want := readLogs(t, l, nil), strings.Repeat("[1 stdout]x\n", 3); got != want {
+		t.Errorf("read %q, want %q", got, want)
+	}
+	if text, _ := l.linesOfTail(t, "vision", "digits-1", nil, 2); len(text) != 2 {
+		t.Errorf("the tail is %q", text)
+	}
+	if err := l.Delete(testContext(t), "vision", "digits-1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := readLogs(t, l, nil); got != "" {
+		t.Errorf("read %q after deleting", got)
+	}
+}
+
+func chunkOf(tenant string) *outbidv1.LogChunk {
+	c := chunk(1, "stdout", "x\n")
+	c.Tenant = tenant
+	return c
+}
