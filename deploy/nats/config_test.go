@@ -8,20 +8,26 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
-// load reads nats.conf as the server does, with a token file beside it.
-func load(t *testing.T) *server.Options {
+// load reads nats.conf as the server does, with what 'outbid nats init' writes beside it.
+func load(t *testing.T) (*server.Options, *identity.Keys) {
 	t.Helper()
 	text, err := os.ReadFile("nats.conf")
 	if err != nil {
 		t.Fatal(err)
 	}
+	keys, err := identity.MakeKeys(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth, err := keys.NATSConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
-	for name, data := range map[string][]byte{
-		"nats.conf":  text,
-		"token.conf": []byte("token: \"0123456789abcdef0123456789abcdef\"\n"),
-	} {
+	for name, data := range map[string][]byte{"nats.conf": text, "auth.conf": auth} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -30,12 +36,12 @@ func load(t *testing.T) *server.Options {
 	if err != nil {
 		t.Fatalf("nats.conf: %v", err)
 	}
-	return opts
+	return opts, keys
 }
 
 func TestConfigKeepsWhatItAcknowledges(t *testing.T) {
 	t.Parallel()
-	opts := load(t)
+	opts, _ := load(t)
 	if !opts.SyncAlways {
 		t.Error("sync_interval is not always: an acknowledged append could be lost")
 	}
@@ -49,9 +55,9 @@ func TestConfigKeepsWhatItAcknowledges(t *testing.T) {
 
 func TestConfigLetsNobodyInUnasked(t *testing.T) {
 	t.Parallel()
-	opts := load(t)
-	if opts.Authorization == "" {
-		t.Error("clients need no token")
+	opts, _ := load(t)
+	if len(opts.TrustedOperators) != 1 || opts.AccountResolver == nil {
+		t.Error("clients need no credentials")
 	}
 	for what, host := range map[string]string{"listen": opts.Host, "http": opts.HTTPHost} {
 		if host != "127.0.0.1" {
@@ -60,9 +66,9 @@ func TestConfigLetsNobodyInUnasked(t *testing.T) {
 	}
 }
 
-func TestConfigStarts(t *testing.T) {
+func TestConfigStartsAndLetsInWhomItsKeysSigned(t *testing.T) {
 	t.Parallel()
-	opts := load(t)
+	opts, keys := load(t)
 	opts.Port, opts.HTTPPort, opts.StoreDir, opts.NoSigs, opts.NoLog = -1, -1, t.TempDir(), true, true
 	s, err := server.NewServer(opts)
 	if err != nil {
@@ -75,5 +81,20 @@ func TestConfigStarts(t *testing.T) {
 	})
 	if !s.ReadyForConnections(30e9) || !s.JetStreamEnabled() {
 		t.Fatal("the server does not become ready with JetStream")
+	}
+	if _, err := bus.Connect(t.Context(), bus.ConnConfig{URL: s.ClientURL()}); err == nil {
+		t.Error("a stranger is let in")
+	}
+	who, err := keys.Orchestrator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := bus.Connect(t.Context(), bus.ConnConfig{URL: s.ClientURL(), User: who})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := bus.OpenWorkers(t.Context(), nc, bus.WorkersConfig{}); err != nil {
+		t.Errorf("the orchestrator has no JetStream: %v", err)
 	}
 }

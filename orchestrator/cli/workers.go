@@ -254,9 +254,6 @@ func (a *app) whoWorks(
 	if nats.url == "" {
 		nats.url = who.NATS
 	}
-	if a.opts.ca == "" {
-		a.opts.ca = who.CA
-	}
 	return who, nil
 }
 
@@ -279,11 +276,18 @@ func (a *app) runWorkerCommand(
 	if o.dir, err = filepath.Abs(o.dir); err != nil {
 		return badInput("--dir: %w", err)
 	}
-	nc, err := nats.connect(ctx, who, nil, "worker "+o.name, a.opts.ca, log)
+	ca := a.opts.ca
+	if ca == "" && strings.Contains(nats.url, "tls://") { // NATS may be in the clear beside an API that is not
+		ca = who.CA
+	}
+	nc, err := nats.connect(ctx, who, nil, "worker "+o.name, ca, log)
 	if err != nil {
 		return unreachable(err)
 	}
 	defer nc.Close()
+	if a.opts.ca == "" {
+		a.opts.ca = who.CA
+	}
 	shelf, name, err := a.workerStore(ctx, nc, who, store, log)
 	if err != nil {
 		return err

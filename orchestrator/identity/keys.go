@@ -249,18 +249,6 @@ func (k *Keys) System() (name, token string, err error) {
 	return claims.Subject, token, nil
 }
 
-// Operator is what a NATS server trusts: whoever its key has signed.
-func (k *Keys) Operator() (*jwt.OperatorClaims, error) {
-	claims := jwt.NewOperatorClaims(public(k.operator))
-	claims.Name = "outbid"
-	claims.SystemAccount = public(k.system)
-	token, err := claims.Encode(k.operator)
-	if err != nil {
-		return nil, fmt.Errorf("sign the NATS operator: %w", err)
-	}
-	return jwt.DecodeOperatorClaims(token)
-}
-
 // public is the public half of a key of our own, which has always one.
 func public(pair nkeys.KeyPair) string {
 	text, err := pair.PublicKey()
