@@ -104,12 +104,15 @@ func (w *Workers) Spend(ctx context.Context, token, named string, now time.Time)
 
 // forgetTokens removes tokens that have long been of no use.
 func (w *Workers) forgetTokens(ctx context.Context, now time.Time) error {
-	lister, err := w.kv.ListKeysFiltered(ctx, tokenPrefix+"*")
+	keys, err := w.list(ctx, tokenPrefix+"*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lister.Stop() }()
-	for key := range lister.Keys() {
+	stream, err := w.js.Stream(ctx, "KV_"+WorkersBucket)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
 		entry, err := w.kv.Get(ctx, key)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			continue
@@ -121,7 +124,7 @@ func (w *Workers) forgetTokens(ctx context.Context, now time.Time) error {
 		if json.Unmarshal(entry.Value(), &record) == nil && now.Before(record.Expires.Add(keepUsed)) {
 			continue
 		}
-		if err := w.kv.Purge(ctx, key); err != nil {
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(bucketSubject+key)); err != nil {
 			return err
 		}
 	}

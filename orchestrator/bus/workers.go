@@ -40,14 +40,19 @@ type workerRecord struct {
 // who holds the cluster's keys sees the same. Close it.
 type Workers struct {
 	kv   jetstream.KeyValue
+	js   jetstream.JetStream
 	log  *slog.Logger
 	gone func(public string)
 
 	mu    sync.RWMutex
 	known map[string]*identity.Verifier
 
-	watch jetstream.KeyWatcher
-	done  chan struct{}
+	next chan struct{}
+
+	sub  *Subscription
+	wake chan string // a node to look up, "" for all
+	stop context.CancelFunc
+	done chan struct{}
 }
 
 // WorkersConfig says how the list of workers is kept.
@@ -76,44 +81,135 @@ func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Worker
 	if err != nil {
 		return nil, fmt.Errorf("open the list of workers: %w", err)
 	}
-	// The watch ends with Close, not with ctx.
-	watch, err := kv.Watch(context.WithoutCancel(ctx), nodePrefix+"*")
+	// It ends with Close, not with ctx.
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	w := &Workers{
+		kv: kv, js: js, log: orDiscard(cfg.Logger), gone: cfg.Gone, known: make(map[string]*identity.Verifier),
+		next: make(chan struct{}), wake: make(chan string, wakes), stop: stop, done: make(chan struct{}),
+	}
+	if w.sub, err = subscribe(nc, bucketSubject+nodePrefix+"*", w.changedOn); err == nil {
+		if err = w.load(ctx); err != nil {
+			err = errors.Join(err, w.sub.Stop())
+		}
+	}
 	if err != nil {
+		stop()
 		return nil, fmt.Errorf("open the list of workers: %w", err)
 	}
-	w := &Workers{
-		kv: kv, log: orDiscard(cfg.Logger), gone: cfg.Gone, known: make(map[string]*identity.Verifier), watch: watch, done: make(chan struct{}),
-	}
-	ready := make(chan struct{})
-	go w.follow(ready)
+	back := nc.StatusChanged(nats.CONNECTED)
+	go func() {
+		defer nc.RemoveStatusListener(back)
+		w.follow(life, back)
+	}()
+	return w, nil
+}
+
+const (
+	// bucketSubject begins the subjects that changes of the bucket are published on.
+	bucketSubject = "$KV." + WorkersBucket + "."
+	// wakes bounds the changes that wait to be looked at; beyond it everything is read anew.
+	wakes = 64
+	// loadAgain is when everything is read anew after that has failed.
+	loadAgain = time.Second
+)
+
+// changedOn notes that an entry changes. What it is then is read from the bucket: this message may be refused there.
+func (w *Workers) changedOn(m *nats.Msg) {
 	select {
-	case <-ready:
-		return w, nil
-	case <-ctx.Done():
-		return nil, errors.Join(fmt.Errorf("open the list of workers: %w", ctx.Err()), w.Close())
+	case w.wake <- strings.TrimPrefix(m.Subject, bucketSubject+nodePrefix):
+	default: // follow reads everything
 	}
 }
 
-// follow takes in every change of the bucket. ready is closed when what was there is known.
-func (w *Workers) follow(ready chan struct{}) {
+// follow takes in every change of the bucket. It needs no consumer of the stream, which a server that is killed would
+// leave behind: it hears of changes, and reads everything again when the connection was away.
+func (w *Workers) follow(ctx context.Context, back <-chan nats.Status) {
 	defer close(w.done)
-	for entry := range w.watch.Updates() {
-		if entry == nil {
-			close(ready)
-			continue
+	var again <-chan time.Time
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case node := <-w.wake:
+			if len(w.wake) == 0 {
+				err = w.look(ctx, node)
+			} else {
+				err = w.load(ctx)
+			}
+		case _, ok := <-back:
+			if !ok {
+				back = nil
+				continue
+			}
+			err = w.load(ctx)
+		case <-again:
+			err = w.load(ctx)
 		}
-		w.note(entry)
+		again = nil
+		if err != nil && ctx.Err() == nil {
+			w.log.Warn("the list of workers cannot be read; trying again", "error", err)
+			again = time.After(loadAgain)
+		}
 	}
 }
 
-func (w *Workers) note(entry jetstream.KeyValueEntry) {
-	node := strings.TrimPrefix(entry.Key(), nodePrefix)
-	if entry.Operation() != jetstream.KeyValuePut {
+// load reads the whole list.
+func (w *Workers) load(ctx context.Context) error {
+	keys, err := w.list(ctx, nodePrefix+"*")
+	if err != nil {
+		return err
+	}
+	left := make(map[string]bool)
+	w.mu.RLock()
+	for node := range w.known {
+		left[node] = true
+	}
+	w.mu.RUnlock()
+	for _, key := range keys {
+		left[strings.TrimPrefix(key, nodePrefix)] = true
+	}
+	for node := range left {
+		if err := w.look(ctx, node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list names the keys in the bucket that fit a pattern, those of deleted entries among them.
+func (w *Workers) list(ctx context.Context, pattern string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	stream, err := w.js.Stream(ctx, "KV_"+WorkersBucket)
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(bucketSubject+pattern))
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]string, 0, len(info.State.Subjects))
+	for subject := range info.State.Subjects {
+		keys = append(keys, strings.TrimPrefix(subject, bucketSubject))
+	}
+	return keys, nil
+}
+
+// look reads the entry of a node.
+func (w *Workers) look(ctx context.Context, node string) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	entry, err := w.kv.Get(ctx, nodePrefix+node)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		w.set(node, nil)
-		return
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	var record workerRecord
-	err := json.Unmarshal(entry.Value(), &record)
+	err = json.Unmarshal(entry.Value(), &record)
 	var by *identity.Verifier
 	if err == nil {
 		by, err = identity.NewVerifier(record.Public)
@@ -122,6 +218,7 @@ func (w *Workers) note(entry jetstream.KeyValueEntry) {
 		w.log.Warn("the list of workers has a damaged entry; the node must join again", "node", node, "error", err)
 	}
 	w.set(node, by)
+	return nil
 }
 
 // set remembers the key of a node; nil for none.
@@ -133,20 +230,27 @@ func (w *Workers) set(node string, by *identity.Verifier) {
 	} else {
 		w.known[node] = by
 	}
+	close(w.next)
+	w.next = make(chan struct{})
 	w.mu.Unlock()
 	if before != nil && w.gone != nil && (by == nil || by.Public() != before.Public()) {
 		w.gone(before.Public())
 	}
 }
 
-// Close ends the watch.
+// Close ends the hearing of changes.
 func (w *Workers) Close() error {
-	err := w.watch.Stop()
+	err := w.sub.Stop()
+	w.stop()
 	<-w.done
-	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrBadSubscription) {
-		return nil
-	}
 	return err
+}
+
+// changed is closed at the next change.
+func (w *Workers) changed() <-chan struct{} {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.next
 }
 
 // Key is the public key of a node's worker; empty if none belongs to the cluster.
