@@ -44,6 +44,8 @@ type Workers struct {
 	log  *slog.Logger
 	gone func(public string)
 
+	looking sync.Mutex
+
 	mu    sync.RWMutex
 	known map[string]*identity.Verifier
 
@@ -76,6 +78,7 @@ func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Worker
 		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: WorkersBucket, Description: "which workers belong to the cluster",
 			Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
+			RePublish: &jetstream.RePublish{Source: bucketSubject + ">", Destination: changeSubject + ">"},
 		})
 	}
 	if err != nil {
@@ -87,7 +90,7 @@ func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Worker
 		kv: kv, js: js, log: orDiscard(cfg.Logger), gone: cfg.Gone, known: make(map[string]*identity.Verifier),
 		next: make(chan struct{}), wake: make(chan string, wakes), stop: stop, done: make(chan struct{}),
 	}
-	if w.sub, err = subscribe(nc, bucketSubject+nodePrefix+"*", w.changedOn); err == nil {
+	if w.sub, err = subscribe(nc, changeSubject+nodePrefix+"*", w.changedOn); err == nil {
 		if err = w.load(ctx); err != nil {
 			err = errors.Join(err, w.sub.Stop())
 		}
@@ -105,18 +108,22 @@ func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Worker
 }
 
 const (
-	// bucketSubject begins the subjects that changes of the bucket are published on.
+	// bucketSubject begins the subjects of the bucket's entries, changeSubject those on which JetStream says that one has
+	// changed, once the change can be read.
 	bucketSubject = "$KV." + WorkersBucket + "."
+	changeSubject = "outbid.v1.workers."
+	// loadEvery is when everything is read anew though no change was heard of: what was missed counts that long at most.
+	loadEvery = 15 * time.Second
 	// wakes bounds the changes that wait to be looked at; beyond it everything is read anew.
 	wakes = 64
 	// loadAgain is when everything is read anew after that has failed.
 	loadAgain = time.Second
 )
 
-// changedOn notes that an entry changes. What it is then is read from the bucket: this message may be refused there.
+// changedOn notes that an entry has changed.
 func (w *Workers) changedOn(m *nats.Msg) {
 	select {
-	case w.wake <- strings.TrimPrefix(m.Subject, bucketSubject+nodePrefix):
+	case w.wake <- strings.TrimPrefix(m.Subject, changeSubject+nodePrefix):
 	default: // follow reads everything
 	}
 }
@@ -125,7 +132,8 @@ func (w *Workers) changedOn(m *nats.Msg) {
 // leave behind: it hears of changes, and reads everything again when the connection was away.
 func (w *Workers) follow(ctx context.Context, back <-chan nats.Status) {
 	defer close(w.done)
-	var again <-chan time.Time
+	again := time.NewTimer(loadEvery)
+	defer again.Stop()
 	for {
 		var err error
 		select {
@@ -143,13 +151,13 @@ func (w *Workers) follow(ctx context.Context, back <-chan nats.Status) {
 				continue
 			}
 			err = w.load(ctx)
-		case <-again:
+		case <-again.C:
 			err = w.load(ctx)
 		}
-		again = nil
+		again.Reset(loadEvery)
 		if err != nil && ctx.Err() == nil {
 			w.log.Warn("the list of workers cannot be read; trying again", "error", err)
-			again = time.After(loadAgain)
+			again.Reset(loadAgain)
 		}
 	}
 }
@@ -196,8 +204,10 @@ func (w *Workers) list(ctx context.Context, pattern string) ([]string, error) {
 	return keys, nil
 }
 
-// look reads the entry of a node.
+// look reads the entry of a node. One look follows the other, so that the newest counts.
 func (w *Workers) look(ctx context.Context, node string) error {
+	w.looking.Lock()
+	defer w.looking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	entry, err := w.kv.Get(ctx, nodePrefix+node)
@@ -279,8 +289,7 @@ func (w *Workers) Add(ctx context.Context, node, public string, now time.Time) e
 	if err := CheckToken("node", node); err != nil {
 		return err
 	}
-	by, err := identity.NewVerifier(public)
-	if err != nil {
+	if _, err := identity.NewVerifier(public); err != nil {
 		return err
 	}
 	data, err := json.Marshal(workerRecord{Public: public, Joined: now.UTC()})
@@ -290,8 +299,7 @@ func (w *Workers) Add(ctx context.Context, node, public string, now time.Time) e
 	if _, err := w.kv.Put(ctx, nodePrefix+node, data); err != nil {
 		return fmt.Errorf("add worker %s: %w", node, err)
 	}
-	w.set(node, by)
-	return nil
+	return w.look(ctx, node)
 }
 
 // Remove takes the worker of a node out of the cluster; ErrStranger if there is none. From then on nobody believes it
@@ -306,8 +314,7 @@ func (w *Workers) Remove(ctx context.Context, node string) error {
 	if err := w.kv.Purge(ctx, nodePrefix+node); err != nil {
 		return fmt.Errorf("remove worker %s: %w", node, err)
 	}
-	w.set(node, nil)
-	return nil
+	return w.look(ctx, node)
 }
 
 // pinKey is the entry that says whose cluster it is.
