@@ -74,21 +74,17 @@ func (r *realm) join(t *testing.T, node string) {
 // external starts a NATS server from a configuration file that includes what Keys.NATSConfig says.
 func external(t *testing.T, keys *identity.Keys) string {
 	t.Helper()
-	auth, err := keys.NATSConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, _ := externalServer(t, keys)
+	return s.ClientURL()
+}
+
+// externalServer returns the server, and what writes its configuration anew.
+func externalServer(t *testing.T, keys *identity.Keys) (*server.Server, func()) {
+	t.Helper()
 	dir := t.TempDir()
-	conf := filepath.Join(dir, "nats.conf")
-	for path, text := range map[string]string{
-		filepath.Join(dir, "auth.conf"): string(auth),
-		conf:                            "listen: 127.0.0.1:-1\njetstream { store_dir: '" + dir + "/store', sync_interval: always }\ninclude 'auth.conf'\n",
-	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	opts, err := server.ProcessConfigFile(conf)
+	write := func() { writeConfig(t, dir, keys) }
+	write()
+	opts, err := server.ProcessConfigFile(filepath.Join(dir, "nats.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +101,24 @@ func external(t *testing.T, keys *identity.Keys) string {
 	if !s.ReadyForConnections(20 * time.Second) {
 		t.Fatal("NATS does not start")
 	}
-	return s.ClientURL()
+	return s, write
+}
+
+// writeConfig writes nats.conf and what it includes.
+func writeConfig(t *testing.T, dir string, keys *identity.Keys) {
+	t.Helper()
+	auth, err := keys.NATSConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{
+		"auth.conf": string(auth),
+		"nats.conf": "listen: 127.0.0.1:-1\njetstream { store_dir: '" + dir + "/store', sync_interval: always }\ninclude 'auth.conf'\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // What a worker's own credentials open, on the server inside and on one of its own: its own subjects, and nothing else.
@@ -308,6 +321,28 @@ func TestARemovedWorkerIsCutOffAndBelievedNothing(t *testing.T) {
 	}
 	r.join(t, "n1") // under the same name with another key
 	connect(t, ConnConfig{URL: s.URL(), User: r.who["n1"]})
+}
+
+// A NATS of its own knows of those that were removed when it reads again what 'outbid nats init' wrote.
+func TestARemovedWorkerIsOutOfANATSOfItsOwnOnceItIsTold(t *testing.T) {
+	t.Parallel()
+	keys := makeKeys(t)
+	s, write := externalServer(t, keys)
+	r := newRealm(t, keys, s.ClientURL())
+	nc := connect(t, ConnConfig{URL: r.url, User: r.who["n1"]})
+	cut := nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	if _, err := keys.Revoke(r.who["n1"].Public(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	write()
+	if err := s.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, cut)
+	if _, err := Connect(testContext(t), ConnConfig{URL: r.url, User: r.who["n1"]}); err == nil {
+		t.Error("it was let in again")
+	}
+	connect(t, ConnConfig{URL: r.url, User: r.who["n2"]})
 }
 
 func TestATokenIsGoodForOneWorkerOnceUntilItRunsOut(t *testing.T) {
