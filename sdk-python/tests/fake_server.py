@@ -164,7 +164,7 @@ class FakeServer(service.OutbidServiceServicer):
     def GetTrial(self, request: Any, context: Any) -> Any:
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "the SDK does not use this")
 
-    ListNodes = ReadLedger = GetRound = ListRounds = GetTrial
+    DeleteSweep = JoinWorker = NewWorkerToken = RemoveWorker = ListNodes = ReadLedger = GetRound = ListRounds = GetTrial
 
     def last(self, kind: type[Any]) -> Any:
         """Return the newest request of a kind."""
