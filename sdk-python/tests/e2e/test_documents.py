@@ -98,7 +98,7 @@ def test_digits_notebook(tmp_path: Path) -> None:
     assert 0 < default < 1
 
 
-def test_interrupted_kernel_stops_the_sweep_and_runs_again(real: ob.Client, tmp_path: Path) -> None:
+def test_interrupted_kernel_leaves_the_sweep_of_a_shared_server_and_runs_again(real: ob.Client, tmp_path: Path) -> None:
     nbformat = pytest.importorskip("nbformat")
     book = nbformat.v4.new_notebook()
     book.cells = [
@@ -119,7 +119,8 @@ def test_interrupted_kernel_stops_the_sweep_and_runs_again(real: ob.Client, tmp_
             "try:\n"
             "    sweep.run(callbacks=[Interrupt()])\n"
             "except KeyboardInterrupt:\n"
-            "    print(sweep.handle.info().state)",
+            "    print(sweep.handle.info().state)\n"
+            "    sweep.handle.stop()",
             "LONG = 3",
             "sweep = ob.Sweep(train, {'x': ob.uniform(0, 1)}, metric='loss', mode='min', trials=1,\n"
             "                 tuner=ob.Random(max_steps=2), name='interrupted')\n"
@@ -128,7 +129,9 @@ def test_interrupted_kernel_stops_the_sweep_and_runs_again(real: ob.Client, tmp_
     ]
     run_notebook(book, tmp_path, OUTBID_URL=real.url)
     outputs = book.cells[2].outputs
-    assert "stopped" in [o["text"].strip() for o in outputs if o.get("name") == "stdout"]
+    assert "running" in [o["text"].strip() for o in outputs if o.get("name") == "stdout"]
+    said = "".join(o["text"] for o in outputs if o.get("name") == "stderr")
+    assert "goes on at" in said and "stop it with ob.attach('interrupted-1').stop()" in said
     page = next(o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {}))
-    assert "</b> stopped" in page, "the table says how it ended"
+    assert "</b> running" in page
     assert book.cells[-1].outputs[-1]["data"]["text/plain"] == "'done'"

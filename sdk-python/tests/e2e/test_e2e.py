@@ -223,7 +223,9 @@ def test_stop(real: ob.Client) -> None:
         for step in trial.steps():
             trial.report(step=step, loss=1 / step)
 
-    handle = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=1).submit(real)
+    sweep = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=1)
+    with pytest.warns(UserWarning, match=r"loops over trial.steps\(\), which has no end here"):
+        handle = sweep.submit(real)
     for update in handle.watch(timeout=DEADLINE):
         if update.sweep.steps:
             handle.stop()
@@ -318,7 +320,8 @@ def test_preview(real: ob.Client) -> None:
 
 
 def test_refused_sweep_names_the_field(real: ob.Client) -> None:
-    sweep = ob.Sweep(counting, {"x": ob.uniform(0, 1)}, metric="score", mode="max", constraints=["y < 1"])
+    space, tuner = {"x": ob.uniform(0, 1)}, ob.Random(max_steps=3)
+    sweep = ob.Sweep(counting, space, metric="score", mode="max", constraints=["y < 1"], tuner=tuner)
     with pytest.raises(ob.InvalidError, match=r"constraints.*y"):
         sweep.submit(real)
 
