@@ -1,0 +1,18 @@
+#!/bin/sh
+# Makes a one-time token for each of the workers that there are to be, once, and ends. A worker takes one that nobody
+# has taken yet and joins with it. More workers later: OUTBID_WORKERS=8 docker compose run --rm invite
+# Usage: invite.sh INVITES ADMIN_TOKEN COUNT, with OUTBID_URL and OUTBID_CA_FILE set and outbid in the PATH.
+set -eu
+invites=$1
+admin=$2
+count=$3
+umask 077
+n=1
+while [ "$n" -le "$count" ]; do
+  if [ ! -e "$invites/.made-$n" ]; then
+    outbid worker token --name "worker-$n" --expires 24h --token-file "$admin" >"$invites/.new"
+    mv "$invites/.new" "$invites/worker-$n.token"
+    : >"$invites/.made-$n"
+  fi
+  n=$((n + 1))
+done
