@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -222,16 +221,13 @@ func TestTrainingCodeOwnsNothingButItsTrial(t *testing.T) {
 	bob.mustDone(attack)
 	s.judge(t, k.Results)
 
-	data, err := os.ReadFile(k.Device)
+	device, err := os.Open(k.Device)
 	if err != nil {
 		t.Fatal(err)
 	}
-	daemon, err := strconv.Atoi(string(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(daemon, 0); err == nil {
-		t.Errorf("process %d of the trial holds the device after its end", daemon)
+	defer device.Close()
+	if err := syscall.Flock(int(device.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		t.Errorf("a daemon of the trial holds the device after its end: %v", err)
 	}
 	if got := string(ada.checkpoint(victim, 0)); got != "the secret of vision\n" {
 		t.Errorf("the victim's checkpoint holds %q", got)
@@ -267,8 +263,9 @@ func (s *stronghold) judge(t *testing.T, file string) {
 				}
 			}
 			switch r.Name {
-			case "find secrets on command lines and in its own environment":
-				if strings.Contains(r.Got, "AWS_") || strings.Contains(r.Got, "MINIO_") {
+			case "find secrets on command lines": // it may read them; there are none
+			case "find credentials in its own environment":
+				if strings.Contains(r.Got, "AWS_") || strings.Contains(r.Got, "MINIO_") || strings.Contains(r.Got, "TOKEN") {
 					t.Errorf("it was given credentials:\n%s", r.Got)
 				}
 			case "leave a daemon that holds the device":

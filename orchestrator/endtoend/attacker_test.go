@@ -84,7 +84,8 @@ func attempts() []attempt {
 	return []attempt{
 		{"read the files of secrets", readSecrets},
 		{"find secrets in the environments of other processes", readEnvironments},
-		{"find secrets on command lines and in its own environment", readCommandLines},
+		{"find secrets on command lines", readCommandLines},
+		{"find credentials in its own environment", readOwnEnvironment},
 		{"read the memory of the worker and of another trial", readMemory},
 		{"trace the worker, the server and another trial", trace},
 		{"signal the worker, the server and another trial", kill},
@@ -151,9 +152,20 @@ func readEnvironments(knowledge) (string, error) {
 	return strings.Join(got, " "), fmt.Errorf("%d were refused", refused)
 }
 
+// readOwnEnvironment returns what the trial was given, without what the test gave it.
+func readOwnEnvironment(knowledge) (string, error) {
+	var given []string
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "ATTACK=") {
+			given = append(given, entry)
+		}
+	}
+	return strings.Join(given, "\n"), nil
+}
+
 // readCommandLines returns all that it reads: the test knows what would be a secret.
 func readCommandLines(knowledge) (string, error) {
-	text := strings.Join(os.Environ(), "\n")
+	text := ""
 	for _, dir := range others() {
 		data, err := os.ReadFile(dir + "/cmdline")
 		if err == nil {
@@ -266,6 +278,9 @@ func dialSessions(k knowledge) (string, error) {
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		path := fields[len(fields)-1]
+		if strings.HasPrefix(path, "@outbid/") {
+			continue // the name of something that is held; nobody listens
+		}
 		if !strings.Contains(path, "outbid") && !strings.HasPrefix(path, filepath.Dir(filepath.Dir(k.VictimDir))) &&
 			!strings.HasPrefix(path, k.Files["the worker's directory"]) {
 			continue
