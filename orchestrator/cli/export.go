@@ -21,6 +21,8 @@ type exported struct {
 	trials, reports, kind string
 	// ledger is the file for the whole ledger of the server whose data directory is data.
 	ledger, data string
+	// nats is where the ledger is, if not in data.
+	nats natsOptions
 }
 
 func (a *app) exportCommand() *cobra.Command {
@@ -35,13 +37,14 @@ Absent cells are empty; NaN stays NaN.
 Without --trials and --reports both are written, to SWEEP-trials and SWEEP-reports in this directory. A file named "-"
 is standard output. The format is that of the file's name, which ends in .csv or .parquet, unless --format says it.
 
-With --ledger it writes the whole ledger of the server in --data instead, whether that runs or not: a line of JSON for
-each batch, as "outbid replay" reads them. The hashes that chain the batches are in it, so that damage is found.`,
+With --ledger it writes the whole ledger of the server in --data instead, whether that runs or not, or the one in the NATS
+that --nats names, with the same keys or credentials as 'outbid serve': a line of JSON for each batch, as "outbid replay" reads them. The hashes that chain the batches are in it, so that damage is found.`,
 		Example: `  outbid export digits-1
   outbid export digits-1 --format parquet
   outbid export digits-1 --trials trials.parquet --reports reports.parquet
   outbid export digits-1 --trials - | head
-  outbid export --ledger ledger.jsonl`,
+  outbid export --ledger ledger.jsonl
+  outbid export --ledger ledger.jsonl --nats nats://127.0.0.1:4222 --keys .outbid/keys`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if e.ledger != "" {
 				return exactly()(cmd, args)
@@ -84,6 +87,9 @@ each batch, as "outbid replay" reads them. The hashes that chain the batches are
 	f.StringVar(&e.kind, "format", "", "csv or parquet; by default that of the file's name, else csv")
 	f.StringVar(&e.ledger, "ledger", "", "write the whole ledger to this `FILE`, - for standard output")
 	f.StringVar(&e.data, "data", defaultData, "with --ledger: the server's data `DIR`")
+	f.StringVar(&e.nats.url, "nats", "", "with --ledger: `URL` of the NATS that holds it, if that is not in the server's process")
+	f.StringVar(&e.nats.keys, "keys", "", "with --nats: `DIR` of the cluster's keys (default: DATA/keys)")
+	natsFlags(cmd, &e.nats)
 	complete(cmd, "format", "csv", "parquet")
 	return cmd
 }
@@ -93,7 +99,14 @@ func (a *app) exportLedger(ctx context.Context, e exported) error {
 	if e.trials != "" || e.reports != "" || e.kind != "" {
 		return badInput("--ledger writes everything that happened; --trials, --reports and --format are of one sweep")
 	}
-	l, done, err := a.openLedger(ctx, e.data)
+	open := func() (ledger.Ledger, func() error, error) { return a.openLedger(ctx, e.data) }
+	if e.nats.url != "" {
+		if e.nats.keys == "" {
+			e.nats.keys = keysDir(e.data)
+		}
+		open = func() (ledger.Ledger, func() error, error) { return a.openLedgerNATS(ctx, e.nats) }
+	}
+	l, done, err := open()
 	if err != nil {
 		return err
 	}

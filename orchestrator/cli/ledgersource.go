@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 )
 
@@ -33,46 +34,61 @@ func (a *app) openLedger(ctx context.Context, path string) (l ledger.Ledger, don
 }
 
 func (a *app) openLedgerDir(ctx context.Context, dir string) (ledger.Ledger, func() error, error) {
+	file, running, err := readServerFile(serverFilePath(dir))
+	if err != nil {
+		return nil, nil, err
+	}
+	if running {
+		return a.openLedgerNATS(ctx, natsOptions{url: file.NATS, keys: file.Keys})
+	}
 	if _, err := os.Stat(filepath.Join(dir, "nats", "store")); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, badInput("%s holds no ledger: want a server's data directory, or a file that "+
-			"'outbid export --ledger FILE' wrote", dir)
+			"'outbid export --ledger FILE' wrote; that of a server with a NATS of its own is read with "+
+			"'outbid export --ledger FILE --nats URL'", dir)
 	}
 	log, err := a.logger()
 	if err != nil {
 		return nil, nil, err
 	}
-	file, running, err := readServerFile(serverFilePath(dir))
+	keys, who, err := readKeys(keysDir(dir))
 	if err != nil {
 		return nil, nil, err
 	}
-	from := keysDir(dir)
-	if running {
-		from = file.Keys
+	embedded, err := bus.StartServer(bus.ServerConfig{Dir: filepath.Join(dir, "nats"), Keys: keys, Logger: log})
+	if err != nil {
+		return nil, nil, badInput("%s: %w", dir, err)
 	}
-	keys, who, err := readKeys(from)
+	l, done, err := a.readLedger(ctx, natsOptions{}, who, embedded)
+	if err != nil {
+		return nil, nil, errors.Join(err, embedded.Close())
+	}
+	return l, func() error { return errors.Join(done(), embedded.Close()) }, nil
+}
+
+// openLedgerNATS opens the ledger in a NATS that runs, whether a server uses it at the time or not.
+func (a *app) openLedgerNATS(ctx context.Context, nats natsOptions) (ledger.Ledger, func() error, error) {
+	_, who, err := readKeys(nats.keys)
+	if err != nil {
+		return nil, nil, badInput("--keys: %w", err)
+	}
+	return a.readLedger(ctx, nats, who, nil)
+}
+
+func (a *app) readLedger(ctx context.Context, nats natsOptions, who *identity.Credentials, embedded *bus.Server) (
+	ledger.Ledger, func() error, error,
+) {
+	log, err := a.logger()
 	if err != nil {
 		return nil, nil, err
 	}
-	var embedded *bus.Server
-	done := func() error { return nil }
-	if !running {
-		embedded, err = bus.StartServer(bus.ServerConfig{Dir: filepath.Join(dir, "nats"), Keys: keys, Logger: log})
-		if err != nil {
-			return nil, nil, badInput("%s: %w", dir, err)
-		}
-		done = embedded.Close
-	}
-	nc, err := natsOptions{url: file.NATS}.connect(ctx, who, embedded, "outbid replay", a.opts.ca, log)
+	nc, err := nats.connect(ctx, who, embedded, "outbid reads the ledger", a.opts.ca, log)
 	if err != nil {
-		return nil, nil, errors.Join(err, done())
+		return nil, nil, unreachable(err)
 	}
-	both := func() error {
+	l, err := ledger.OpenJetStream(ctx, nc, ledger.Config{Logger: log, MustExist: true})
+	if err != nil {
 		nc.Close()
-		return done()
+		return nil, nil, err
 	}
-	l, err := ledger.OpenJetStream(ctx, nc, ledger.Config{Logger: log})
-	if err != nil {
-		return nil, nil, errors.Join(err, both())
-	}
-	return l, both, nil
+	return l, func() error { nc.Close(); return nil }, nil
 }

@@ -158,3 +158,43 @@ func TestADeadPredecessorIsNamedAndTakenOverFrom(t *testing.T) {
 	third.until("the orchestrator that led before is dead")
 	third.stop()
 }
+
+func TestALedgerInANATSOfItsOwnIsExported(t *testing.T) {
+	t.Parallel()
+	dir, nats := t.TempDir(), startNATS(t)
+	data := filepath.Join(dir, "one")
+	s := serveData(t, dir, "one", "serve", "--nats", nats, "--data", data)
+	s.submit(job{name: "kept", mode: "well", tuner: random(1000), trials: 2}.spec(t, t.TempDir()))
+	export := func(file string, args ...string) string {
+		t.Helper()
+		p := start(t, dir, append([]string{"export", "--ledger", file}, args...)...)
+		<-p.ended
+		text, _ := p.out.text()
+		if p.cmd.ProcessState.ExitCode() != 0 {
+			return text
+		}
+		got, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got)
+	}
+	for name, got := range map[string]string{
+		"of the server that runs": export("a.jsonl", "--data", data),
+		"of the NATS":             export("b.jsonl", "--nats", nats, "--keys", s.Info.Keys),
+	} {
+		if !strings.Contains(got, `"kept-1"`) {
+			t.Errorf("%s: %.300s", name, got)
+		}
+	}
+	s.stop()
+	if got := export("c.jsonl", "--nats", nats, "--data", data); !strings.Contains(got, `"kept-1"`) {
+		t.Errorf("of the NATS without a server: %.300s", got)
+	}
+	if got := export("d.jsonl", "--nats", startNATS(t), "--data", data); !strings.Contains(got, "there is none in this NATS") {
+		t.Errorf("of a NATS without a ledger: %.300s", got)
+	}
+	if got := export("e.jsonl", "--data", data); !strings.Contains(got, "--nats URL") {
+		t.Errorf("of a data directory without one: %.300s", got)
+	}
+}

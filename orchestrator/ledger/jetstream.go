@@ -42,6 +42,8 @@ type Config struct {
 	Replicas int
 	// Logger gets retries and snapshots that cannot be read; nil drops it.
 	Logger *slog.Logger
+	// MustExist refuses to make a ledger where there is none, for those who only read.
+	MustExist bool
 }
 
 // JetStream is a ledger in a JetStream stream, in which the sequence of a message is that of its batch. What is
@@ -77,6 +79,11 @@ func OpenJetStream(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, 
 	if cfg.Stream != "" && cfg.Stream != DefaultStream {
 		name, snapName = cfg.Stream, cfg.Stream+"_SNAPSHOTS"
 		l.subject, snapSubject = ledgerSubject+"."+name, snapshotsSubject+"."+name
+	}
+	if cfg.MustExist {
+		if _, err := js.Stream(ctx, name); errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil, fmt.Errorf("open ledger: there is none in this NATS: %w", err)
+		}
 	}
 	if l.stream, err = openStream(ctx, js, ledgerConfig(name, l.subject, cfg.Replicas)); err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
