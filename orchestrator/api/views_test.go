@@ -122,8 +122,7 @@ func TestASweepThatCannotBeShownWholeHidesNoOther(t *testing.T) {
 	log := &lines{}
 	client := serveLoop(t, slog.New(slog.NewTextHandler(log, nil)), func(a *policy.App) *outbidv1.Fairness {
 		if strings.HasPrefix(a.ID, "bad") {
-			var none map[string]int
-			none[a.ID]++
+			panic("there is no saying")
 		}
 		return &outbidv1.Fairness{Rho: 1}
 	})
