@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -130,7 +132,21 @@ func TestServicesAreConfined(t *testing.T) {
 	}
 }
 
-// outbid is the program, built once if the environment names none.
+// build builds the program once for all tests.
+var build = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // one build for all tests
+	dir, err := os.MkdirTemp("", "outbid-deploy-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "outbid")
+	out, err := exec.Command("go", "build", "-o", path, "..").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// outbid is the program: the one that the environment names, or one built here.
 func outbid(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("OUTBID_BIN"); path != "" {
@@ -140,9 +156,9 @@ func outbid(t *testing.T) string {
 		}
 		return path
 	}
-	path := filepath.Join(t.TempDir(), "outbid")
-	if out, err := exec.Command("go", "build", "-o", path, "..").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
