@@ -11,6 +11,7 @@ import (
 	"time"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/process"
 	"github.com/outbid-dev/outbid/worker/session"
 )
@@ -23,6 +24,11 @@ var (
 	errUnwanted = errors.New("ended by order")
 	errRival    = errors.New("another worker runs under the name")
 )
+
+// ErrTenants says that the worker does not run what the server would send.
+var ErrTenants = errors.New("this server takes sweeps from several people, and trials here would run as the worker's own " +
+	"user: they could read its secrets and each other's files. Run the worker as root (or with CAP_SETUID, CAP_SETGID, " +
+	"CAP_CHOWN and CAP_KILL), so that each gets a user of its own, or give --trust-trials if you trust all of them")
 
 // agent is the loop. What is not said to be shared belongs to its goroutine.
 type agent struct {
@@ -49,6 +55,8 @@ type agent struct {
 	introduce  bool
 	leaseEnd   time.Time
 	draining   bool
+	// refused is set when the worker may not serve this server.
+	refused error
 }
 
 // Run is the worker: it returns when ctx has ended and everything was ended, or when it cannot start. At the end of ctx
@@ -62,14 +70,25 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
+	confiner, err := confine.Open(ctx, confine.Config{
+		Dir: cfg.Dir, User: cfg.TrialUser, Groups: cfg.TrialGroups, TrialDir: cfg.TrialDir, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	defer func() { err = errors.Join(err, confiner.Close()) }()
 	for _, name := range []string{"scratch", "blobs"} { // of an earlier worker, whose processes are gone
 		if err := os.RemoveAll(filepath.Join(cfg.Dir, name)); err != nil {
 			return fmt.Errorf("worker: clear its directory: %w", err)
 		}
 	}
 	owners := &owners{}
+	sockets := cfg.Dir
+	if confiner.Switches() {
+		cfg.files, cfg.closed, sockets = confiner.Root(), true, confiner.Root()
+	}
 	sessions, err := session.Listen(ctx, session.Config{
-		Dir: cfg.Dir, Host: host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
+		Dir: sockets, Host: host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter, Confine: confiner.New, Others: cfg.closed,
 		Output: func(fork *outbidv1.ForkRef, stream process.Stream, line []byte) { log(cfg, owners, fork, stream, line) },
 	})
 	if err != nil {
@@ -77,7 +96,10 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, sessions.Close()) }()
 	a := newAgent(cfg)
-	starter := &starter{cfg: cfg, owners: owners, host: host, sessions: sessions, blobs: blobs{dir: filepath.Join(cfg.Dir, "blobs")}}
+	starter := &starter{
+		cfg: cfg, owners: owners, host: host, confiner: confiner, sessions: sessions,
+		blobs: blobs{dir: filepath.Join(cfg.Dir, "blobs")},
+	}
 	a.train = starter.start
 	return a.serve(ctx)
 }
@@ -122,6 +144,10 @@ func (a *agent) loop(ctx context.Context) error {
 		select {
 		case <-a.inbox.wake:
 			a.take(a.inbox.get())
+			if a.refused != nil {
+				a.cancelAll(a.refused)
+				return a.refused
+			}
 		case <-a.out.wake:
 		case <-a.ended:
 			a.startWaiting()

@@ -132,6 +132,16 @@ func testConfig(dir string, bus Bus, store objects.Store, keys *identity.Keys) C
 // work runs a worker until the test ends, or until the function that is returned is called.
 func (s *site) work(t testing.TB, url string, change func(*Config)) (stop func()) {
 	t.Helper()
+	return s.workUntil(t, url, change, func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// workUntil is work that hands on how the worker ended.
+func (s *site) workUntil(t testing.TB, url string, change func(*Config), ended func(error)) (stop func()) {
+	t.Helper()
 	who, err := s.keys.Worker("n1", time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -156,9 +166,7 @@ func (s *site) work(t testing.TB, url string, change func(*Config)) (stop func()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := Run(ctx, cfg); err != nil {
-			t.Error(err)
-		}
+		ended(Run(ctx, cfg))
 	}()
 	var once sync.Once
 	stop = func() {
@@ -237,6 +245,11 @@ func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.work(t, "", nil)
+	s.pauseAndResume(t)
+}
+
+func (s *site) pauseAndResume(t *testing.T) {
+	t.Helper()
 	o := s.orch
 	o.assign(function(1, "train", 2, 0))
 	o.awaitText(t, 1, "reached 2")
@@ -340,6 +353,11 @@ func TestProgramGoesOn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.work(t, "", nil)
+	s.programGoesOn(t)
+}
+
+func (s *site) programGoesOn(t *testing.T) {
+	t.Helper()
 	o := s.orch
 	text := `step=$OUTBID_START_STEP; test -z "$OUTBID_CHECKPOINT_IN" || cat "$OUTBID_CHECKPOINT_IN"
 while [ $step -lt $OUTBID_UNTIL_STEP ]; do step=$((step+1)); echo "{\"step\":$step,\"loss\":1}" >> $OUTBID_REPORT; done

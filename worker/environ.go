@@ -62,7 +62,13 @@ func passed(environ []string, patterns []string) []string {
 // what the user set, the node's name, and exactly the granted GPUs. Numeric libraries get as many threads as the trial
 // has CPUs, unless somebody says otherwise: all of them on every core would slow each other down.
 func (s *starter) environ(f *fork, user map[string]string) []string {
-	env := passed(os.Environ(), append(inherited(), s.cfg.PassEnv...))
+	names := inherited()
+	if s.cfg.closed { // it has a home and a name of its own
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return slices.Contains([]string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}, name)
+		})
+	}
+	env := passed(os.Environ(), append(names, s.cfg.PassEnv...))
 	if _, set := os.LookupEnv("OMP_NUM_THREADS"); !set {
 		env = append(env, "OMP_NUM_THREADS="+strconv.Itoa(s.threads(f)))
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/confine"
 )
 
 const (
@@ -72,6 +72,9 @@ type fork struct {
 	decided uint64 // the last report that the orchestrator decided on
 	events  []any
 	finish  bool
+	in      *confine.Confinement // what the training code runs in, once that is known
+	taken   int
+	leave   []func() error // what is to be done at its end
 	step    int64
 }
 
@@ -223,7 +226,17 @@ func (f *fork) Reports(reports []*outbidv1.Report) {
 }
 
 // Saved implements session.Trial and program.Trial.
-func (f *fork) Saved(s *outbidv1.ProcessSaved) { f.post(savedEvent{s}) }
+func (f *fork) Saved(s *outbidv1.ProcessSaved) {
+	if f.cfg.closed {
+		taken, err := f.takeFile(s)
+		if err != nil {
+			f.upload.answer(s, oneLine(err))
+			return
+		}
+		s = taken
+	}
+	f.post(savedEvent{s})
+}
 
 // Reached implements session.Trial and program.Trial.
 func (f *fork) Reached(step int64) { f.post(reachedEvent{step}) }
@@ -264,9 +277,7 @@ func (f *fork) run() {
 		ended = f.cut(cause)
 	}
 	f.cancel(errUnwanted) // releases what waits for it
-	if err := os.RemoveAll(f.scratch()); err != nil {
-		f.cfg.Logger.Warn("the scratch directory of a trial could not be removed", "error", err)
-	}
+	f.clear()
 	ended.Step = max(ended.GetStep(), f.lastStep())
 	f.mu.Lock()
 	f.finish, f.phase = true, "ending"

@@ -27,6 +27,7 @@ type orch struct {
 	lease       time.Duration
 	mute        bool // says nothing
 	deaf        bool // hears nothing
+	tenants     bool
 	assignments []*outbidv1.Assignment
 	taken       map[uint64]uint64
 	forks       []*outbidv1.ForkStatus
@@ -85,6 +86,7 @@ func (o *orch) order() {
 	o.generation++
 	orders := &outbidv1.Orders{
 		Node: "n1", Boot: o.boot, Generation: o.generation, Term: o.term, AckedSeq: o.seen, Lease: durationpb.New(o.lease),
+		Tenants: o.tenants,
 	}
 	for _, a := range o.assignments {
 		short := &outbidv1.Assignment{

@@ -85,6 +85,10 @@ func (a *agent) take(o *outbidv1.Orders, came time.Time) {
 		return
 	}
 	a.term, a.generation = o.GetTerm(), o.GetGeneration()
+	if o.GetTenants() && !a.cfg.closed && !a.cfg.TrustTrials {
+		a.refused = ErrTenants
+		return
+	}
 	if o.GetHello() {
 		a.hello()
 		return

@@ -15,6 +15,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/inventory"
 	"github.com/outbid-dev/outbid/worker/process"
 	"github.com/outbid-dev/outbid/worker/program"
@@ -25,6 +26,7 @@ import (
 type starter struct {
 	cfg      Config
 	host     *process.Host
+	confiner *confine.Confiner
 	sessions *session.Server
 	blobs    blobs
 	owners   *owners
@@ -43,7 +45,7 @@ func (s *starter) start(ctx context.Context, f *fork) (training, error) {
 			return nil, err
 		}
 	}
-	if err := os.MkdirAll(f.scratch(), 0o700); err != nil {
+	if err := f.makeScratch(); err != nil {
 		return nil, s.local(err)
 	}
 	checkpoint, err := s.checkpoint(ctx, f)
@@ -105,7 +107,7 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 	if c.GetKey() == "" {
 		return "", nil
 	}
-	path := filepath.Join(f.scratch(), "start"+filepath.Ext(c.GetKey()))
+	path := filepath.Join(f.own(), "start"+filepath.Ext(c.GetKey()))
 	var size int64
 	var sum string
 	err := s.persist(ctx, f, "its checkpoint", func() (err error) {
@@ -140,14 +142,22 @@ func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (tra
 	if err != nil {
 		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_START, "the function: %s", oneLine(err))
 	}
+	if s.cfg.closed { // the worker's own copy is out of the trial's reach
+		own := filepath.Join(f.own(), "function")
+		if err := copyFile(blob, own); err != nil {
+			return nil, s.local(err)
+		}
+		blob = own
+	}
 	devices := s.devices(f)
 	spec := session.Spec{
+		Owner: s.owner(f), Limits: s.limits(f), Prepare: f.enter,
 		Argv: s.command(fn), Env: s.environ(f, fn.GetEnv()), Dir: s.workdir(fn.GetWorkdir()), Function: fn.GetBlob(),
 		Devices: f.body.GetDevices(), Speed: inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()), Fresh: fn.GetFreshProcess(),
 	}
 	sess, err := s.sessions.Start(ctx, spec, &outbidv1.TrialAssignment{
 		Fork: f.ref, ConfigJson: f.body.GetConfigJson(), FunctionPath: blob, StartStep: f.body.GetStart().GetStep(),
-		UntilStep: f.target(), CheckpointPath: checkpoint, Scratch: f.scratch(), Seed: f.body.GetSeed(), Devices: devices,
+		UntilStep: f.target(), CheckpointPath: checkpoint, Scratch: f.own(), Seed: f.body.GetSeed(), Devices: devices,
 		Metric: f.body.GetMetric(), Mode: f.body.GetMode(), SaveEvery: f.body.GetSaveEvery(), KeepBest: f.body.GetKeepBest(),
 	}, f)
 	if err == nil {
@@ -178,12 +188,31 @@ func (s *starter) command(fn *outbidv1.FunctionBody) []string {
 	return []string{python, "-m", "outbid._trial"}
 }
 
-// workdir is where a function runs: the user's directory, where this node has it.
+// workdir is where a function runs: the user's directory, where this node has it and lets the trial in. Empty for the
+// home of the trial's user.
 func (s *starter) workdir(dir string) string {
-	if info, err := os.Stat(dir); dir == "" || err != nil || !info.IsDir() {
-		return s.cfg.Dir
+	info, err := os.Stat(dir)
+	there := dir != "" && err == nil && info.IsDir()
+	switch {
+	case there && s.confiner.Reaches(dir):
+		return dir
+	case s.cfg.closed:
+		return ""
 	}
-	return dir
+	return s.cfg.Dir
+}
+
+// owner is whose a process is: where trials are kept apart it never runs those of two sweeps.
+func (s *starter) owner(f *fork) string {
+	if s.cfg.closed {
+		return f.ref.GetSweep()
+	}
+	return ""
+}
+
+// limits are what the sweep said that its trials take.
+func (s *starter) limits(f *fork) confine.Limits {
+	return confine.Limits{CPUs: f.body.GetCpus(), MemoryBytes: f.body.GetMemoryBytes()}
 }
 
 func (s *starter) program(ctx context.Context, f *fork, checkpoint string) (training, error) {
@@ -193,11 +222,19 @@ func (s *starter) program(ctx context.Context, f *fork, checkpoint string) (trai
 	}
 	dir := p.GetWorkdir()
 	if dir == "" {
-		dir = f.scratch()
+		dir = f.own()
+	}
+	in, err := s.confiner.New(ctx, s.limits(f))
+	if err != nil {
+		return nil, s.local(err)
+	}
+	f.atEnd(in.Close)
+	if err := f.enter(in); err != nil {
+		return nil, s.local(err)
 	}
 	run, err := program.Start(program.Spec{
-		Host: s.host, Fork: f.ref, Logger: s.cfg.Logger, Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
-		ConfigJSON: f.body.GetConfigJson(), Scratch: f.scratch(), StartStep: f.body.GetStart().GetStep(),
+		Host: s.host, In: in, Fork: f.ref, Logger: s.cfg.Logger, Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
+		ConfigJSON: f.body.GetConfigJson(), Scratch: f.own(), StartStep: f.body.GetStart().GetStep(),
 		Checkpoint: checkpoint, UntilStep: f.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
 		Devices: f.body.GetDevices(), Gang: f.body.GetGang(), Grace: p.GetGrace().AsDuration(),
 		Speed:  inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),

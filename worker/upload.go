@@ -256,5 +256,5 @@ func (f *fork) store() objects.Access { return f.cfg.Store(f.ref) }
 
 // scratch is the fork's own directory.
 func (f *fork) scratch() string {
-	return filepath.Join(f.cfg.Dir, "scratch", fmt.Sprint(f.ref.GetEpoch()))
+	return filepath.Join(f.cfg.files, fmt.Sprint(f.ref.GetEpoch()))
 }

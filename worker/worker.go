@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
@@ -53,6 +54,13 @@ type Config struct {
 	// PassEnv are patterns of names of the worker's environment variables that training code sees beside those that it
 	// needs anyway; see CheckPassEnv.
 	PassEnv []string
+	// TrialUser is who training code runs as, as confine.Config has it; TrialGroups are groups that it keeps, and TrialDir
+	// is where its files are if it runs as another user.
+	TrialUser   string
+	TrialGroups []string
+	TrialDir    string
+	// TrustTrials runs code of a server's tenants as the worker's own user, with all that this user may do.
+	TrustTrials bool
 	// Version of the program, and Labels of the node, for listings.
 	Version string
 	Labels  map[string]string
@@ -63,6 +71,11 @@ type Config struct {
 	FlushTimeout time.Duration
 	// IdleAfter is how long a training process without a trial is kept; 0 means 60 s.
 	IdleAfter time.Duration
+
+	// files is where the files of trials are, each in a directory of its own; closed says that a trial's own are in one
+	// below that, which belongs to another user.
+	files  string
+	closed bool
 }
 
 // Timing of the protocol.
@@ -100,6 +113,9 @@ func (c *Config) check() error {
 	}
 	if c.Boot == "" {
 		c.Boot = rand.Text()
+	}
+	if c.files == "" {
+		c.files = filepath.Join(c.Dir, "scratch")
 	}
 	if c.Python == "" {
 		c.Python = "python3"

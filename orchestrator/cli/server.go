@@ -196,6 +196,9 @@ func (s *server) readSecrets() error {
 	return nil
 }
 
+// tenants says whether sweeps come from others than the user that runs the server: then they show tokens.
+func (s *server) tenants() bool { return s.tokens != nil }
+
 // warnOpen warns of a secret that everybody on this machine can read.
 func (s *server) warnOpen(file string) {
 	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o007 != 0 {

@@ -126,8 +126,8 @@ func (s *server) openLoop(ctx context.Context) error {
 	}
 	s.loop, err = control.Open(ctx, control.Config{
 		Settings: control.Settings{
-			Lease: s.opts.lease, Term: s.lead.Term(), Store: s.store.String(), Trust: s.members.trust,
-			Sign:   s.members.signFunction,
+			Lease: s.opts.lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.tenants(),
+			Trust: s.members.trust, Sign: s.members.signFunction,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: newFairness(),
 			NewPolicy: s.opts.earlierPolicy(s.log),
 		},

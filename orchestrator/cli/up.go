@@ -73,7 +73,7 @@ func (a *app) upCommand() *cobra.Command {
 	var o serverOptions
 	var workers, natsPort int
 	var devices []string
-	var trials workerOptions
+	var trials trialOptions
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run everything on this machine: server, NATS, store and workers",
@@ -107,8 +107,13 @@ declared and need not exist. Given several times, the i-th is for the i-th worke
 			}
 			o.nats.host, o.nats.port = "127.0.0.1", natsPort
 			var err error
-			if err := trials.settle(); err != nil {
+			if err := trials.check(); err != nil {
 				return err
+			}
+			if workers > 0 {
+				if err := trials.decide(o.tokens != ""); err != nil {
+					return err
+				}
 			}
 			if o.workers, err = localWorkers(o.data, workers, devices, trials); err != nil {
 				return err
@@ -123,7 +128,7 @@ declared and need not exist. Given several times, the i-th is for the i-th worke
 	f.BoolVar(&o.whileClients, "while-clients", false, "stop when the last program that uses this server has ended")
 	f.IntVar(&workers, "workers", 1, "how many workers run in this process")
 	f.StringArrayVar(&devices, "devices", nil, "`DEVICES` of a worker, such as gpu, cpu:4 or v100:2@0.5 (default auto)")
-	trialFlags(cmd, &trials)
+	trials.flags(cmd)
 	f.IntVar(&natsPort, "nats-port", 0, "port of NATS on this machine; 0 takes a free one")
 	return cmd
 }
@@ -145,9 +150,8 @@ func (a *app) runUp(ctx context.Context, o serverOptions) error {
 	return err
 }
 
-// localWorkers makes the options of the workers of one process; of trials their names, devices and directories are
-// filled in.
-func localWorkers(data string, n int, devices []string, trials workerOptions) ([]workerOptions, error) {
+// localWorkers makes the options of the workers of one process.
+func localWorkers(data string, n int, devices []string, trials trialOptions) ([]workerOptions, error) {
 	switch {
 	case n < 0:
 		return nil, badInput("--workers %d: want 0 or more", n)
@@ -156,8 +160,7 @@ func localWorkers(data string, n int, devices []string, trials workerOptions) ([
 	}
 	list := make([]workerOptions, n)
 	for i := range list {
-		o := trials
-		o.name, o.devices = "local", "auto"
+		o := workerOptions{name: "local", devices: "auto", trials: trials}
 		if n > 1 {
 			o.name += "-" + strconv.Itoa(i+1)
 		}

@@ -22,26 +22,11 @@ import (
 
 // workerOptions say what a worker offers.
 type workerOptions struct {
-	name, devices, dir, python string
-	labels                     map[string]string
-	// passEnv are patterns of names of environment variables that trials see.
-	passEnv []string
-}
-
-// trialFlags are the flags of whatever runs trials.
-func trialFlags(cmd *cobra.Command, o *workerOptions) {
-	f := cmd.Flags()
-	f.StringVar(&o.python, "python", "python3", "Python interpreter for functions that name none")
-	f.StringSliceVar(&o.passEnv, "pass-env", nil, "`NAMES` of environment variables that trials see beside those that they "+
-		"need, or patterns such as 'WANDB_*'; may be given several times")
-}
-
-// settle checks what up and worker share.
-func (o *workerOptions) settle() error {
-	if err := worker.CheckPassEnv(o.passEnv); err != nil {
-		return badInput("--pass-env %w", err)
-	}
-	return nil
+	name, devices, dir string
+	labels             map[string]string
+	trials             trialOptions
+	// secrets are files, or directories of them, that trials must not be able to read.
+	secrets []string
 }
 
 // nodeName makes a name that NATS and the ledger take from that of the machine.
@@ -64,6 +49,7 @@ func hostName() string {
 
 // runWorker runs a worker in the server's own process, as a user of its own as any other.
 func (s *server) runWorker(ctx context.Context, o workerOptions) error {
+	o.secrets = []string{s.opts.nats.keys, s.opts.tokens, s.opts.tlsKey}
 	who, err := s.keys.Worker(o.name, time.Now())
 	if err != nil {
 		return err
@@ -110,9 +96,17 @@ func (a *app) work(ctx context.Context, o workerOptions, p workerParts) error {
 			log.Warn("new credentials could not be taken over; the server sends them again", "error", err)
 		}
 	}}
+	speaks := worker.NATS(link)
+	if err := o.trials.learn(ctx, speaks, o.name, log); err != nil {
+		return err
+	}
+	if err := o.trials.guard(o.secrets); err != nil {
+		return err
+	}
 	return worker.Run(ctx, worker.Config{
-		Node: o.name, Machine: machine, Bus: worker.NATS(link), Store: p.store, Server: orders, Dir: o.dir,
-		Python: o.python, PassEnv: o.passEnv, Version: a.version, Labels: o.labels, Logger: log,
+		Node: o.name, Machine: machine, Bus: speaks, Store: p.store, Server: orders, Dir: o.dir,
+		Python: o.trials.python, PassEnv: o.trials.passEnv, TrialUser: o.trials.user, TrialGroups: o.trials.groups,
+		TrialDir: o.trials.dir, TrustTrials: o.trials.trust, Version: a.version, Labels: o.labels, Logger: log,
 	})
 }
 
@@ -155,7 +149,10 @@ and write what is everybody's.
 declared and need not exist.
 
 Trials see little of the worker's environment: where programs and modules are found, the language and what GPUs need.
---pass-env names what they see beside that, such as HF_HOME.`,
+--pass-env names what they see beside that, such as HF_HOME.
+
+If the server asks for tokens, each trial runs as a user of its own, which takes root or the capabilities CAP_SETUID,
+CAP_SETGID, CAP_CHOWN and CAP_KILL; a worker that has neither ends, unless it is told to trust trials.`,
 		Example: `  outbid worker
   outbid worker --credentials /etc/outbid/worker
   outbid worker --keys .outbid/keys --nats nats://127.0.0.1:4222 --name small --devices cpu:2`,
@@ -163,7 +160,7 @@ Trials see little of the worker's environment: where programs and modules are fo
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Annotations:       map[string]string{ownInterrupts: "drains"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.settle(); err != nil {
+			if err := o.trials.check(); err != nil {
 				return err
 			}
 			if a.opts.tokenFile != "" {
@@ -194,7 +191,7 @@ func workerFlags(cmd *cobra.Command, o *workerOptions, nats *natsOptions) {
 	f.StringVar(&o.name, "name", "", "name of this node, unique in the cluster (default: what the credentials say, else the machine's)")
 	f.StringVar(&o.devices, "devices", "auto", "`DEVICES` to offer, such as gpu, cpu:4 or v100:2@0.5")
 	f.StringVar(&o.dir, "dir", "", "`DIR` for scratch files (default: ./.outbid/workers/NAME)")
-	trialFlags(cmd, o)
+	o.trials.flags(cmd)
 	f.StringToStringVar(&o.labels, "label", nil, "`NAME=VALUE` shown in listings; may be given several times")
 	_ = cmd.MarkFlagDirname("keys")
 	_ = cmd.MarkFlagDirname("dir")
@@ -269,6 +266,7 @@ func (a *app) runWorkerCommand(
 	if err != nil {
 		return err
 	}
+	o.secrets = []string{credentials, nats.keys}
 	if o.dir == "" {
 		o.dir = filepath.Join(defaultData, "workers", o.name)
 	}

@@ -28,6 +28,8 @@ type Settings struct {
 	Term uint64
 	// Store is the object store's name for workers that were not given one.
 	Store string
+	// Tenants says that sweeps come from others than the user that runs the server: workers must keep them apart.
+	Tenants bool
 	// Trust says whether a node's worker is one that joined this server, and so may run functions; nil trusts nobody.
 	Trust func(node string) bool
 	// Sign makes the proof that this server accepted a function, by the SHA-256 of its blob; nil sends none.

@@ -30,7 +30,7 @@ func (c *Core) orders(name string, l *link) *outbidv1.Orders {
 	l.generation++
 	o := &outbidv1.Orders{
 		Node: name, Boot: l.boot, Generation: l.generation, Term: c.set.Term, Store: c.set.Store,
-		Lease: durationpb.New(c.set.Lease), Hello: l.hello,
+		Lease: durationpb.New(c.set.Lease), Hello: l.hello, Tenants: c.set.Tenants,
 	}
 	n := c.st.Nodes[name]
 	if n == nil || l.boot == "" {

@@ -1,10 +1,15 @@
 package endtoend
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -39,5 +44,62 @@ func TestTrialsSeeNothingOfTheServersEnvironmentThatTheyWereNotGiven(t *testing.
 	if out, code := tool(t, dir, "up", "--pass-env", "OUTBID_TOKEN"); code != 2 || strings.Count(strings.TrimSpace(out), "\n") != 0 ||
 		!strings.Contains(out, "never passed on") {
 		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// A worker of a server that asks for tokens runs each trial as a user of its own: it can read neither what the worker
+// holds nor what other trials have, and leaves nothing behind. One that may not switch users ends with one line.
+func TestTenantsTrialsReachNothingOfTheWorkers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	made, code := tool(t, dir, "token", "new", "--file", "tokens", "--name", "ada", "--tenant", "vision")
+	if code != 0 {
+		t.Fatal(made)
+	}
+	token := regexp.MustCompile(`outbid_\S+`).FindString(made)
+	s := serveData(t, dir, "ready", "serve", "--nats-listen", "127.0.0.1:0", "--data", "data", "--tokens", "tokens")
+	worker := []string{"worker", "--nats", s.Info.NATS, "--token-file", s.Info.TokenFile, "--devices", "cpu:2", "--name", "n1", "--dir", "work"}
+	out, code := tool(t, dir, append(worker[:len(worker):len(worker)], "--trial-user", "none")...)
+	if code != 2 || strings.Count(strings.TrimSpace(out), "\n") != 0 || !strings.Contains(out, "--trust-trials") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	if os.Geteuid() != 0 {
+		out, code := tool(t, dir, worker...)
+		if code != 2 || !strings.Contains(out, "--trust-trials") {
+			t.Errorf("exit code %d:\n%s", code, out)
+		}
+		return
+	}
+	start(t, dir, worker...)
+	look := fmt.Sprintf(`{{ id -u; cat %[1]s; ls %[2]s %[2]s/work; tr '\0' ' ' < /proc/$PPID/environ; tr '\0' ' ' < /proc/$PPID/cmdline; kill $PPID; }} 2>&1 || true
+setsid sleep 600 &
+ls "$HOME" > $HOME/ok`, s.Info.TokenFile, dir)
+	sweep, err := protojson.Marshal(shell("look", "/", look+reportOne, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := []string{"--server", s.Info.API, "--token", token}
+	as = as[:len(as):len(as)]
+	if text, code := tool(t, dir, append(as, "run", writeFile(t, string(sweep)))...); code != 0 {
+		t.Fatal(text)
+	}
+	var users []string
+	for trial := range 2 {
+		text, code := tool(t, dir, append(as, "logs", fmt.Sprint("look/", trial))...)
+		if code != 0 {
+			t.Fatal(text)
+		}
+		if n := strings.Count(text, "ermission denied") + strings.Count(text, "not permitted"); n < 4 {
+			t.Errorf("only %d refusals:\n%s", n, text)
+		}
+		users = append(users, regexp.MustCompile(`\d{5,}`).FindString(text))
+	}
+	if users[0] == users[1] || users[0] == "" {
+		t.Errorf("the trials ran as %q", users)
+	}
+	for _, user := range users {
+		if left, err := exec.Command("pgrep", "-r", "D,R,S,T", "-u", user).Output(); err == nil {
+			t.Errorf("processes of %s are left: %s", user, left)
+		}
 	}
 }

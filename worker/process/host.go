@@ -67,10 +67,10 @@ func Open(dir string, log *slog.Logger) (*Host, error) {
 }
 
 // launch starts processes from one thread that lives as long as the host: the kernel sends a child its parent's
-// death signal when the *thread* that started it ends.
+// death signal when the *thread* that started it ends. The thread ends with the goroutine, as it may have given up
+// privileges for good.
 func (h *Host) launch() {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	for start := range h.starts {
 		start()
 	}
@@ -88,7 +88,7 @@ func (h *Host) Start(c Command) (*Process, error) {
 		err = errors.New("the worker is stopping")
 	} else {
 		started := make(chan error)
-		h.starts <- func() { started <- p.cmd.Start() }
+		h.starts <- func() { started <- p.in.Start(p.cmd) }
 		err = <-started
 	}
 	closeAll(ends)

@@ -14,7 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
+
+	"github.com/outbid-dev/outbid/worker/confine"
 )
 
 // MaxLine is how much of a line is delivered at once, in bytes; a longer line comes in pieces.
@@ -32,6 +35,8 @@ type Command struct {
 	Env []string
 	// Dir is the working directory; empty for the worker's own.
 	Dir string
+	// In confines it; nil for nothing more than a process group.
+	In *confine.Confinement
 	// Output gets what is printed, line by line without line ends, from one goroutine per stream. The line is only
 	// valid during the call. nil drops it.
 	Output func(stream Stream, line []byte)
@@ -49,6 +54,7 @@ const (
 // Process is a process group that was started. Its methods may be called concurrently.
 type Process struct {
 	host  *Host
+	in    *confine.Confinement
 	cmd   *exec.Cmd
 	pid   int
 	pipes []*os.File
@@ -75,9 +81,9 @@ func newProcess(h *Host, c Command) (*Process, []*os.File, error) {
 	if info, err := os.Stat(c.Dir); c.Dir != "" && (err != nil || !info.IsDir()) {
 		return nil, nil, fmt.Errorf("working directory %q does not exist on this node", c.Dir)
 	}
-	p := &Process{host: h, done: make(chan struct{})}
+	p := &Process{host: h, in: c.In, done: make(chan struct{})}
 	p.cmd = &exec.Cmd{
-		Path: path, Args: c.Argv, Dir: c.Dir, Env: append(c.Env[:len(c.Env):len(c.Env)], groupEnv+"="+h.token),
+		Path: path, Args: c.Argv, Dir: c.Dir, Env: append(c.In.Env(c.Env[:len(c.Env):len(c.Env)]), groupEnv+"="+h.token),
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	var ends []*os.File // the child's
@@ -175,6 +181,10 @@ func (p *Process) wait() {
 	p.reaped = true
 	p.outcome = outcomeOf(p.cmd.ProcessState, err, p.asked)
 	p.mu.Unlock()
+	short := p.in.Left() // what left the group is ended too, unless others of the trial still run
+	p.mu.Lock()
+	p.outcome.OutOfMemory = short
+	p.mu.Unlock()
 	for _, r := range p.pipes {
 		_ = r.SetReadDeadline(time.Now().Add(drainTimeout)) // pipes take deadlines
 	}
@@ -204,6 +214,8 @@ type Outcome struct {
 	Asked bool
 	// PeakBytes is the most memory the process held at a time.
 	PeakBytes int64
+	// OutOfMemory is the limit in bytes if the kernel killed a process of the trial for going beyond it; else 0.
+	OutOfMemory int64
 }
 
 func outcomeOf(state *os.ProcessState, err error, asked bool) Outcome {
@@ -227,6 +239,8 @@ func (o Outcome) OK() bool { return o.Code == 0 && o.Signal == 0 }
 // String says it in a line for the user.
 func (o Outcome) String() string {
 	switch {
+	case o.OutOfMemory > 0 && !o.OK() && !o.Asked:
+		return fmt.Sprintf("out of memory: used its %s (resources.memory)", humanize.IBytes(uint64(o.OutOfMemory)))
 	case o.Signal == syscall.SIGKILL && !o.Asked:
 		return fmt.Sprintf("killed by signal 9: perhaps out of memory (it held up to %d MiB)", o.PeakBytes>>20)
 	case o.Signal != 0:

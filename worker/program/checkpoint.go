@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // directoryMark is the first entry of an archive that stands for a checkpoint directory: a program that saved a plain
@@ -31,7 +32,10 @@ func pack(from, to string) (err error) {
 	if info.IsDir() {
 		return archive(out, from)
 	}
-	in, err := os.Open(from)
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("checkpoint: %s is neither a file nor a directory", from)
+	}
+	in, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become something that blocks
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}

@@ -39,6 +39,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/process"
 )
 
@@ -69,6 +70,9 @@ type Spec struct {
 	Host   Starter
 	Fork   *outbidv1.ForkRef
 	Logger *slog.Logger
+	// In confines the program; nil for no more than its process group. What the program named, or may have changed, is
+	// read with its rights.
+	In *confine.Confinement
 	// Argv, Env and Dir of the program; the variables of the package's comment are added to Env.
 	Argv []string
 	Env  []string
@@ -191,44 +195,50 @@ func (r *Run) notify() {
 type attempt struct {
 	process *crew
 	reports *reportFile
-	out     string
-	until   int64
-	overran bool
+	// config, report, in and out are paths of what the program is given.
+	config, report, in, out string
+	until                   int64
+	overran                 bool
+}
+
+// lay makes the files that the program finds.
+func (r *Run) lay(dir string, a *attempt) (err error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("make a scratch directory: %w", err)
+	}
+	if err := os.WriteFile(a.config, []byte(r.spec.ConfigJSON+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	if r.in != "" {
+		if a.in, err = unpack(r.in, filepath.Join(dir, "checkpoint-in")); err != nil {
+			return err
+		}
+	}
+	a.reports, err = openReports(a.report, r.record, r.badLine)
+	return err
 }
 
 func (r *Run) launch() (*attempt, error) {
 	r.round++
 	dir := filepath.Join(r.spec.Scratch, "run-"+strconv.Itoa(r.round))
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make a scratch directory: %w", err)
+	a := &attempt{
+		out: filepath.Join(dir, "checkpoint-out"), config: filepath.Join(dir, "config.json"),
+		report: filepath.Join(dir, "report.jsonl"),
 	}
-	config := filepath.Join(dir, "config.json")
-	if err := os.WriteFile(config, []byte(r.spec.ConfigJSON+"\n"), 0o600); err != nil {
-		return nil, fmt.Errorf("write the configuration: %w", err)
-	}
-	in := ""
-	if r.in != "" {
-		var err error
-		if in, err = unpack(r.in, filepath.Join(dir, "checkpoint-in")); err != nil {
-			return nil, err
-		}
-	}
-	report := filepath.Join(dir, "report.jsonl")
-	reports, err := openReports(report, r.record, r.badLine)
+	err := r.spec.In.As(func() error { return r.lay(dir, a) })
 	if err != nil {
 		return nil, err
 	}
-	a := &attempt{reports: reports, out: filepath.Join(dir, "checkpoint-out")}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.until, r.step = r.until, r.inStep
 	if r.killed {
 		err = errors.New("killed before it was started")
 	} else {
-		a.process, err = muster(&r.spec, r.commands(dir, r.environment(config, report, in, a)))
+		a.process, err = muster(&r.spec, r.commands(dir, r.environment(a)))
 	}
 	if err != nil {
-		return nil, errors.Join(err, reports.close())
+		return nil, errors.Join(err, a.reports.close())
 	}
 	if r.spec.Speed > 0 && r.spec.Speed < 1 {
 		a.process.SetSpeed(r.spec.Speed)
@@ -246,12 +256,12 @@ func (r *Run) commands(dir string, common []string) []process.Command {
 		if local > 0 || r.spec.follows() {
 			env = append(env, muted(dir, local)...)
 		}
-		commands[local] = process.Command{Argv: r.spec.Argv, Env: env, Dir: r.spec.Dir, Output: r.output}
+		commands[local] = process.Command{Argv: r.spec.Argv, Env: env, Dir: r.spec.Dir, In: r.spec.In, Output: r.output}
 	}
 	return commands
 }
 
-func (r *Run) environment(config, report, in string, a *attempt) []string {
+func (r *Run) environment(a *attempt) []string {
 	devices := make([]string, len(r.spec.Devices))
 	for i, d := range r.spec.Devices {
 		devices[i] = strconv.Itoa(int(d))
@@ -259,9 +269,9 @@ func (r *Run) environment(config, report, in string, a *attempt) []string {
 	return []string{
 		"OUTBID_SWEEP=" + r.spec.Fork.GetSweep(),
 		"OUTBID_TRIAL=" + strconv.Itoa(int(r.spec.Fork.GetTrial())),
-		"OUTBID_CONFIG=" + config,
-		"OUTBID_REPORT=" + report,
-		"OUTBID_CHECKPOINT_IN=" + in,
+		"OUTBID_CONFIG=" + a.config,
+		"OUTBID_REPORT=" + a.report,
+		"OUTBID_CHECKPOINT_IN=" + a.in,
 		"OUTBID_CHECKPOINT_OUT=" + a.out,
 		"OUTBID_START_STEP=" + strconv.FormatInt(r.inStep, 10),
 		"OUTBID_UNTIL_STEP=" + strconv.FormatInt(a.until, 10),

@@ -139,7 +139,8 @@ func (r *Run) saveFinal(path string) {
 	if r.savedPath == path && r.inStep == r.step {
 		return // named in the last report
 	}
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+	there := r.spec.In.As(func() error { _, err := os.Stat(path); return err })
+	if errors.Is(there, os.ErrNotExist) {
 		return
 	}
 	r.save(path)
@@ -150,16 +151,18 @@ func (r *Run) save(path string) {
 	r.saves++
 	base := filepath.Join(r.spec.Scratch, fmt.Sprintf("%012d-%d", r.step, r.saves))
 	kept, offered := base+".in", base+".ckpt"
-	err := pack(path, kept)
-	if err == nil {
-		err = os.Link(kept, offered) // neither is ever written to again
-	}
+	err := r.spec.In.As(func() error {
+		if err := pack(path, kept); err != nil {
+			return err
+		}
+		return os.Link(kept, offered) // neither is ever written to again
+	})
 	if err != nil {
 		r.trial.Note("the checkpoint of step " + strconv.FormatInt(r.step, 10) + " was not saved: " + err.Error())
 		return
 	}
 	if r.in != "" && r.in != r.spec.Checkpoint {
-		if err := os.Remove(r.in); err != nil {
+		if err := r.spec.In.As(func() error { return os.Remove(r.in) }); err != nil {
 			r.spec.Logger.Warn("remove an old checkpoint", "error", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/process"
 )
 
@@ -32,6 +33,7 @@ type proc struct {
 	spec    Spec
 	key     string
 	id      string
+	in      *confine.Confinement
 	process *process.Process
 	output  *output
 	// attached is closed when the process has shown its secret; gone when it is over and the trial was told.
@@ -55,12 +57,25 @@ func secretID(secret string) string {
 }
 
 // launch starts a process. What it prints before its first trial counts to that trial.
-func (s *Server) launch(spec Spec, key string, first *outbidv1.ForkRef) (*proc, error) {
+func (s *Server) launch(ctx context.Context, spec Spec, key string, first *outbidv1.ForkRef) (_ *proc, err error) {
 	secret := rand.Text()
 	p := &proc{
 		srv: s, spec: spec, key: key, id: secretID(secret), output: newOutput(s.cfg.Output, first),
 		attached: make(chan struct{}), gone: make(chan struct{}), streamed: make(chan struct{}),
 		wake: make(chan struct{}, 1),
+	}
+	if s.cfg.Confine != nil {
+		if p.in, err = s.cfg.Confine(ctx, spec.Limits); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, p.in.Close())
+			}
+		}()
+	}
+	if spec.Dir == "" {
+		spec.Dir = p.in.Home()
 	}
 	env := append(spec.Env[:len(spec.Env):len(spec.Env)], EnvSocket+"="+s.socket, EnvSession+"="+secret)
 	s.mu.Lock()
@@ -68,8 +83,9 @@ func (s *Server) launch(spec Spec, key string, first *outbidv1.ForkRef) (*proc, 
 	if s.closed {
 		return nil, errors.New("the worker is stopping")
 	}
-	var err error
-	p.process, err = s.cfg.Host.Start(process.Command{Argv: spec.Argv, Env: env, Dir: spec.Dir, Output: p.output.line})
+	p.process, err = s.cfg.Host.Start(process.Command{
+		Argv: spec.Argv, Env: env, Dir: spec.Dir, In: p.in, Output: p.output.line,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -225,6 +241,9 @@ func (p *proc) watch() {
 	p.srv.mu.Lock()
 	delete(p.srv.procs, p.id)
 	p.srv.mu.Unlock()
+	if err := p.in.Close(); err != nil {
+		p.srv.cfg.Logger.Warn("what a training process ran in could not be removed", "error", err)
+	}
 	close(p.gone)
 }
 

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/process"
 )
 
@@ -72,14 +73,18 @@ type Config struct {
 	Host Starter
 	// Output gets what trials print, without line end; the line is only valid during the call. nil drops it.
 	Output func(fork *outbidv1.ForkRef, stream process.Stream, line []byte)
-	Logger *slog.Logger
+	// Confine makes what a process runs in; nil for no more than its process group.
+	Confine func(ctx context.Context, l confine.Limits) (*confine.Confinement, error)
+	Logger  *slog.Logger
+	// Others lets processes of other users than this one connect, of those that Confine gave.
+	Others bool
 	// IdleAfter is how long a process without a trial is kept; 0 means 60 s.
 	IdleAfter time.Duration
 	// StartTimeout is how long a process may take to attach; 0 means 5 minutes.
 	StartTimeout time.Duration
 }
 
-// Spec says which process a trial needs. Trials with equal specs, Speed aside, can share one.
+// Spec says which process a trial needs. Trials with equal specs, Speed and Prepare aside, can share one.
 type Spec struct {
 	// Argv of the process.
 	Argv []string
@@ -90,6 +95,12 @@ type Spec struct {
 	Function string
 	// Devices it uses: no two processes share one.
 	Devices []int32
+	// Owner is whose the process is: it never runs a trial of another's. Empty if all are one's own.
+	Owner string
+	// Limits confine it.
+	Limits confine.Limits
+	// Prepare makes the trial's files ready for the process that is about to get it; may be nil.
+	Prepare func(in *confine.Confinement) error
 	// Speed relative to full speed; 0 means full. See process.SetSpeed.
 	Speed float64
 	// Fresh asks for a process that has run no trial before, and ends after this one.
@@ -106,7 +117,7 @@ func (s Spec) key() string {
 	}
 	add(s.Argv...)
 	add(s.Env...)
-	add(s.Dir, s.Function)
+	add(s.Dir, s.Function, s.Owner, strconv.FormatFloat(s.Limits.CPUs, 'g', -1, 64), strconv.FormatInt(s.Limits.MemoryBytes, 10))
 	for _, d := range s.Devices {
 		add(strconv.Itoa(int(d)))
 	}
@@ -154,13 +165,17 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("session socket: %w", err)
 	}
-	if err := os.Chmod(s.socket, 0o600); err != nil {
+	mode := os.FileMode(0o600)
+	if cfg.Others {
+		mode = 0o666 // who connects is asked for its user
+	}
+	if err := os.Chmod(s.socket, mode); err != nil {
 		return nil, fmt.Errorf("session socket: %w", err)
 	}
 	s.grpc = grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxRecvMsgSize(64<<20))
 	outbidv1.RegisterSessionServiceServer(s.grpc, s)
 	s.served.Go(func() {
-		if err := s.grpc.Serve(l); err != nil {
+		if err := s.grpc.Serve(&peerListener{Listener: l, known: s.knows}); err != nil {
 			cfg.Logger.Error("the session socket failed", "error", err)
 		}
 	})
@@ -179,6 +194,9 @@ func (s *Server) Start(
 		if p == nil {
 			break
 		}
+		if err := spec.prepare(p); err != nil {
+			return nil, err
+		}
 		if sess := p.assign(a, trial, spec.Speed); sess != nil {
 			return sess, nil
 		}
@@ -186,11 +204,14 @@ func (s *Server) Start(
 	if err := s.Free(ctx, spec.Devices); err != nil {
 		return nil, err
 	}
-	p, err := s.launch(spec, key, a.GetFork())
+	p, err := s.launch(ctx, spec, key, a.GetFork())
 	if err != nil {
 		return nil, err
 	}
 	if err := p.awaitAttached(ctx, s.cfg.StartTimeout); err != nil {
+		return nil, err
+	}
+	if err := spec.prepare(p); err != nil {
 		return nil, err
 	}
 	sess := p.assign(a, trial, spec.Speed)
@@ -199,6 +220,19 @@ func (s *Server) Start(
 		return nil, p.startError("the process ended before it had the trial")
 	}
 	return sess, nil
+}
+
+// prepare makes the trial's files ready for a process that is reserved, which is ended if that fails.
+func (s *Spec) prepare(p *proc) error {
+	if s.Prepare == nil {
+		return nil
+	}
+	err := s.Prepare(p.in)
+	if err != nil {
+		p.process.Kill()
+		<-p.gone
+	}
+	return err
 }
 
 // takeIdle reserves an idle process.

@@ -29,7 +29,7 @@ func (s *Server) Attach(st stream) error {
 	s.mu.Lock()
 	p := s.procs[secretID(first.GetHello().GetSession())]
 	s.mu.Unlock()
-	if p == nil || !p.attach() {
+	if p == nil || !p.mine(st.Context()) || !p.attach() {
 		return status.Error(codes.PermissionDenied, "unknown session: only a process that the worker started can "+
 			"attach, and only once")
 	}

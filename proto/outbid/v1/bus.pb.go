@@ -660,7 +660,10 @@ type Orders struct {
 	// The orchestrator's object store as a URL without secrets, for workers that were not given one.
 	Store string `protobuf:"bytes,9,opt,name=store,proto3" json:"store,omitempty"`
 	// New credentials for NATS, of the key that the worker has, when its own run out; empty most of the time.
-	Credentials   string `protobuf:"bytes,10,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	Credentials string `protobuf:"bytes,10,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	// The server takes sweeps from others than the user that runs it: it asks for tokens. A worker must keep trials of
+	// different people apart, and away from what is the worker's own.
+	Tenants       bool `protobuf:"varint,11,opt,name=tenants,proto3" json:"tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -763,6 +766,13 @@ func (x *Orders) GetCredentials() string {
 		return x.Credentials
 	}
 	return ""
+}
+
+func (x *Orders) GetTenants() bool {
+	if x != nil {
+		return x.Tenants
+	}
+	return false
 }
 
 // Assignment is one fork that a node should have. Body is left out when the node has already taken in this version.
@@ -1479,7 +1489,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x16.outbid.v1.ForkOutcomeR\aoutcome\x120\n" +
 	"\afailure\x18\x02 \x01(\x0e2\x16.outbid.v1.FailureKindR\afailure\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
-	"\x04step\x18\x04 \x01(\x03R\x04step\"\xb9\x02\n" +
+	"\x04step\x18\x04 \x01(\x03R\x04step\"\xd3\x02\n" +
 	"\x06Orders\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1e\n" +
@@ -1493,7 +1503,8 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x04term\x18\b \x01(\x04R\x04term\x12\x14\n" +
 	"\x05store\x18\t \x01(\tR\x05store\x12 \n" +
 	"\vcredentials\x18\n" +
-	" \x01(\tR\vcredentials\"\xe2\x01\n" +
+	" \x01(\tR\vcredentials\x12\x18\n" +
+	"\atenants\x18\v \x01(\bR\atenants\"\xe2\x01\n" +
 	"\n" +
 	"Assignment\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +

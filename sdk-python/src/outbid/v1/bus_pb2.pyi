@@ -285,6 +285,7 @@ class Orders(google.protobuf.message.Message):
     TERM_FIELD_NUMBER: builtins.int
     STORE_FIELD_NUMBER: builtins.int
     CREDENTIALS_FIELD_NUMBER: builtins.int
+    TENANTS_FIELD_NUMBER: builtins.int
     node: builtins.str
     boot: builtins.str
     generation: builtins.int
@@ -299,6 +300,10 @@ class Orders(google.protobuf.message.Message):
     """The orchestrator's object store as a URL without secrets, for workers that were not given one."""
     credentials: builtins.str
     """New credentials for NATS, of the key that the worker has, when its own run out; empty most of the time."""
+    tenants: builtins.bool
+    """The server takes sweeps from others than the user that runs it: it asks for tokens. A worker must keep trials of
+    different people apart, and away from what is the worker's own.
+    """
     @property
     def lease(self) -> google.protobuf.duration_pb2.Duration:
         """How long, from the arrival of these orders, the node may go on without new ones."""
@@ -320,9 +325,10 @@ class Orders(google.protobuf.message.Message):
         term: builtins.int = ...,
         store: builtins.str = ...,
         credentials: builtins.str = ...,
+        tenants: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["lease", b"lease"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["acked_seq", b"acked_seq", "assignments", b"assignments", "boot", b"boot", "credentials", b"credentials", "generation", b"generation", "hello", b"hello", "lease", b"lease", "node", b"node", "store", b"store", "term", b"term"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["acked_seq", b"acked_seq", "assignments", b"assignments", "boot", b"boot", "credentials", b"credentials", "generation", b"generation", "hello", b"hello", "lease", b"lease", "node", b"node", "store", b"store", "tenants", b"tenants", "term", b"term"]) -> None: ...
 
 Global___Orders: typing_extensions.TypeAlias = Orders
 

@@ -1,0 +1,215 @@
+// Package confine makes what training code runs in: a user of its own where the worker may switch users, and a control
+// group where the worker may make one. It finds every process that a trial left behind and ends it, and removes the
+// files. What it cannot confine on this machine it says.
+package confine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+)
+
+// How training code gets its user.
+const (
+	// None runs it as the worker's own user.
+	None = "none"
+	// Auto gives each trial that runs a user id of its own, which no account has.
+	Auto = "auto"
+)
+
+// Config says how training code is confined.
+type Config struct {
+	// Dir is the worker's own directory.
+	Dir string
+	// User is None, Auto, or the name of a user; empty is None.
+	User string
+	// Groups are names of groups that training code keeps, such as video, because devices need them.
+	Groups []string
+	// TrialDir is where the directory with the files of trials that run as another user is made; it must be one that
+	// everybody may pass through. Empty is /var/tmp.
+	TrialDir string
+	Logger   *slog.Logger
+}
+
+// Limits are what a trial asked for; zero for no limit.
+type Limits struct {
+	CPUs        float64
+	MemoryBytes int64
+}
+
+// Confiner makes confinements for one worker. Close it.
+type Confiner struct {
+	cfg   Config
+	users userSource
+	tree  tree // nil without control groups
+	// whyNoTree says why there are none.
+	whyNoTree string
+	root      string // of trials' files, if they run as another user
+	record    *record
+
+	mu   sync.Mutex
+	made int
+}
+
+// Open looks at what the machine allows, and ends what an earlier worker left in the same directory. Only the worker
+// that holds the directory's lock may call it.
+func Open(ctx context.Context, cfg Config) (*Confiner, error) {
+	cfg.User = cmp.Or(cfg.User, None)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := endLeftovers(cfg.Dir, cfg.Logger); err != nil {
+		return nil, err
+	}
+	users, err := openUsers(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &Confiner{cfg: cfg, users: users, record: newRecord(cfg.Dir)}
+	if c.tree, err = openTree(); err != nil {
+		c.whyNoTree = err.Error()
+	}
+	if c.Switches() {
+		if c.root, err = makeRoot(cfg.TrialDir); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	c.record.Root = c.root
+	if c.tree != nil {
+		c.record.Groups = c.tree.where()
+	}
+	return c, c.record.save()
+}
+
+// makeRoot makes the directory of trials' files. Everybody may pass through it and nobody but the worker may list it.
+func makeRoot(base string) (string, error) {
+	if base == "" {
+		base = "/var/tmp"
+		if _, err := os.Stat(base); err != nil {
+			base = os.TempDir()
+		}
+	}
+	base, err := filepath.Abs(base)
+	if err == nil {
+		err = passable(base)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the directory for trials' files: %w", err)
+	}
+	root, err := os.MkdirTemp(base, "outbid-trials-")
+	if err == nil {
+		err = os.Chmod(root, 0o711) //nolint:gosec // trials pass through it to their own directories
+	}
+	if err != nil {
+		return "", fmt.Errorf("make a directory for trials' files: %w", err)
+	}
+	return root, nil
+}
+
+// passable says which part of a path keeps others out.
+func passable(path string) error {
+	for dir := path; ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		switch {
+		case err != nil:
+			return err
+		case info.Mode().Perm()&0o001 == 0:
+			return fmt.Errorf("%s lets no other user pass to %s: name another directory with --trial-dir, or chmod o+x it",
+				dir, path)
+		case dir == filepath.Dir(dir):
+			return nil
+		}
+	}
+}
+
+// Exposed says whether every user of the machine can read a file.
+func Exposed(file string) (bool, error) {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return false, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return false, err
+	}
+	return info.Mode().Perm()&0o004 != 0 && passable(filepath.Dir(path)) == nil, nil
+}
+
+// Switches says whether training code runs as another user than the worker.
+func (c *Confiner) Switches() bool { return c.users != nil }
+
+// Root is the directory of trials' files if they run as another user; "" otherwise.
+func (c *Confiner) Root() string { return c.root }
+
+// Reaches says whether trials may enter a directory and read it.
+func (c *Confiner) Reaches(dir string) bool {
+	if c.users == nil {
+		return true
+	}
+	return c.users.anyone().Reaches(dir)
+}
+
+// New makes a confinement. Close it.
+func (c *Confiner) New(ctx context.Context, l Limits) (_ *Confinement, err error) {
+	c.mu.Lock()
+	c.made++
+	name := strconv.Itoa(c.made)
+	c.mu.Unlock()
+	in := &Confinement{limits: l, name: name, log: c.cfg.Logger, mark: newMark()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, in.Close())
+		}
+	}()
+	if c.Switches() {
+		if err := c.switchUser(ctx, in); err != nil {
+			return nil, err
+		}
+	}
+	if c.tree != nil {
+		if in.group, err = c.tree.make(name, l); err != nil {
+			return nil, fmt.Errorf("make a control group for a trial: %w", err)
+		}
+	}
+	return in, nil
+}
+
+// switchUser gives a confinement a user, and the user a home.
+func (c *Confiner) switchUser(ctx context.Context, in *Confinement) error {
+	u, err := c.users.take(ctx)
+	if err != nil {
+		return fmt.Errorf("find a user for a trial: %w", err)
+	}
+	in.user = u
+	if u.own {
+		if err := c.record.addUser(u.UID); err != nil {
+			return err
+		}
+		in.forget = func() error { return c.record.dropUser(u.UID) }
+	}
+	in.home = filepath.Join(c.root, "home-"+in.name)
+	for _, dir := range []string{in.home, in.tmp()} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return fmt.Errorf("make a home for a trial: %w", err)
+		}
+	}
+	return in.Own(in.home)
+}
+
+// Close removes what the worker made.
+func (c *Confiner) Close() error {
+	var errs []error
+	if c.tree != nil {
+		errs = append(errs, c.tree.close())
+	}
+	if c.root != "" {
+		errs = append(errs, os.RemoveAll(c.root))
+	}
+	return errors.Join(append(errs, c.record.remove())...)
+}

@@ -1,0 +1,350 @@
+package confine
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, user string) *Confiner {
+	t.Helper()
+	if user != None && CanSwitch() != nil {
+		t.Skip("this takes root")
+	}
+	c, err := Open(t.Context(), Config{Dir: t.TempDir(), User: user})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func enter(t *testing.T, c *Confiner, l Limits) *Confinement {
+	t.Helper()
+	in, err := c.New(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return in
+}
+
+// run runs a shell script inside and returns its lines once it prints "ready" or ends; wait waits for its end.
+func run(t *testing.T, in *Confinement, script string) (lines []string, wait func() error) {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", script)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Dir, cmd.Env = "/", in.Env([]string{"PATH=/usr/bin:/bin"})
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	started, end := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // it ends with the goroutine: its children get its death signal
+		started <- in.Start(cmd)
+		<-end
+	}()
+	t.Cleanup(func() { close(end) })
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	scan := bufio.NewScanner(out)
+	for scan.Scan() && scan.Text() != "ready" {
+		lines = append(lines, scan.Text())
+	}
+	return lines, cmd.Wait
+}
+
+func gone(pid string) bool {
+	n, err := strconv.Atoi(pid)
+	return err != nil || zombie(n)
+}
+
+// daemonize is a script that leaves a process in a session of its own, twice removed.
+const daemonize = `(setsid sh -c 'echo $$; exec sleep 600' &) ; sleep 0.2; echo ready`
+
+// What left its process group is ended with its trial: by its control group, by its user, or by its mark.
+func TestDaemonsEndWithTheirTrial(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(c *Confiner, in *Confinement){
+		"control group": func(*Confiner, *Confinement) {},
+		"mark":          func(_ *Confiner, in *Confinement) { in.group = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := open(t, None)
+			if name == "control group" && c.tree == nil {
+				t.Skip(c.whyNoTree)
+			}
+			in := enter(t, c, Limits{})
+			if in.group != nil && name == "mark" {
+				group := in.group
+				t.Cleanup(func() {
+					if err := group.remove(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			change(c, in)
+			checkDaemon(t, in)
+		})
+	}
+	t.Run("user", func(t *testing.T) {
+		t.Parallel()
+		c := open(t, Auto)
+		tree := c.tree
+		c.tree = nil
+		in := enter(t, c, Limits{})
+		c.tree = tree
+		checkDaemon(t, in)
+	})
+}
+
+func checkDaemon(t *testing.T, in *Confinement) {
+	t.Helper()
+	lines, wait := run(t, in, daemonize)
+	if err := wait(); err != nil || len(lines) != 1 {
+		t.Fatal(err, lines)
+	}
+	if gone(lines[0]) {
+		t.Fatal("the daemon is not there: the test shows nothing")
+	}
+	in.Left()
+	if !gone(lines[0]) {
+		t.Error("the daemon outlived its trial")
+	}
+}
+
+// Two trials run as two users who can read neither each other's files nor the worker's, and may signal nobody.
+func TestUsersAreKeptApart(t *testing.T) {
+	t.Parallel()
+	c := open(t, Auto)
+	secret := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, b := enter(t, c, Limits{}), enter(t, c, Limits{})
+	script := fmt.Sprintf(`id -u; echo mine > $HOME/file; echo $TMPDIR
+cat %s 2>&1; ls %s %s 2>&1; kill -9 %d 2>&1; cat /proc/%d/environ 2>&1 | tr '\0' ' '; ls %s 2>&1; grep NoNewPrivs /proc/self/status`,
+		secret, b.Home(), c.cfg.Dir, os.Getpid(), os.Getpid(), c.Root())
+	lines, wait := run(t, a, script)
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(lines, "\n")
+	if n := strings.Count(text, "ermission denied") + strings.Count(text, "not permitted"); n != 6 ||
+		!strings.Contains(text, "NoNewPrivs:\t1") || lines[0] != fmt.Sprint(a.User().UID) || lines[1] != a.tmp() {
+		t.Errorf("%d refusals, want 6:\n%s", n, text)
+	}
+	if a.User().UID == b.User().UID || a.User().UID < narrowFirst {
+		t.Errorf("users %d and %d", a.User().UID, b.User().UID)
+	}
+	a.Left()
+	home := a.Home()
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(home); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the home is left: %v", err)
+	}
+	a.home, a.group, a.forget, a.user = "", nil, nil, nil // it is closed
+}
+
+// What the worker does with a trial's files it does with the trial's rights.
+func TestFilesAreTakenWithTheRightsOfTheTrial(t *testing.T) {
+	t.Parallel()
+	c := open(t, Auto)
+	in := enter(t, c, Limits{})
+	secret := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := func(name string) string { return filepath.Join(in.Home(), name) }
+	for _, err := range []error{
+		in.As(func() error { return os.WriteFile(path("good"), []byte("weights"), 0o600) }),
+		in.As(func() error { return os.Symlink(secret, path("link")) }),
+		in.As(func() error { return os.Symlink(filepath.Dir(secret), path("dir")) }),
+		in.As(func() error { return syscall.Mkfifo(path("fifo"), 0o600) }),
+		os.WriteFile(path("worker's"), nil, 0o644), //nolint:gosec // to be read by others
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := filepath.Join(c.Root(), "taken")
+	for _, name := range []string{"link", "dir/token", "fifo", "worker's", "../../../../" + secret, "dir", "missing"} {
+		if err := in.TakeFile(in.Home(), in.Home()+"/"+name, to); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	if err := in.TakeFile(in.Home(), path("good"), to); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != os.Geteuid() || info.Mode().Perm() != 0o600 {
+		t.Errorf("taken: %v of %d", info.Mode(), stat.Uid)
+	}
+	if _, err := os.Lstat(path("good")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if err := in.As(func() error { _, err := os.ReadFile(secret); return err }); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("the trial's rights: %v", err)
+	}
+	if _, err := os.ReadFile(secret); err != nil {
+		t.Errorf("the worker's rights: %v", err)
+	}
+}
+
+func needs(t *testing.T, c *Confiner, controller string) {
+	t.Helper()
+	if c.tree == nil || !strings.Contains(strings.Join(c.tree.controls(), " "), controller) {
+		t.Skipf("this machine confines no %s", controller)
+	}
+}
+
+func TestMemoryIsConfined(t *testing.T) {
+	t.Parallel()
+	c := open(t, None)
+	needs(t, c, "memory")
+	in := enter(t, c, Limits{MemoryBytes: 32 << 20})
+	_, wait := run(t, in, `x=$(head -c 200000000 /dev/zero | tr '\0' x); echo ${#x}`)
+	if err := wait(); err == nil {
+		t.Error("it had its memory")
+	}
+	if got := in.Left(); got != 32<<20 {
+		t.Errorf("out of memory: %d", got)
+	}
+	_, wait = run(t, in, `true`)
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+	if got := in.Left(); got != 0 {
+		t.Errorf("out of memory again: %d", got)
+	}
+}
+
+func TestCPUsAreConfined(t *testing.T) {
+	t.Parallel()
+	c := open(t, None)
+	needs(t, c, "cpu")
+	in := enter(t, c, Limits{CPUs: 0.2})
+	began := time.Now()
+	lines, wait := run(t, in, `i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; cut -d' ' -f14,15 /proc/$$/stat`)
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	in.Left()
+	var user, system float64 // hundredths of a second
+	if _, err := fmt.Sscan(lines[0], &user, &system); err != nil {
+		t.Fatal(err)
+	}
+	if took, used := time.Since(began), (user+system)/100; used > 0.3*took.Seconds()+0.05 {
+		t.Errorf("%.2f s of CPU in %s: more than 0.2 CPUs", used, took)
+	}
+}
+
+// A worker that is killed leaves its groups, users and files; the next one in its directory ends and removes them.
+func TestTheNextWorkerRemovesWhatAKilledOneLeft(t *testing.T) {
+	t.Parallel()
+	c := open(t, Auto)
+	in := enter(t, c, Limits{})
+	lines, wait := run(t, in, daemonize)
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	r := newRecord(dir)
+	r.Root, r.Users = c.root, []uint32{in.user.UID}
+	if c.tree != nil {
+		r.Groups = c.tree.where()
+	}
+	if err := r.save(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := Open(context.Background(), Config{Dir: dir, User: Auto})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !gone(lines[0]) {
+		t.Error("the daemon is left")
+	}
+	for _, path := range append(r.Groups, r.Root) {
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s is left", path)
+		}
+	}
+	if err := next.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	closed := filepath.Join(t.TempDir(), "closed")
+	if err := os.Mkdir(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if CanSwitch() != nil {
+		t.Skip("this takes root")
+	}
+	for want, cfg := range map[string]Config{
+		`user "nobody-at-all" of trials: there is no such user`: {User: "nobody-at-all"},
+		`neither root nor the worker's own`:                     {User: "root"},
+		`group "no-such-group" of trials`:                       {User: Auto, Groups: []string{"no-such-group"}},
+		`lets no other user pass`:                               {User: Auto, TrialDir: closed},
+	} {
+		cfg.Dir = t.TempDir()
+		_, err := Open(t.Context(), cfg)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestMappedIDs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]bool{
+		"         0          0 4294967295\n": {true, true},
+		"0 100000 65536\n":                   {false, true},
+		"0 1000 1\n":                         {false, false},
+		"0 1000 1\n1 100000 65536\n":         {false, true},
+		"":                                   {false, false},
+		"rubbish\n":                          {false, false},
+	} {
+		path := filepath.Join(t.TempDir(), "uid_map")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := [2]bool{mapped(path, idRange{wideFirst, wideCount}), mapped(path, idRange{narrowFirst, narrowCount})}
+		if got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}

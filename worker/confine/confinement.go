@@ -1,0 +1,260 @@
+package confine
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// markEnv marks the processes of one confinement: where there is no control group and no user of its own, what left
+// its process group is found by it.
+const markEnv = "OUTBID_CONFINED"
+
+func newMark() string { return markEnv + "=" + rand.Text() }
+
+// Confinement is what the processes of one trial run in. Its methods may be called concurrently; those of nil confine
+// nothing.
+type Confinement struct {
+	limits Limits
+	name   string
+	mark   string
+	log    *slog.Logger
+	user   *User
+	home   string
+	group  group
+	forget func() error
+
+	mu      sync.Mutex
+	running int
+	since   time.Time
+	ooms    uint64
+}
+
+// User is who the processes run as; nil for the worker's own user.
+func (in *Confinement) User() *User {
+	if in == nil {
+		return nil
+	}
+	return in.user
+}
+
+// Home is a directory of the user's own; "" if it is the worker's user.
+func (in *Confinement) Home() string {
+	if in == nil {
+		return ""
+	}
+	return in.home
+}
+
+func (in *Confinement) tmp() string { return filepath.Join(in.home, "tmp") }
+
+// Env puts what the processes find in their environment around what they are given otherwise, which wins.
+func (in *Confinement) Env(given []string) []string {
+	if in == nil {
+		return given
+	}
+	var env []string
+	if in.user != nil {
+		env = []string{
+			"HOME=" + in.home, "TMPDIR=" + in.tmp(), "USER=" + in.user.Name, "LOGNAME=" + in.user.Name,
+			"XDG_CACHE_HOME=" + filepath.Join(in.home, ".cache"),
+		}
+	}
+	return append(append(env, given...), in.mark)
+}
+
+// Start starts a command inside. The caller's goroutine must be locked to its thread: the thread enters the control
+// group for as long as it takes, and never again starts anything that gains privileges.
+func (in *Confinement) Start(cmd *exec.Cmd) error {
+	if in == nil {
+		return cmd.Start()
+	}
+	if in.user != nil {
+		cmd.SysProcAttr.Credential = in.user.credential()
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("give up privileges for good: %w", err)
+		}
+	}
+	in.mu.Lock()
+	if in.running == 0 {
+		in.since = time.Now()
+	}
+	in.running++
+	in.mu.Unlock()
+	start := cmd.Start
+	if in.group != nil {
+		start = func() error { return in.group.start(cmd) }
+	}
+	if err := start(); err != nil {
+		in.left()
+		return in.explain(err, cmd)
+	}
+	return nil
+}
+
+func (in *Confinement) left() (last bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.running--
+	return in.running == 0
+}
+
+// Left says that a process that was started is gone. With the last one everything else inside is killed. It returns
+// the memory limit if the kernel has killed a process inside for want of memory, and else 0.
+func (in *Confinement) Left() (outOfMemory int64) {
+	if in == nil {
+		return 0
+	}
+	if in.group != nil && in.limits.MemoryBytes > 0 {
+		in.mu.Lock()
+		if n := in.group.oomKills(); n > in.ooms {
+			in.ooms, outOfMemory = n, in.limits.MemoryBytes
+		}
+		in.mu.Unlock()
+	}
+	if in.left() {
+		if err := in.Kill(); err != nil {
+			in.log.Warn("processes of a trial do not end", "error", err)
+		}
+	}
+	return outOfMemory
+}
+
+// Kill ends everything inside and waits until it is gone.
+func (in *Confinement) Kill() error {
+	if in == nil {
+		return nil
+	}
+	in.mu.Lock()
+	since := in.since
+	in.mu.Unlock()
+	if since.IsZero() {
+		return nil // nothing was ever started
+	}
+	if in.group != nil {
+		if err := in.group.kill(); err != nil {
+			return fmt.Errorf("kill a control group: %w", err)
+		}
+	}
+	switch {
+	case in.user != nil && in.user.own:
+		return killAll(func() ([]int, error) { return ofUser(in.user.UID) })
+	case in.group == nil:
+		return killAll(func() ([]int, error) { return marked(in.mark, since) })
+	}
+	return nil
+}
+
+// Close kills everything inside, removes the files of its user, and gives back the user and the control group.
+func (in *Confinement) Close() error {
+	if in == nil {
+		return nil
+	}
+	err := in.Kill()
+	if in.group != nil {
+		err = errors.Join(err, in.group.remove())
+	}
+	if in.home != "" {
+		err = errors.Join(err, in.Remove(in.home))
+	}
+	if in.user != nil && in.user.own {
+		err = errors.Join(err, sweepShared(in.user.UID))
+	}
+	if in.forget != nil {
+		err = errors.Join(err, in.forget())
+	}
+	if in.user != nil {
+		err = errors.Join(err, in.user.release())
+	}
+	return err
+}
+
+// Own gives a directory, with all that is in it, to the user. Nobody else may be able to write there.
+func (in *Confinement) Own(dir string) error {
+	u := in.User()
+	if u == nil {
+		return nil
+	}
+	var all []string
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		all = append(all, path)
+		return err
+	})
+	// From the inside to the outside: what is the user's already has nothing of the worker's in it.
+	for i := len(all) - 1; i >= 0 && err == nil; i-- {
+		err = os.Lchown(all[i], int(u.UID), int(u.GID))
+	}
+	if err != nil {
+		return fmt.Errorf("give files to the user of a trial: %w", err)
+	}
+	return nil
+}
+
+// Remove removes a directory of the user's.
+func (in *Confinement) Remove(dir string) error {
+	err := in.As(func() error { return emptyDir(dir) })
+	if removed := os.RemoveAll(dir); removed != nil {
+		return errors.Join(err, removed)
+	}
+	return nil
+}
+
+// emptyDir removes what is in a directory, as far as its owner may.
+func emptyDir(dir string) error {
+	_ = os.Chmod(dir, 0o700) //nolint:gosec // so that it can be emptied
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return err
+}
+
+// sweepShared removes what a user left in directories that everybody may write to.
+func sweepShared(uid uint32) error {
+	var errs []error
+	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm"} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // not there
+		}
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil {
+				continue // gone
+			}
+			if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid == uid {
+				errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// explain says why a command cannot be started as another user.
+func (in *Confinement) explain(err error, cmd *exec.Cmd) error {
+	if in.user == nil || !errors.Is(err, os.ErrPermission) {
+		return err
+	}
+	if dir := cmd.Dir; dir != "" && !in.user.Reaches(dir) {
+		return fmt.Errorf("the working directory %s is closed to the user that trials run as (%s): chmod o+rx it and what "+
+			"is above it, or name another", dir, in.user)
+	}
+	return fmt.Errorf("%s is closed to the user that trials run as (%s): chmod o+rx it and what is above it, or install "+
+		"it where everybody may read, such as /usr/local or /opt", cmd.Path, in.user)
+}
+
+// String names a user for people.
+func (u *User) String() string {
+	return u.Name + ", user id " + strconv.Itoa(int(u.UID))
+}

@@ -1,0 +1,142 @@
+package confine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// record is the file that says what the worker has made, so that the next one in its directory can remove what a killed
+// one left.
+type record struct {
+	// Boot of the machine: users and groups of another boot have no processes.
+	Boot string `json:"boot"`
+	// Root is the directory of trials' files.
+	Root string `json:"root,omitempty"`
+	// Groups are the directories of the control groups.
+	Groups []string `json:"groups,omitempty"`
+	// Users that no account has and that trials run as.
+	Users []uint32 `json:"users,omitempty"`
+
+	mu   sync.Mutex
+	path string
+}
+
+func newRecord(dir string) *record {
+	return &record{Boot: bootID(), path: filepath.Join(dir, "confined.json")}
+}
+
+func (r *record) addUser(uid uint32) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Users = append(r.Users, uid)
+	return r.write()
+}
+
+func (r *record) dropUser(uid uint32) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Users = slices.DeleteFunc(r.Users, func(u uint32) bool { return u == uid })
+	return r.write()
+}
+
+func (r *record) save() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.write()
+}
+
+func (r *record) write() error {
+	data, err := json.Marshal(r)
+	if err == nil {
+		err = os.WriteFile(r.path+".new", data, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(r.path+".new", r.path)
+	}
+	if err != nil {
+		return fmt.Errorf("note what confines trials: %w", err)
+	}
+	return nil
+}
+
+func (r *record) remove() error {
+	err := os.Remove(r.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// endLeftovers ends the processes that an earlier worker left, and removes what it made.
+func endLeftovers(dir string, log *slog.Logger) error {
+	r := newRecord(dir)
+	data, err := os.ReadFile(r.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what confined the trials of an earlier worker: %w", err)
+	}
+	var old record
+	if err := json.Unmarshal(data, &old); err != nil {
+		log.Warn("the list of what confined trials is damaged; some of an earlier worker's may be left", "error", err)
+		return nil
+	}
+	if old.Boot == bootID() {
+		for _, dir := range old.Groups {
+			if err := endGroups(dir); err != nil {
+				return err
+			}
+		}
+		for _, uid := range old.Users {
+			if err := killAll(func() ([]int, error) { return ofUser(uid) }); err != nil {
+				return fmt.Errorf("end the processes of an earlier worker's trials: %w", err)
+			}
+			if err := sweepShared(uid); err != nil {
+				log.Warn("files of an earlier worker's trial could not be removed", "error", err)
+			}
+		}
+	}
+	if strings.HasPrefix(filepath.Base(old.Root), "outbid-trials-") {
+		if err := os.RemoveAll(old.Root); err != nil {
+			log.Warn("files of an earlier worker's trials could not be removed", "error", err)
+		}
+	}
+	return nil
+}
+
+// endGroups ends everything in the control groups below a directory, and removes them.
+func endGroups(dir string) error {
+	find := func() (pids []int, err error) {
+		err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.IsDir() {
+				return err
+			}
+			inside, err := pidsIn(path)
+			pids = append(pids, inside...)
+			return err
+		})
+		return pids, err
+	}
+	if err := killAll(find); err != nil {
+		return fmt.Errorf("end the processes of an earlier worker's trials: %w", err)
+	}
+	return removeGroups(dir)
+}
+
+// bootID is different after every start of the machine; empty where the kernel does not tell.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+}

@@ -1,0 +1,191 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/containerd/cgroups/v3/cgroup1"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+const rootV1 = "/sys/fs/cgroup"
+
+// treeV1 is a group below the worker's own in each hierarchy that it may write to.
+type treeV1 struct {
+	name string
+	// home is where the worker itself is, and its threads when they do not start anything.
+	home  cgroup1.Cgroup
+	names []cgroup1.Name
+	dirs  []string
+}
+
+// hierarchyV1 lists the subsystems that are used, of those that are named.
+func hierarchyV1(names []cgroup1.Name) cgroup1.Hierarchy {
+	return func() ([]cgroup1.Subsystem, error) {
+		var list []cgroup1.Subsystem
+		for _, name := range names {
+			switch name {
+			case cgroup1.Memory:
+				list = append(list, cgroup1.NewMemory(rootV1, cgroup1.OptionalSwap()))
+			case cgroup1.Cpu:
+				list = append(list, cgroup1.NewCpu(rootV1))
+			case cgroup1.Pids:
+				list = append(list, cgroup1.NewPids(rootV1))
+			case cgroup1.Freezer:
+				list = append(list, cgroup1.NewFreezer(rootV1))
+			}
+		}
+		return list, nil
+	}
+}
+
+// openV1 finds the hierarchies in which the worker may make groups.
+func openV1(name string) (tree, error) {
+	t := &treeV1{name: name}
+	own := cgroup1.PidPath(os.Getpid())
+	var why error
+	for _, sub := range []cgroup1.Name{cgroup1.Memory, cgroup1.Cpu, cgroup1.Pids, cgroup1.Freezer} {
+		path, err := own(sub)
+		if err != nil {
+			continue // not on this machine
+		}
+		dir := filepath.Join(rootV1, string(sub), path, name)
+		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as the kernel makes them
+			why = err
+			continue
+		}
+		t.names, t.dirs = append(t.names, sub), append(t.dirs, dir)
+	}
+	if len(t.names) == 0 {
+		if why == nil {
+			why = errors.New("no hierarchy is mounted")
+		}
+		return nil, fmt.Errorf("the worker may make no control groups (version 1): %w", why)
+	}
+	var err error
+	if t.home, err = cgroup1.Load(own, cgroup1.WithHierarchy(hierarchyV1(t.names))); err != nil {
+		return nil, errors.Join(fmt.Errorf("find the worker's control group: %w", err), t.close())
+	}
+	return t, nil
+}
+
+func (t *treeV1) where() []string { return t.dirs }
+
+func (t *treeV1) controls() []string {
+	var list []string
+	for _, name := range t.names {
+		if name == cgroup1.Memory || name == cgroup1.Cpu {
+			list = append(list, string(name))
+		}
+	}
+	return list
+}
+
+func (t *treeV1) make(name string, l Limits) (group, error) {
+	res := &specs.LinuxResources{Memory: &specs.LinuxMemory{}, CPU: &specs.LinuxCPU{}}
+	if l.MemoryBytes > 0 {
+		res.Memory = &specs.LinuxMemory{Limit: &l.MemoryBytes, Swap: &l.MemoryBytes}
+	}
+	if l.CPUs > 0 {
+		quota, period := l.quota(), uint64(quotaPeriod)
+		res.CPU = &specs.LinuxCPU{Quota: &quota, Period: &period}
+	}
+	own := cgroup1.PidPath(os.Getpid())
+	c, err := cgroup1.New(func(sub cgroup1.Name) (string, error) {
+		path, err := own(sub)
+		return filepath.Join(path, t.name, name), err
+	}, res, cgroup1.WithHierarchy(hierarchyV1(t.names)))
+	if err != nil {
+		return nil, err
+	}
+	g := &groupV1{tree: t, cgroup: c}
+	for _, dir := range t.dirs {
+		g.dirs = append(g.dirs, filepath.Join(dir, name))
+	}
+	return g, nil
+}
+
+func (t *treeV1) close() error {
+	var errs []error
+	for _, dir := range t.dirs {
+		errs = append(errs, removeGroups(dir))
+	}
+	return errors.Join(errs...)
+}
+
+// groupV1 is one group in several hierarchies.
+type groupV1 struct {
+	tree   *treeV1
+	cgroup cgroup1.Cgroup
+	dirs   []string
+}
+
+// start lets this thread enter the group while it starts the command, so that there is no moment at which the new
+// process is outside.
+func (g *groupV1) start(cmd *exec.Cmd) error {
+	tid := cgroup1.Process{Pid: unix.Gettid()}
+	err := g.cgroup.AddTask(tid)
+	if err == nil {
+		err = cmd.Start()
+	} else {
+		err = fmt.Errorf("enter a control group: %w", err)
+	}
+	if back := g.tree.home.AddTask(tid); back != nil {
+		err = errors.Join(err, fmt.Errorf("leave a control group: %w", back))
+	}
+	return err
+}
+
+func (g *groupV1) pids() ([]int, error) {
+	var all []int
+	for _, dir := range g.dirs {
+		pids, err := pidsIn(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		all = append(all, pids...)
+	}
+	return all, nil
+}
+
+// kill stops what is inside from starting more, and kills it one by one.
+func (g *groupV1) kill() error {
+	limit := func(text string) error {
+		if dir := g.dir(cgroup1.Pids); dir != "" {
+			err := os.WriteFile(filepath.Join(dir, "pids.max"), []byte(text), 0o644) //nolint:gosec // a file of the kernel's
+			if !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := limit("1"); err != nil {
+		return err
+	}
+	return errors.Join(killAll(g.pids), limit("max"))
+}
+
+// dir is where the group is in a hierarchy; "" if it is not.
+func (g *groupV1) dir(name cgroup1.Name) string {
+	if i := slices.Index(g.tree.names, name); i >= 0 {
+		return g.dirs[i]
+	}
+	return ""
+}
+
+func (g *groupV1) oomKills() uint64 {
+	return countedIn(filepath.Join(g.dir(cgroup1.Memory), "memory.oom_control"))
+}
+
+func (g *groupV1) remove() error {
+	var errs []error
+	for _, dir := range g.dirs {
+		errs = append(errs, removeGroups(dir))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,136 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/confine"
+)
+
+// others lets trials run as other users, who can reach a copy of this program.
+func others(t *testing.T) func(c *Config) {
+	t.Helper()
+	if confine.CanSwitch() != nil {
+		t.Skip("this takes root")
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "outbid-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	program := filepath.Join(dir, "trainer")
+	if err := copyFile(os.Args[0], program); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, program} {
+		if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // others run it
+			t.Fatal(err)
+		}
+	}
+	return func(c *Config) { c.TrialUser, c.FunctionCommand = confine.Auto, []string{program} }
+}
+
+// All that a trial does, it can do as another user.
+func TestTrialsOfOtherUsers(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(s *site, t *testing.T){
+		"function": (*site).pauseAndResume, "program": (*site).programGoesOn,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			stop := s.work(t, "", others(t))
+			do(s, t)
+			stop()
+			left, err := filepath.Glob("/var/tmp/outbid-trials-*/*/own")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range left {
+				info, err := os.Stat(path)
+				if err == nil && info.Sys().(*syscall.Stat_t).Uid == 0 {
+					t.Errorf("%s is left", path)
+				}
+			}
+		})
+	}
+}
+
+// What a trial names as its checkpoint is read with the trial's rights.
+func TestATrialCannotNameFilesOfTheWorker(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	secret := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.work(t, "", others(t))
+	o := s.orch
+	o.assign(script(1, fmt.Sprintf(`ln -s %s link; echo '{"step":1,"loss":1,"checkpoint":"'$PWD'/link"}' >> $OUTBID_REPORT
+echo '{"step":2,"loss":1,"checkpoint":"%s"}' >> $OUTBID_REPORT; ln -s %s $OUTBID_CHECKPOINT_OUT
+id -u; cat %s || true`, secret, secret, secret, secret), 0, 0))
+	o.awaitText(t, 1, "ended FINISHED")
+	text := o.heard(1)
+	if strings.Contains(text, "\nsaved ") || strings.Count(text, "was not saved") != 3 {
+		t.Errorf("the trial had a file of the worker's stored:\n%s", text)
+	}
+	s.awaitLog(t, 1, "Permission denied")
+}
+
+// A daemon of a trial is gone when the next trial begins on its device.
+func TestNoDaemonOutlivesItsTrial(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(t *testing.T) func(*Config){
+		"own user": func(*testing.T) func(*Config) { return nil }, "another user": others,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.work(t, "", change(t))
+			lock := filepath.Join(os.TempDir(), fmt.Sprintf("outbid-test-%d-%s.lock", os.Getpid(), name[:3]))
+			f, err := os.OpenFile(lock, os.O_CREATE|os.O_RDWR, 0o666)
+			if err == nil {
+				err = errors.Join(f.Chmod(0o666), f.Close()) //nolint:gosec // of several users
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.Remove(lock) })
+			for epoch := uint64(1); epoch <= 4; epoch++ {
+				text := fmt.Sprintf(`exec 9<%q; flock -n 9 || exit 3
+setsid sh -c 'touch up; exec sleep 600' & while [ ! -e up ]; do sleep 0.01; done; echo '{"loss":1}' >> $OUTBID_REPORT`, lock)
+				s.orch.with(func() { s.orch.assignments = []*outbidv1.Assignment{script(epoch, text, 0, 0)} })
+				s.orch.awaitText(t, epoch, "ended FINISHED at 1")
+			}
+		})
+	}
+}
+
+// A worker that would run code of tenants as its own user ends with one line, unless it is told to trust them.
+func TestAWorkerRefusesTenants(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.orch.with(func() { s.orch.tenants = true })
+	s.orch.assign(script(1, `true`, 0, 0))
+	refused := make(chan error, 1)
+	stop := s.workUntil(t, "", nil, func(err error) { refused <- err })
+	if err := <-refused; !errors.Is(err, ErrTenants) {
+		t.Errorf("it ended with %v", err)
+	}
+	stop()
+	if text := s.orch.heard(1); text != "" {
+		t.Errorf("the trial began: %s", text)
+	}
+	s.work(t, "", func(c *Config) { c.TrustTrials = true })
+	s.orch.awaitText(t, 1, "ended FINISHED")
+}

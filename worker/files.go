@@ -1,0 +1,102 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/protobuf/proto"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/confine"
+)
+
+// own is the directory that the training code is told of and may write to. Where it runs as another user it is below
+// the fork's scratch directory, beside what the worker has taken from it.
+func (f *fork) own() string {
+	if f.cfg.closed {
+		return filepath.Join(f.scratch(), "own")
+	}
+	return f.scratch()
+}
+
+// makeScratch makes the fork's directories. The training code's is the worker's until it is given away.
+func (f *fork) makeScratch() error {
+	if !f.cfg.closed {
+		return os.MkdirAll(f.scratch(), 0o700)
+	}
+	if err := os.Mkdir(f.scratch(), 0o711); err != nil { //nolint:gosec // its user passes through
+		return err
+	}
+	return errors.Join(os.Mkdir(f.own(), 0o700), os.Mkdir(f.takenDir(), 0o700))
+}
+
+func (f *fork) takenDir() string { return filepath.Join(f.scratch(), "taken") }
+
+// enter gives the fork's files to what its training code runs in.
+func (f *fork) enter(in *confine.Confinement) error {
+	f.mu.Lock()
+	f.in = in
+	f.mu.Unlock()
+	return in.Own(f.own())
+}
+
+// atEnd remembers what is to be done when the training code is gone.
+func (f *fork) atEnd(do func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leave = append(f.leave, do)
+}
+
+// takeFile takes a checkpoint to where its trial cannot get at it any more.
+func (f *fork) takeFile(s *outbidv1.ProcessSaved) (*outbidv1.ProcessSaved, error) {
+	f.mu.Lock()
+	in := f.in
+	f.taken++
+	to := filepath.Join(f.takenDir(), fmt.Sprint(f.taken))
+	f.mu.Unlock()
+	if in == nil {
+		return nil, errors.New("the trial has not begun")
+	}
+	if err := in.TakeFile(f.own(), filepath.Clean(s.GetPath()), to); err != nil {
+		return nil, err
+	}
+	taken := proto.CloneOf(s)
+	taken.Path = to
+	return taken, nil
+}
+
+// clear removes what is left of a fork whose training code is gone.
+func (f *fork) clear() {
+	f.mu.Lock()
+	in, leave := f.in, f.leave
+	f.leave = nil
+	f.mu.Unlock()
+	var errs []error
+	for _, do := range leave {
+		errs = append(errs, do())
+	}
+	if in.User() != nil {
+		errs = append(errs, in.Remove(f.own()))
+	}
+	if err := errors.Join(append(errs, os.RemoveAll(f.scratch()))...); err != nil {
+		f.cfg.Logger.Warn("what a trial left could not be removed", "error", err)
+	}
+}
+
+// copyFile copies what the worker has to where a trial finds it.
+func copyFile(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
