@@ -58,7 +58,7 @@ func TestTenantsTrialsReachNothingOfTheWorkers(t *testing.T) {
 	}
 	token := regexp.MustCompile(`outbid_\S+`).FindString(made)
 	s := serveData(t, dir, "ready", "serve", "--nats-listen", "127.0.0.1:0", "--data", "data", "--tokens", "tokens")
-	worker := []string{"worker", "--nats", s.Info.NATS, "--token-file", s.Info.TokenFile, "--devices", "cpu:2", "--name", "n1", "--dir", "work"}
+	worker := []string{"worker", "--nats", s.Info.NATS, "--keys", s.Info.Keys, "--devices", "cpu:2", "--name", "n1", "--dir", "work"}
 	out, code := tool(t, dir, append(worker[:len(worker):len(worker)], "--trial-user", "none")...)
 	if code != 2 || strings.Count(strings.TrimSpace(out), "\n") != 0 || !strings.Contains(out, "--trust-trials") {
 		t.Errorf("exit code %d:\n%s", code, out)
@@ -71,9 +71,9 @@ func TestTenantsTrialsReachNothingOfTheWorkers(t *testing.T) {
 		return
 	}
 	start(t, dir, worker...)
-	look := fmt.Sprintf(`{{ id -u; cat %[1]s; ls %[2]s %[2]s/work; tr '\0' ' ' < /proc/$PPID/environ; tr '\0' ' ' < /proc/$PPID/cmdline; kill $PPID; }} 2>&1 || true
+	look := fmt.Sprintf(`{{ id -u; ls %[1]s; ls %[2]s %[2]s/work; tr '\0' ' ' < /proc/$PPID/environ; tr '\0' ' ' < /proc/$PPID/cmdline; kill $PPID; }} 2>&1 || true
 setsid sleep 600 &
-ls "$HOME" > $HOME/ok`, s.Info.TokenFile, dir)
+ls "$HOME" > $HOME/ok`, s.Info.Keys+"/*", dir)
 	sweep, err := protojson.Marshal(shell("look", "/", look+reportOne, 2))
 	if err != nil {
 		t.Fatal(err)
