@@ -29,7 +29,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the server, NATS, the store, workers, versions and Python",
 		Long: `Doctor checks the server and what it needs (NATS, the store, workers), whether the versions fit together, and
-whether Python on this machine has Outbid's SDK. Each line is ok or FAIL, and says what to do about a failure. The
+whether Python on this machine has Outbid's SDK, and what a worker on it confines trials to. Each line is ok or FAIL, and says what to do about a failure. The
 server's policy is shown with all its options.
 
 The exit code is 1 if any check fails.`,
@@ -39,6 +39,7 @@ The exit code is 1 if any check fails.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			checks := append(a.checkServer(cmd.Context()), checkPython(cmd.Context(), python))
+			checks = append(checks, checkConfined()...)
 			failed := false
 			l := newLister(a.stdout, out, []string{"CHECK", "", "FOUND"}, checkRow)
 			for _, c := range checks {

@@ -149,7 +149,7 @@ func TestUsersAreKeptApart(t *testing.T) {
 	}
 	a, b := enter(t, c, Limits{}), enter(t, c, Limits{})
 	script := fmt.Sprintf(`id -u; echo mine > $HOME/file; echo $TMPDIR
-cat %s 2>&1; ls %s %s 2>&1; kill -9 %d 2>&1; cat /proc/%d/environ 2>&1 | tr '\0' ' '; ls %s 2>&1; grep NoNewPrivs /proc/self/status`,
+cat %s 2>&1; ls %s %s 2>&1; kill -9 %d 2>&1; cat /proc/%d/environ 2>&1 | tr '\0' ' '; ls %s 2>&1; grep -E 'NoNewPrivs|Cap(Prm|Eff|Amb)' /proc/self/status`,
 		secret, b.Home(), c.cfg.Dir, os.Getpid(), os.Getpid(), c.Root())
 	lines, wait := run(t, a, script)
 	if err := wait(); err != nil {
@@ -157,7 +157,7 @@ cat %s 2>&1; ls %s %s 2>&1; kill -9 %d 2>&1; cat /proc/%d/environ 2>&1 | tr '\0'
 	}
 	text := strings.Join(lines, "\n")
 	if n := strings.Count(text, "ermission denied") + strings.Count(text, "not permitted"); n != 6 ||
-		!strings.Contains(text, "NoNewPrivs:\t1") || lines[0] != fmt.Sprint(a.User().UID) || lines[1] != a.tmp() {
+		!strings.Contains(text, "NoNewPrivs:\t1") || strings.Count(text, ":\t0000000000000000") != 3 || lines[0] != fmt.Sprint(a.User().UID) || lines[1] != a.tmp() {
 		t.Errorf("%d refusals, want 6:\n%s", n, text)
 	}
 	if a.User().UID == b.User().UID || a.User().UID < narrowFirst {

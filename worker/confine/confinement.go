@@ -80,6 +80,10 @@ func (in *Confinement) Start(cmd *exec.Cmd) error {
 	if in == nil {
 		return cmd.Start()
 	}
+	// A worker that is not root may have been given capabilities in a way that every program it starts has them too.
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("keep the worker's capabilities from a trial: %w", err)
+	}
 	if in.user != nil {
 		cmd.SysProcAttr.Credential = in.user.credential()
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

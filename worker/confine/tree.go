@@ -53,6 +53,20 @@ func openTree() (tree, error) {
 	return nil, errors.New("this machine has no control groups at /sys/fs/cgroup")
 }
 
+// Groups says which version of control groups this process may make, and which limits hold in them: cpu, memory. An error
+// says why there are none. It tries, and removes what it made.
+func Groups() (version string, controls []string, err error) {
+	t, err := openTree()
+	if err != nil {
+		return "", nil, err
+	}
+	version = "1"
+	if _, ok := t.(*treeV2); ok {
+		version = "2"
+	}
+	return version, t.controls(), t.close()
+}
+
 // pidsIn reads which processes are in the control group at a directory, without the worker itself: a thread of it is
 // inside while it starts one.
 func pidsIn(dir string) ([]int, error) {
