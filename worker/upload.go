@@ -252,7 +252,13 @@ func (f *fork) checkpointKey(step int64) string {
 }
 
 // store is what the fork may reach of the object store.
-func (f *fork) store() objects.Access { return f.cfg.Store(f.ref) }
+// Where trials are other users, the files that they are given and give are not the store's own.
+func (f *fork) store() objects.Access {
+	if f.cfg.closed {
+		return objects.Copies(f.cfg.Store(f.ref))
+	}
+	return f.cfg.Store(f.ref)
+}
 
 // scratch is the fork's own directory.
 func (f *fork) scratch() string {

@@ -106,11 +106,15 @@ func (in *Confinement) TakeFile(dir, path, to string) (err error) {
 	return in.As(func() error { return os.Remove(path) })
 }
 
+// takenMode lets the user read the file by the names that it still has for it, as a program does that goes on from there.
+// Nobody else reaches them, nor what was taken.
+const takenMode = 0o444
+
 // moveOpen gives an open file another name, or copies it where that cannot be done, and makes it the worker's.
 func moveOpen(from *os.File, to string) error {
 	self := fmt.Sprintf("/proc/self/fd/%d", from.Fd())
 	if err := unix.Linkat(unix.AT_FDCWD, self, unix.AT_FDCWD, to, unix.AT_SYMLINK_FOLLOW); err == nil {
-		return errors.Join(from.Chown(os.Geteuid(), os.Getegid()), from.Chmod(0o600))
+		return errors.Join(from.Chown(os.Geteuid(), os.Getegid()), from.Chmod(takenMode))
 	}
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

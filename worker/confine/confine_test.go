@@ -208,7 +208,7 @@ func TestFilesAreTakenWithTheRightsOfTheTrial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != os.Geteuid() || info.Mode().Perm() != 0o600 {
+	if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != os.Geteuid() || info.Mode().Perm() != takenMode {
 		t.Errorf("taken: %v of %d", info.Mode(), stat.Uid)
 	}
 	if _, err := os.Lstat(path("good")); !errors.Is(err, os.ErrNotExist) {
