@@ -29,8 +29,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the server, NATS, the store, workers, versions and Python",
 		Long: `Doctor checks the server and what it needs (NATS, the store, workers), whether the versions fit together, and
-whether Python on this machine has Outbid's SDK, and what a worker on it confines trials to. Each line is ok or FAIL, and says what to do about a failure. The
-server's policy is shown with all its options.
+whether Python on this machine has Outbid's SDK, and what a worker on it confines trials to. Each line is ok or FAIL,
+and says what to do about a failure. The server's policy is shown with all its options.
 
 The exit code is 1 if any check fails.`,
 		Example: `  outbid doctor

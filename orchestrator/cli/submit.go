@@ -56,7 +56,8 @@ func (a *app) runCommand() *cobra.Command {
 -o json a line of JSON for every update and one for the result.
 
 The sweep lives on the server, not in this command. Ctrl-C asks whether to leave it running, to save and pause it, or
-to stop it; a second Ctrl-C, and one without a terminal, leaves it running. A server that is restarted in between is waited for.
+to stop it; a second Ctrl-C, and one without a terminal, leaves it running. A server that is restarted in between is
+waited for.
 
 The exit code is 0 when the sweep is done, 1 when it failed, 3 when it was stopped, 130 when it was left running.`,
 		Example: `  outbid run sweep.yaml
