@@ -10,8 +10,8 @@ umask 077
 # take renames a token, which works for one of those who try.
 take() {
   for token in "$invites"/*.token; do
-    if mv "$token" "$invites/.taken-$(hostname)" 2>/dev/null; then
-      mv "$invites/.taken-$(hostname)" "$dir/invite"
+    if mv "$token" "$invites/.taken-$(hostname)-$$" 2>/dev/null; then
+      mv "$invites/.taken-$(hostname)-$$" "$dir/invite"
       return 0
     fi
   done
