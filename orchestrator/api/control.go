@@ -21,8 +21,9 @@ type Control interface {
 	// Delete forgets a sweep that has ended, and says when that was and who did it; one that is forgotten already is no
 	// error. A *state.EndingError says that its last processes are ending.
 	Delete(ctx context.Context, sweep, actor string) (state.Deleted, error)
-	// Extend gives a sweep more trials, longer steps or a wider space.
-	Extend(ctx context.Context, req *outbidv1.ExtendSweepRequest, actor string) error
+	// Extend gives a sweep more trials, longer steps or a wider space, and says what is trained again, as its checkpoint was
+	// dropped. A preview changes nothing.
+	Extend(ctx context.Context, req *outbidv1.ExtendSweepRequest, actor string) ([]*outbidv1.TrainedAgain, error)
 	// Ask gives a client of an external sweep something to train.
 	Ask(ctx context.Context, sweep, client string) (*outbidv1.AskTrialResponse, error)
 	// Tell takes in what that client measured.
@@ -46,6 +47,8 @@ type Control interface {
 	Reports(ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error) error
 	// ReportsAfter calls f for the reports of the sweep after the first n, oldest first.
 	ReportsAfter(ctx context.Context, sweep string, n int64, f func(trial int32, r *outbidv1.Report) error) error
+	// Superseded returns what says of a sweep's reports whether their trial was started again from before them since.
+	Superseded(sweep string) (func(trial int32, r *outbidv1.Report) bool, error)
 	// Ledger calls f for every batch from sequence from to the last one.
 	Ledger(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error
 	// Blobs says which functions sweeps use, by SHA-256, and of which tenants those are.

@@ -189,8 +189,8 @@ func (c *fakeControl) Delete(_ context.Context, id, actor string) (state.Deleted
 	return d, nil
 }
 
-func (c *fakeControl) Extend(_ context.Context, req *outbidv1.ExtendSweepRequest, actor string) error {
-	return c.Command(context.Background(), req.GetSweep(), 0, actor)
+func (c *fakeControl) Extend(_ context.Context, req *outbidv1.ExtendSweepRequest, actor string) ([]*outbidv1.TrainedAgain, error) {
+	return nil, c.Command(context.Background(), req.GetSweep(), 0, actor)
 }
 
 func (c *fakeControl) Ask(_ context.Context, id, _ string) (*outbidv1.AskTrialResponse, error) {
@@ -273,6 +273,10 @@ func (c *fakeControl) Trial(id string, n int32) (*outbidv1.Trial, error) {
 }
 
 func (c *fakeControl) Nodes() []*outbidv1.Node { return c.nodes }
+
+func (c *fakeControl) Superseded(string) (func(int32, *outbidv1.Report) bool, error) {
+	return func(_ int32, r *outbidv1.Report) bool { return r.GetEpoch() == 13 }, nil
+}
 
 func (c *fakeControl) Changes(id string, since uint64) ([]*outbidv1.Trial, uint64, <-chan struct{}, error) {
 	c.mu.Lock()

@@ -120,12 +120,13 @@ func (s *service) ExtendSweep(ctx context.Context, req *outbidv1.ExtendSweepRequ
 	if req.Trials == nil && req.MaxSteps == nil && len(req.GetSpace()) == 0 && req.GetLimits() == nil {
 		return nil, status.Error(codes.InvalidArgument, "nothing to extend: give trials, max_steps, space or limits")
 	}
-	if err := s.control.Extend(ctx, req, caller(ctx).Name); err != nil {
+	again, err := s.control.Extend(ctx, req, caller(ctx).Name)
+	if err != nil {
 		return nil, err
 	}
 	sweep, err := s.control.Sweep(req.GetSweep())
 	if err != nil {
 		return nil, err
 	}
-	return &outbidv1.ExtendSweepResponse{Sweep: sweep}, nil
+	return &outbidv1.ExtendSweepResponse{Sweep: sweep, TrainedAgain: again}, nil
 }

@@ -201,9 +201,13 @@ func (s *service) ListReports(
 			return err
 		}
 	}
+	superseded, err := s.control.Superseded(req.GetSweep())
+	if err != nil {
+		return err
+	}
 	chunk, size := new(outbidv1.ListReportsResponse), 0
-	err := s.control.Reports(stream.Context(), req.GetSweep(), req.Trial, func(trial int32, r *outbidv1.Report) error {
-		one := &outbidv1.TrialReport{Trial: trial, Report: r}
+	err = s.control.Reports(stream.Context(), req.GetSweep(), req.Trial, func(trial int32, r *outbidv1.Report) error {
+		one := &outbidv1.TrialReport{Trial: trial, Report: r, Superseded: superseded(trial, r)}
 		chunk.Reports = append(chunk.Reports, one)
 		if size += proto.Size(one); size < maxChunk {
 			return nil

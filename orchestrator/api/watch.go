@@ -96,9 +96,13 @@ func (w *watch) catchUp(ctx context.Context) (ended bool, err error) {
 	w.at.version = v.version
 	out := &sender{sweep: v.sweep, trials: mergeTrials(rest, v.trials), send: w.send}
 	if w.key.reports {
+		superseded, err := w.control.Superseded(w.key.sweep)
+		if err != nil {
+			return false, err
+		}
 		err = w.control.ReportsAfter(ctx, w.key.sweep, w.at.reports, func(trial int32, r *outbidv1.Report) error {
 			w.at.reports++
-			return out.report(&outbidv1.TrialReport{Trial: trial, Report: r})
+			return out.report(&outbidv1.TrialReport{Trial: trial, Report: r, Superseded: superseded(trial, r)})
 		})
 		if err != nil {
 			return false, err

@@ -1,7 +1,12 @@
 package cli
 
 import (
+	"context"
+	"io"
+	"strings"
+
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -84,6 +89,7 @@ type extension struct {
 	maxSteps, steps     int64
 	space, wallTime     string
 	target              float64
+	preview, yes        bool
 }
 
 func (a *app) extendCommand() *cobra.Command {
@@ -95,7 +101,10 @@ func (a *app) extendCommand() *cobra.Command {
 		Long: `Extend changes the limits of a sweep, which may have ended: it then goes on. Only what is given changes.
 
 The file of --space holds parameters as in the "space" of a sweep's file; each replaces the one of that name and must
-contain its old range.`,
+contain its old range.
+
+Of a trial that ended, most checkpoints are deleted (see "checkpoints" in the sweep's file). One that goes on
+and has none trains again what it had done: extend says which do before it starts, and asks on a terminal.`,
 		Example: `  outbid extend digits-1 --trials 80
   outbid extend digits-1 --max-steps 81
   outbid extend digits-1 --space wider.yaml --wall-time 2h`,
@@ -120,6 +129,9 @@ contain its old range.`,
 				return err
 			}
 			req.Sweep = sweep.GetId()
+			if goOn, err := a.agreeToExtend(cmd.Context(), c, req, e); err != nil || !goOn {
+				return err
+			}
 			got, err := c.ExtendSweep(cmd.Context(), req)
 			if err != nil {
 				return err
@@ -131,6 +143,8 @@ contain its old range.`,
 	f := cmd.Flags()
 	f.Int32Var(&e.trials, "trials", 0, "new total of trials")
 	f.Int64Var(&e.maxSteps, "max-steps", 0, "new max_steps of the tuner")
+	f.BoolVar(&e.preview, "preview", false, "only say which trials would train again what they had done")
+	f.BoolVar(&e.yes, "yes", false, "do not ask")
 	f.StringVar(&e.space, "space", "", "`FILE` with the parameters whose range becomes wider")
 	f.Int32Var(&e.concurrency, "concurrency", 0, "new limit of trials that run or wait for a device at once")
 	f.Int64Var(&e.steps, "steps", 0, "new limit of steps over all trials")
@@ -138,6 +152,45 @@ contain its old range.`,
 	f.Float64Var(&e.target, "target", 0, "new value of the metric at which the sweep ends")
 	_ = cmd.MarkFlagFilename("space", "yaml", "yml", "json")
 	return cmd
+}
+
+// toldAgain is how many trials that train again are named.
+const toldAgain = 10
+
+// agreeToExtend says what would be trained again, and whether to go on.
+func (a *app) agreeToExtend(ctx context.Context, c *connection, req *outbidv1.ExtendSweepRequest, e extension) (bool, error) {
+	asked := proto.CloneOf(req)
+	asked.Preview = true
+	got, err := c.ExtendSweep(ctx, asked)
+	if err != nil {
+		return false, err
+	}
+	again := got.GetTrainedAgain()
+	steps := int64(0)
+	for i, t := range again {
+		steps += t.GetStep() - t.GetFromStep()
+		if i < toldAgain {
+			a.notef("%s/%d trains again from step %s, and had done %s: its later checkpoints were deleted when it ended", req.GetSweep(),
+				t.GetTrial(), formatCount(t.GetFromStep()), formatCount(t.GetStep()))
+		}
+	}
+	switch {
+	case len(again) > 0:
+		a.notef("%d trials train %s steps again", len(again), formatCount(steps))
+	case e.preview:
+		a.notef("no trial trains again what it had done")
+	}
+	if e.preview || e.yes || len(again) == 0 || !a.term.in || !a.term.err {
+		return !e.preview, nil
+	}
+	_, _ = io.WriteString(a.stderr, "Extend it? [y = yes, N = no] ")
+	select {
+	case answer := <-a.readLine():
+		answer = strings.ToLower(strings.TrimSpace(answer))
+		return answer == "y" || answer == "yes", nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 }
 
 // extendRequest builds the request from the flags that were given.

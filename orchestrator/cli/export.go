@@ -304,6 +304,7 @@ func (a *app) exportReports(ctx context.Context, c *connection, sweep *outbidv1.
 	metrics := sortedKeys(names)
 	s, err := newSheet(w, kind, "reports", appendMetrics([]column{
 		{"sweep", kindText}, {"trial", kindInt}, {"step", kindInt}, {"time", kindTime}, {"train_seconds", kindFloat},
+		{"lease", kindInt}, {"superseded", kindBool},
 	}, metrics))
 	if err != nil || count == 0 {
 		return 0, errors.Join(err, closeSheet(s))
@@ -313,7 +314,7 @@ func (a *app) exportReports(ctx context.Context, c *connection, sweep *outbidv1.
 	err = c.reports(ctx, sweep.GetId(), func(r *outbidv1.TrialReport) bool {
 		writeErr = s.write(appendValues([]cell{
 			sweep.GetId(), int64(r.GetTrial()), r.GetReport().GetStep(), timeCell(r.GetReport().GetTime()),
-			r.GetReport().GetTrainSeconds(),
+			r.GetReport().GetTrainSeconds(), int64(r.GetReport().GetEpoch()), r.GetSuperseded(),
 		}, r.GetReport().GetMetrics(), metrics))
 		rows++
 		return writeErr == nil && rows < count

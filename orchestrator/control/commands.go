@@ -167,36 +167,41 @@ func conflict(s *state.Sweep, what, rule string) error {
 type Extend struct {
 	Request *outbidv1.ExtendSweepRequest
 	Actor   string
-	Done    func(error)
+	// Done is told what is trained again, as its checkpoint was dropped.
+	Done func([]*outbidv1.TrainedAgain, error)
 }
 
 func (in Extend) apply(c *Core) {
-	err := c.extend(in)
-	c.reply(func() { in.Done(err) })
+	again, err := c.extend(in)
+	c.reply(func() { in.Done(again, err) })
 }
 
-func (c *Core) extend(in Extend) error {
+func (c *Core) extend(in Extend) ([]*outbidv1.TrainedAgain, error) {
 	s, err := c.st.Sweep(in.Request.GetSweep())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.State == outbidv1.SweepState_SWEEP_STATE_FAILED {
-		return conflict(s, "extended", "wait until it has stopped, or submit it anew")
+		return nil, conflict(s, "extended", "wait until it has stopped, or submit it anew")
 	}
 	wider, err := spec.Extend(s.Spec, in.Request)
 	if err != nil {
-		return fmt.Errorf("%w: %w", state.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
 	if proto.Equal(wider, s.Spec) {
-		return fmt.Errorf("%w: extend: nothing would change; give more trials, longer max_steps, a wider space or other limits", state.ErrInvalid)
+		return nil, fmt.Errorf("%w: extend: nothing would change; give more trials, longer max_steps, a wider space or other limits", state.ErrInvalid)
+	}
+	again := c.trainedAgain(s, wider)
+	if in.Request.GetPreview() {
+		return again, nil
 	}
 	if err := c.wake(s, "extended"); err != nil {
-		return err
+		return nil, err
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepExtended{SweepExtended: &outbidv1.SweepExtended{
 		Sweep: s.ID, Spec: wider, Actor: in.Actor,
 	}}})
-	return nil
+	return again, nil
 }
 
 // An Ask gives a client of an external sweep something to train.

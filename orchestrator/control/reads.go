@@ -68,12 +68,12 @@ func (l *Loop) Deleted() []state.Deleted {
 	return l.core.st.Deleted()
 }
 
-// Extend gives a sweep more trials, longer steps or a wider space.
-func (l *Loop) Extend(ctx context.Context, req *outbidv1.ExtendSweepRequest, actor string) error {
-	_, err := do(ctx, l, func(done func(struct{}, error)) Input {
-		return Extend{Request: req, Actor: actor, Done: func(err error) { done(struct{}{}, err) }}
+// Extend gives a sweep more trials, longer steps or a wider space, and says what is trained again, as its checkpoint was
+// dropped. A preview changes nothing.
+func (l *Loop) Extend(ctx context.Context, req *outbidv1.ExtendSweepRequest, actor string) ([]*outbidv1.TrainedAgain, error) {
+	return do(ctx, l, func(done func([]*outbidv1.TrainedAgain, error)) Input {
+		return Extend{Request: req, Actor: actor, Done: done}
 	})
-	return err
 }
 
 // Ask gives a client of an external sweep something to train.
@@ -240,6 +240,26 @@ func (l *Loop) ReportsAfter(
 		return fmt.Errorf("reading the reports of %s: %w", sweep, err)
 	}
 	return nil
+}
+
+// Superseded returns what says of a sweep's reports whether their trial was started again from before them since.
+func (l *Loop) Superseded(sweep string) (func(trial int32, r *outbidv1.Report) bool, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	s, err := l.core.st.Sweep(sweep)
+	if err != nil {
+		return nil, err
+	}
+	back := map[int32]*state.Trial{}
+	for _, t := range s.Trials {
+		if len(t.Rollbacks) > 0 { // the list is replaced when it changes, never written to
+			back[t.Number] = &state.Trial{Rollbacks: t.Rollbacks}
+		}
+	}
+	return func(trial int32, r *outbidv1.Report) bool {
+		t := back[trial]
+		return t != nil && t.Superseded(r)
+	}, nil
 }
 
 func (l *Loop) exists(sweep string, trial *int32) error {

@@ -218,6 +218,7 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, r *outbidv1.Report) {
 			r.GetStep(), quoted(s.Spec.GetMetric()), reportedInstead(s.Spec.GetMetric(), r))
 	}
 	best := s.Best
+	r.Epoch = t.Lease.Epoch
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
 		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Report: r,
 	}}})

@@ -217,7 +217,7 @@ func TestAFinishedSweepCanBeExtended(t *testing.T) {
 			for w.State().Sweeps[id].Done() {
 				w.Do(control.Extend{
 					Request: &outbidv1.ExtendSweepRequest{Sweep: id, Trials: &more, MaxSteps: &longer}, Actor: "sim",
-					Done: func(err error) {
+					Done: func(_ []*outbidv1.TrainedAgain, err error) {
 						if err != nil {
 							t.Errorf("extend: %v", err)
 						}

@@ -75,7 +75,7 @@ def test_frame(result: ob.Result) -> None:
     assert frame.sort_values("metric", ascending=False)["trial"].iloc[0] == result.best.number
     reports = result.frame(reports=True)
     assert len(reports) == 180
-    assert set(reports.columns) == {"trial", "step", "time", "train_seconds", "accuracy"}
+    assert set(reports.columns) == {"trial", "step", "time", "train_seconds", "superseded", "accuracy"}
 
 
 def test_frame_without_pandas(result: ob.Result, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,13 +37,18 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Report:
-    """What training code reported: `step` is steps done, `train_seconds` the seconds of training until then."""
+    """What training code reported: `step` is steps done, `train_seconds` the seconds of training until then.
+
+    `superseded` says that the trial was started again from an earlier step since: what it reported there again, and
+    after it, takes the place of this.
+    """
 
     trial: int
     step: int
     metrics: Mapping[str, float]
     time: datetime.datetime | None
     train_seconds: float
+    superseded: bool = False
 
     def record(self) -> dict[str, Any]:
         """Return the report as one flat dict."""
@@ -52,6 +57,7 @@ class Report:
             "step": self.step,
             "time": self.time,
             "train_seconds": self.train_seconds,
+            "superseded": self.superseded,
             **self.metrics,
         }
 
@@ -315,7 +321,8 @@ def _fairness(sweep: service_pb2.Sweep) -> Fairness | None:
 def report_info(report: service_pb2.TrialReport) -> Report:
     """Return a report of the API as a plain value."""
     inner = report.report
-    return Report(report.trial, inner.step, dict(inner.metrics), _time(inner, "time"), inner.train_seconds)
+    time = _time(inner, "time")
+    return Report(report.trial, inner.step, dict(inner.metrics), time, inner.train_seconds, report.superseded)
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

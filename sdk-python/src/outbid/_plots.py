@@ -71,8 +71,8 @@ class Plots:
         shown = {t.number for t in _ranked(self._result)[:_MOST_CURVES]}
         curves: dict[int, dict[int, float]] = {}
         for report in self._result.reports():
-            if report.trial in shown and metric in report.metrics:
-                # A repeated step replaces what was reported before: the trial was resumed before it.
+            if report.trial in shown and metric in report.metrics and not report.superseded:
+                # A repeated step replaces what was reported before.
                 curves.setdefault(report.trial, {})[report.step] = report.metrics[metric]
         chart, ax = _axes(ax)
         best = sweep.best.number if sweep.best else -1

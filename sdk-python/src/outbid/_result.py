@@ -79,18 +79,7 @@ class Result:
             ) from None
         if not reports:
             return pd.DataFrame.from_records(self.records(), columns=self._columns())
-        return pd.DataFrame.from_records(
-            [
-                {
-                    "trial": r.trial,
-                    "step": r.step,
-                    "time": r.time,
-                    "train_seconds": r.train_seconds,
-                    **r.metrics,
-                }
-                for r in self.reports()
-            ]
-        )
+        return pd.DataFrame.from_records([r.record() for r in self.reports()])
 
     def importance(self, *, seed: int = 0) -> dict[str, float]:
         """Return how much each parameter matters for the metric, largest first; the shares add up to 1.
