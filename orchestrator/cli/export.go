@@ -303,8 +303,13 @@ func (a *app) exportReports(ctx context.Context, c *connection, sweep *outbidv1.
 	}
 	metrics := sortedKeys(names)
 	s, err := newSheet(w, kind, "reports", appendMetrics([]column{
-		{"sweep", kindText}, {"trial", kindInt}, {"step", kindInt}, {"time", kindTime}, {"train_seconds", kindFloat},
-		{"lease", kindInt}, {"superseded", kindBool},
+		{"sweep", kindText},
+		{"trial", kindInt},
+		{"step", kindInt},
+		{"time", kindTime},
+		{"train_seconds", kindFloat},
+		{"lease", kindInt},
+		{"superseded", kindBool},
 	}, metrics))
 	if err != nil || count == 0 {
 		return 0, errors.Join(err, closeSheet(s))
