@@ -138,10 +138,8 @@ func (s *server) openLoop(ctx context.Context) error {
 	if err != nil {
 		return s.damaged(err)
 	}
-	if err := s.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "outbid_clock_skew_seconds", Help: "How far this machine's clock is ahead of the time in the ledger.",
-	}, func() float64 { return s.loop.Skew().Seconds() })); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+	if err := registerSkew(s.registry, s.loop); err != nil {
+		return err
 	}
 	s.reserveLogs(ctx)
 	var sweeps []string
