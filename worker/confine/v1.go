@@ -18,6 +18,8 @@ const rootV1 = "/sys/fs/cgroup"
 // treeV1 is a group below the worker's own in each hierarchy that it may write to.
 type treeV1 struct {
 	name string
+	// own is where the worker was when the tree was made.
+	own map[cgroup1.Name]string
 	// home is where the worker itself is, and its threads when they do not start anything.
 	home  cgroup1.Cgroup
 	names []cgroup1.Name
@@ -46,7 +48,7 @@ func hierarchyV1(names []cgroup1.Name) cgroup1.Hierarchy {
 
 // openV1 finds the hierarchies in which the worker may make groups.
 func openV1(name string) (tree, error) {
-	t := &treeV1{name: name}
+	t := &treeV1{name: name, own: map[cgroup1.Name]string{}}
 	own := cgroup1.PidPath(os.Getpid())
 	var why error
 	for _, sub := range []cgroup1.Name{cgroup1.Memory, cgroup1.Cpu, cgroup1.Pids, cgroup1.Freezer} {
@@ -59,7 +61,7 @@ func openV1(name string) (tree, error) {
 			why = err
 			continue
 		}
-		t.names, t.dirs = append(t.names, sub), append(t.dirs, dir)
+		t.names, t.dirs, t.own[sub] = append(t.names, sub), append(t.dirs, dir), path
 	}
 	if len(t.names) == 0 {
 		if why == nil {
@@ -68,11 +70,14 @@ func openV1(name string) (tree, error) {
 		return nil, fmt.Errorf("the worker may make no control groups (version 1): %w", why)
 	}
 	var err error
-	if t.home, err = cgroup1.Load(own, cgroup1.WithHierarchy(hierarchyV1(t.names))); err != nil {
+	if t.home, err = cgroup1.Load(t.at, cgroup1.WithHierarchy(hierarchyV1(t.names))); err != nil {
 		return nil, errors.Join(fmt.Errorf("find the worker's control group: %w", err), t.close())
 	}
 	return t, nil
 }
+
+// at is where the worker is in a hierarchy.
+func (t *treeV1) at(sub cgroup1.Name) (string, error) { return t.own[sub], nil }
 
 func (t *treeV1) where() []string { return t.dirs }
 
@@ -95,10 +100,8 @@ func (t *treeV1) make(name string, l Limits) (group, error) {
 		quota, period := l.quota(), uint64(quotaPeriod)
 		res.CPU = &specs.LinuxCPU{Quota: &quota, Period: &period}
 	}
-	own := cgroup1.PidPath(os.Getpid())
 	c, err := cgroup1.New(func(sub cgroup1.Name) (string, error) {
-		path, err := own(sub)
-		return filepath.Join(path, t.name, name), err
+		return filepath.Join(t.own[sub], t.name, name), nil
 	}, res, cgroup1.WithHierarchy(hierarchyV1(t.names)))
 	if err != nil {
 		return nil, err

@@ -71,6 +71,13 @@ func Open(dir string, log *slog.Logger) (*Host, error) {
 // privileges for good.
 func (h *Host) launch() {
 	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() { // the first thread cannot end, and its control group counts for the process
+		defer runtime.UnlockOSThread()
+		var other sync.WaitGroup
+		other.Go(h.launch) // on another one, as this one is held
+		other.Wait()
+		return
+	}
 	for start := range h.starts {
 		start()
 	}
