@@ -37,8 +37,9 @@ Absent cells are empty; NaN stays NaN.
 Without --trials and --reports both are written, to SWEEP-trials and SWEEP-reports in this directory. A file named "-"
 is standard output. The format is that of the file's name, which ends in .csv or .parquet, unless --format says it.
 
-With --ledger it writes the whole ledger of the server in --data instead, whether that runs or not, or the one in the NATS
-that --nats names, with the same keys or credentials as 'outbid serve': a line of JSON for each batch, as "outbid replay" reads them. The hashes that chain the batches are in it, so that damage is found.`,
+With --ledger it writes the whole ledger of the server in --data instead, whether that runs or not, or the one in
+the NATS that --nats names, with the same keys or credentials as 'outbid serve': a line of JSON for each batch, as
+"outbid replay" reads them. The hashes that chain the batches are in it, so that damage is found.`,
 		Example: `  outbid export digits-1
   outbid export digits-1 --format parquet
   outbid export digits-1 --trials trials.parquet --reports reports.parquet
