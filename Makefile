@@ -53,7 +53,9 @@ fmt: ## put code into its standard format
 gen: ## generate the code of proto/ anew
 	path=; for t in protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway; do \
 	  path=$$(dirname $$(.ci/tool $$t)):$$path; done; \
-	python=$$(.ci/python); PATH=$$path$$(dirname $$python):$$PATH PYTHON=$$python proto/gen.sh
+	gen=.cache/gen; test -x $$gen/bin/protoc-gen-mypy || { "$${PYTHON:-python3}" -m venv $$gen && \
+	  $$gen/bin/python -m pip install --quiet --disable-pip-version-check grpcio-tools==1.71.2 mypy-protobuf==3.7.0; }; \
+	PATH=$$path$(CURDIR)/$$gen/bin:$$PATH PYTHON=$(CURDIR)/$$gen/bin/python proto/gen.sh
 
 demo: build ## tune a real network on digits: about two minutes, two workers
 	python=$$(.ci/python); PATH=$(CURDIR)/bin:$$PATH OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" examples/digits/demo.py
