@@ -1,0 +1,126 @@
+package identity
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func makeKeys(t *testing.T) *Keys {
+	t.Helper()
+	keys, err := MakeKeys(filepath.Join(t.TempDir(), "deep", "keys"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func TestKeysAreMadeOnceAndKeptForTheirOwner(t *testing.T) {
+	t.Parallel()
+	if _, err := OpenKeys(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("opened keys that are not there: %v", err)
+	}
+	keys := makeKeys(t)
+	again, err := MakeKeys(keys.Dir())
+	if err != nil || again.Account() != keys.Account() || again.Orders().Public() != keys.Orders().Public() {
+		t.Errorf("the keys changed: %v", err)
+	}
+	entries, err := os.ReadDir(keys.Dir())
+	if err != nil || len(entries) != 4 {
+		t.Fatalf("%d files: %v", len(entries), err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v: %v", e.Name(), info.Mode(), err)
+		}
+	}
+}
+
+func TestRevocationsAreKeptUntilTheyAreOfNoUse(t *testing.T) {
+	t.Parallel()
+	keys, now := makeKeys(t), time.Now()
+	for i, at := range []time.Time{now.Add(-2 * WorkerLife), now, now} {
+		key, err := NewKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := keys.Revoke(key.Public(), at); err != nil {
+			t.Fatal(err)
+		}
+		again, err := OpenKeys(keys.Dir())
+		if err != nil || len(again.claims.Revocations) != max(i, 1) {
+			t.Errorf("%d revocations after %d: %v", len(again.claims.Revocations), i+1, err)
+		}
+	}
+}
+
+// A signature is good for the message and the subject that it was made for, by the key that made it, and nothing else.
+func TestSignaturesAreGoodForOneThing(t *testing.T) {
+	t.Parallel()
+	key, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	by, err := NewVerifier(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		subject, data := rapid.String().Draw(t, "subject"), rapid.SliceOf(rapid.Byte()).Draw(t, "data")
+		signature, err := key.Sign(subject, data)
+		if err != nil || by.Message(subject, data, signature) != nil {
+			t.Fatalf("its own signature is refused: %v", err)
+		}
+		stranger, err := other.Sign(subject, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, err := range map[string]error{
+			"another subject": by.Message(subject+"x", data, signature), "another content": by.Message(subject, append(data, 1), signature),
+			"another key": by.Message(subject, data, stranger), "none": by.Message(subject, data, ""),
+			"a function": by.Function(subject, []byte(signature)),
+		} {
+			if !errors.Is(err, ErrSignature) {
+				t.Fatalf("good for %s: %v", what, err)
+			}
+		}
+		// NATS cannot have a message signed in the name of a nonce.
+		if _, err := key.signNonce(messageText(subject, data)); err == nil {
+			t.Fatal("signed a message as a nonce")
+		}
+	})
+	signature, err := key.SignFunction("abc")
+	if err != nil || by.Function("abc", signature) != nil || by.Function("abd", signature) == nil {
+		t.Errorf("functions: %v", err)
+	}
+}
+
+func BenchmarkSignAndCheck(b *testing.B) {
+	key, err := NewKey()
+	if err != nil {
+		b.Fatal(err)
+	}
+	by, err := NewVerifier(key.Public())
+	if err != nil {
+		b.Fatal(err)
+	}
+	data := make([]byte, 4<<10)
+	for b.Loop() {
+		signature, err := key.Sign("outbid.v1.up.n1", data)
+		if err == nil {
+			err = by.Message("outbid.v1.up.n1", data, signature)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
