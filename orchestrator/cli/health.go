@@ -24,6 +24,19 @@ type health struct {
 	mu     sync.Mutex
 	at     time.Time
 	checks []*outbidv1.Check
+	// held are the devices of this machine that its own workers do not get, by worker.
+	held map[string]string
+}
+
+// lacks says which device a worker of this process does not get, and why; nothing if it has all.
+func (h *health) lacks(worker, why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held == nil {
+		h.held = map[string]string{}
+	}
+	h.held[worker] = why
+	h.at = time.Time{}
 }
 
 const (
@@ -42,6 +55,14 @@ func (h *health) info() *outbidv1.GetServerInfoResponse {
 	defer h.mu.Unlock()
 	if now := time.Now(); now.Sub(h.at) > healthFresh {
 		h.checks = []*outbidv1.Check{h.checkNATS(), h.checkStore()}
+		for _, worker := range sortedKeys(h.held) {
+			if why := h.held[worker]; why != "" {
+				h.checks = append(h.checks, &outbidv1.Check{
+					Name: "devices", Detail: "worker " + worker + ": " + why,
+					Fix: "stop that one, or share cores with it by declaring slots: outbid up --devices cpu:2",
+				})
+			}
+		}
 		h.at = time.Now()
 	}
 	for _, c := range h.checks {

@@ -17,6 +17,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/worker"
+	"github.com/outbid-dev/outbid/worker/claim"
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
 
@@ -66,7 +67,10 @@ func (s *server) runWorker(ctx context.Context, o workerOptions) error {
 	if err != nil {
 		return err
 	}
-	err = s.app.work(ctx, o, workerParts{nc: nc, logs: logs, store: worker.Direct(s.store), who: who, log: s.log})
+	err = s.app.work(ctx, o, workerParts{
+		nc: nc, logs: logs, store: worker.Direct(s.store), who: who, log: s.log,
+		lacks: func(why string) { s.health.lacks(o.name, why) },
+	})
 	return errors.Join(err, logs.Close())
 }
 
@@ -76,15 +80,22 @@ type workerParts struct {
 	logs  *bus.Logs
 	store worker.Store
 	who   *identity.Credentials
+	// lacks hears which device the worker does not get; may be nil.
+	lacks func(why string)
 	log   *slog.Logger
 }
 
 // work runs a worker until ctx ends; then its trials save and end.
-func (a *app) work(ctx context.Context, o workerOptions, p workerParts) error {
+func (a *app) work(ctx context.Context, o workerOptions, p workerParts) (err error) {
 	machine, err := inventory.Find(o.devices)
 	if err != nil {
 		return badInput("--devices: %w", err)
 	}
+	machine, release, err := claimDevices(ctx, o, machine, p)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	collectLess()
 	log := p.log.With("node", o.name)
 	orders, check, err := ordersOf(p.who, log)
@@ -108,6 +119,25 @@ func (a *app) work(ctx context.Context, o workerOptions, p workerParts) error {
 		Python: o.trials.python, PassEnv: o.trials.passEnv, TrialUser: o.trials.user, TrialGroups: o.trials.groups,
 		TrialDir: o.trials.dir, TrustTrials: o.trials.trust, Version: a.version, Labels: o.labels, Logger: log,
 	})
+}
+
+// claimDevices claims the devices that were found, or waits for them, and says who has those that it does not get.
+func claimDevices(
+	ctx context.Context, o workerOptions, found inventory.Machine, p workerParts,
+) (inventory.Machine, func() error, error) {
+	lacks := p.lacks
+	if lacks == nil {
+		lacks = func(string) {}
+	}
+	machine, release, err := found.Claim(ctx, o.dir, func(h *claim.Held) {
+		p.log.Warn("a device is not offered, or waited for if none is left, as another worker of this machine has it; "+
+			"declare slots, such as --devices cpu:2, to share cores", "device", h.What, "by", h.By.String())
+		lacks(h.Error())
+	})
+	if err == nil && len(machine.Devices) == len(found.Devices) {
+		lacks("")
+	}
+	return machine, release, err
 }
 
 // ordersOf are what a worker checks orders with: the key of the server that it has joined.

@@ -103,3 +103,41 @@ ls "$HOME" > $HOME/ok`, s.Info.Keys+"/*", dir)
 		}
 	}
 }
+
+// Two servers of one machine do not both use its devices: the second waits, says for whom, and goes on when the first is
+// gone, however it went. The machine is a network namespace of the test's own, so that no other test has its devices.
+func TestAMachinesDevicesAreClaimedOnce(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.Command("unshare", "-n", "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Skipf("this machine gives a test no network of its own: %v: %s", err, out)
+	}
+	one, two := t.TempDir(), t.TempDir()
+	first := serveIn(t, one, []string{"unshare", "-n", "sh", "-c", `ip link set lo up && exec "$@"`, "sh"}, nil, "up")
+	inside := []string{"nsenter", "-t", fmt.Sprint(first.Info.PID), "-n"}
+	self, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep := exec.Command("nsenter", "-t", fmt.Sprint(first.Info.PID), "-n", "sleep", "600") // the namespace outlives the first
+	if err := keep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = keep.Process.Kill(); _ = keep.Wait() })
+	ask := func(s *server, args ...string) string {
+		args = append([]string{"-t", fmt.Sprint(keep.Process.Pid), "-n", self, "--server", s.Info.API}, args...)
+		out, _ := exec.Command("nsenter", args...).CombinedOutput() // doctor fails where something is wrong
+		return string(out)
+	}
+	up := regexp.MustCompile(`"state": *"up"`)
+	poll(t, "the first worker", func() bool { return up.MatchString(ask(first, "nodes", "-o", "json")) })
+	second := serveIn(t, two, inside, nil, "up")
+	second.until(fmt.Sprintf("process %d (%s", first.Info.PID, one))
+	if nodes := ask(second, "nodes", "-o", "json"); up.MatchString(nodes) {
+		t.Fatalf("both offer the machine's devices: %s", nodes)
+	}
+	if said := ask(second, "doctor"); !strings.Contains(said, fmt.Sprint("is held by process ", first.Info.PID)) {
+		t.Errorf("doctor does not say for whom it waits:\n%s", said)
+	}
+	first.kill()
+	poll(t, "the second worker", func() bool { return up.MatchString(ask(second, "nodes", "-o", "json")) })
+}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -29,6 +30,9 @@ type Machine struct {
 	Links   []*outbidv1.DeviceLink
 	// CPUs counts the cores this process may use.
 	CPUs int
+	// Names are what devices that were found are called on the whole machine, such as gpu/GPU-1234 or core/3, by index; ""
+	// for one that is only declared.
+	Names []string
 	// MemoryBytes is the machine's memory, or the limit of this process's cgroup if that is lower.
 	MemoryBytes int64
 }
@@ -62,7 +66,7 @@ func (m *Machine) add(item Item, gpus gpus) error {
 	case item.Count > 0:
 		m.declare(item)
 	case item.Type == CPU:
-		m.declare(Item{Type: CPU, Count: m.CPUs, Speed: item.Speed})
+		m.cores()
 	default: // gpu or auto
 		devices, links, err := gpus()
 		if err != nil {
@@ -73,7 +77,10 @@ func (m *Machine) add(item Item, gpus gpus) error {
 				"%q takes CPU cores instead", ErrNoGPU, "cpu")
 		}
 		if len(devices) == 0 {
-			m.declare(Item{Type: CPU, Count: m.CPUs, Speed: 1})
+			m.cores()
+		}
+		for _, d := range devices {
+			m.Names = append(m.Names, "gpu/"+d.GetUuid())
 		}
 		m.Devices = append(m.Devices, devices...)
 		m.Links = append(m.Links, links...)
@@ -91,9 +98,32 @@ func (m *Machine) declare(item Item) {
 		if item.Speed != 1 {
 			d.Speed = item.Speed
 		}
-		m.Devices = append(m.Devices, d)
+		m.Devices, m.Names = append(m.Devices, d), append(m.Names, "")
 	}
 }
+
+// cores adds the CPU cores that this process may use.
+func (m *Machine) cores() {
+	first := len(m.Names)
+	m.declare(Item{Type: CPU, Count: m.CPUs, Speed: 1})
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return // they have no names then, and are not claimed
+	}
+	core := 0
+	for i := first; i < len(m.Names); i++ {
+		for core < maxCores && !allowed.IsSet(core) {
+			core++
+		}
+		if core < maxCores {
+			m.Names[i] = fmt.Sprint("core/", core)
+		}
+		core++
+	}
+}
+
+// maxCores is how many the kernel's set of CPUs has room for.
+const maxCores = 1024
 
 // Visible returns the value of CUDA_VISIBLE_DEVICES that shows exactly the granted devices of a machine: UUIDs, or for
 // declared GPUs their number among the GPUs, and nothing if only CPU cores are granted.
