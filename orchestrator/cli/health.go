@@ -59,7 +59,7 @@ func (h *health) info() *outbidv1.GetServerInfoResponse {
 			if why := h.held[worker]; why != "" {
 				h.checks = append(h.checks, &outbidv1.Check{
 					Name: "devices", Detail: "worker " + worker + ": " + why,
-					Fix: "stop that one, or share cores with it by declaring slots: outbid up --devices cpu:2",
+					Fix: "stop that one, or share cores with it by declaring slots: outbid up --devices cpu:2, or OUTBID_DEVICES=cpu:2 where a program starts it",
 				})
 			}
 		}

@@ -115,6 +115,9 @@ declared and need not exist; what is found is claimed, so that a second worker o
 					return err
 				}
 			}
+			if env := a.getenv("OUTBID_DEVICES"); env != "" && len(devices) == 0 {
+				devices = []string{env}
+			}
 			if o.workers, err = localWorkers(o.data, workers, devices, trials); err != nil {
 				return err
 			}
@@ -127,7 +130,8 @@ declared and need not exist; what is found is claimed, so that a second worker o
 	f := cmd.Flags()
 	f.BoolVar(&o.whileClients, "while-clients", false, "stop when the last program that uses this server has ended")
 	f.IntVar(&workers, "workers", 1, "how many workers run in this process")
-	f.StringArrayVar(&devices, "devices", nil, "`DEVICES` of a worker, such as gpu, cpu:4 or v100:2@0.5 (default auto)")
+	f.StringArrayVar(&devices, "devices", nil, "`DEVICES` of a worker, such as gpu, cpu:4 or v100:2@0.5 (environment: "+
+		"OUTBID_DEVICES; default auto)")
 	trials.flags(cmd)
 	f.IntVar(&natsPort, "nats-port", 0, "port of NATS on this machine; 0 takes a free one")
 	return cmd

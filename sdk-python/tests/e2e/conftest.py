@@ -25,6 +25,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def slots() -> Iterator[None]:
+    """Declare slots instead of claiming the machine's cores, as several servers run here at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OUTBID_DEVICES", f"cpu:{os.cpu_count()}")
+        yield
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a data directory."""
