@@ -87,7 +87,8 @@ Programs that count are those that found it by its directory: the SDK, and follo
 starts its servers so.
 
 --devices is a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and TYPE:COUNT@SPEED; those with a count are
-declared and need not exist; what is found is claimed, so that a second worker of this machine waits for it. Given several times, the i-th is for the i-th worker.`,
+declared and need not exist; what is found is claimed, so that a second worker of this machine waits for it. Given
+several times, the i-th is for the i-th worker.`,
 		Example: `  outbid up
   outbid up --devices cpu:4
   outbid up --workers 2 --devices cpu:1 --devices slow:1@0.5
