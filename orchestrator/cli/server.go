@@ -106,8 +106,11 @@ func (a *app) runServer(ctx context.Context, opts serverOptions, ready func(*ser
 		return errors.Join(err, stopped())
 	}
 	ready(s)
-	if err = s.group.wait(ctx, s.lead.Lost()); errors.Is(err, errDeposed) && s.lead.Lapsed() {
-		err = s.lapsed()
+	if err = s.group.wait(ctx, s.lead.Lost()); errors.Is(err, errDeposed) {
+		s.loop.Abandon()
+		if s.lead.Lapsed() {
+			err = s.lapsed()
+		}
 	}
 	return errors.Join(err, s.withdraw(), stopped())
 }

@@ -75,6 +75,10 @@ type Loop struct {
 	snapshot sync.WaitGroup
 	saving   chan struct{}
 	deletes  *deleter
+
+	// leading ends when Abandon says that this orchestrator leads no more.
+	leading context.Context //nolint:containedctx // it outlives every call
+	abandon context.CancelFunc
 }
 
 // inputsPerStep bounds how much is decided in one batch; batchBytes the size of a batch in the ledger.
@@ -95,6 +99,7 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}), changed: map[string]chan struct{}{},
 		saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
 	}
+	l.leading, l.abandon = context.WithCancel(context.Background())
 	blank, err := cfg.Policy.Snapshot()
 	for err == nil {
 		if err = l.takeOver(ctx); err == nil {
@@ -235,7 +240,10 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 		defer cancel()
 		patient, giveUp := context.WithTimeout(patient, l.cfg.AppendPatience)
 		defer giveUp()
-		if err := l.append(patient, now, out.Events); errors.Is(err, context.DeadlineExceeded) && patient.Err() != nil {
+		defer context.AfterFunc(l.leading, giveUp)()
+		if err := l.append(patient, now, out.Events); l.leading.Err() != nil && err != nil {
+			return Outcome{}, fmt.Errorf("this orchestrator leads no more: %w", err)
+		} else if errors.Is(err, context.DeadlineExceeded) && patient.Err() != nil {
 			return Outcome{}, fmt.Errorf("the ledger took nothing for %s; make room on the disk of NATS, start NATS again, "+
 				"then this server: nothing acknowledged is lost: %w", l.cfg.AppendPatience, err)
 		} else if err != nil {
@@ -299,6 +307,10 @@ func (l *Loop) append(ctx context.Context, now time.Time, events []*outbidv1.Eve
 	l.maybeSnapshot()
 	return nil
 }
+
+// Abandon says that this orchestrator leads no more: an append under way is given up, as whoever leads next reads what the
+// ledger took of it, and readers no longer wait for it.
+func (l *Loop) Abandon() { l.abandon() }
 
 // send hands an input to the loop.
 func (l *Loop) send(ctx context.Context, in Input) error {

@@ -89,6 +89,12 @@ func startLoopWith(t *testing.T, nc *nats.Conn, h control.History, p policy.Poli
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startLoopOn(t, l, h, p)
+}
+
+func startLoopOn(t *testing.T, l ledger.Ledger, h control.History, p policy.Policy) *running {
+	t.Helper()
+	var err error
 	r := &running{ended: make(chan error, 1), orders: make(chan *outbidv1.Orders, 1000)}
 	r.Loop, err = control.Open(t.Context(), control.Config{
 		Settings: settings(), Policy: p, Ledger: l, History: h, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
@@ -186,6 +192,53 @@ func TestDecisionsFollowFromTimesThatTheLedgerKeeps(t *testing.T) {
 		t.Errorf("a decision was made at %s, which has a monotonic reading", at)
 	}
 	l.end(t)
+}
+
+// stalled is a ledger that stops answering.
+type stalled struct {
+	ledger.Ledger
+	stall   chan struct{}
+	waiting chan struct{}
+}
+
+func (s *stalled) Append(ctx context.Context, at time.Time, events []*outbidv1.Event) (*outbidv1.Batch, error) {
+	select {
+	case <-s.stall:
+		close(s.waiting)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	default:
+		return s.Ledger.Append(ctx, at, events)
+	}
+}
+
+// Who leads no more does not go on trying to append: readers, and the end of the server, would wait for that.
+func TestWhoLeadsNoMoreGivesUpItsAppend(t *testing.T) {
+	t.Parallel()
+	nc := startNATS(t)
+	real, err := ledger.OpenJetStream(t.Context(), nc, ledger.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stalled{Ledger: real, stall: make(chan struct{}), waiting: make(chan struct{})}
+	l := startLoopOn(t, s, &reports{}, baseline.DRF{})
+	close(s.stall)
+	submitted := make(chan error, 1)
+	go func() {
+		_, err := l.Submit(t.Context(), sim.Sweep("s", "min", 1, sim.Tuner("random", nil)), "me", "")
+		submitted <- err
+	}()
+	<-s.waiting
+	read := make(chan int, 1)
+	go func() { read <- len(l.Sweeps()) }()
+	l.Abandon()
+	<-read
+	if err := <-submitted; err == nil {
+		t.Error("a sweep that is not in the ledger was answered")
+	}
+	if err := <-l.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
 }
 
 func TestADeposedOrchestratorCannotWrite(t *testing.T) {
