@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,7 +20,7 @@ func others(t *testing.T) func(c *Config) {
 	if confine.CanSwitch() != nil {
 		t.Skip("this takes root")
 	}
-	dir, err := os.MkdirTemp("/var/tmp", "outbid-test-")
+	dir, err := os.MkdirTemp("/var/tmp", "outbid-test-") //nolint:usetesting // other users must reach it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,4 +134,18 @@ func TestAWorkerRefusesTenants(t *testing.T) {
 	}
 	s.work(t, "", func(c *Config) { c.TrustTrials = true })
 	s.orch.awaitText(t, 1, "ended FINISHED")
+}
+
+// A trial that goes beyond its memory is ended by the kernel, and its failure says so.
+func TestOutOfMemoryIsNamed(t *testing.T) {
+	t.Parallel()
+	if _, controls, err := confine.Groups(); err != nil || !slices.Contains(controls, "memory") {
+		t.Skipf("this machine confines no memory: %v", err)
+	}
+	s := newSite(t)
+	s.work(t, "", nil)
+	hog := script(1, `x=$(head -c 300000000 /dev/zero | tr '\0' x); echo ${#x}`, 0, 0)
+	hog.Body.MemoryBytes = 48 << 20
+	s.orch.assign(hog)
+	s.orch.awaitText(t, 1, "ended FAILED at 0 ", "out of memory: used its 48 MiB (resources.memory)")
 }

@@ -348,3 +348,35 @@ func TestMappedIDs(t *testing.T) {
 		}
 	}
 }
+
+// The second version of control groups ends trials whole too, in the hierarchy that machines of the first have beside it.
+func TestVersionTwo(t *testing.T) {
+	t.Parallel()
+	mount := "/sys/fs/cgroup"
+	if _, err := os.Stat(filepath.Join(mount, "cgroup.procs")); err != nil {
+		mount = filepath.Join(mount, "unified")
+	}
+	tree, err := openV2(mount, fmt.Sprint("outbid-test-", os.Getpid()))
+	if err != nil {
+		t.Skip(err)
+	}
+	c := open(t, None)
+	if c.tree != nil {
+		if err := c.tree.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	c.tree = tree
+	in := enter(t, c, Limits{})
+	lines, wait := run(t, in, daemonize)
+	if pids, err := in.group.pids(); err != nil || len(pids) == 0 {
+		t.Errorf("in the group: %v, %v", pids, err)
+	}
+	if err := wait(); err != nil || len(lines) != 1 {
+		t.Fatal(err, lines)
+	}
+	in.Left()
+	if !gone(lines[0]) {
+		t.Error("the daemon outlived its trial")
+	}
+}

@@ -172,7 +172,7 @@ func removeGroups(dir string) error {
 				err = errors.Join(err, fmt.Errorf("remove control group %s: %w", dir, removed))
 				break
 			}
-			time.Sleep(time.Millisecond) // the kernel says nothing when it is done
+			<-time.After(time.Millisecond) // the kernel says nothing when it is done
 		}
 	}
 	return err
