@@ -103,8 +103,8 @@ func reachable(target, natsURL string) (string, error) {
 		return target, err
 	}
 	ip := net.ParseIP(u.Hostname())
-	at, err := url.Parse(natsURL)
-	if !objects.FromHandler(u) || ip == nil || err != nil || at.Hostname() == "" {
+	at, unread := url.Parse(natsURL)
+	if !objects.FromHandler(u) || ip == nil || unread != nil || at.Hostname() == "" {
 		return target, nil
 	}
 	near := net.ParseIP(at.Hostname())

@@ -129,7 +129,7 @@ func (s *stronghold) as(t *testing.T, person string) *server {
 // openDir is a directory that every user may reach and write to.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "outbid-attack-")
+	dir, err := os.MkdirTemp("/var/tmp", "outbid-attack-") //nolint:usetesting // other users must reach it
 	if err != nil {
 		t.Fatal(err)
 	}

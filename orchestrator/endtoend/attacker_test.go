@@ -364,7 +364,7 @@ func leaveDaemon(k knowledge) (string, error) {
 		if data, err := os.ReadFile(k.Device); err == nil && len(data) > 0 {
 			return string(data), nil
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // a training program, which has nothing to wait on
 	}
 	return "", errors.New("the daemon did not begin")
 }
@@ -385,6 +385,6 @@ func holdDevice(path string) int {
 		return 1
 	}
 	fmt.Fprint(f, os.Getpid())
-	time.Sleep(time.Hour)
+	time.Sleep(time.Hour) //nolint:forbidigo // the daemon of an attacker, which is to be killed
 	return 0
 }

@@ -145,7 +145,7 @@ func TestManyWatchersLeaveTheServerAlone(t *testing.T) {
 	said := make(chan int64, 1)
 	talk, hush := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
 	defer hush()
-	go func() { said <- busy.talk(t, talk) }()
+	go func() { said <- busy.talk(talk, t) }()
 	var worst time.Duration
 	for talk.Err() == nil {
 		if n := consumers(t, js); n > 4 { // reads that are under way just now
@@ -189,7 +189,7 @@ func TestManyWatchersLeaveTheServerAlone(t *testing.T) {
 }
 
 // talk reports a hundred steps a second of one trial until ctx ends, and returns how many.
-func (c client) talk(t *testing.T, ctx context.Context) int64 {
+func (c client) talk(ctx context.Context, t *testing.T) int64 {
 	asked, err := c.AskTrial(t.Context(), &outbidv1.AskTrialRequest{Sweep: c.sweep, Client: "talk"})
 	if err != nil {
 		t.Error(err)

@@ -138,7 +138,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, key string, alive 
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(info.Size, 10))
 	if _, err := io.Copy(movingWriter{w: w, alive: alive}, object); err != nil {
-		panic(http.ErrAbortHandler) // the length tells the reader that it is not whole
+		panic(http.ErrAbortHandler) //nolint:forbidigo // the length tells the reader that it is not whole
 	}
 	return nil
 }
