@@ -103,19 +103,28 @@ func reachable(target, natsURL string) (string, error) {
 		return target, err
 	}
 	ip := net.ParseIP(u.Hostname())
-	at, unread := url.Parse(natsURL)
-	if !objects.FromHandler(u) || ip == nil || unread != nil || at.Hostname() == "" {
+	host := hostOf(natsURL)
+	if !objects.FromHandler(u) || ip == nil || host == "" {
 		return target, nil
 	}
-	near := net.ParseIP(at.Hostname())
-	local := at.Hostname() == "localhost" || near != nil && near.IsLoopback()
+	near := net.ParseIP(host)
+	local := host == "localhost" || near != nil && near.IsLoopback()
 	switch {
 	case ip.IsUnspecified():
-		u.Host = net.JoinHostPort(at.Hostname(), u.Port())
+		u.Host = net.JoinHostPort(host, u.Port())
 	case ip.IsLoopback() && !local:
 		return "", errors.Join(objects.ErrRefused, fmt.Errorf("the server keeps checkpoints in a directory and hands them out "+
 			"over its API, which listens on %s only: start it with --api on an address that this machine reaches, or with "+
 			"--store s3://bucket/prefix?endpoint=URL", u.Host))
 	}
 	return u.String(), nil
+}
+
+// hostOf is the host that a URL names; "" if it names none.
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }
