@@ -214,8 +214,8 @@ class PBT(Tuner):
 
     Members advance together. On fewer devices than members they take turns: a member that has done its `interval`
     steps saves, leaves its device to those behind it, and goes on from its checkpoint once all have come as far. The
-    training code must therefore save and load all that it needs, and `interval` be long enough that a start is worth it.
-    With a device for each member nobody leaves its own, unless others are more than an interval behind.
+    training code must therefore save and load all that it needs, and `interval` be long enough that a start is worth
+    it. With a device for each member nobody leaves its own, unless others are more than an interval behind.
     """
 
     max_steps: int
