@@ -104,7 +104,8 @@ The file of --space holds parameters as in the "space" of a sweep's file; each r
 contain its old range.
 
 Of a trial that ended, most checkpoints are deleted (see "checkpoints" in the sweep's file). One that goes on
-and has none trains again what it had done: extend says which do before it starts, and asks on a terminal.`,
+and has none trains again what it had done: extend says which do before it starts, and asks on a terminal. Elsewhere it
+then extends with --yes only.`,
 		Example: `  outbid extend digits-1 --trials 80
   outbid extend digits-1 --max-steps 81
   outbid extend digits-1 --space wider.yaml --wall-time 2h`,
@@ -180,14 +181,21 @@ func (a *app) agreeToExtend(ctx context.Context, c *connection, req *outbidv1.Ex
 	case e.preview:
 		a.notef("no trial trains again what it had done")
 	}
-	if e.preview || e.yes || len(again) == 0 || !a.term.in || !a.term.err {
+	if e.preview || e.yes || len(again) == 0 {
 		return !e.preview, nil
+	}
+	if !a.term.in || !a.term.err {
+		return false, badInput("%s was not extended, as nobody can be asked: give --yes to extend it all the same", req.GetSweep())
 	}
 	_, _ = io.WriteString(a.stderr, "Extend it? [y = yes, N = no] ")
 	select {
 	case answer := <-a.readLine():
 		answer = strings.ToLower(strings.TrimSpace(answer))
-		return answer == "y" || answer == "yes", nil
+		if answer == "y" || answer == "yes" {
+			return true, nil
+		}
+		a.notef("%s was not extended", req.GetSweep())
+		return false, nil
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}

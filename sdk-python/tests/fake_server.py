@@ -41,6 +41,7 @@ class FakeServer(service.OutbidServiceServicer):
         self.sha256 = hashlib.sha256(TRAINED).hexdigest()
         self.page = 2
         self.news: queue.SimpleQueue[pb.WatchSweepResponse | grpc.StatusCode | None] = queue.SimpleQueue()
+        self.trained_again: list[pb.TrainedAgain] = []
         self.asks: queue.SimpleQueue[pb.AskTrialResponse] = queue.SimpleQueue()
         self.tells: queue.SimpleQueue[pb.TellTrialResponse] = queue.SimpleQueue()
         self.fail: list[tuple[grpc.StatusCode, str]] = []  # what the next calls fail with
@@ -137,7 +138,11 @@ class FakeServer(service.OutbidServiceServicer):
 
     def ExtendSweep(self, request: Any, context: Any) -> Any:
         self._take(request, context)
-        return pb.ExtendSweepResponse(sweep=self.sweep)
+        return pb.ExtendSweepResponse(sweep=self.sweep, trained_again=self.trained_again)
+
+    def DeleteSweep(self, request: Any, context: Any) -> Any:
+        self._take(request, context)
+        return pb.DeleteSweepResponse()
 
     def StreamLogs(self, request: Any, context: Any) -> Iterator[Any]:
         self._take(request, context)
@@ -164,7 +169,7 @@ class FakeServer(service.OutbidServiceServicer):
     def GetTrial(self, request: Any, context: Any) -> Any:
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "the SDK does not use this")
 
-    DeleteSweep = JoinWorker = NewWorkerToken = RemoveWorker = ListNodes = ReadLedger = GetRound = ListRounds = GetTrial
+    JoinWorker = NewWorkerToken = RemoveWorker = ListNodes = ReadLedger = GetRound = ListRounds = GetTrial
 
     def last(self, kind: type[Any]) -> Any:
         """Return the newest request of a kind."""

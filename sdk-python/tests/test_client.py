@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,13 @@ def test_control_and_extend(server: FakeServer, handle: ob.SweepHandle) -> None:
     assert request.space["lr"].float.high == 2
     handle.extend(trials=60)
     assert not server.last(pb.ExtendSweepRequest).HasField("max_steps")
+
+
+def test_delete(server: FakeServer, handle: ob.SweepHandle) -> None:
+    handle.delete()
+    assert server.last(pb.DeleteSweepRequest) == pb.DeleteSweepRequest(sweep=handle.id)
+    handle.delete(force=True)
+    assert server.last(pb.DeleteSweepRequest).force
 
 
 def test_trials_come_in_pages(server: FakeServer, handle: ob.SweepHandle) -> None:
@@ -376,6 +384,22 @@ def test_urls(url: str, want: tuple[bool, str]) -> None:
 def test_bad_urls(url: str) -> None:
     with pytest.raises(ValueError, match="is no server: write http://host:port"):
         ob.connect(url)
+
+
+def test_extend_warns_of_what_is_trained_again(server: FakeServer, handle: ob.SweepHandle) -> None:
+    server.trained_again = [pb.TrainedAgain(trial=n, from_step=n % 2, step=5) for n in range(12)]
+    again = handle.extend(max_steps=9, preview=True)
+    assert server.last(pb.ExtendSweepRequest).preview
+    assert again[1] == ob.TrainedAgain(1, 1, 5)
+    said = r"12 trials of \S+ train 54 steps again, .*\(trials 0, 1, .*, 9, \.\.\.\)"
+    with pytest.warns(UserWarning, match=said):
+        assert handle.extend(max_steps=9) == again
+    assert not server.last(pb.ExtendSweepRequest).preview
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match=said):
+            handle.extend(max_steps=9)
+    assert server.last(pb.ExtendSweepRequest).preview, "nothing is changed where warnings are errors"
 
 
 def test_extend_waits_while_the_sweep_stops(server: FakeServer, handle: ob.SweepHandle) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from outbid._handle import LogLine, SweepHandle
-    from outbid._model import Checkpoint, Fairness, Note, Report, SweepInfo, TrialResult, Update
+    from outbid._model import Checkpoint, Fairness, Note, Report, SweepInfo, TrainedAgain, TrialResult, Update
     from outbid._plots import Chart, Plots
     from outbid._resources import Checkpoints, Limits, Program, Resources
     from outbid._result import Result
@@ -99,7 +99,7 @@ _HOMES = {
         "UnavailableError",
     ),
     "_handle": ("LogLine", "SweepHandle"),
-    "_model": ("Checkpoint", "Fairness", "Note", "Report", "SweepInfo", "TrialResult", "Update"),
+    "_model": ("Checkpoint", "Fairness", "Note", "Report", "SweepInfo", "TrainedAgain", "TrialResult", "Update"),
     "_plots": ("Chart", "Plots"),
     "_resources": ("Checkpoints", "Limits", "Program", "Resources"),
     "_result": ("Result",),
@@ -181,6 +181,7 @@ __all__ = [
     "SweepFailedError",
     "SweepHandle",
     "SweepInfo",
+    "TrainedAgain",
     "Trial",
     "TrialResult",
     "Tuner",

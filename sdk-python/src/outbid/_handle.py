@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import operator
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
@@ -135,12 +136,17 @@ class SweepHandle(AskTell):
         max_steps: int | None = None,
         space: Space | None = None,
         limits: Limits | None = None,
-    ) -> None:
+        preview: bool = False,
+    ) -> tuple[_model.TrainedAgain, ...]:
         """Give the sweep more to do; one that has ended goes on.
 
         `trials` is the new total of trials, `max_steps` the tuner's new longest training in steps, `space`
         holds parameters whose range becomes wider (each must contain the old one), `limits` new limits.
         A sweep that is stopping is waited for.
+
+        Of a trial that ended, most checkpoints are deleted (see `Sweep`'s `checkpoints`). Those that go on and have
+        none train again what they had done: they are returned, and warned of before anything starts. With `preview`
+        they are returned and nothing is changed.
         """
         request = pb.ExtendSweepRequest(sweep=self.id)
         if trials is not None:
@@ -154,7 +160,13 @@ class SweepHandle(AskTell):
         if self.info().state == "stopping":
             for _ in self.watch():
                 pass
-        self._client._transport.call(lambda s: s.ExtendSweep, request, pb.ExtendSweepResponse)
+        again = self._extend(request, preview=True)
+        if preview:
+            return again
+        if again:
+            # Where warnings are errors nothing has been changed yet.
+            warnings.warn(_trained_again(self.id, again), UserWarning, stacklevel=2)
+        return self._extend(request, preview=False)
 
     def logs(self, trial: int | None = None, *, follow: bool = False, tail: int = 0) -> Iterator[LogLine]:
         """Yield what the trials printed, or one of them; only the last `tail` lines if that is not 0.
@@ -174,6 +186,11 @@ class SweepHandle(AskTell):
                 yield LogLine(line.trial, line.node, line.stream, when, line.line)
         except grpc.RpcError as error:
             raise self._client._transport.explain(error) from None
+
+    def _extend(self, request: pb.ExtendSweepRequest, *, preview: bool) -> tuple[_model.TrainedAgain, ...]:
+        request.preview = preview
+        answer = self._client._transport.call(lambda s: s.ExtendSweep, request, pb.ExtendSweepResponse)
+        return tuple(_model.TrainedAgain(t.trial, t.from_step, t.step) for t in answer.trained_again)
 
     def _control(self, command: pb.SweepCommand.ValueType) -> None:
         request = pb.ControlSweepRequest(sweep=self.id, command=command)
@@ -285,3 +302,13 @@ def _count(name: str, value: Any) -> int:
     if number < 1:
         raise ValueError(f"extend: {name} must be at least 1, got {value!r}")
     return number
+
+
+def _trained_again(sweep: str, again: tuple[_model.TrainedAgain, ...]) -> str:
+    """Return the line that warns of what is trained again."""
+    some = ", ".join(str(t.trial) for t in again[:10]) + (", ..." if len(again) > 10 else "")
+    steps = sum(t.step - t.from_step for t in again)
+    return (
+        f"{len(again)} trials of {sweep} train {steps} steps again, as their checkpoints were deleted when they ended "
+        f"(trials {some}); extend(..., preview=True) returns them and changes nothing"
+    )

@@ -63,6 +63,15 @@ class Report:
 
 
 @dataclass(frozen=True)
+class TrainedAgain:
+    """What a trial trains again in an extension: it had done `step` steps, and goes on from `from_step` (0: anew)."""
+
+    trial: int
+    from_step: int
+    step: int
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """A stored checkpoint. `size` is in bytes, `metric` the sweep's metric when it was saved."""
 

@@ -73,7 +73,8 @@ class Plots:
         for report in self._result.reports():
             if report.trial in shown and metric in report.metrics and not report.superseded:
                 # A repeated step replaces what was reported before.
-                curves.setdefault(report.trial, {})[report.step] = report.metrics[metric]
+                value = report.metrics[metric]
+                curves.setdefault(report.trial, {})[report.step] = value if _finite(value) else float("nan")
         chart, ax = _axes(ax)
         best = sweep.best.number if sweep.best else -1
         for number, curve in sorted(curves.items()):

@@ -1,0 +1,99 @@
+"""Sweeps that are extended and deleted, and values that are no numbers, with the real binary."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+import pytest
+
+import outbid as ob
+
+DEADLINE = 120.0
+
+
+def saving(trial: ob.Trial) -> None:
+    """Train from the checkpoint, or from the beginning."""
+    saved = trial.checkpoint()
+    done = 0 if saved is None else int(saved["done"])
+    for step in trial.steps():
+        assert step == done + 1
+        done = step
+        trial.save({"done": np.array(step)})
+        trial.report(step=step, loss=trial.config.x)
+
+
+def submit(real: ob.Client) -> ob.SweepHandle:
+    tuner = ob.Random(max_steps=3, seed=1)
+    space = {"x": ob.uniform(0, 1)}
+    return ob.Sweep(saving, space, metric="loss", mode="min", tuner=tuner, trials=4).submit(real)
+
+
+def test_extend_says_what_is_trained_again(real: ob.Client) -> None:
+    handle = submit(real)
+    best = handle.wait(DEADLINE).best
+    worse = [n for n in range(4) if n != best.number]
+    again = handle.extend(max_steps=5, preview=True)
+    assert again == tuple(ob.TrainedAgain(n, 0, 3) for n in worse)
+    assert handle.info().state == "done"
+    assert handle.extend(trials=5, preview=True) == ()
+    with pytest.warns(UserWarning, match="3 trials of .* train 9 steps again"):
+        assert handle.extend(max_steps=5) == again
+    assert {t.step for t in handle.wait(DEADLINE).trials} == {5}
+    reports = handle.reports()
+    assert sorted((r.trial, r.step) for r in reports if r.superseded) == [(n, s) for n in worse for s in (1, 2, 3)]
+    assert sorted((r.trial, r.step) for r in reports if not r.superseded) == [
+        (n, s) for n in range(4) for s in range(1, 6)
+    ]
+
+
+def test_delete(real: ob.Client) -> None:
+    def endless(trial: ob.Trial) -> None:
+        for step in trial.steps():
+            trial.report(step=step, loss=1 / step)
+
+    handle, other = submit(real), submit(real)
+    handle.wait(DEADLINE)
+    other.wait(DEADLINE)
+    for _ in range(2):  # the second time it is no error
+        handle.delete()
+    with pytest.raises(ob.NotFoundError, match=f'no sweep "{handle.id}" any more: .* deleted it at'):
+        handle.info()
+    with pytest.raises(ob.NotFoundError):
+        list(handle.logs())
+    assert handle.id not in {sweep.id for sweep in real.sweeps()}
+    best = other.result().best
+    assert int(best.checkpoint()["done"]) == best.best_step, "another sweep keeps its checkpoints"
+    tuner = ob.Random(max_steps=10**9)
+    sweep = ob.Sweep(endless, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", tuner=tuner, trials=1)
+    running = sweep.submit(real)
+    for update in running.watch(timeout=DEADLINE):
+        if update.sweep.steps:
+            break
+    with pytest.raises(ob.OutbidError, match="is running and cannot be deleted"):
+        running.delete()
+    running.delete(force=True)
+    with pytest.raises(ob.NotFoundError, match="deleted it at"):
+        running.info()
+
+
+@pytest.mark.parametrize(("mode", "worse"), [("min", 0.75), ("max", 0.125)])
+def test_what_is_no_number_is_never_best(real: ob.Client, mode: Literal["min", "max"], worse: float) -> None:
+    bound = -math.inf if mode == "min" else math.inf
+
+    def train(trial: ob.Trial) -> None:
+        values = [[bound] * 3, [math.nan] * 3, [0.25, bound, 0.25], [worse] * 3][trial.number]
+        for step in trial.steps():
+            trial.report(step=step, loss=values[step - 1])
+
+    tuner = ob.Random(max_steps=3, seed=1)
+    sweep = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode=mode, tuner=tuner, trials=4)
+    handle = sweep.submit(real)
+    result = handle.wait(DEADLINE)
+    assert (result.best.number, result.best.metric) == (2, 0.25)
+    assert [t.metric for t in result.trials] == [None, None, 0.25, worse]
+    assert [r.metrics["loss"] for r in handle.reports() if r.trial == 0] == [bound] * 3, "reports are as they were said"
+    pytest.importorskip("matplotlib")
+    (line,) = [drawn for drawn in result.plot.curves().figure.axes[0].lines if "best" in str(drawn.get_label())]
+    assert np.asarray(line.get_ydata(), float).tolist() == pytest.approx([0.25, math.nan, 0.25], nan_ok=True)
