@@ -89,4 +89,8 @@ func (u *upApp) boundless(t *testing.T, sweep string) {
 	if answer.Sweep.State != "SWEEP_STATE_DONE" {
 		t.Errorf("it ended as %s", answer.Sweep.State)
 	}
+	if worst := strings.Count(string(data), "it counts as the worst value"); worst != 3 || !strings.Contains(string(data), "reported NaN for loss") ||
+		!strings.Contains(string(data), "Infinity for loss at step 1") {
+		t.Errorf("three trials report what is no number, and the notes say so %d times:\n%s", worst, data)
+	}
 }

@@ -210,8 +210,8 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, r *outbidv1.Report) {
 		return
 	}
 	value, has := r.GetMetrics()[s.Spec.GetMetric()]
-	if has && math.IsNaN(value) && !t.NaNNoted {
-		c.note(s.ID, &t.Number, "warning", "reported NaN for %s at step %d: it counts as the worst value", s.Spec.GetMetric(), r.GetStep())
+	if has && !state.Finite(value) && !t.NaNNoted {
+		c.note(s.ID, &t.Number, "warning", "reported %s for %s at step %d: it counts as the worst value", unbounded(value), s.Spec.GetMetric(), r.GetStep())
 	}
 	if !has && s.Best < 0 && !s.LackNoted {
 		c.note(s.ID, &t.Number, "warning", "the report of step %d has no %s, which the sweep is to optimise; %s. A trial that never reports it fails",
@@ -227,6 +227,18 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, r *outbidv1.Report) {
 	}
 	if limits := s.Spec.GetLimits(); limits != nil && (limits.Target != nil || limits.GetSteps() > 0) {
 		c.touched[s.ID] = true
+	}
+}
+
+// unbounded names a value that is no finite number, as reports write it.
+func unbounded(v float64) string {
+	switch {
+	case math.IsInf(v, 1):
+		return "Infinity"
+	case math.IsInf(v, -1):
+		return "-Infinity"
+	default:
+		return "NaN"
 	}
 }
 

@@ -61,7 +61,7 @@ func (s *Sweep) reported(at time.Time, t *Trial, e *outbidv1.TrialReported) erro
 	if v, ok := r.GetMetrics()[s.Spec.GetMetric()]; ok {
 		t.Metric = v
 		t.MetricStep = max(t.MetricStep, r.GetStep())
-		t.NaNNoted = t.NaNNoted || math.IsNaN(v)
+		t.NaNNoted = t.NaNNoted || !Finite(v)
 		s.improve(t, v, r.GetStep())
 		t.plot(r.GetStep(), v)
 	} else if s.Best < 0 {

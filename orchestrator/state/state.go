@@ -164,7 +164,7 @@ type Trial struct {
 	AtTarget bool
 	// Pausing: it is to be paused once its lease has ended.
 	Pausing bool
-	// NaNNoted: the user was told that it reported NaN.
+	// NaNNoted: the user was told that it reported NaN or an infinity.
 	NaNNoted bool
 	// Training is when Step was true and its fork trains on; zero while it does not.
 	Training time.Time
