@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
@@ -23,10 +24,16 @@ def interrupted(handle: SweepHandle, display: Display) -> KeyboardInterrupt:
         if not handle._client.passing:
             display.close()  # what is said stands below the table
             return _leave(handle)
-        _say(f"{handle.id}: saving its trials and pausing; Ctrl-C again does not wait for them")
+        asked = False
         try:
-            saved = _pause(handle, display)
+            _say(f"{handle.id}: saving its trials and pausing; Ctrl-C again does not wait for them")
+            handle.pause()
+            asked = True
+            saved = _saved(handle, display)
         except KeyboardInterrupt:
+            if not asked:
+                with contextlib.suppress(OutbidError):
+                    handle.pause()
             handle._client.hurry()
             saved = False
         display.close()
@@ -45,9 +52,8 @@ def _leave(handle: SweepHandle) -> KeyboardInterrupt:
     )
 
 
-def _pause(handle: SweepHandle, display: Display) -> bool:
+def _saved(handle: SweepHandle, display: Display) -> bool:
     """Return, once no trial runs any more, whether the sweep is paused rather than over."""
-    handle.pause()
     for update in handle.watch():
         display.update(update)
         if update.sweep.state == "paused" and not update.sweep.counts.get("running"):
