@@ -12,5 +12,8 @@ import (
 var version = "devel"
 
 func main() {
+	if cli.Subreaper() {
+		return
+	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, version))
 }

@@ -18,7 +18,7 @@ func checkConfined() []checkView {
 	version, controls, err := confine.Groups()
 	switch {
 	case err != nil:
-		groups.Detail = "cpus and memory are not limits, and daemons are found by user or environment alone: " + clean(err.Error()) +
+		groups.Detail = "cpus and memory are not limits; daemons end with their trial, by its user or a subreaper: " + clean(err.Error()) +
 			"; systemd: Delegate=cpu memory pids"
 	case len(controls) < 2:
 		groups.Detail = "control groups of version " + version + " end trials whole; they limit " +

@@ -34,6 +34,8 @@ type Config struct {
 	// TrialDir is where the directory with the files of trials that run as another user is made; it must be one that
 	// everybody may pass through. Empty is /var/tmp.
 	TrialDir string
+	// NoGroups makes no control groups, as on a machine that has none.
+	NoGroups bool
 	Logger   *slog.Logger
 }
 
@@ -72,7 +74,11 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 		return nil, err
 	}
 	c := &Confiner{cfg: cfg, users: users, record: newRecord(cfg.Dir)}
-	if c.tree, err = openTree(); err != nil {
+	err = errors.New("they are turned off")
+	if !cfg.NoGroups {
+		c.tree, err = openTree()
+	}
+	if err != nil {
 		c.whyNoTree = err.Error()
 	}
 	if c.Switches() {

@@ -65,7 +65,7 @@ func run(t *testing.T, in *Confinement, script string) (lines []string, wait fun
 	started, end := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // it ends with the goroutine: its children get its death signal
-		started <- in.Start(cmd)
+		started <- in.Start(cmd, cmd.Start)
 		<-end
 	}()
 	t.Cleanup(func() { close(end) })

@@ -74,11 +74,18 @@ func (in *Confinement) Env(given []string) []string {
 	return append(append(env, given...), in.mark)
 }
 
-// Start starts a command inside. The caller's goroutine must be locked to its thread: the thread enters the control
-// group for as long as it takes, and never again starts anything that gains privileges.
-func (in *Confinement) Start(cmd *exec.Cmd) error {
+// Escapes says whether a process inside that leaves its process group and cleans its environment would not be found:
+// there is neither a control group nor a user of its own.
+func (in *Confinement) Escapes() bool {
+	return in != nil && in.group == nil && (in.user == nil || !in.user.own)
+}
+
+// Start starts a command inside by start, which is the command's own Start or does more. The caller's goroutine must be
+// locked to its thread: the thread enters the control group for as long as it takes, and never again starts anything
+// that gains privileges.
+func (in *Confinement) Start(cmd *exec.Cmd, start func() error) error {
 	if in == nil {
-		return cmd.Start()
+		return start()
 	}
 	// A worker that is not root may have been given capabilities in a way that every program it starts has them too.
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
@@ -96,7 +103,6 @@ func (in *Confinement) Start(cmd *exec.Cmd) error {
 	}
 	in.running++
 	in.mu.Unlock()
-	start := cmd.Start
 	if in.group != nil {
 		start = func() error { return in.group.start(cmd) }
 	}
@@ -254,8 +260,12 @@ func (in *Confinement) explain(err error, cmd *exec.Cmd) error {
 		return fmt.Errorf("the working directory %s is closed to the user that trials run as (%s): chmod o+rx it and what "+
 			"is above it, or name another", dir, in.user)
 	}
+	path := cmd.Path
+	if at := new(fs.PathError); errors.As(err, &at) {
+		path = at.Path
+	}
 	return fmt.Errorf("%s is closed to the user that trials run as (%s): chmod o+rx it and what is above it, or install "+
-		"it where everybody may read, such as /usr/local or /opt", cmd.Path, in.user)
+		"it where everybody may read, such as /usr/local or /opt", path, in.user)
 }
 
 // String names a user for people.

@@ -95,23 +95,49 @@ func (h *Host) Start(c Command) (*Process, error) {
 		err = errors.New("the worker is stopping")
 	} else {
 		started := make(chan error)
-		h.starts <- func() { started <- p.in.Start(p.cmd) }
+		h.starts <- func() { started <- p.start() }
 		err = <-started
 	}
 	closeAll(ends)
 	if err != nil {
+		if p.below != nil {
+			p.below.Close()
+		}
 		p.read.Wait() // the pipes have no writer
 		closeAll(p.pipes)
 		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 	}
-	p.pid = p.cmd.Process.Pid
 	h.live[p.pid] = p
-	h.groups = append(h.groups, group{PID: p.pid, Start: startTime(p.pid)})
+	h.groups = append(h.groups, p.group())
 	if err := h.save(); err != nil {
 		h.log.Warn("cannot note a process that was started; it is not ended if this worker is killed", "error", err)
 	}
 	h.waits.Go(p.wait)
 	return p, nil
+}
+
+// start starts the process itself, on the launcher's thread.
+func (p *Process) start() error {
+	if p.below != nil {
+		err := p.in.Start(p.below.Reaper, p.below.Start)
+		p.pid = p.below.PID()
+		return err
+	}
+	err := p.in.Start(p.cmd, p.cmd.Start)
+	if err == nil {
+		p.pid = p.cmd.Process.Pid
+	}
+	return err
+}
+
+// group is what is noted of it.
+func (p *Process) group() group {
+	g := group{PID: p.pid, Start: startTime(p.pid)}
+	if p.below != nil {
+		g.Reaper = p.below.Reaper.Process.Pid
+		g.ReaperStart = startTime(g.Reaper)
+	}
+	return g
 }
 
 // forget takes a process that is gone off the list.

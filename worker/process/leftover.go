@@ -33,6 +33,9 @@ type group struct {
 	PID int `json:"pid"`
 	// Start is the leader's start time in clock ticks since boot: with it a process id names one process for ever.
 	Start uint64 `json:"start"`
+	// Reaper is the subreaper above it, if there is one, and when it started. With its worker it ends everything below.
+	Reaper      int    `json:"reaper,omitempty"`
+	ReaperStart uint64 `json:"reaper_start,omitempty"`
 }
 
 func (h *Host) file() string { return filepath.Join(h.dir, "processes.json") }
@@ -71,6 +74,9 @@ func (h *Host) endLeftovers() error {
 	if old.Boot != bootID() || old.Token == "" {
 		return nil
 	}
+	if err := awaitReapers(old); err != nil {
+		return err
+	}
 	left, err := leftovers(old)
 	if err != nil {
 		return err
@@ -80,6 +86,25 @@ func (h *Host) endLeftovers() error {
 	}
 	h.log.Warn("ending processes that an earlier worker left behind", "pids", left)
 	return endAll(left)
+}
+
+// awaitReapers waits for the subreapers of an earlier worker, which end everything below them: they alone know what
+// that is, so that they are not killed.
+func awaitReapers(old state) error {
+	deadline := time.Now().Add(leftoverTimeout)
+	for _, g := range old.Groups {
+		if g.ReaperStart == 0 || startTime(g.Reaper) != g.ReaperStart {
+			continue // gone
+		}
+		fd, err := unix.PidfdOpen(g.Reaper, 0)
+		if err != nil {
+			continue // gone
+		}
+		if err := errors.Join(awaitPidfd(fd, deadline), unix.Close(fd)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // leftovers lists the processes of an earlier worker that still run.

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outbid-dev/outbid/worker/confine"
+	"github.com/outbid-dev/outbid/worker/subreaper"
 )
 
 // MaxLine is how much of a line is delivered at once, in bytes; a longer line comes in pieces.
@@ -56,6 +57,7 @@ type Process struct {
 	host  *Host
 	in    *confine.Confinement
 	cmd   *exec.Cmd
+	below *subreaper.Child // nil unless it runs below a subreaper
 	pid   int
 	pipes []*os.File
 	read  sync.WaitGroup
@@ -98,6 +100,13 @@ func newProcess(h *Host, c Command) (*Process, []*os.File, error) {
 		p.read.Go(func() { readLines(r, stream, c.Output) })
 	}
 	p.cmd.Stdout, p.cmd.Stderr = ends[0], ends[1]
+	if c.In.Escapes() && subreaper.Ready() {
+		if p.below, err = subreaper.Wrap(p.cmd); err != nil {
+			closeAll(ends)
+			closeAll(p.pipes)
+			return nil, nil, err
+		}
+	}
 	return p, ends, nil
 }
 
@@ -170,20 +179,24 @@ func (p *Process) signal(sig syscall.Signal) {
 // wait owns the process until it is gone. The leader stays a zombie until its group is killed, so that the group's
 // number cannot have become another's.
 func (p *Process) wait() {
-	awaitExit(p.pid)
+	there := p.awaitExit()
 	p.mu.Lock()
+	if !there {
+		p.reaped = true
+	}
 	p.unpace()
 	if p.killer != nil {
 		p.killer.Stop()
 	}
 	p.signal(syscall.SIGKILL)
-	err := p.cmd.Wait()
 	p.reaped = true
-	p.outcome = outcomeOf(p.cmd.ProcessState, err, p.asked)
+	asked := p.asked
 	p.mu.Unlock()
-	short := p.in.Left() // what left the group is ended too, unless others of the trial still run
+	outcome := p.reap()
+	outcome.Asked = asked
+	outcome.OutOfMemory = p.in.Left() // what left the group is ended too, unless others of the trial still run
 	p.mu.Lock()
-	p.outcome.OutOfMemory = short
+	p.outcome = outcome
 	p.mu.Unlock()
 	for _, r := range p.pipes {
 		_ = r.SetReadDeadline(time.Now().Add(drainTimeout)) // pipes take deadlines
@@ -194,14 +207,40 @@ func (p *Process) wait() {
 	close(p.done)
 }
 
-// awaitExit returns when the process has ended and leaves it to be reaped.
-func awaitExit(pid int) {
+// awaitExit returns when the process has ended and leaves it to be reaped. It returns false if somebody else has reaped
+// it: its number may be another's.
+func (p *Process) awaitExit() bool {
+	if p.below != nil {
+		return p.below.Await() == nil
+	}
 	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		err := unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
-			return
+			return true
 		}
 	}
+}
+
+// reap takes the process off the kernel's list, and below a subreaper everything that it left.
+func (p *Process) reap() Outcome {
+	if p.below == nil {
+		err := p.cmd.Wait()
+		if state := p.cmd.ProcessState; err == nil || state != nil {
+			usage, _ := state.SysUsage().(*syscall.Rusage)
+			status, _ := state.Sys().(syscall.WaitStatus)
+			return outcomeOf(status, usage.Maxrss)
+		}
+		return Outcome{Code: -1} // reaped by nobody we know
+	}
+	status, maxrss, remains, err := p.below.Reap()
+	if err != nil {
+		p.host.log.Warn("what a trial left behind is looked for by its environment alone", "error", err)
+		return Outcome{Code: -1, Signal: syscall.SIGKILL} // which is how it ends with its subreaper
+	}
+	if len(remains) > 0 {
+		p.host.log.Warn("processes of a trial do not end", "pids", remains)
+	}
+	return outcomeOf(status, maxrss)
 }
 
 // Outcome is how a process ended.
@@ -218,17 +257,11 @@ type Outcome struct {
 	OutOfMemory int64
 }
 
-func outcomeOf(state *os.ProcessState, err error, asked bool) Outcome {
-	o := Outcome{Code: -1, Asked: asked}
-	if state == nil { // reaped by nobody we know
-		return o
-	}
-	o.Code = state.ExitCode()
-	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+// outcomeOf takes the most memory held in KiB, as the kernel counts.
+func outcomeOf(status syscall.WaitStatus, maxrss int64) Outcome {
+	o := Outcome{Code: status.ExitStatus(), PeakBytes: maxrss << 10}
+	if status.Signaled() {
 		o.Signal = status.Signal()
-	}
-	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
-		o.PeakBytes = usage.Maxrss << 10
 	}
 	return o
 }

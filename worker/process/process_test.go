@@ -16,11 +16,20 @@ import (
 
 	"github.com/prometheus/procfs"
 	"go.uber.org/goleak"
+
+	"github.com/outbid-dev/outbid/worker/subreaper"
 )
 
 const patience = 30 * time.Second
 
 func TestMain(m *testing.M) {
+	if subreaper.Main() {
+		return
+	}
+	if dir := os.Getenv("PROCESS_TEST_HOST_BELOW"); dir != "" {
+		hostOfDaemon(dir)
+		return
+	}
 	if dir := os.Getenv("PROCESS_TEST_HOST"); dir != "" {
 		hostForTest(dir)
 		return
@@ -104,7 +113,7 @@ func (p *printed) await(t *testing.T, prefix string) string {
 func start(t *testing.T, h *Host, script string) (*Process, *printed) {
 	t.Helper()
 	out := newPrinted()
-	p, err := h.Start(Command{Argv: []string{"sh", "-c", script}, Env: os.Environ(), Output: out.add})
+	p, err := h.Start(Command{Argv: []string{"sh", "-c", script}, Env: os.Environ(), In: inside(t), Output: out.add})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +304,7 @@ func TestDirAndEnv(t *testing.T) {
 	for _, argv := range [][]string{{"./tool"}, {"tool"}} {
 		out := newPrinted()
 		p, err := h.Start(Command{
-			Argv: argv, Dir: dir, Output: out.add, Env: []string{"WORD=a", "PATH=/bin", "PATH=" + dir, "WORD=b"},
+			Argv: argv, Dir: dir, In: inside(t), Output: out.add, Env: []string{"WORD=a", "PATH=/bin", "PATH=" + dir, "WORD=b"},
 		})
 		if err != nil {
 			t.Fatal(err)

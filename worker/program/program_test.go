@@ -13,11 +13,17 @@ import (
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/process"
+	"github.com/outbid-dev/outbid/worker/subreaper"
 )
 
 const patience = 30 * time.Second
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if subreaper.Main() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // recorder is a Trial that writes down what it hears.
 type recorder struct {
@@ -81,7 +87,7 @@ func newSpec(t *testing.T, until int64, script string) Spec {
 	return Spec{
 		Host: host, Fork: &outbidv1.ForkRef{Sweep: "s-1", Trial: 4, Epoch: 9}, Logger: slog.New(slog.DiscardHandler),
 		Argv: []string{"sh", "-ec", script}, Env: os.Environ(), Dir: t.TempDir(), ConfigJSON: `{"lr":0.1}`,
-		Scratch: t.TempDir(), UntilStep: until, Metric: "loss", Seed: 7, Devices: []int32{1, 3},
+		In: inside(t), Scratch: t.TempDir(), UntilStep: until, Metric: "loss", Seed: 7, Devices: []int32{1, 3},
 	}
 }
 

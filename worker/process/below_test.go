@@ -1,0 +1,238 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+
+	"github.com/outbid-dev/outbid/worker/confine"
+)
+
+// belowEnv is set where the tests of this package run once more, without control groups and below subreapers.
+const belowEnv = "OUTBID_TEST_BELOW"
+
+// inside is what the tests' processes run in: nothing, or a confinement without a control group.
+func inside(t *testing.T) *confine.Confinement {
+	t.Helper()
+	if os.Getenv(belowEnv) == "" {
+		return nil
+	}
+	return ungrouped(t)
+}
+
+func ungrouped(t *testing.T) *confine.Confinement {
+	t.Helper()
+	c, err := confine.Open(t.Context(), confine.Config{Dir: t.TempDir(), NoGroups: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := c.New(t.Context(), confine.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// Exit codes, signals, output, stops and grace are the same below a subreaper.
+func TestTheSameBelowASubreaper(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(belowEnv) != "" {
+		t.Skip("this is it")
+	}
+	again := exec.Command(os.Args[0], "-test.run", "^Test(Outcome|Output|LongLine|Stop.*|NoChild.*|CloseKills|DirAndEnv|Speed)$")
+	again.Env = append(os.Environ(), belowEnv+"=1")
+	if out, err := again.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// daemonize leaves a process with a session of its own, twice removed, without an environment, that holds a lock.
+const daemonize = `exec 9>"$LOCK"; flock 9; (setsid env -i sh -c 'echo daemon $$; exec sleep 600 >/dev/null 2>&1' &)`
+
+func locked(t *testing.T, path string) bool {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll([]*os.File{f})
+	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
+}
+
+// A daemon that took off everything by which it could be known is gone once its trial is done, and so is its lock.
+func TestDaemonsWithoutATraceEnd(t *testing.T) {
+	t.Parallel()
+	for how, end := range map[string]func(p *Process){
+		"by itself": func(p *Process) { _ = syscall.Kill(p.PID(), syscall.SIGUSR1) },
+		"killed":    func(p *Process) { p.Kill() },
+		"stopped":   func(p *Process) { p.Stop(patience) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			h, out, lock := open(t), newPrinted(), filepath.Join(t.TempDir(), "lock")
+			p, err := h.Start(Command{
+				Argv: []string{"sh", "-c", "trap 'exit 5' USR1; " + daemonize + "; while :; do sleep 0.01; done"},
+				Env:  append(os.Environ(), "LOCK="+lock), In: ungrouped(t), Output: out.add,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pid, err := strconv.Atoi(out.await(t, "stdout: daemon "))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkTraceless(t, pid, p.PID())
+			if !locked(t, lock) {
+				t.Error("there is no lock: the test shows nothing")
+			}
+			end(p)
+			if o := awaitDone(t, p); how == "by itself" && (o.Code != 5 || o.PeakBytes == 0) {
+				t.Errorf("outcome %+v", o)
+			}
+			if alive(pid) || locked(t, lock) {
+				t.Errorf("the daemon %d outlived its trial", pid)
+			}
+		})
+	}
+}
+
+func checkTraceless(t *testing.T, pid, group int) {
+	t.Helper()
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := p.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if env, _ := p.Environ(); stat.Session == group || stat.PGRP == group || strings.Contains(fmt.Sprint(env), "OUTBID") {
+		t.Errorf("the daemon can be known by its group %d, its session %d or %q", stat.PGRP, stat.Session, env)
+	}
+}
+
+// hostOfDaemon is a worker that a test kills.
+func hostOfDaemon(dir string) {
+	h, err := Open(dir, slog.New(slog.DiscardHandler))
+	if err == nil {
+		var c *confine.Confiner
+		var in *confine.Confinement
+		if c, err = confine.Open(context.Background(), confine.Config{Dir: dir, NoGroups: true}); err == nil {
+			in, err = c.New(context.Background(), confine.Limits{})
+		}
+		if err == nil {
+			_, err = h.Start(Command{
+				Argv: []string{"sh", "-c", daemonize + "; exec sleep 600"}, Env: append(os.Environ(), "LOCK="+dir+"/held"), In: in,
+				Output: func(_ Stream, line []byte) { fmt.Println(string(line)) },
+			})
+		}
+	}
+	if err != nil {
+		fmt.Println("error", err)
+	}
+	select {}
+}
+
+// The worker is killed: the subreaper ends everything, and the next worker in the directory waits for that.
+func TestTracelessDaemonsEndWithTheirWorker(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	worker := exec.Command(os.Args[0])
+	worker.Env = append(os.Environ(), "PROCESS_TEST_HOST_BELOW="+dir)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker.Stdout, worker.Stderr = w, os.Stderr
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	closeAll([]*os.File{w})
+	out := newPrinted()
+	var reader sync.WaitGroup
+	reader.Go(func() { readLines(r, Stdout, out.add) })
+	pid, err := strconv.Atoi(out.await(t, "stdout: daemon "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = worker.Wait() // killed: an error by design
+	h, err := Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alive(pid) || locked(t, dir+"/held") {
+		t.Error("the daemon outlived its worker")
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	reader.Wait()
+	closeAll([]*os.File{r})
+}
+
+// A trial that ends its own subreaper has ended itself.
+func TestASubreaperThatIsKilled(t *testing.T) {
+	t.Parallel()
+	h, out := open(t), newPrinted()
+	p, err := h.Start(Command{
+		Argv: []string{"sh", "-c", "sleep 600 & echo child $!; kill -9 $PPID; exec sleep 600"}, Env: os.Environ(), In: ungrouped(t),
+		Output: out.add,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := awaitDone(t, p); o.OK() || o.Signal != syscall.SIGKILL {
+		t.Errorf("outcome %+v", o)
+	}
+	child, err := strconv.Atoi(out.await(t, "stdout: child "))
+	if err != nil || alive(child) || alive(p.PID()) {
+		t.Errorf("something is left: %v", err)
+	}
+}
+
+// Who stops the worker may send SIGTERM to all that belongs to it: trials are still to save and end as they like.
+func TestASubreaperOutlastsItsCommand(t *testing.T) {
+	t.Parallel()
+	h, out := open(t), newPrinted()
+	p, err := h.Start(Command{
+		Argv: []string{"sh", "-c", "trap 'echo term' TERM; kill -TERM $PPID $$; sleep 0.1; echo saved; exit 4"}, Env: os.Environ(),
+		In: ungrouped(t), Output: out.add,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.await(t, "stdout: saved")
+	if o := awaitDone(t, p); o.Code != 4 {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+// What cannot be started is told as without a subreaper.
+func TestWhatASubreaperCannotStart(t *testing.T) {
+	t.Parallel()
+	h, dir := open(t), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "tool"), []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := Command{Argv: []string{"./tool"}, Dir: dir, Env: []string{"A=\xff"}}
+	_, plain := h.Start(c)
+	c.In = ungrouped(t)
+	_, below := h.Start(c)
+	if plain == nil || below == nil || plain.Error() != below.Error() {
+		t.Errorf("%v, want %v", below, plain)
+	}
+}

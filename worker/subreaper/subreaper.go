@@ -1,0 +1,150 @@
+// Package subreaper runs a command below a process that the kernel makes the parent of every orphan below it: when the
+// command has ended, all that it left behind is found there and ended, wherever it went. It is for machines without
+// control groups.
+//
+// The process is this program once more. It talks with the worker over a socket, and the end of the worker is the end
+// of the socket: then it ends everything too.
+package subreaper
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// name is what the process is called: Main knows by it what it is.
+const name = "outbid-subreaper"
+
+// ready is set once Main was called: this program may be started again as a subreaper.
+var ready atomic.Bool //nolint:gochecknoglobals // a property of the program
+
+// Main is called first thing in a program that calls Wrap. It returns true at the end of a subreaper: the program has
+// nothing more to do.
+func Main() bool {
+	if os.Args[0] == name {
+		serve()
+		return true
+	}
+	ready.Store(true)
+	return false
+}
+
+// Ready says whether Main was called.
+func Ready() bool { return ready.Load() }
+
+// order is what the subreaper is to start.
+type order struct {
+	Path      string
+	Argv, Env []string
+}
+
+// word is what the subreaper says: that it has started the command or why not, that the command has ended, and at last
+// how, when all is gone.
+type word struct {
+	PID     int
+	Errno   syscall.Errno
+	Error   string
+	Status  syscall.WaitStatus
+	Maxrss  int64
+	Remains []int
+}
+
+// Child is a command below a subreaper.
+type Child struct {
+	// Reaper is the subreaper, which is what is started with Start.
+	Reaper *exec.Cmd
+	order  order
+	theirs *os.File
+	conn   *os.File
+	words  *gob.Decoder
+	pid    int
+}
+
+// Wrap makes a subreaper for a command with nothing but a path, arguments, an environment, a directory and open files
+// for what it prints. The command gets a process group of its own.
+func Wrap(cmd *exec.Cmd) (*Child, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fds[0], true)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make a socket for a subreaper: %w", err)
+	}
+	c := &Child{
+		conn: os.NewFile(uintptr(fds[0]), "subreaper"), theirs: os.NewFile(uintptr(fds[1]), "worker"),
+		order: order{Path: cmd.Path, Argv: cmd.Args, Env: cmd.Env},
+	}
+	c.words = gob.NewDecoder(c.conn)
+	c.Reaper = &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{name}, Dir: cmd.Dir, Env: []string{}, Stdout: cmd.Stdout, Stderr: cmd.Stderr,
+		ExtraFiles: []*os.File{c.theirs}, SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}
+	return c, nil
+}
+
+// Start starts the subreaper and the command. Its errors are those of exec.Cmd.
+func (c *Child) Start() error {
+	err := c.Reaper.Start()
+	_ = c.theirs.Close() // the subreaper has it
+	if err != nil {
+		if at := new(fs.PathError); errors.As(err, &at) && at.Path == c.Reaper.Path {
+			at.Path, _ = os.Executable() // by the name that people know
+		}
+		return errors.Join(err, c.conn.Close())
+	}
+	if err = gob.NewEncoder(c.conn).Encode(c.order); err == nil {
+		c.pid, err = c.started()
+	}
+	if err != nil {
+		_ = c.conn.Close()
+		_ = c.Reaper.Wait() // it has said what is wrong
+	}
+	return err
+}
+
+func (c *Child) started() (int, error) {
+	var w word
+	switch err := c.words.Decode(&w); {
+	case err != nil:
+		return 0, fmt.Errorf("the subreaper has ended: %w", err)
+	case w.Errno != 0:
+		return 0, &fs.PathError{Op: "fork/exec", Path: c.order.Path, Err: w.Errno}
+	case w.Error != "":
+		return 0, errors.New(w.Error)
+	}
+	return w.PID, nil
+}
+
+// Close gives up a command that was not started.
+func (c *Child) Close() { _, _ = c.theirs.Close(), c.conn.Close() }
+
+// PID of the command, which leads a process group.
+func (c *Child) PID() int { return c.pid }
+
+// Await returns when the command has ended. Until Reap is called its process id belongs to nobody else. An error says
+// that the subreaper is gone, and with it the command; what that one left may still run.
+func (c *Child) Await() error {
+	var w word
+	return c.words.Decode(&w)
+}
+
+// Reap ends everything that the command left and returns how the command ended, when all is gone. The process ids that
+// it could not end are in remains.
+func (c *Child) Reap() (status syscall.WaitStatus, maxrss int64, remains []int, err error) {
+	var w word
+	if err = gob.NewEncoder(c.conn).Encode(word{}); err == nil {
+		err = c.words.Decode(&w)
+	}
+	err = errors.Join(err, c.conn.Close())
+	if ended := c.Reaper.Wait(); err != nil {
+		err = fmt.Errorf("the subreaper of a trial was ended: %w", errors.Join(err, ended))
+	}
+	return w.Status, w.Maxrss, w.Remains, err
+}
