@@ -80,6 +80,7 @@ func (u *upApp) boundless(t *testing.T, sweep string) {
 			Best  struct {
 				Number int
 				Best   float64
+				Last   struct{ Step string }
 			}
 		}
 	}
@@ -89,8 +90,14 @@ func (u *upApp) boundless(t *testing.T, sweep string) {
 	if answer.Sweep.State != "SWEEP_STATE_DONE" {
 		t.Errorf("it ended as %s", answer.Sweep.State)
 	}
-	if worst := strings.Count(string(data), "it counts as the worst value"); worst != 3 || !strings.Contains(string(data), "reported NaN for loss") ||
+	// Where trials come to a rung one by one, the worse one may have taken its place before the best one came: the best is then
+	// stopped at step 1, before the step at which it would report an infinity.
+	expected := 3
+	if answer.Sweep.Best.Last.Step == "1" {
+		expected = 2
+	}
+	if worst := strings.Count(string(data), "it counts as the worst value"); worst != expected || !strings.Contains(string(data), "reported NaN for loss") ||
 		!strings.Contains(string(data), "Infinity for loss at step 1") {
-		t.Errorf("three trials report what is no number, and the notes say so %d times:\n%s", worst, data)
+		t.Errorf("%d trials report what is no number, and the notes say so %d times:\n%s", expected, worst, data)
 	}
 }
