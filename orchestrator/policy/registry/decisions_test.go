@@ -1,0 +1,83 @@
+package registry_test
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+)
+
+var update = flag.Bool("update", false, "write testdata/decisions.txt anew")
+
+// variants of policies whose options have code of their own.
+func variants() []string {
+	return []string{
+		"themis rank=rho cover=0", "themis f=0 rounding=keep-one leftover=random", "themis rank=rho leftover=worst grid=0 nothing=4",
+		"themis error=0.3 liars=0.5", "srsf unit=app", "srtf unit=app", "tiresias unit=app", "tiresias promote=2", "gandiva migrate=false",
+		"yarn-cs borrow=false", "hived spot=false", "hived quota=x=2,y=1", "allox fair=tenant", "gandiva-fair per=app",
+		"gavel-las whole-steps=true", "gavel-ftf-perf whole-steps=true interval=1m", "gavel-fifo round=1m interval=1m",
+	}
+}
+
+// Every policy decides as it did: the plans and the last snapshot of stories on drawn clusters have the hash that is in
+// the file, next to how many grants, renewals and revocations there were. Who means to change decisions writes the file
+// anew (-update) and says why.
+func TestDecisionsStayAsTheyAre(t *testing.T) {
+	t.Parallel()
+	lines := []string{}
+	for _, name := range append(registry.Names(), variants()...) {
+		lines = append(lines, decisions(t, name))
+	}
+	got := strings.Join(lines, "\n") + "\n"
+	path := filepath.Join("testdata", "decisions.txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("other decisions than before (-before +now):\n%s", diff)
+	}
+}
+
+// stories of each policy.
+const stories = 40
+
+func decisions(t *testing.T, title string) string {
+	t.Helper()
+	words := strings.Fields(title)
+	hash := sha256.New()
+	counts := map[string]int{}
+	for seed := range stories {
+		text := policytest.Story(seed, func() policy.Policy {
+			o, err := policy.ParseOptions(words[1:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := registry.New(words[0], o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		})
+		hash.Write([]byte(text))
+		for _, kind := range []string{"grant", "renew", "revoke"} {
+			counts[kind] += strings.Count(text, "\n"+kind+" ")
+		}
+	}
+	return fmt.Sprintf("%s: %d grants, %d renewals, %d revocations, %x", title, counts["grant"], counts["renew"],
+		counts["revoke"], hash.Sum(nil)[:8])
+}
