@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 )
 
 // Main runs the command line with args (without the program's name) and returns the exit code: 0 when done, 1 when
@@ -26,7 +28,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	a := &app{
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv, version: version,
 		term: openTerminal(stdin, stdout, stderr, getenv),
-		now:  time.Now, interrupts: osInterrupts, simulate: runEngine,
+		now:  time.Now, interrupts: osInterrupts, simulate: experiment.Simulate,
 	}
 	return a.run(ctx, args)
 }
@@ -42,7 +44,7 @@ type app struct {
 	// interrupts starts to deliver Ctrl-C and SIGTERM until stop is called.
 	interrupts func() (signals <-chan os.Signal, stop func())
 	// simulate runs a policy on a trace.
-	simulate simulate
+	simulate experiment.Engine
 
 	opts globalOptions
 	// started is set once a command's own code runs: an error before that is bad usage.

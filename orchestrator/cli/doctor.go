@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 
+	"github.com/outbid-dev/outbid/orchestrator/control"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -115,7 +116,7 @@ func (a *app) checkServer(ctx context.Context) []checkView {
 			info.GetVersion(), formatDuration(a.now().Sub(info.GetStarted().AsTime()).Seconds()),
 			formatCount(int64(info.GetLedgerSeq())))},
 		a.checkVersion("version", "the server", info.GetVersion()),
-		{Name: "policy", OK: true, Detail: policyText(info.GetPolicy(), info.GetPolicyOptions())},
+		{Name: "policy", OK: true, Detail: control.PolicyText(info.GetPolicy(), info.GetPolicyOptions())},
 	}
 	for _, check := range info.GetChecks() {
 		checks = append(checks, checkView{

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 )
 
 // Exit codes, as Main documents them.
@@ -55,6 +57,9 @@ func silent(code int) error { return &exitError{code: code} }
 func explain(err error) (int, string) {
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.code, oneLine(err.Error())
+	}
+	if _, ok := errors.AsType[*experiment.InputError](err); ok {
+		return exitUsage, oneLine(err.Error())
 	}
 	if errors.Is(err, context.Canceled) {
 		return exitInterrupted, "interrupted"

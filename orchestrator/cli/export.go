@@ -198,7 +198,7 @@ func (a *app) exportTrials(ctx context.Context, c *connection, sweep *outbidv1.S
 	}
 	metrics := sortedKeys(names)
 	config := configColumns(sweep.GetSpec().GetSpace())
-	s, err := newSheet(w, kind, "trials", trialColumns(config, metrics))
+	s, err := newTableWriter(w, kind, "trials", trialColumns(config, metrics))
 	if err != nil {
 		return 0, err
 	}
@@ -303,7 +303,7 @@ func (a *app) exportReports(ctx context.Context, c *connection, sweep *outbidv1.
 		return 0, err
 	}
 	metrics := sortedKeys(names)
-	s, err := newSheet(w, kind, "reports", appendMetrics([]column{
+	s, err := newTableWriter(w, kind, "reports", appendMetrics([]column{
 		{"sweep", kindText},
 		{"trial", kindInt},
 		{"step", kindInt},
@@ -328,7 +328,7 @@ func (a *app) exportReports(ctx context.Context, c *connection, sweep *outbidv1.
 	return rows, errors.Join(err, writeErr, s.close())
 }
 
-func closeSheet(s sheet) error {
+func closeSheet(s tableWriter) error {
 	if s == nil {
 		return nil
 	}

@@ -7,15 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
-	"github.com/outbid-dev/outbid/orchestrator/sim"
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
 // replayOptions are the flags of `outbid replay`.
@@ -71,84 +69,19 @@ like; what is assumed is printed.`,
 	return cmd
 }
 
-// serverSeed is the seed of a server's policies unless an option says another.
-const serverSeed = 1
-
-// replayed is what replay found, as JSON.
-type replayed struct {
-	Batches     int               `json:"batches"`
-	Events      int               `json:"events"`
-	Rounds      int               `json:"rounds"`
-	Decisions   int               `json:"decisions"`
-	Differing   int               `json:"differing"`
-	Policies    map[string]int    `json:"policies"`
-	Stretches   []replayStretch   `json:"stretches"`
-	Differences []replayDifferent `json:"differences"`
-}
-
-// replayDifferent is one decision that came out otherwise.
-type replayDifferent struct {
-	Policy string `json:"policy"`
-	Batch  uint64 `json:"batch"`
-	Time   string `json:"time"`
-	Round  uint64 `json:"round"`
-	Then   string `json:"then"`
-	Now    string `json:"now"`
-}
-
-func replaySettings() control.Settings {
-	return control.Settings{Lease: defaultLease, NewTuner: builtInTuner}
-}
-
 // replayOwn lets each policy of the ledger decide its own rounds again.
 func (a *app) replayOwn(ctx context.Context, l ledger.Ledger, o replayOptions) error {
-	seen, err := control.Survey(ctx, l)
+	found, err := experiment.DecideAgain(ctx, l, o.options)
 	if err != nil {
 		return err
 	}
-	found := replayed{Batches: seen.Batches, Events: seen.Events, Policies: seen.Rounds, Differences: []replayDifferent{}}
-	names := slices.Sorted(maps.Keys(seen.Rounds))
-	if len(names) == 0 {
-		names = []string{registry.Default}
-	}
-	cast, err := newCast(names, o.options)
-	if err != nil {
-		return err
-	}
-	if found.Stretches, err = cast.stretches(seen.Stretches); err != nil {
-		return err
-	}
-	set := replaySettings()
-	set.NewPolicy = cast.make
-	for _, name := range names {
-		p, err := cast.make(&outbidv1.PolicySettings{Name: name})
-		if err != nil {
-			return err
-		}
-		audit, _, err := control.Replay(ctx, set, p, l)
-		if err != nil {
-			return err
-		}
-		found.take(name, audit)
-	}
-	return a.printReplayed(&found, o)
-}
-
-func (r *replayed) take(policy string, a *control.Audit) {
-	r.Rounds += a.Rounds
-	r.Decisions += a.Decisions
-	r.Differing += a.Differing
-	for _, d := range a.Differences {
-		r.Differences = append(r.Differences, replayDifferent{
-			Policy: policy, Batch: d.Seq, Time: d.At.UTC().Format(time.RFC3339Nano), Round: d.Round, Then: d.Then, Now: d.Now,
-		})
-	}
+	return a.printDecided(found, o)
 }
 
 // differencesShown bounds what a table shows.
 const differencesShown = 10
 
-func (a *app) printReplayed(r *replayed, o replayOptions) error {
+func (a *app) printDecided(r *experiment.Decided, o replayOptions) error {
 	if o.out != formatTable {
 		line, err := encodeJSON(r, o.out == formatJSON)
 		if err != nil {
@@ -163,7 +96,7 @@ func (a *app) printReplayed(r *replayed, o replayOptions) error {
 		a.printf("%s batches, %s events; %s rounds (%s), %s decisions, %s differ\n", formatCount(int64(r.Batches)),
 			formatCount(int64(r.Events)), formatCount(int64(r.Rounds)), strings.Join(by, ", "),
 			formatCount(int64(r.Decisions)), formatCount(int64(r.Differing)))
-		for _, s := range r.Stretches {
+		for _, s := range r.History {
 			a.printf("%s\n", s)
 		}
 		for _, d := range r.Differences[:min(len(r.Differences), differencesShown)] {
@@ -173,14 +106,14 @@ func (a *app) printReplayed(r *replayed, o replayOptions) error {
 	}
 	if r.Differing > 0 {
 		return fmt.Errorf("%s of %s decisions come out otherwise%s", formatCount(int64(r.Differing)),
-			formatCount(int64(r.Decisions)), r.hint(len(o.options) > 0))
+			formatCount(int64(r.Decisions)), differHint(r, len(o.options) > 0))
 	}
 	return nil
 }
 
-// hint says what may be the reason that decisions differ.
-func (r *replayed) hint(overridden bool) string {
-	unknown := slices.ContainsFunc(r.Stretches, func(s replayStretch) bool { return !s.Recorded })
+// differHint says what may be the reason that decisions differ.
+func differHint(r *experiment.Decided, overridden bool) string {
+	unknown := slices.ContainsFunc(r.History, func(p experiment.PolicyPeriod) bool { return !p.Recorded })
 	switch {
 	case overridden:
 		return " with the options given here"
@@ -197,66 +130,28 @@ func orNothing(decision string) string {
 	return decision
 }
 
-// replayOthers runs the past again under its own policy and others.
+// replayOthers runs what happened again under the ledger's own policy and others.
 func (a *app) replayOthers(ctx context.Context, l ledger.Ledger, o replayOptions) error {
-	past, err := sim.ReadPast(ctx, l)
-	if errors.Is(err, sim.ErrNothingRan) {
-		return badInput("%w", err)
-	}
+	again, err := experiment.NewRerun(ctx, l, o.policies, o.options)
 	if err != nil {
 		return err
 	}
-	names := slices.Clone(o.policies)
-	if past.Policy != "" && !slices.Contains(names, past.Policy) {
-		names = slices.Insert(names, 0, past.Policy)
-	}
-	own, err := ownOptions(ctx, l, past.Policy, o.options)
-	if err != nil {
-		return err
-	}
-	makers, err := policyMakers(names, withOwn(past, own, o.options), 0, serverSeed, false)
-	if err != nil {
-		return err
-	}
-	withoutAgents(past)
-	for _, line := range past.Assumptions {
+	for _, line := range again.Assumptions {
 		a.notef("assumed: %s", line)
 	}
-	var results []simResult
-	for _, m := range makers {
-		r, err := a.rerun(ctx, past, m)
-		if err != nil {
-			return err
-		}
+	var results []measure.Result
+	err = again.Run(ctx, a.now, func(r measure.Result) error {
 		if o.timeless {
 			r = r.Timeless()
 		}
 		results = append(results, r)
-		if o.out != formatTable {
-			line, err := encodeJSON(r, false)
-			if err != nil {
-				return err
-			}
-			a.printf("%s\n", line)
+		if o.out == formatTable {
+			return nil
 		}
-	}
-	if o.out == formatTable {
+		return a.printLine(r)
+	})
+	if err == nil && o.out == formatTable {
 		simTable(results).write(a.stdout)
 	}
-	return nil
-}
-
-// rerun runs the past again under one policy.
-func (a *app) rerun(ctx context.Context, past *sim.Past, m policyMaker) (simResult, error) {
-	p, err := m.make()
-	if err != nil {
-		return simResult{}, err
-	}
-	set := past.Setup()
-	set.Policy, set.Control, set.Clock = p, replaySettings(), a.now
-	r, err := sim.Run(ctx, set)
-	if err != nil {
-		return simResult{}, fmt.Errorf("policy %s: %w", m.name, err)
-	}
-	return r.Result, nil
+	return err
 }

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
 // replayCommand runs `outbid` with args.
@@ -44,7 +47,7 @@ func TestReplayDecidesTheSame(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			code, out, errs := runReplay(t, "replay", simLedger(t, policy), "-o", "jsonl")
-			var got replayed
+			var got experiment.Decided
 			if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitOK {
 				t.Fatalf("exit code %d: %s %s %v", code, out, errs, err)
 			}
@@ -75,7 +78,7 @@ func TestReplayUnderOtherPolicies(t *testing.T) {
 	}
 	var policies []string
 	for line := range strings.Lines(out) {
-		var r simResult
+		var r measure.Result
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatal(err)
 		}

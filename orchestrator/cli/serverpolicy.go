@@ -66,12 +66,3 @@ func newFairness() func(*policy.View, *policy.App, bool) *outbidv1.Fairness {
 		return themis.Fairness(v, a, over, forecast)
 	}
 }
-
-// policyText is a policy and its options as one line. Servers that do not tell options, and policies that have none, are
-// shown by name alone.
-func policyText(name string, options map[string]string) string {
-	if len(options) == 0 {
-		return name
-	}
-	return name + " with " + control.OptionsText(options)
-}

@@ -15,8 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
@@ -25,36 +26,43 @@ const simJobs = "job_id,submit_s,num_gpus,duration_s,tenant,status,model,gpu_typ
 	"a,0,1,100,x,,,,\nb,50,2,100,y,,,,\nc,60,4,100,y,,,,\n"
 
 // fakeEngine answers with what it was asked, and figures that a real run could have.
-func fakeEngine(asked *[]simRequest) simulate {
-	return func(ctx context.Context, r simRequest) (simResult, error) {
+func fakeEngine(asked *[]experiment.Request) experiment.Engine {
+	return func(ctx context.Context, r experiment.Request) (measure.Result, error) {
 		*asked = append(*asked, r)
-		m := measure.New(measure.Config{Policy: r.name, Bars: r.bars})
-		m.Devices(0, countSimDevices(r.nodes))
+		m := measure.New(measure.Config{Policy: r.Policy.Name, Bars: r.Bars})
+		m.Devices(0, devicesOf(r.Nodes))
 		at := 0.0
-		for i, j := range r.jobs.Jobs {
+		for i, j := range r.Trace.Jobs {
 			n := m.Arrive(j.Submit, -1, measure.Job{Name: j.ID, Devices: j.MaxGPUs, Isolated: j.Duration})
 			at = max(at, j.Submit)
 			m.Grant(at, n, measure.Lease{Devices: 1, Where: []int{0}})
 			at += j.Duration
 			m.End(at, n, 1, true)
-			if r.events != nil {
-				_, _ = fmt.Fprintf(r.events, "{\"event\":%d}\n", i)
+			if r.Events != nil {
+				_, _ = fmt.Fprintf(r.Events, "{\"event\":%d}\n", i)
 			}
-			r.progress(simProgress{at: at, done: i + 1, jobs: len(r.jobs.Jobs)})
+			r.Progress(experiment.Progress{At: at, Done: i + 1, Jobs: len(r.Trace.Jobs)})
 			if ctx.Err() != nil {
-				return simResult{}, context.Cause(ctx)
+				return measure.Result{}, context.Cause(ctx)
 			}
 			// The next job arrives before this one ends in the trace; time goes on here.
-			for k := range r.jobs.Jobs[i+1:] {
-				r.jobs.Jobs[i+1+k].Submit = max(r.jobs.Jobs[i+1+k].Submit, at)
+			for k := range r.Trace.Jobs[i+1:] {
+				r.Trace.Jobs[i+1+k].Submit = max(r.Trace.Jobs[i+1+k].Submit, at)
 			}
 		}
 		return m.Result(measure.Cost{Wall: 1, Events: 7})
 	}
 }
 
+func devicesOf(nodes []cluster.Node) (n int) {
+	for i := range nodes {
+		n += len(nodes[i].Devices)
+	}
+	return n
+}
+
 // runSimCommand runs `outbid sim` with args on a fake engine.
-func runSimCommand(t *testing.T, args ...string) (code int, out, errs string, asked []simRequest) {
+func runSimCommand(t *testing.T, args ...string) (code int, out, errs string, asked []experiment.Request) {
 	t.Helper()
 	a := newTestApp(nil, nil)
 	a.simulate = fakeEngine(&asked)
@@ -91,11 +99,11 @@ func TestSimPrintsALineForEachPolicy(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, r := range asked {
-		if r.seed != 3 || len(r.nodes) != 2 || r.bars == 0 || r.delay.Seconds() != 10 {
+		if r.Seed != 3 || len(r.Nodes) != 2 || r.Bars == 0 || r.RestartDelay.Seconds() != 10 {
 			t.Errorf("asked for %+v", r)
 		}
-		if p, err := r.make(); err != nil || p.Name() != r.name {
-			t.Errorf("policy %s: %v", r.name, err)
+		if p, err := r.Policy.New(); err != nil || p.Name() != r.Policy.Name {
+			t.Errorf("policy %s: %v", r.Policy.Name, err)
 		}
 	}
 	for _, name := range []string{"e-fifo.jsonl", "e-drf.jsonl", "t.jsonl", "figures/jct.svg", "figures/rho.png", "figures/gantt-drf.svg"} {
@@ -149,24 +157,6 @@ func TestSimSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestSimRoundAndSeedReachPolicies(t *testing.T) {
-	t.Parallel()
-	for _, name := range registry.Names() {
-		if !hasOption(name, "round") || !hasOption(name, "seed") {
-			continue
-		}
-		if _, err := policyMakers([]string{name}, []string{"seed=7"}, time.Minute, 3, false); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if got := unlessGiven([]string{"seed=7"}, name, "seed", "3"); len(got) != 1 {
-			t.Errorf("%s: a seed that was given is given again: %v", name, got)
-		}
-		if got := unlessGiven(nil, name, "round", "1m"); len(got) != 1 {
-			t.Errorf("%s: its round was not set: %v", name, got)
-		}
-	}
-}
-
 func TestSimSweep(t *testing.T) {
 	t.Parallel()
 	file, dir := writeFile(t, "jobs.csv", simJobs), t.TempDir()
@@ -208,7 +198,7 @@ func TestSimLenient(t *testing.T) {
 	t.Parallel()
 	broken := writeFile(t, "broken.csv", simJobs+"d,0,x,1,,,,,\n")
 	code, _, errs, asked := runSimCommand(t, "--cluster", "gpu:2/2", "--trace", broken, "--policy", "fifo", "--lenient")
-	if code != exitOK || len(asked[0].jobs.Jobs) != 2 || !strings.Contains(errs, "1 broken and skipped") ||
+	if code != exitOK || len(asked[0].Trace.Jobs) != 2 || !strings.Contains(errs, "1 broken and skipped") ||
 		!strings.Contains(errs, "1 jobs do not fit the cluster and are left out, the first: job c wants 4 devices") {
 		t.Errorf("exit code %d, %q", code, errs)
 	}
@@ -218,13 +208,13 @@ func TestSimInterruptedKeepsWhatIsDone(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "jobs.csv", simJobs)
 	a := newTestApp(nil, nil)
-	var asked []simRequest
+	var asked []experiment.Request
 	engine := fakeEngine(&asked)
-	a.simulate = func(ctx context.Context, r simRequest) (simResult, error) {
-		if r.name == "drf" {
+	a.simulate = func(ctx context.Context, r experiment.Request) (measure.Result, error) {
+		if r.Policy.Name == "drf" {
 			a.signals <- os.Interrupt
 			<-ctx.Done()
-			return simResult{}, context.Cause(ctx)
+			return measure.Result{}, context.Cause(ctx)
 		}
 		return engine(ctx, r)
 	}
@@ -238,8 +228,8 @@ func TestSimFailureNamesThePolicy(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "jobs.csv", simJobs)
 	a := newTestApp(nil, nil)
-	a.simulate = func(context.Context, simRequest) (simResult, error) {
-		return simResult{}, errors.New("two jobs hold gpu-1/0")
+	a.simulate = func(context.Context, experiment.Request) (measure.Result, error) {
+		return measure.Result{}, errors.New("two jobs hold gpu-1/0")
 	}
 	code := a.run(t.Context(), []string{"sim", "--cluster", "gpu:8/4", "--trace", file, "--policy", "fifo"})
 	if code != exitFailed || !strings.HasSuffix(a.err.String(), "outbid: policy fifo: two jobs hold gpu-1/0\n") {
@@ -257,9 +247,9 @@ func TestSimProgress(t *testing.T) {
 	show := newSimShow(a.app)
 	show.app.now = func() time.Time { now = now.Add(terminalPause); return now }
 	show.last = now.Add(time.Minute)
-	show.tell("fifo", simProgress{jobs: 44329})
+	show.tell("fifo", experiment.Progress{Jobs: 44329})
 	show.last = now
-	show.tell("fifo", simProgress{at: 7200, done: 1234, jobs: 44329})
+	show.tell("fifo", experiment.Progress{At: 7200, Done: 1234, Jobs: 44329})
 	show.clear()
 	show.clear()
 	if want := "\r\x1b[Kfifo: 1,234 of 44,329 jobs, simulated 2h00m in 0.2s\r\x1b[K"; out.String() != want {
@@ -295,7 +285,7 @@ func TestSimIsTheSameTwice(t *testing.T) {
 	if out != again || events != eventsAgain {
 		t.Errorf("two runs differ:\n%s\n%s", out, again)
 	}
-	var r simResult
+	var r measure.Result
 	if err := json.Unmarshal([]byte(out[:strings.Index(out, "\n")]), &r); err != nil {
 		t.Fatal(err)
 	}

@@ -7,89 +7,104 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
-	"runtime"
-	"runtime/metrics"
+	"strconv"
 	"strings"
-	"sync"
-	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/cluster"
-	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/sim"
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/sim/shape"
-	"github.com/outbid-dev/outbid/orchestrator/trace"
 )
 
-// simRequest is one run.
-type simRequest struct {
-	name    string
-	options map[string]string
-	make    func() (policy.Policy, error)
-	nodes   []cluster.Node
-	jobs    *trace.Trace
-	table   *trace.Throughputs
-	seed    uint64
-	// round is 0 for the policy's own.
-	round, delay time.Duration
-	// slowdown S by spread, four numbers; nil for the workload's own.
-	slowdown []float64
-	mishaps  sim.Mishaps
-	// bars is how many leases are kept for a Gantt chart.
-	bars int
-	// events takes every event as a JSON line; nil for nobody.
-	events io.Writer
-	// progress is told now and then.
-	progress func(simProgress)
+// sweptResult is a line of a sweep: the setting, its value, and the figures.
+type sweptResult struct {
+	Setting string `json:"setting"`
+	Value   string `json:"value"`
+	measure.Result
 }
 
-// simResult is how a run went.
-type simResult = measure.Result
-
-// simProgress is how far a run is.
-type simProgress struct {
-	// at is the virtual time in seconds.
-	at         float64
-	done, jobs int
+// runSims runs plans one after another, prints what came out and draws it. sweep is nil for one plan without a setting.
+func (a *app) runSims(ctx context.Context, o simOptions, sweep *experiment.Sweep, plans []*experiment.Plan) error {
+	var rows [][]measure.Result
+	var failed error
+	for i, p := range plans {
+		line := func(r measure.Result) any { return r }
+		if sweep != nil {
+			value := sweep.Values[i]
+			a.notef("%s=%s", sweep.Setting, value)
+			line = func(r measure.Result) any { return sweptResult{sweep.Setting, value, r} }
+		}
+		results, err := a.runPlan(ctx, o, p, line)
+		rows = append(rows, results)
+		if failed = err; failed != nil {
+			break
+		}
+	}
+	if o.out == formatTable {
+		sweepTable(sweep, rows).write(a.stdout)
+	}
+	if o.plots == "" || len(rows[0]) == 0 {
+		return failed
+	}
+	notes, err := drawSims(o.plots, sweep, plans[0], rows)
+	for _, note := range notes {
+		a.notef("%s", note)
+	}
+	return errors.Join(failed, err)
 }
 
-// mostRows is the largest cluster that a Gantt chart is drawn of, and mostBars its most leases.
-const (
-	mostRows = 512
-	mostBars = 50_000
-)
+func drawSims(dir string, sweep *experiment.Sweep, first *experiment.Plan, rows [][]measure.Result) ([]string, error) {
+	if sweep == nil {
+		return first.Draw(dir, rows[0])
+	}
+	return sweep.Draw(first, dir, rows)
+}
 
-// runSims runs every policy and prints each result as soon as it and those before it are there, as shown makes it. It
-// returns those that there are, also when one failed.
-func (a *app) runSims(ctx context.Context, p *simPlan, shown func(simResult) any) ([]simResult, error) {
-	if p.save != "" {
-		if err := writeWhole(p.save, p.jobs.WriteJSON); err != nil {
+// runPlan runs every policy of a plan and prints each result as soon as it and those before it are there, as line makes
+// it. It returns those that there are, also when one failed.
+func (a *app) runPlan(ctx context.Context, o simOptions, p *experiment.Plan, line func(measure.Result) any) ([]measure.Result, error) {
+	if o.save != "" {
+		if err := writeWhole(o.save, p.Trace.WriteJSON); err != nil {
 			return nil, err
 		}
 	}
 	a.notef("%s", simHeading(p))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make([]chan simOutcome, len(p.makers))
-	for i := range ended {
-		ended[i] = make(chan simOutcome, 1)
-	}
 	show := newSimShow(a)
-	var all sync.WaitGroup
-	all.Go(func() { a.startSims(ctx, p, ended, show) })
-	results, err := a.printSims(p, ended, show, shown)
-	cancel()
-	all.Wait()
-	if err == nil && p.apps != "" {
-		err = writeWhole(p.apps, func(w io.Writer) error { return writeFates(w, results) })
+	hooks := experiment.Hooks{Engine: a.simulate, Progress: show.tell, Result: func(r measure.Result) error {
+		show.clear()
+		if o.out == formatTable {
+			return nil
+		}
+		return a.printLine(line(r))
+	}}
+	if o.events != "" {
+		hooks.Events = func(policy string, write func(io.Writer) error) error {
+			return writeWhole(eventsFile(o.events, policy, len(p.Factories)), func(w io.Writer) error {
+				buffered := bufio.NewWriterSize(w, 1<<20)
+				return errors.Join(write(buffered), buffered.Flush())
+			})
+		}
+	}
+	results, err := p.Run(ctx, hooks)
+	show.clear()
+	if err == nil && o.apps != "" {
+		err = writeWhole(o.apps, func(w io.Writer) error { return writeFates(w, results) })
 	}
 	return results, err
 }
 
+// printLine prints a value as a line of JSON.
+func (a *app) printLine(of any) error {
+	line, err := encodeJSON(of, false)
+	if err != nil {
+		return err
+	}
+	a.printf("%s\n", line)
+	return nil
+}
+
 // writeFates writes a line for each app and policy.
-func writeFates(w io.Writer, results []simResult) error {
+func writeFates(w io.Writer, results []measure.Result) error {
 	lines := json.NewEncoder(w)
 	for _, r := range results {
 		for _, f := range r.Series.Fates {
@@ -101,106 +116,15 @@ func writeFates(w io.Writer, results []simResult) error {
 	return nil
 }
 
-// startSims runs the policies in order, so many at once, and returns when all have ended.
-func (a *app) startSims(ctx context.Context, p *simPlan, ended []chan simOutcome, show *simShow) {
-	var all sync.WaitGroup
-	turns := make(chan struct{}, p.parallel)
-	for i, m := range p.makers {
-		select {
-		case turns <- struct{}{}:
-		case <-ctx.Done():
-			ended[i] <- simOutcome{err: context.Cause(ctx)}
-			continue
-		}
-		all.Go(func() {
-			r, err := a.runSim(ctx, p, m, show)
-			ended[i] <- simOutcome{r, err}
-			<-turns
-		})
-	}
-	all.Wait()
-}
-
-// simOutcome is a run's result or what went wrong.
-type simOutcome struct {
-	result simResult
-	err    error
-}
-
 // simHeading says what runs on what.
-func simHeading(p *simPlan) string {
-	s := p.jobs.Summary()
+func simHeading(p *experiment.Plan) string {
+	s := p.Trace.Summary()
 	apps := ""
 	if s.Apps > 0 {
 		apps = fmt.Sprintf(" in %s apps", formatCount(int64(s.Apps)))
 	}
-	return fmt.Sprintf("%s: %s jobs%s over %s; %s", p.jobs.Name, formatCount(int64(s.Jobs)), apps, formatDuration(s.Span),
-		shape.Describe(p.nodes))
-}
-
-// printSims takes in the results in order, and prints them as lines if that was asked for.
-func (a *app) printSims(p *simPlan, ended []chan simOutcome, show *simShow, shown func(simResult) any) ([]simResult, error) {
-	var results []simResult
-	for i, m := range p.makers {
-		o := <-ended[i]
-		show.clear()
-		if o.err != nil {
-			if errors.Is(o.err, context.Canceled) || errors.Is(o.err, errInterrupted) {
-				return results, o.err
-			}
-			return results, fmt.Errorf("policy %s: %w", m.name, o.err)
-		}
-		results = append(results, o.result)
-		if p.out == formatTable {
-			continue
-		}
-		line, err := encodeJSON(shown(o.result), false)
-		if err != nil {
-			return results, err
-		}
-		a.printf("%s\n", line)
-	}
-	return results, nil
-}
-
-// runSim runs one policy.
-func (a *app) runSim(ctx context.Context, p *simPlan, m policyMaker, show *simShow) (simResult, error) {
-	r := simRequest{
-		name: m.name, options: m.options, make: m.make, nodes: p.nodes, jobs: p.jobs, table: p.table, seed: p.request.Seed, round: p.round,
-		delay: p.delay, slowdown: p.slowdown, mishaps: p.mishaps, progress: func(at simProgress) { show.tell(m.name, at) },
-	}
-	if devices := countSimDevices(p.nodes); p.plots != "" && devices <= mostRows {
-		r.bars = mostBars
-	}
-	peak := watchMemory()
-	var out simResult
-	run := func(w io.Writer) (err error) {
-		r.events = w
-		out, err = a.simulate(ctx, r)
-		return err
-	}
-	var err error
-	if p.events == "" {
-		err = run(nil)
-	} else {
-		err = writeWhole(eventsFile(p.events, m.name, len(p.makers)), func(w io.Writer) error {
-			buffered := bufio.NewWriterSize(w, 1<<20)
-			return errors.Join(run(buffered), buffered.Flush())
-		})
-	}
-	out.PeakMemory = peak()
-	if p.timeless {
-		out = out.Timeless()
-	}
-	return out, err
-}
-
-func countSimDevices(nodes []cluster.Node) int {
-	n := 0
-	for i := range nodes {
-		n += len(nodes[i].Devices)
-	}
-	return n
+	return fmt.Sprintf("%s: %s jobs%s over %s; %s", p.Trace.Name, formatCount(int64(s.Jobs)), apps, formatDuration(s.Span),
+		shape.Describe(p.Nodes))
 }
 
 // eventsFile is the name for one of several policies: events.jsonl becomes events-fifo.jsonl.
@@ -212,91 +136,48 @@ func eventsFile(file, policy string, policies int) string {
 	return strings.TrimSuffix(file, end) + "-" + policy + end
 }
 
-// memoryEvery is how often the process's memory is looked at.
-const memoryEvery = 50 * time.Millisecond
+// simTable compares results: a row for each policy.
+func simTable(results []measure.Result) *table {
+	t := &table{header: []string{
+		"POLICY", "JOBS", "MAKESPAN", "JCT", "P50", "P95", "P99", "QUEUE", "SLOWDOWN", "RHO", "MAX", "SI", "JAIN", "UTIL", "PLACED",
+		"PREEMPTED", "DECIDED", "WALL",
+	}}
+	short := func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
+	for i := range results {
+		r := &results[i]
+		jobs := strconv.Itoa(r.Jobs)
+		if r.Failed+r.Unfinished > 0 {
+			jobs += fmt.Sprintf("/%d", r.Jobs+r.Failed+r.Unfinished)
+		}
+		t.rows = append(t.rows, []string{
+			r.Policy, jobs, formatDuration(r.Makespan), formatDuration(r.JCTMean), formatDuration(r.JCTP50),
+			formatDuration(r.JCTP95), formatDuration(r.JCTP99), formatDuration(r.QueueMean), short(r.SlowdownMean),
+			short(r.RhoMean), short(r.RhoMax), strconv.Itoa(r.SIViolations), short(r.JainRho), short(r.Utilization),
+			short(r.PlacementScoreMean), strconv.Itoa(r.Preemptions), short(r.DecisionMillisP95) + "ms", formatDuration(r.Wall),
+		})
+	}
+	return t
+}
 
-// watchMemory looks at the process's memory until peak is called, which returns the most it saw in bytes.
-func watchMemory() (peak func() int64) {
-	runtime.GC()
-	done, most := make(chan struct{}), make(chan int64)
-	go func() {
-		tick := time.NewTicker(memoryEvery)
-		defer tick.Stop()
-		highest := memoryNow()
-		for {
-			select {
-			case <-tick.C:
-				highest = max(highest, memoryNow())
-			case <-done:
-				most <- max(highest, memoryNow())
-				return
+// sweepTable is simTable with the sweep's value in front; without a sweep it is that of the one plan.
+func sweepTable(sweep *experiment.Sweep, rows [][]measure.Result) *table {
+	var all []measure.Result
+	var values []string
+	for i, results := range rows {
+		all = append(all, results...)
+		for range results {
+			if sweep != nil {
+				values = append(values, sweep.Values[i])
 			}
 		}
-	}()
-	return func() int64 {
-		close(done)
-		return <-most
 	}
-}
-
-// memoryNow is what the Go runtime has from the operating system.
-func memoryNow() int64 {
-	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	metrics.Read(samples)
-	held := samples[0].Value.Uint64() - samples[1].Value.Uint64()
-	return int64(min(held, math.MaxInt64))
-}
-
-// simShow tells how far runs are: on a terminal in one line that changes, elsewhere every few seconds.
-type simShow struct {
-	app     *app
-	mu      sync.Mutex
-	started map[string]time.Time
-	last    time.Time
-	shown   bool
-}
-
-// The pauses between two words of progress.
-const (
-	terminalPause = 200 * time.Millisecond
-	filePause     = 10 * time.Second
-)
-
-func newSimShow(a *app) *simShow {
-	return &simShow{app: a, started: map[string]time.Time{}, last: a.now()}
-}
-
-func (s *simShow) tell(policy string, at simProgress) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.app.now()
-	if s.started[policy].IsZero() {
-		s.started[policy] = now
+	t := simTable(all)
+	if sweep == nil {
+		return t
 	}
-	pause := filePause
-	if s.app.term.err {
-		pause = terminalPause
+	t.header = append([]string{strings.ToUpper(sweep.Setting)}, t.header...)
+	for i := range t.rows {
+		t.rows[i] = append([]string{values[i]}, t.rows[i]...)
 	}
-	if now.Sub(s.last) < pause {
-		return
-	}
-	s.last = now
-	line := fmt.Sprintf("%s: %s of %s jobs, simulated %s in %s", policy, formatCount(int64(at.done)),
-		formatCount(int64(at.jobs)), formatDuration(at.at), formatDuration(now.Sub(s.started[policy]).Seconds()))
-	if !s.app.term.err {
-		s.app.notef("%s", line)
-		return
-	}
-	s.shown = true
-	_, _ = fmt.Fprintf(s.app.stderr, "\r\x1b[K%s", line)
-}
-
-// clear removes the line that changes.
-func (s *simShow) clear() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.shown {
-		s.shown = false
-		_, _ = io.WriteString(s.app.stderr, "\r\x1b[K")
-	}
+	return t
 }

@@ -110,7 +110,7 @@ func (b *bench) restart(p *dial, saved bool) error {
 
 // A ledger holds all that its decisions follow from: with other options after each start, under one policy or another and
 // back, with snapshots or without, all are decided again as they were.
-func TestEachStretchIsDecidedAgainWithItsOptions(t *testing.T) {
+func TestEachPeriodIsDecidedAgainWithItsOptions(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string) *dial {
@@ -121,7 +121,7 @@ func TestEachStretchIsDecidedAgainWithItsOptions(t *testing.T) {
 		for range rapid.IntRange(0, 5).Draw(t, "rounds of the older server") {
 			b.work()
 		}
-		want := []control.Stretch{{Policy: "dial"}}
+		want := []control.PolicyPeriod{{Policy: "dial"}}
 		for i := range rapid.IntRange(1, 5).Draw(t, "starts") {
 			next := draw(rapid.SampledFrom([]string{"dial", "dial", "knob"}).Draw(t, "policy"))
 			saved := i == 0 || rapid.Bool().Draw(t, "snapshot") // what an older server remembered follows from options that it does not say
@@ -130,18 +130,18 @@ func TestEachStretchIsDecidedAgainWithItsOptions(t *testing.T) {
 			}
 			options := next.settings().GetOptions()
 			if n := len(want); !want[n-1].Recorded || want[n-1].Policy != next.name || !maps.Equal(want[n-1].Options, options) {
-				want = append(want, control.Stretch{Policy: next.name, Recorded: true, Options: options})
+				want = append(want, control.PolicyPeriod{Policy: next.name, Recorded: true, Options: options})
 			}
 			for range rapid.IntRange(0, 5).Draw(t, "rounds") {
 				b.work()
 			}
 		}
-		seen, err := control.Survey(context.Background(), b.ledger)
+		seen, err := control.Summarise(context.Background(), b.ledger)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, seen.Stretches, cmpopts.IgnoreFields(control.Stretch{}, "First", "From", "Rounds")); diff != "" {
-			t.Errorf("stretches (-want +got):\n%s", diff)
+		if diff := cmp.Diff(want, seen.History, cmpopts.IgnoreFields(control.PolicyPeriod{}, "First", "From", "Rounds")); diff != "" {
+			t.Errorf("policy history (-want +got):\n%s", diff)
 		}
 		for name, rounds := range seen.Rounds {
 			p := *old

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -70,20 +71,20 @@ func TestReplayTakesTheLedgersOptions(t *testing.T) {
 		t.Errorf("with other options than it says: exit code %d:\n%s\n%s", code, out, errs)
 	}
 	code, out, errs = runReplay(t, "replay", file, "-o", "jsonl")
-	var got replayed
+	var got experiment.Decided
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitOK {
 		t.Fatalf("exit code %d: %s %s %v", code, out, errs, err)
 	}
-	want := []replayStretch{{
-		Policy: "tiresias", Batch: 1, Time: got.Stretches[0].Time, Rounds: got.Rounds, Recorded: true, Options: tiresias("60").GetOptions(),
+	want := []experiment.PolicyPeriod{{
+		Policy: "tiresias", Batch: 1, Time: got.History[0].Time, Rounds: got.Rounds, Recorded: true, Options: tiresias("60").GetOptions(),
 	}}
-	if diff := cmp.Diff(want, got.Stretches); diff != "" {
+	if diff := cmp.Diff(want, got.History); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// A server that was started again with other options: each of its stretches has its own.
-func TestReplayShowsEachStretch(t *testing.T) {
+// A server that was started again with other options: each period of its has its own.
+func TestReplayShowsEachPeriod(t *testing.T) {
 	t.Parallel()
 	rounds, change := 0, tiresias("60")
 	file := recorded(t, simLedger(t, "tiresias"), tiresias("3600"), func(e *outbidv1.Event) {

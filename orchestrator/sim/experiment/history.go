@@ -1,4 +1,4 @@
-package cli
+package experiment
 
 import (
 	"context"
@@ -17,34 +17,37 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// cast makes the policies of a ledger anew, with the options that it says they had.
-type cast struct {
+// ServerSeed is the seed of a server's policies unless an option says another.
+const ServerSeed = 1
+
+// ledgerPolicies makes the policies of a ledger anew, with the options that it says they had.
+type ledgerPolicies struct {
 	names []string
 	// given options take precedence over the ledger's.
 	given []string
 }
 
-// newCast checks the options that were given.
-func newCast(names, given []string) (*cast, error) {
-	if _, err := policyMakers(names, given, 0, serverSeed, false); err != nil {
+// newLedgerPolicies checks the options that were given.
+func newLedgerPolicies(names, given []string) (*ledgerPolicies, error) {
+	if _, err := PolicyFactories(names, given, 0, ServerSeed, false); err != nil {
 		return nil, err
 	}
-	return &cast{names, given}, nil
+	return &ledgerPolicies{names, given}, nil
 }
 
 // make makes a policy.
-func (c *cast) make(then *outbidv1.PolicySettings) (policy.Policy, error) {
+func (c *ledgerPolicies) make(then *outbidv1.PolicySettings) (policy.Policy, error) {
 	p, _, err := c.resolve(then)
 	return p, err
 }
 
 // resolve makes a policy and says which options it has. Where the ledger says none it has a server's seed.
-func (c *cast) resolve(then *outbidv1.PolicySettings) (policy.Policy, map[string]string, error) {
+func (c *ledgerPolicies) resolve(then *outbidv1.PolicySettings) (policy.Policy, map[string]string, error) {
 	values := maps.Clone(then.GetOptions())
 	if values == nil {
 		values = map[string]string{}
 		if hasOption(then.GetName(), "seed") {
-			values["seed"] = strconv.FormatUint(serverSeed, 10)
+			values["seed"] = strconv.FormatUint(ServerSeed, 10)
 		}
 	}
 	for _, option := range c.given {
@@ -57,7 +60,7 @@ func (c *cast) resolve(then *outbidv1.PolicySettings) (policy.Policy, map[string
 	p, err := registry.New(then.GetName(), options)
 	if err != nil && len(then.GetOptions()) > 0 {
 		err = badInput("%w; the ledger says %s: replay it with the version of outbid that wrote it", err,
-			policyText(then.GetName(), then.GetOptions()))
+			control.PolicyText(then.GetName(), then.GetOptions()))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -65,8 +68,8 @@ func (c *cast) resolve(then *outbidv1.PolicySettings) (policy.Policy, map[string
 	return p, options.Resolved(), nil
 }
 
-// replayStretch is a part of a ledger in which one policy decided with the same options, as JSON.
-type replayStretch struct {
+// PolicyPeriod is a part of a ledger in which one policy decided with the same options, as JSON.
+type PolicyPeriod struct {
 	Policy string `json:"policy"`
 	Batch  uint64 `json:"batch"`
 	Time   string `json:"time"`
@@ -77,17 +80,18 @@ type replayStretch struct {
 	Options map[string]string `json:"options"`
 }
 
-func (s replayStretch) String() string {
-	text := fmt.Sprintf("from batch %d: %s", s.Batch, policyText(s.Policy, s.Options))
+// String is the period as one line.
+func (s PolicyPeriod) String() string {
+	text := fmt.Sprintf("from batch %d: %s", s.Batch, control.PolicyText(s.Policy, s.Options))
 	if !s.Recorded && len(s.Options) > 0 {
 		text += "; the ledger does not say its options"
 	}
 	return text
 }
 
-// stretches are those of a ledger in which something was decided, with the options that they are replayed with.
-func (c *cast) stretches(seen []control.Stretch) ([]replayStretch, error) {
-	all := []replayStretch{}
+// periods are those of a ledger in which something was decided, with the options that they are replayed with.
+func (c *ledgerPolicies) periods(seen []control.PolicyPeriod) ([]PolicyPeriod, error) {
+	all := []PolicyPeriod{}
 	for _, s := range seen {
 		if s.Rounds == 0 {
 			continue
@@ -96,7 +100,7 @@ func (c *cast) stretches(seen []control.Stretch) ([]replayStretch, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, replayStretch{
+		all = append(all, PolicyPeriod{
 			Policy: s.Policy, Batch: s.First, Time: s.From.UTC().Format(time.RFC3339Nano), Rounds: s.Rounds,
 			Recorded: s.Recorded, Options: options,
 		})
@@ -106,12 +110,12 @@ func (c *cast) stretches(seen []control.Stretch) ([]replayStretch, error) {
 
 // ownOptions are those that the ledger's own policy had last, but for those that were given.
 func ownOptions(ctx context.Context, l ledger.Ledger, name string, given []string) (map[string]string, error) {
-	seen, err := control.Survey(ctx, l)
+	seen, err := control.Summarise(ctx, l)
 	if err != nil {
 		return nil, err
 	}
 	var own map[string]string
-	for _, s := range seen.Stretches {
+	for _, s := range seen.History {
 		if s.Recorded && s.Policy == name && s.Rounds > 0 {
 			own = maps.Clone(s.Options)
 		}

@@ -31,33 +31,33 @@ type column struct {
 // A cell is nil for absent, or the Go value of its column's kind: string, int64, float64, bool or time.Time.
 type cell any
 
-// A sheet takes in rows one by one and holds no more than a row group of them.
-type sheet interface {
+// A tableWriter takes in rows one by one and holds no more than a row group of them.
+type tableWriter interface {
 	write(row []cell) error
 	// close ends the file; the writer below stays open.
 	close() error
 }
 
-// newSheet writes CSV or Parquet to w.
-func newSheet(w io.Writer, kind, name string, columns []column) (sheet, error) {
+// newTableWriter writes CSV or Parquet to w.
+func newTableWriter(w io.Writer, kind, name string, columns []column) (tableWriter, error) {
 	if kind == "parquet" {
-		return newParquetSheet(w, name, columns)
+		return newParquetWriter(w, name, columns)
 	}
-	s := &csvSheet{w: csv.NewWriter(w), columns: columns, line: make([]string, len(columns))}
+	s := &csvTableWriter{w: csv.NewWriter(w), columns: columns, line: make([]string, len(columns))}
 	for i, c := range columns {
 		s.line[i] = c.name
 	}
 	return s, s.w.Write(s.line)
 }
 
-// csvSheet writes CSV: absent cells are empty; NaN, inf and -inf are written as such.
-type csvSheet struct {
+// csvTableWriter writes CSV: absent cells are empty; NaN, inf and -inf are written as such.
+type csvTableWriter struct {
 	w       *csv.Writer
 	columns []column
 	line    []string
 }
 
-func (s *csvSheet) write(row []cell) error {
+func (s *csvTableWriter) write(row []cell) error {
 	for i, c := range row {
 		s.line[i] = csvText(c)
 	}
@@ -91,13 +91,13 @@ func csvText(c cell) string {
 	}
 }
 
-func (s *csvSheet) close() error {
+func (s *csvTableWriter) close() error {
 	s.w.Flush()
 	return s.w.Error()
 }
 
-// parquetSheet writes Parquet: every column is optional, times are in microseconds of UTC, NaN is kept.
-type parquetSheet struct {
+// parquetTableWriter writes Parquet: every column is optional, times are in microseconds of UTC, NaN is kept.
+type parquetTableWriter struct {
 	w       *parquet.GenericWriter[any]
 	columns []column
 	row     parquet.Row
@@ -106,7 +106,7 @@ type parquetSheet struct {
 // rowGroup is how many rows are held in memory before they are written.
 const rowGroup = 50_000
 
-func newParquetSheet(w io.Writer, name string, columns []column) (sheet, error) {
+func newParquetWriter(w io.Writer, name string, columns []column) (tableWriter, error) {
 	group := parquet.Group{}
 	order := map[string]int{}
 	for i, c := range columns {
@@ -125,7 +125,7 @@ func newParquetSheet(w io.Writer, name string, columns []column) (sheet, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &parquetSheet{w: parquet.NewGenericWriter[any](w, config), columns: columns, row: make(parquet.Row, len(columns))}, nil
+	return &parquetTableWriter{w: parquet.NewGenericWriter[any](w, config), columns: columns, row: make(parquet.Row, len(columns))}, nil
 }
 
 // orderedGroup is a group whose columns keep the order in which they were named; parquet.Group sorts them.
@@ -152,7 +152,7 @@ func parquetNode(k columnKind) parquet.Node {
 	}
 }
 
-func (s *parquetSheet) write(row []cell) error {
+func (s *parquetTableWriter) write(row []cell) error {
 	for i, c := range row {
 		var v parquet.Value
 		level := 1
@@ -178,4 +178,4 @@ func (s *parquetSheet) write(row []cell) error {
 	return err
 }
 
-func (s *parquetSheet) close() error { return s.w.Close() }
+func (s *parquetTableWriter) close() error { return s.w.Close() }

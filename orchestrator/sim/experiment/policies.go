@@ -1,4 +1,4 @@
-package cli
+package experiment
 
 import (
 	"slices"
@@ -10,10 +10,18 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 )
 
-// policyMakers checks the names and options of policies. The round and the seed that were asked for are options of those
-// that have them, unless these were given options of their own; under Gavel's rules its policies count steps as its
+// PolicyFactory makes a policy anew for each run.
+type PolicyFactory struct {
+	Name string
+	// Options are all that it has, for the ledger.
+	Options map[string]string
+	New     func() (policy.Policy, error)
+}
+
+// PolicyFactories checks the names and options of policies. The round and the seed that were asked for are options of
+// those that have them, unless these were given options of their own; under Gavel's rules its policies count steps as its
 // simulator does.
-func policyMakers(names, options []string, round time.Duration, seed uint64, gavel bool) ([]policyMaker, error) {
+func PolicyFactories(names, options []string, round time.Duration, seed uint64, gavel bool) ([]PolicyFactory, error) {
 	if len(names) == 0 {
 		return nil, badInput("--policy is empty: want names from %s", strings.Join(registry.Names(), ", "))
 	}
@@ -23,7 +31,7 @@ func policyMakers(names, options []string, round time.Duration, seed uint64, gav
 		}
 	}
 	used := make([]bool, len(options))
-	var makers []policyMaker
+	var factories []PolicyFactory
 	for _, name := range names {
 		var pairs []string
 		for i, option := range options {
@@ -55,13 +63,13 @@ func policyMakers(names, options []string, round time.Duration, seed uint64, gav
 		if err != nil {
 			return nil, badInput("%w", err)
 		}
-		makers = append(makers, policyMaker{name: name, options: o.Resolved(), make: fresh})
+		factories = append(factories, PolicyFactory{Name: name, Options: o.Resolved(), New: fresh})
 	}
 	if i := slices.Index(used, false); i >= 0 {
 		return nil, badInput("--option %s: none of the policies %s has it%s", options[i], strings.Join(names, ", "),
 			optionsOf(names))
 	}
-	return makers, nil
+	return factories, nil
 }
 
 // gavelFIFO has fifo be Gavel's, unless its options say otherwise.

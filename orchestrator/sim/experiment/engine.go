@@ -1,4 +1,4 @@
-package cli
+package experiment
 
 import (
 	"context"
@@ -16,40 +16,46 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// runEngine runs one policy on the simulator.
-func runEngine(ctx context.Context, r simRequest) (simResult, error) {
+// lease is what nodes of simulated clusters have, as servers do by default.
+const lease = 15 * time.Second
+
+// Simulate is the Engine that runs a policy on the simulator.
+func Simulate(ctx context.Context, r Request) (measure.Result, error) {
 	types := map[string]bool{}
-	for _, n := range r.nodes {
+	for _, n := range r.Nodes {
 		for _, d := range n.Devices {
 			types[d.Type] = true
 		}
 	}
-	apps, err := sim.Apps(r.jobs, sim.Making{
-		Types: slices.Sorted(maps.Keys(types)), Throughputs: r.table, Slowdown: r.slowdown,
+	apps, err := sim.Apps(r.Trace, sim.Making{
+		Types: slices.Sorted(maps.Keys(types)), Throughputs: r.Table, Slowdown: r.Slowdown,
 	})
 	if err != nil {
-		return simResult{}, badInput("the workload: %w", err)
+		return measure.Result{}, badInput("the workload: %w", err)
 	}
-	rules, err := r.make()
+	rules, err := r.Policy.New()
 	if err != nil {
-		return simResult{}, err
+		return measure.Result{}, err
 	}
 	setup := sim.Setup{
-		Nodes: r.nodes, Apps: apps, Policy: rules, Options: r.options, Seed: r.seed, RestartDelay: r.delay, Mishaps: r.mishaps, Bars: r.bars,
-		Control: control.Settings{Lease: defaultLease, NewTuner: builtInTuner}, Clock: time.Now,
+		Nodes: r.Nodes, Apps: apps, Policy: rules, Options: r.Policy.Options, Seed: r.Seed, RestartDelay: r.RestartDelay, Mishaps: r.Mishaps, Bars: r.Bars,
+		Control: settings(), Clock: time.Now,
 	}
-	for _, t := range r.jobs.Tenants {
+	for _, t := range r.Trace.Tenants {
 		setup.Tenants = append(setup.Tenants, measure.Tenant{Name: t.Name, Weight: t.Weight})
 	}
-	if r.progress != nil {
-		setup.Progress = func(at time.Duration, done, jobs int) { r.progress(simProgress{at.Seconds(), done, jobs}) }
+	if r.Progress != nil {
+		setup.Progress = func(at time.Duration, done, jobs int) { r.Progress(Progress{at.Seconds(), done, jobs}) }
 	}
-	if r.events != nil {
-		setup.Ledger = &writtenLedger{to: r.events}
+	if r.Events != nil {
+		setup.Ledger = &writtenLedger{to: r.Events}
 	}
 	got, err := sim.Run(ctx, setup)
 	return got.Result, err
 }
+
+// settings of the control loop in a simulation or a replay.
+func settings() control.Settings { return control.Settings{Lease: lease, NewTuner: builtInTuner} }
 
 // builtInTuner starts a tuner; those of traces are never programs of their own.
 func builtInTuner(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {

@@ -1,41 +1,17 @@
-package cli
+package experiment
 
 import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/outbid-dev/outbid/orchestrator/plot"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
-// simTable compares results: a row for each policy.
-func simTable(results []simResult) *table {
-	t := &table{header: []string{
-		"POLICY", "JOBS", "MAKESPAN", "JCT", "P50", "P95", "P99", "QUEUE", "SLOWDOWN", "RHO", "MAX", "SI", "JAIN", "UTIL", "PLACED",
-		"PREEMPTED", "DECIDED", "WALL",
-	}}
-	short := func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
-	for i := range results {
-		r := &results[i]
-		jobs := strconv.Itoa(r.Jobs)
-		if r.Failed+r.Unfinished > 0 {
-			jobs += fmt.Sprintf("/%d", r.Jobs+r.Failed+r.Unfinished)
-		}
-		t.rows = append(t.rows, []string{
-			r.Policy, jobs, formatDuration(r.Makespan), formatDuration(r.JCTMean), formatDuration(r.JCTP50),
-			formatDuration(r.JCTP95), formatDuration(r.JCTP99), formatDuration(r.QueueMean), short(r.SlowdownMean),
-			short(r.RhoMean), short(r.RhoMax), strconv.Itoa(r.SIViolations), short(r.JainRho), short(r.Utilization),
-			short(r.PlacementScoreMean), strconv.Itoa(r.Preemptions), short(r.DecisionMillisP95) + "ms", formatDuration(r.Wall),
-		})
-	}
-	return t
-}
-
-// drawSims draws the figures of results into p.plots, and returns lines that say what was drawn.
-func drawSims(p *simPlan, results []simResult) (notes []string, err error) {
-	title := func(what string) string { return what + ": " + p.jobs.Name }
+// Draw draws the figures of results into a directory, and returns lines that say what was drawn.
+func (p *Plan) Draw(dir string, results []measure.Result) (notes []string, err error) {
+	title := func(what string) string { return what + ": " + p.Trace.Name }
 	var jct, slowdown, rho []plot.Sample
 	used := plot.Lines{Title: title("Utilisation"), X: "hours", Y: "share of devices", FromZero: true, MaxY: 1}
 	for i := range results {
@@ -68,7 +44,7 @@ func drawSims(p *simPlan, results []simResult) (notes []string, err error) {
 		}
 	}
 	for _, f := range figures {
-		paths, err := plot.Write(p.plots, f.name, f.of)
+		paths, err := plot.Write(dir, f.name, f.of)
 		if errors.Is(err, plot.ErrEmpty) {
 			notes = append(notes, fmt.Sprintf("%s is not drawn: no job has what it shows", f.name))
 			continue
@@ -109,9 +85,9 @@ func hours(seconds []float64) []float64 {
 }
 
 // gantt shows who had which device when, one row for each device in the order of nodes.
-func gantt(p *simPlan, r *measure.Result) plot.Gantt {
-	g := plot.Gantt{Title: "Leases under " + r.Policy + ": " + p.jobs.Name, X: "hours"}
-	for _, n := range p.nodes {
+func gantt(p *Plan, r *measure.Result) plot.Gantt {
+	g := plot.Gantt{Title: "Leases under " + r.Policy + ": " + p.Trace.Name, X: "hours"}
+	for _, n := range p.Nodes {
 		for _, d := range n.Devices {
 			g.Rows = append(g.Rows, fmt.Sprintf("%s/%d", n.Name, d.Index))
 		}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
+)
+
+// simShow tells how far runs are: on a terminal in one line that changes, elsewhere every few seconds.
+type simShow struct {
+	app     *app
+	mu      sync.Mutex
+	started map[string]time.Time
+	last    time.Time
+	shown   bool
+}
+
+// The pauses between two words of progress.
+const (
+	terminalPause = 200 * time.Millisecond
+	filePause     = 10 * time.Second
+)
+
+func newSimShow(a *app) *simShow {
+	return &simShow{app: a, started: map[string]time.Time{}, last: a.now()}
+}
+
+func (s *simShow) tell(policy string, at experiment.Progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.app.now()
+	if s.started[policy].IsZero() {
+		s.started[policy] = now
+	}
+	pause := filePause
+	if s.app.term.err {
+		pause = terminalPause
+	}
+	if now.Sub(s.last) < pause {
+		return
+	}
+	s.last = now
+	line := fmt.Sprintf("%s: %s of %s jobs, simulated %s in %s", policy, formatCount(int64(at.Done)),
+		formatCount(int64(at.Jobs)), formatDuration(at.At), formatDuration(now.Sub(s.started[policy]).Seconds()))
+	if !s.app.term.err {
+		s.app.notef("%s", line)
+		return
+	}
+	s.shown = true
+	_, _ = fmt.Fprintf(s.app.stderr, "\r\x1b[K%s", line)
+}
+
+// clear removes the line that changes.
+func (s *simShow) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shown {
+		s.shown = false
+		_, _ = io.WriteString(s.app.stderr, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,102 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Summary is what a ledger holds, and which policies decided in it.
+type Summary struct {
+	Batches, Events int
+	// Rounds by the name of the policy that decided.
+	Rounds map[string]int
+	// History of policies in order. A server that was started again with the same policy and options goes on with the period before.
+	History []PolicyPeriod
+}
+
+// PolicyPeriod is a part of a ledger in which one policy decided with the same options.
+type PolicyPeriod struct {
+	// First batch, and when it was decided.
+	First  uint64
+	From   time.Time
+	Policy string
+	// Recorded says that the ledger holds Options, which are all that the policy had. Older servers did not write them down.
+	Recorded bool
+	Options  map[string]string
+	Rounds   int
+}
+
+// Summarise reads a ledger from its first batch on, and decides nothing again.
+func Summarise(ctx context.Context, l ledger.Ledger) (*Summary, error) {
+	o := &Summary{Rounds: map[string]int{}}
+	err := l.Read(ctx, 1, func(b *outbidv1.Batch) error {
+		events, err := ledger.Decode(b)
+		if err != nil {
+			return err
+		}
+		o.Batches++
+		o.Events += len(events)
+		for _, e := range events {
+			o.take(b, e)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading who decided: %w", err)
+	}
+	return o, nil
+}
+
+// take adds an event of a batch.
+func (o *Summary) take(b *outbidv1.Batch, e *outbidv1.Event) {
+	if started := e.GetOrchestratorStarted(); started != nil {
+		p := started.GetPolicy()
+		if p != nil || o.recorded() {
+			o.begin(b, PolicyPeriod{Policy: p.GetName(), Recorded: p != nil, Options: p.GetOptions()})
+		}
+	}
+	round := e.GetRoundDecided()
+	if round == nil {
+		return
+	}
+	o.Rounds[round.GetPolicy()]++
+	if !o.recorded() {
+		o.begin(b, PolicyPeriod{Policy: round.GetPolicy()})
+	}
+	o.History[len(o.History)-1].Rounds++
+}
+
+// recorded says whether the options of who decides now are known.
+func (o *Summary) recorded() bool {
+	n := len(o.History)
+	return n > 0 && o.History[n-1].Recorded
+}
+
+// begin adds a period, unless it is as the one before. Of a server that did not write down its policy, the first round says it.
+func (o *Summary) begin(b *outbidv1.Batch, s PolicyPeriod) {
+	if n := len(o.History); n > 0 {
+		last := &o.History[n-1]
+		if last.Policy == "" && !s.Recorded {
+			last.Policy = s.Policy
+		}
+		if last.Policy == s.Policy && last.Recorded == s.Recorded && maps.Equal(last.Options, s.Options) {
+			return
+		}
+	}
+	s.First, s.From = b.GetSeq(), b.GetTime().AsTime()
+	o.History = append(o.History, s)
+}
+
+// PolicyText is a policy and its options as one line. Servers that do not tell options, and policies that have none, are
+// shown by name alone.
+func PolicyText(name string, options map[string]string) string {
+	if len(options) == 0 {
+		return name
+	}
+	return name + " with " + OptionsText(options)
+}

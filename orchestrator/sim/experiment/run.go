@@ -1,0 +1,152 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
+	"github.com/outbid-dev/outbid/orchestrator/trace"
+)
+
+// Request is one run: a policy on a trace.
+type Request struct {
+	Policy PolicyFactory
+	Nodes  []cluster.Node
+	Trace  *trace.Trace
+	Table  *trace.Throughputs
+	Seed   uint64
+	// RestartDelay is what it takes a job to go on after its devices changed.
+	RestartDelay time.Duration
+	// Slowdown by spread, four numbers; nil for the workload's own.
+	Slowdown []float64
+	Mishaps  sim.Mishaps
+	// Bars is how many leases are kept for a Gantt chart.
+	Bars int
+	// Events takes every event as a JSON line; nil for nobody.
+	Events io.Writer
+	// Progress is told now and then how far the run is; nil for nobody.
+	Progress func(Progress)
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	// At is the virtual time in seconds.
+	At         float64
+	Done, Jobs int
+}
+
+// Engine runs one policy. Simulate is the one that there is; tests of what is around it take others.
+type Engine func(ctx context.Context, r Request) (measure.Result, error)
+
+// Hooks are told what happens while a plan runs. All but Engine may be nil.
+type Hooks struct {
+	// Engine runs each policy.
+	Engine Engine
+	// Events opens what a policy's events are written to, and calls write with it.
+	Events func(policy string, write func(io.Writer) error) error
+	// Progress is called by the runs side by side.
+	Progress func(policy string, p Progress)
+	// Result is told each result in the order of policies, as soon as it and those before it are there.
+	Result func(measure.Result) error
+}
+
+// mostRows is the largest cluster, in devices, that a Gantt chart is drawn of, and mostBars its most leases.
+const (
+	mostRows = 512
+	mostBars = 50_000
+)
+
+// outcome is a run's result or what went wrong.
+type outcome struct {
+	result measure.Result
+	err    error
+}
+
+// Run runs every policy, Parallel at once. It returns the results that there are, also when one failed, and waits for
+// all that it started.
+func (p *Plan) Run(ctx context.Context, h Hooks) ([]measure.Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make([]chan outcome, len(p.Factories))
+	for i := range ended {
+		ended[i] = make(chan outcome, 1)
+	}
+	var all sync.WaitGroup
+	all.Go(func() { p.start(ctx, ended, h) })
+	defer all.Wait()
+	defer cancel()
+	var results []measure.Result
+	for i, f := range p.Factories {
+		o := <-ended[i]
+		if o.err != nil && ctx.Err() != nil {
+			return results, o.err // whoever ended the context says why
+		}
+		if o.err != nil {
+			return results, fmt.Errorf("policy %s: %w", f.Name, o.err)
+		}
+		results = append(results, o.result)
+		if h.Result == nil {
+			continue
+		}
+		if err := h.Result(o.result); err != nil {
+			return results, err
+		}
+	}
+	return results, nil
+}
+
+// start runs the policies in order, so many at once, and returns when all have ended.
+func (p *Plan) start(ctx context.Context, ended []chan outcome, h Hooks) {
+	var all sync.WaitGroup
+	turns := make(chan struct{}, p.Parallel)
+	for i, f := range p.Factories {
+		select {
+		case turns <- struct{}{}:
+		case <-ctx.Done():
+			ended[i] <- outcome{err: context.Cause(ctx)}
+			continue
+		}
+		all.Go(func() {
+			r, err := p.runOne(ctx, f, h)
+			ended[i] <- outcome{r, err}
+			<-turns
+		})
+	}
+	all.Wait()
+}
+
+// runOne runs one policy.
+func (p *Plan) runOne(ctx context.Context, f PolicyFactory, h Hooks) (measure.Result, error) {
+	r := Request{
+		Policy: f, Nodes: p.Nodes, Trace: p.Trace, Table: p.Table, Seed: p.Workload.Seed, RestartDelay: p.RestartDelay,
+		Slowdown: p.Slowdown, Mishaps: p.Mishaps,
+	}
+	if h.Progress != nil {
+		r.Progress = func(at Progress) { h.Progress(f.Name, at) }
+	}
+	if p.Charts && p.Devices() <= mostRows {
+		r.Bars = mostBars
+	}
+	peak := watchMemory()
+	var out measure.Result
+	run := func(w io.Writer) (err error) {
+		r.Events = w
+		out, err = h.Engine(ctx, r)
+		return err
+	}
+	var err error
+	if h.Events == nil {
+		err = run(nil)
+	} else {
+		err = h.Events(f.Name, run)
+	}
+	out.PeakMemory = peak()
+	if p.Timeless {
+		out = out.Timeless()
+	}
+	return out, err
+}
