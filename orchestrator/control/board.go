@@ -52,28 +52,23 @@ func newBoard() *board {
 }
 
 // mark notes what an event changed.
-func (b *board) mark(st *state.State, e *outbidv1.Event) {
-	switch e.GetKind().(type) {
-	case *outbidv1.Event_NodeJoined, *outbidv1.Event_NodeChanged:
+func (b *board) mark(change state.Change) {
+	s := change.Sweep
+	switch change.Kind.View {
+	case state.ViewNodes:
 		b.staleNodes = true
-		return
-	case *outbidv1.Event_Note, *outbidv1.Event_UplinkSeen, *outbidv1.Event_RoundDecided,
-		*outbidv1.Event_OrchestratorStarted, *outbidv1.Event_CheckpointSaved, *outbidv1.Event_CheckpointDropped:
-		return
-	}
-	s := st.Sweeps[state.SweepOf(e)]
-	if s == nil || s.Spec.GetExternal() != nil {
-		return
-	}
-	b.staleSweeps[s] = true
-	if e.GetSweepChanged() != nil || e.GetSweepExtended() != nil { // it may have brought trials back
-		for _, n := range s.Queued {
-			b.staleTrials[s.Trials[n]] = s
+	case state.ViewSweep, state.ViewWaiting, state.ViewTrial:
+		if s.Spec.GetExternal() != nil {
+			return
+		}
+		b.staleSweeps[s] = true
+		if change.Trial != nil {
+			b.staleTrials[change.Trial] = s
 		}
 	}
-	if ref := state.TrialOf(e); ref != nil {
-		if t, err := s.Trial(ref.GetTrial()); err == nil {
-			b.staleTrials[t] = s
+	if change.Kind.View == state.ViewWaiting { // it may have brought trials back
+		for _, n := range s.Queued {
+			b.staleTrials[s.Trials[n]] = s
 		}
 	}
 }

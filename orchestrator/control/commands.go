@@ -37,7 +37,7 @@ func (in Submit) apply(c *Core) {
 		c.reply(func() { in.Done("", err) })
 		return
 	}
-	c.tuners[id], c.hungry[id] = t, true
+	c.tuners[id] = t
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepSubmitted{SweepSubmitted: &outbidv1.SweepSubmitted{
 		Sweep: id, Spec: in.Spec, Actor: in.Actor, IdempotencyKey: in.Key,
 	}}})
@@ -149,8 +149,7 @@ func (c *Core) delete(in Delete) (state.Deleted, error) {
 }
 
 // forget drops what is kept of a deleted sweep beside the state.
-func (c *Core) forget(e *outbidv1.SweepDeleted) {
-	id := e.GetSweep()
+func (c *Core) forget(id string) {
 	delete(c.tuners, id)
 	delete(c.rested, id)
 	delete(c.unopened, id)

@@ -101,6 +101,9 @@ type Core struct {
 	audit func(at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event)
 	// restless nodes get orders at the end of the step.
 	restless map[string]bool
+	// replaying: events come from the ledger, and following are those of the batch after the current one.
+	replaying bool
+	following []*outbidv1.Event
 }
 
 // Outcome is what a step wants done. Nothing of it may happen before Events are in the ledger.
@@ -175,60 +178,19 @@ func (c *Core) settle() {
 	}
 }
 
-// emit decides one event: it is folded in at once, and will be appended with the step's batch. The tuner hears of it,
-// and what it answers follows.
+// emit decides one event: it is folded in at once, and will be appended with the step's batch. What the tuner says to it
+// follows.
 func (c *Core) emit(e *outbidv1.Event) {
 	if c.err != nil {
 		return
 	}
-	heard, suspects := c.hears(e), c.st.CountSuspects()
-	if err := c.st.Apply(c.now, e); err != nil {
+	answer, err := c.fold(c.now, e)
+	if err != nil {
 		c.err = fmt.Errorf("deciding: %w", err)
 		return
 	}
 	c.out.Events = append(c.out.Events, e)
-	c.board.mark(c.st, e)
-	id := c.mark(e)
-	if suspects != c.st.CountSuspects() {
-		c.demand = true // a node is kept for one, or open to all again
-	}
-	if heard {
-		c.tell(id, e)
-	}
-	if gone := e.GetSweepDeleted(); gone != nil {
-		c.forget(gone)
-	}
-	if e.GetSweepChanged() != nil && c.st.Sweeps[id].Done() {
-		c.rest(c.st.Sweeps[id])
-	}
-}
-
-// mark notes what an event makes necessary to look at, and returns its sweep.
-func (c *Core) mark(e *outbidv1.Event) string {
-	switch k := e.GetKind().(type) {
-	case *outbidv1.Event_TrialReported:
-		return k.TrialReported.GetSweep() // by far the most, and alone they change nobody's demand
-	case *outbidv1.Event_NodeJoined, *outbidv1.Event_NodeChanged:
-		c.demand = true
-		return ""
-	case *outbidv1.Event_SweepSubmitted:
-		c.demand, c.touched[k.SweepSubmitted.GetSweep()] = true, true
-		return k.SweepSubmitted.GetSweep()
-	case *outbidv1.Event_LeaseEnded, *outbidv1.Event_PlaceEnded:
-		c.demand = true
-	case *outbidv1.Event_TrialCreated, *outbidv1.Event_TrialTargeted, *outbidv1.Event_TrialCloned,
-		*outbidv1.Event_SweepChanged, *outbidv1.Event_SweepExtended, *outbidv1.Event_TrialReached,
-		*outbidv1.Event_TrialEnded:
-		c.demand = true
-	case *outbidv1.Event_Note, *outbidv1.Event_UplinkSeen, *outbidv1.Event_RoundDecided,
-		*outbidv1.Event_OrchestratorStarted, *outbidv1.Event_SweepDeleted:
-		return ""
-	}
-	id := state.SweepOf(e)
-	if id != "" {
-		c.touched[id] = true
-	}
-	return id
+	c.follow(answer)
 }
 
 // note tells the user one line about a sweep or a trial.

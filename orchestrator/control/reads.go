@@ -205,7 +205,7 @@ func (l *Loop) tellReaders(events []*outbidv1.Event) {
 		return
 	}
 	for _, e := range events {
-		id := state.SweepOf(e)
+		id := l.core.st.SweepOf(e)
 		if n := e.GetNote(); n != nil {
 			id = n.GetSweep()
 		}

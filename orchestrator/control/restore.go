@@ -55,84 +55,31 @@ func Restore(
 // Appended tells the core that its newest events are in the ledger as a batch.
 func (c *Core) Appended(b *outbidv1.Batch) { c.st.Seq, c.st.Hash = b.GetSeq(), b.GetHash() }
 
-// Replay folds in events that were decided before, and lets tuners hear of them as they did then. What they answer is
-// in the events already.
+// Replay folds in events of a batch that was decided before. Tuners and the policy are asked what they were asked then;
+// what they answer is in the events already.
 func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
+	c.replaying = true
+	defer func() { c.replaying, c.following = false, nil }()
 	for i, e := range events {
-		if round := e.GetRoundDecided(); round != nil {
-			c.redecide(at, round, events[i+1:])
-		}
-		if started := e.GetOrchestratorStarted(); started != nil {
-			if err := c.succeed(started.GetPolicy()); err != nil {
-				return err
-			}
-		}
-		heard := c.hears(e)
-		if s := c.reopened(e); s != nil {
-			if err := c.wake(s, "gone on with"); err != nil {
-				c.unopened[s.ID] = err
-			}
-		}
-		if err := c.st.Apply(at, e); err != nil {
+		c.following = events[i+1:]
+		if _, err := c.fold(at, e); err != nil {
 			return err
 		}
-		c.board.mark(c.st, e)
-		id := state.SweepOf(e)
-		switch k := e.GetKind().(type) {
-		case *outbidv1.Event_SweepSubmitted:
-			c.open(k.SweepSubmitted.GetSweep(), k.SweepSubmitted.GetSpec(), nil)
-		case *outbidv1.Event_TunerAsked:
-			heard = true
-		}
-		if heard {
-			c.rehear(id, e)
-		}
-		if gone := e.GetSweepDeleted(); gone != nil {
-			c.forget(gone)
-		}
-		if e.GetSweepChanged() != nil && c.st.Sweeps[id].Done() {
-			delete(c.unopened, id)
-			c.rest(c.st.Sweeps[id])
-		}
 	}
 	return nil
-}
-
-// reopened is the sweep that an event is to let go on though it may have ended; nil for none.
-func (c *Core) reopened(e *outbidv1.Event) *state.Sweep {
-	if s := c.st.Sweeps[e.GetSweepExtended().GetSweep()]; s != nil {
-		return s
-	}
-	s := c.st.Sweeps[e.GetSweepChanged().GetSweep()]
-	if s != nil && s.Done() && e.GetSweepChanged().GetState() == outbidv1.SweepState_SWEEP_STATE_RUNNING {
-		return s
-	}
-	return nil
-}
-
-func (c *Core) rehear(id string, e *outbidv1.Event) {
-	s, t := c.st.Sweeps[id], c.tuners[id]
-	if t == nil {
-		return
-	}
-	if _, err := t.Handle(c.tunerEvent(s, e)); err != nil {
-		delete(c.tuners, id) // as it was when this was decided
-		return
-	}
-	c.hunger(s)
 }
 
 // redecide lets a policy with state go through a round again, as it did then. What it decides is in the events already.
-func (c *Core) redecide(at time.Time, round *outbidv1.RoundDecided, then []*outbidv1.Event) {
+func (c *Core) redecide(round *outbidv1.RoundDecided) {
 	if c.policy == nil || round.GetPolicy() != c.policy.Name() || !c.stateful && c.audit == nil {
 		return
 	}
-	c.now, c.heir = at, true
+	c.heir = true
 	defer c.rememberAgents(round)()
 	v := c.board.refresh(c)
 	plan := c.decide(v)
 	if c.audit != nil {
-		c.audit(at, round, c.decided(v, plan), then)
+		c.audit(c.now, round, c.decided(v, plan), c.following)
 	}
 }
 

@@ -29,12 +29,8 @@ func (c *Core) schedule() {
 		}}})
 	}
 	for _, e := range c.decided(v, plan) {
-		if c.refused(e) {
-			continue
-		}
-		c.emit(e)
-		for _, node := range nodesOf(c.st, e) {
-			c.dirty(node)
+		if !c.refused(e) {
+			c.emit(e)
 		}
 	}
 }
@@ -102,7 +98,7 @@ func granted(v *policy.View, g *policy.Grant, epoch uint64) *outbidv1.Event {
 // refused says whether what a policy decided does not fit the state. That is the policy's mistake: it is told in the
 // sweep's notes and has no effect.
 func (c *Core) refused(e *outbidv1.Event) bool {
-	ref := state.TrialOf(e)
+	ref := c.st.TrialOf(e)
 	s := c.st.Sweeps[ref.GetSweep()]
 	t := s.Trials[ref.GetTrial()]
 	why := ""
@@ -125,20 +121,6 @@ func (c *Core) refused(e *outbidv1.Event) bool {
 	}
 	c.note(s.ID, &t.Number, "error", "policy %s granted it %s", c.policy.Name(), why)
 	return true
-}
-
-// nodesOf are the nodes that an event about a lease is about.
-func nodesOf(st *state.State, e *outbidv1.Event) []string {
-	ref := state.TrialOf(e)
-	l := st.Sweeps[ref.GetSweep()].Trials[ref.GetTrial()].Lease
-	if l == nil {
-		return nil
-	}
-	var names []string
-	for _, p := range l.Places() {
-		names = append(names, p.Node)
-	}
-	return names
 }
 
 // aheadAtMost bounds how many trials a tuner is asked for beyond what is free, so that a policy that preempts sees them.

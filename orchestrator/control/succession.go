@@ -19,7 +19,8 @@ func (c *Core) Begin(now time.Time, version string, options map[string]string) (
 	e := &outbidv1.Event{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{
 		Term: c.set.Term, Version: version, Format: state.Format, Policy: &outbidv1.PolicySettings{Name: c.policy.Name(), Options: options},
 	}}}
-	return e, c.st.Apply(now, e)
+	_, err := c.fold(now, e)
+	return e, err
 }
 
 // install lets a policy decide from now on; nil for one whose rounds are of no interest.

@@ -38,9 +38,6 @@ func (c *Core) placeSuspects() {
 			}
 		}
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: g}})
-		for _, p := range t.Lease.Places() {
-			c.dirty(p.Node)
-		}
 	}
 }
 

@@ -10,44 +10,19 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// hears says, before an event is folded in, whether the sweep's tuner is told of it. A report that a restarted fork
-// repeats is not news, and one at the target is told as Reached.
-func (c *Core) hears(e *outbidv1.Event) bool {
-	switch k := e.GetKind().(type) {
-	case *outbidv1.Event_TrialReported:
-		s := c.st.Sweeps[k.TrialReported.GetSweep()]
-		if s == nil {
-			return false
-		}
-		r := k.TrialReported.GetReport()
-		t, err := s.Trial(k.TrialReported.GetTrial())
-		if _, has := r.GetMetrics()[s.Spec.GetMetric()]; err != nil || !has {
-			return false
-		}
-		return !t.Done() && r.GetStep() > t.MetricStep && (t.UntilStep == 0 || r.GetStep() < t.UntilStep)
-	case *outbidv1.Event_TrialReached, *outbidv1.Event_SweepExtended:
-		return true
-	case *outbidv1.Event_TrialEnded:
-		return !k.TrialEnded.GetByTuner() && !k.TrialEnded.GetResumable()
-	default:
-		return false
-	}
-}
-
 // tunerEvent is an event as the tuner is told of it, after it was folded in.
-func (c *Core) tunerEvent(s *state.Sweep, e *outbidv1.Event) tuner.Event {
-	switch k := e.GetKind().(type) {
+func tunerEvent(change state.Change) tuner.Event {
+	s, t := change.Sweep, change.Trial
+	switch k := change.Event.GetKind().(type) {
 	case *outbidv1.Event_TrialReported:
 		r := k.TrialReported.GetReport()
 		return tuner.Reported{
-			Trial: tuner.Trial(k.TrialReported.GetTrial()), Step: r.GetStep(),
+			Trial: tuner.Trial(t.Number), Step: r.GetStep(),
 			Metric: comparable(r.GetMetrics()[s.Spec.GetMetric()]), Metrics: r.GetMetrics(),
 		}
 	case *outbidv1.Event_TrialReached:
-		t := s.Trials[k.TrialReached.GetTrial()]
 		return tuner.Reached{Trial: tuner.Trial(t.Number), Step: k.TrialReached.GetStep(), Metric: comparable(t.Metric)}
 	case *outbidv1.Event_TrialEnded:
-		t := s.Trials[k.TrialEnded.GetTrial()]
 		return tuner.Exited{
 			Trial: tuner.Trial(t.Number), Step: t.Step, Metric: comparable(t.Metric),
 			Failed: k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_FAILED,
@@ -69,34 +44,16 @@ func comparable(v float64) float64 {
 	return math.NaN()
 }
 
-// tell lets the tuner hear of an event and does what it answers.
-func (c *Core) tell(id string, e *outbidv1.Event) {
-	s, t := c.st.Sweeps[id], c.tuners[id]
-	if t == nil {
-		return // it failed, and the sweep with it
-	}
-	actions, err := t.Handle(c.tunerEvent(s, e))
-	if err != nil {
-		c.tunerFailed(s, err)
-		return
-	}
-	c.hunger(s)
-	c.act(s, actions)
-}
-
 // ask asks the tuner for up to n trials to run.
 func (c *Core) ask(s *state.Sweep, n int) {
-	t := c.tuners[s.ID]
-	actions, err := t.Handle(tuner.Ask{N: n})
-	if err != nil {
-		c.tunerFailed(s, err)
-		return
+	answer := c.consult(s, tuner.Ask{N: n})
+	if answer.err == nil {
+		status := c.tuners[s.ID].Status()
+		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TunerAsked{TunerAsked: &outbidv1.TunerAsked{
+			Sweep: s.ID, N: int32(n), Waiting: status.Waiting, Exhausted: status.Exhausted,
+		}}})
 	}
-	status := t.Status()
-	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TunerAsked{TunerAsked: &outbidv1.TunerAsked{
-		Sweep: s.ID, N: int32(n), Waiting: status.Waiting, Exhausted: status.Exhausted,
-	}}})
-	c.act(s, actions)
+	c.follow(answer)
 }
 
 func (c *Core) tunerFailed(s *state.Sweep, err error) {
@@ -260,21 +217,13 @@ func (c *Core) revoke(s *state.Sweep, t *state.Trial, how outbidv1.RevokeKind, r
 	}}})
 	if l.Node == "" {
 		c.endLease(s, t, reason)
-	} else {
-		for _, p := range l.Places() {
-			c.dirty(p.Node)
-		}
 	}
 }
 
 func (c *Core) endLease(s *state.Sweep, t *state.Trial, reason string) {
-	l := t.Lease
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseEnded{LeaseEnded: &outbidv1.LeaseEnded{
-		Sweep: s.ID, Trial: t.Number, Epoch: l.Epoch, Reason: reason, DeviceSeconds: l.DeviceSeconds(c.now),
+		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Reason: reason, DeviceSeconds: t.Lease.DeviceSeconds(c.now),
 	}}})
-	for _, p := range l.Places() {
-		c.dirty(p.Node)
-	}
 	c.drop(s, t)
 }
 

@@ -65,7 +65,9 @@ func (c *Core) wake(s *state.Sweep, what string) error {
 		return fmt.Errorf("%w: tuner: %w", state.ErrConflict, err)
 	}
 	c.tuners[s.ID] = t
-	c.hungry[s.ID] = true
+	if s.Spec.GetExternal() == nil {
+		c.hungry[s.ID] = true
+	}
 	delete(c.rested, s.ID)
 	return nil
 }

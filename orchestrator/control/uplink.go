@@ -250,9 +250,6 @@ func (c *Core) reached(s *state.Sweep, t *state.Trial, step int64) {
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{
 		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Step: step,
 	}}})
-	if t.Lease != nil {
-		c.dirty(t.Lease.Node)
-	}
 }
 
 func (c *Core) saved(s *state.Sweep, t *state.Trial, ck *outbidv1.Checkpoint) {

@@ -150,7 +150,7 @@ func (h *historian) see(at time.Duration, e *outbidv1.Event) {
 	case *outbidv1.Event_SweepChanged:
 		h.command(at, k.SweepChanged)
 	default:
-		if ref := state.TrialOf(e); ref != nil {
+		if ref := h.st.TrialOf(e); ref != nil {
 			h.trial(at, trialKey{ref.GetSweep(), ref.GetTrial()}, e)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (st *State) leaseGranted(at time.Time, s *Sweep, t *Trial, e *outbidv1.LeaseGranted) error {
+func (f *folding) leaseGranted(e *outbidv1.LeaseGranted) error {
+	st, s, t, at := f.st, f.sweep, f.trial, f.at
 	l := &Lease{
 		Sweep: s.ID, Trial: t.Number, Epoch: e.GetEpoch(), Node: e.GetNode(), Devices: e.GetDevices(),
 		Granted: at, Reason: e.GetReason(), Version: 1, More: e.GetMore(),
@@ -92,7 +93,8 @@ func (st *State) hold(l *Lease) {
 	}
 }
 
-func (st *State) trialAsked(at time.Time, s *Sweep, t *Trial, e *outbidv1.TrialAsked) error {
+func (f *folding) trialAsked(e *outbidv1.TrialAsked) error {
+	st, s, t, at := f.st, f.sweep, f.trial, f.at
 	return st.lease(s, t, &Lease{
 		Sweep: s.ID, Trial: t.Number, Epoch: e.GetEpoch(), Granted: at, Client: e.GetClient(), Started: true,
 		Version: 1, FromStep: t.Step,
@@ -115,7 +117,8 @@ func (st *State) lease(s *Sweep, t *Trial, l *Lease) error {
 	return nil
 }
 
-func (s *Sweep) leaseRevoked(t *Trial, e *outbidv1.LeaseRevoked) error {
+func (f *folding) leaseRevoked(e *outbidv1.LeaseRevoked) error {
+	t := f.trial
 	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
 		return broken("revoked epoch %d is not its lease", e.GetEpoch())
 	}
@@ -127,7 +130,8 @@ func (s *Sweep) leaseRevoked(t *Trial, e *outbidv1.LeaseRevoked) error {
 	return nil
 }
 
-func (st *State) leaseEnded(at time.Time, s *Sweep, t *Trial, e *outbidv1.LeaseEnded) error {
+func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
+	st, s, t, at := f.st, f.sweep, f.trial, f.at
 	l := t.Lease
 	if l == nil || l.Epoch != e.GetEpoch() {
 		return broken("ended epoch %d is not its lease", e.GetEpoch())
@@ -151,7 +155,8 @@ func (st *State) leaseEnded(at time.Time, s *Sweep, t *Trial, e *outbidv1.LeaseE
 }
 
 // placeEnded frees what a lease held on one node, while the rest of its gang ends too.
-func (st *State) placeEnded(t *Trial, e *outbidv1.PlaceEnded) error {
+func (f *folding) placeEnded(e *outbidv1.PlaceEnded) error {
+	st, t := f.st, f.trial
 	l := t.Lease
 	if l == nil || l.Epoch != e.GetEpoch() {
 		return broken("ended place of epoch %d is not of its lease", e.GetEpoch())
@@ -171,7 +176,8 @@ func (st *State) placeEnded(t *Trial, e *outbidv1.PlaceEnded) error {
 	return nil
 }
 
-func leaseRenewed(t *Trial, e *outbidv1.LeaseRenewed) error {
+func (f *folding) leaseRenewed(e *outbidv1.LeaseRenewed) error {
+	t := f.trial
 	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
 		return broken("renewed epoch %d is not its lease", e.GetEpoch())
 	}
@@ -192,7 +198,8 @@ func (st *State) release(l *Lease, p Place) {
 	}
 }
 
-func (s *Sweep) forkStarted(at time.Time, t *Trial, e *outbidv1.ForkStarted) error {
+func (f *folding) forkStarted(e *outbidv1.ForkStarted) error {
+	t, at := f.trial, f.at
 	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
 		return broken("started epoch %d is not its lease", e.GetEpoch())
 	}
@@ -202,7 +209,8 @@ func (s *Sweep) forkStarted(at time.Time, t *Trial, e *outbidv1.ForkStarted) err
 	return nil
 }
 
-func (st *State) nodeJoined(at time.Time, e *outbidv1.NodeJoined) error {
+func (f *folding) nodeJoined(e *outbidv1.NodeJoined) error {
+	st, at := f.st, f.at
 	info := e.GetNode()
 	n, ok := st.Nodes[info.GetName()]
 	if ok && len(n.Leases) > 0 {
@@ -221,7 +229,8 @@ func (st *State) nodeJoined(at time.Time, e *outbidv1.NodeJoined) error {
 	return nil
 }
 
-func (st *State) nodeChanged(at time.Time, e *outbidv1.NodeChanged) error {
+func (f *folding) nodeChanged(e *outbidv1.NodeChanged) error {
+	st, at := f.st, f.at
 	n, ok := st.Nodes[e.GetNode()]
 	if !ok {
 		return broken("node %q does not exist", e.GetNode())
@@ -231,7 +240,8 @@ func (st *State) nodeChanged(at time.Time, e *outbidv1.NodeChanged) error {
 	return nil
 }
 
-func (st *State) uplinkSeen(e *outbidv1.UplinkSeen) error {
+func (f *folding) uplinkSeen(e *outbidv1.UplinkSeen) error {
+	st := f.st
 	n, ok := st.Nodes[e.GetNode()]
 	if !ok || n.Info.GetBoot() != e.GetBoot() {
 		return broken("uplink of node %q boot %q, which is not known", e.GetNode(), e.GetBoot())

@@ -8,7 +8,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (s *Sweep) created(at time.Time, e *outbidv1.TrialCreated) error {
+func (f *folding) created(e *outbidv1.TrialCreated) error {
+	s, at := f.sweep, f.at
 	if int(e.GetTrial()) != len(s.Trials) {
 		return broken("trial %d created, %d was to be next", e.GetTrial(), len(s.Trials))
 	}
@@ -20,6 +21,7 @@ func (s *Sweep) created(at time.Time, e *outbidv1.TrialCreated) error {
 	s.Trials = append(s.Trials, t)
 	s.touch(t)
 	s.enqueue(at, t)
+	f.trial = t
 	return nil
 }
 
@@ -48,7 +50,8 @@ func remove(list []int32, n int32) []int32 {
 	return list
 }
 
-func (s *Sweep) reported(at time.Time, t *Trial, e *outbidv1.TrialReported) error {
+func (f *folding) reported(e *outbidv1.TrialReported) error {
+	s, t, at := f.sweep, f.trial, f.at
 	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
 		return broken("report under epoch %d, which is not its lease", e.GetEpoch())
 	}
@@ -68,6 +71,19 @@ func (s *Sweep) reported(at time.Time, t *Trial, e *outbidv1.TrialReported) erro
 		s.LackNoted = true
 	}
 	return nil
+}
+
+// reportIsNews says whether the tuner hears of a report. What a restarted fork repeats is no news, and at its target a
+// trial is said to have reached it.
+func (f *folding) reportIsNews(e *outbidv1.TrialReported) bool {
+	t, r := f.trial, e.GetReport()
+	_, has := r.GetMetrics()[f.sweep.Spec.GetMetric()]
+	return has && !t.Done() && r.GetStep() > t.MetricStep && (t.UntilStep == 0 || r.GetStep() < t.UntilStep)
+}
+
+// exitIsNews says whether the tuner hears of a trial's end: it neither ended it, nor is the trial to go on after all.
+func (f *folding) exitIsNews(e *outbidv1.TrialEnded) bool {
+	return !e.GetByTuner() && !e.GetResumable()
 }
 
 // advance counts a step once, however often it is trained.
@@ -90,7 +106,8 @@ func (s *Sweep) improve(t *Trial, v float64, step int64) {
 	}
 }
 
-func (s *Sweep) reached(at time.Time, t *Trial, e *outbidv1.TrialReached) error {
+func (f *folding) reached(e *outbidv1.TrialReached) error {
+	s, t, at := f.sweep, f.trial, f.at
 	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
 		return broken("target reached under epoch %d, which is not its lease", e.GetEpoch())
 	}
@@ -100,7 +117,8 @@ func (s *Sweep) reached(at time.Time, t *Trial, e *outbidv1.TrialReached) error 
 	return nil
 }
 
-func (s *Sweep) targeted(at time.Time, t *Trial, e *outbidv1.TrialTargeted) error {
+func (f *folding) targeted(e *outbidv1.TrialTargeted) error {
+	s, t, at := f.sweep, f.trial, f.at
 	if err := checkTrial("targeted", t.State); err != nil {
 		return err
 	}
@@ -124,7 +142,8 @@ func (s *Sweep) targeted(at time.Time, t *Trial, e *outbidv1.TrialTargeted) erro
 	return nil
 }
 
-func (s *Sweep) paused(t *Trial, e *outbidv1.TrialPaused) error {
+func (f *folding) paused(e *outbidv1.TrialPaused) error {
+	s, t := f.sweep, f.trial
 	if err := checkTrial("paused", t.State); err != nil {
 		return err
 	}
@@ -137,7 +156,8 @@ func (s *Sweep) paused(t *Trial, e *outbidv1.TrialPaused) error {
 	return nil
 }
 
-func (s *Sweep) ended(at time.Time, t *Trial, e *outbidv1.TrialEnded) error {
+func (f *folding) ended(e *outbidv1.TrialEnded) error {
+	s, t, at := f.sweep, f.trial, f.at
 	if err := checkTrial("ended", t.State); err != nil {
 		return err
 	}
@@ -160,7 +180,8 @@ func (s *Sweep) ended(at time.Time, t *Trial, e *outbidv1.TrialEnded) error {
 	return nil
 }
 
-func (s *Sweep) cloned(at time.Time, t *Trial, e *outbidv1.TrialCloned) error {
+func (f *folding) cloned(e *outbidv1.TrialCloned) error {
+	s, t, at := f.sweep, f.trial, f.at
 	if err := checkTrial("cloned", t.State); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package state
 
 import (
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,14 +17,15 @@ type ranked struct {
 	metric float64
 }
 
-func (s *Sweep) checkpointSaved(at time.Time, t *Trial, c *outbidv1.Checkpoint) error {
+func (f *folding) checkpointSaved(e *outbidv1.CheckpointSaved) error {
+	s, t, c := f.sweep, f.trial, e.GetCheckpoint()
 	if c.GetKey() == "" {
 		return broken("checkpoint without a key")
 	}
 	// The same checkpoint sent again replaces itself.
 	t.Checkpoints = slices.DeleteFunc(t.Checkpoints, func(o *outbidv1.Checkpoint) bool { return o.GetKey() == c.GetKey() })
 	t.Checkpoints = slices.Insert(t.Checkpoints, t.place(c), c)
-	t.gotFurther(at, c.GetStep(), settled)
+	t.gotFurther(f.at, c.GetStep(), settled)
 	s.setStart(t, nil)
 	s.ranking = slices.DeleteFunc(s.ranking, func(r ranked) bool { return r.key == c.GetKey() })
 	for _, o := range t.Checkpoints {
@@ -69,7 +69,8 @@ func (s *Sweep) rank(trial int32, c *outbidv1.Checkpoint) {
 	}
 }
 
-func (s *Sweep) checkpointDropped(t *Trial, key string) error {
+func (f *folding) checkpointDropped(e *outbidv1.CheckpointDropped) error {
+	t, key := f.trial, e.GetKey()
 	i := slices.IndexFunc(t.Checkpoints, func(c *outbidv1.Checkpoint) bool { return c.GetKey() == key })
 	if i < 0 {
 		return broken("dropped checkpoint %q is not there", key)

@@ -62,11 +62,8 @@ func (st *State) Deleted() []Deleted {
 }
 
 // sweepDeleted forgets a sweep. Its id is not given again: names are counted.
-func (st *State) sweepDeleted(at time.Time, e *outbidv1.SweepDeleted) error {
-	s, ok := st.Sweeps[e.GetSweep()]
-	if !ok {
-		return broken("sweep %q is deleted, which does not exist", e.GetSweep())
-	}
+func (f *folding) sweepDeleted(e *outbidv1.SweepDeleted) error {
+	st, s := f.st, f.sweep
 	if err := s.CanDelete(); err != nil {
 		return broken("%v", err)
 	}
@@ -77,7 +74,7 @@ func (st *State) sweepDeleted(at time.Time, e *outbidv1.SweepDeleted) error {
 	if i := slices.Index(st.SweepIDs, s.ID); i >= 0 {
 		st.SweepIDs = slices.Delete(st.SweepIDs, i, i+1)
 	}
-	st.deleted[s.ID] = s.asDeleted(e.GetActor(), at)
+	st.deleted[s.ID] = s.asDeleted(e.GetActor(), f.at)
 	return nil
 }
 

@@ -19,7 +19,8 @@ const (
 )
 
 // forkFailed: the training process of a lease ended badly.
-func (s *Sweep) forkFailed(t *Trial, e *outbidv1.ForkFailed) error {
+func (f *folding) forkFailed(e *outbidv1.ForkFailed) error {
+	s, t := f.sweep, f.trial
 	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
 		return broken("failed epoch %d is not its lease", e.GetEpoch())
 	}

@@ -27,11 +27,11 @@ func checkFormat(format uint32, version string) error {
 }
 
 // started takes in that an orchestrator leads.
-func (st *State) started(e *outbidv1.OrchestratorStarted) error {
+func (f *folding) started(e *outbidv1.OrchestratorStarted) error {
 	if err := checkFormat(e.GetFormat(), e.GetVersion()); err != nil {
 		return err
 	}
-	st.Decider = e.GetPolicy()
+	f.st.Decider = e.GetPolicy()
 	return nil
 }
 

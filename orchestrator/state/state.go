@@ -1,4 +1,4 @@
-// Package state is the fold of the ledger's events: sweeps, trials, leases and nodes as they stand. Apply is its only
+// Package state is the fold of the ledger's events: sweeps, trials, leases and nodes as they stand. Fold is its only
 // way to change. It has no clock, does no I/O and draws nothing at random, so that the same events always give the
 // same state, live, after a restart, in the simulator and in replay.
 package state
@@ -44,6 +44,8 @@ type State struct {
 	appsChanged time.Time
 	sharing     int
 	suspects    map[*Trial]*Sweep
+
+	kinds kinds
 }
 
 // New returns the state before the first event.
@@ -57,6 +59,7 @@ func New() *State {
 		deleted:   map[string]Deleted{},
 		keys:      map[string]string{},
 		suspects:  map[*Trial]*Sweep{},
+		kinds:     newKinds(),
 	}
 }
 

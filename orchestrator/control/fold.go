@@ -1,0 +1,142 @@
+package control
+
+import (
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// answer is what a sweep's tuner said to an event; nothing if it was not asked.
+type answer struct {
+	sweep   *state.Sweep
+	actions []tuner.Action
+	err     error
+}
+
+// fold takes in one event, be it decided just now, read from the ledger at a start, or replayed: the state changes, and
+// then all those hear of it to whom it means something by the table of events. It returns what the tuner says to that.
+// Who decides acts on it; in the ledger, what followed from it comes next.
+func (c *Core) fold(at time.Time, e *outbidv1.Event) (answer, error) {
+	c.now = at
+	if err := c.beforeFold(e); err != nil {
+		return answer{}, err
+	}
+	suspects := c.st.CountSuspects()
+	change, err := c.st.Fold(at, e)
+	if err != nil {
+		return answer{}, err
+	}
+	c.board.mark(change)
+	if !c.replaying {
+		c.mark(change)
+		c.demand = c.demand || suspects != c.st.CountSuspects() // a node is kept for one, or open to all again
+	}
+	return c.tellTuner(change), nil
+}
+
+// beforeFold has those act on an event who need the state before it.
+func (c *Core) beforeFold(e *outbidv1.Event) error {
+	kind := c.st.Kind(e)
+	if kind == nil {
+		return nil // the state refuses it
+	}
+	if c.replaying {
+		switch kind.Policy {
+		case state.PolicyStarts:
+			if err := c.succeed(e.GetOrchestratorStarted().GetPolicy()); err != nil {
+				return err
+			}
+		case state.PolicyDecided:
+			c.redecide(e.GetRoundDecided())
+		}
+	}
+	if kind.Tuner == state.TunerRests || kind.Tuner == state.TunerWidens {
+		if s := c.reopened(e); s != nil {
+			if err := c.wake(s, "gone on with"); err != nil {
+				c.unopened[s.ID] = err
+			}
+		}
+	}
+	return nil
+}
+
+// mark notes what the step under way has to do because of an event.
+func (c *Core) mark(change state.Change) {
+	if change.Kind.Asks {
+		c.demand = true
+	}
+	if change.Kind.Advances {
+		c.touched[change.Sweep.ID] = true
+	}
+	if change.Kind.Orders {
+		for _, p := range change.Lease.Places() {
+			c.dirty(p.Node)
+		}
+	}
+}
+
+// tellTuner lets a sweep's tuner follow an event.
+func (c *Core) tellTuner(change state.Change) answer {
+	s := change.Sweep
+	switch change.Kind.Tuner {
+	case state.TunerStarts:
+		if c.tuners[s.ID] == nil {
+			c.open(s.ID, s.Spec, nil)
+		}
+		c.hunger(s)
+	case state.TunerRests:
+		if s.Done() {
+			delete(c.unopened, s.ID)
+			c.rest(s)
+		}
+	case state.TunerForgotten:
+		c.forget(s.ID)
+	case state.TunerAsked:
+		if c.replaying {
+			return c.consult(s, tunerEvent(change))
+		}
+	}
+	if change.News {
+		return c.consult(s, tunerEvent(change))
+	}
+	return answer{}
+}
+
+// consult asks a sweep's tuner what is to follow from an event. One that fails is not asked again.
+func (c *Core) consult(s *state.Sweep, e tuner.Event) answer {
+	t := c.tuners[s.ID]
+	if t == nil {
+		return answer{} // it failed, and the sweep with it
+	}
+	actions, err := t.Handle(e)
+	if err != nil {
+		delete(c.tuners, s.ID)
+		delete(c.hungry, s.ID)
+		return answer{sweep: s, err: err}
+	}
+	c.hunger(s)
+	return answer{sweep: s, actions: actions}
+}
+
+// follow has happen what a tuner answered.
+func (c *Core) follow(a answer) {
+	if a.err != nil {
+		c.tunerFailed(a.sweep, a.err)
+		return
+	}
+	c.act(a.sweep, a.actions)
+}
+
+// reopened is the sweep that an event is to let go on though it may have ended; nil for none.
+func (c *Core) reopened(e *outbidv1.Event) *state.Sweep {
+	if s := c.st.Sweeps[e.GetSweepExtended().GetSweep()]; s != nil {
+		return s
+	}
+	s := c.st.Sweeps[e.GetSweepChanged().GetSweep()]
+	if s != nil && s.Done() && e.GetSweepChanged().GetState() == outbidv1.SweepState_SWEEP_STATE_RUNNING {
+		return s
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package state
+
+import (
+	"fmt"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Change is what one event did, for those who follow the state.
+type Change struct {
+	Event *outbidv1.Event
+	// Kind is the event's row in the table.
+	Kind *Kind
+	// Sweep and Trial that it was about, nil for none. A sweep that was deleted is no longer in the state.
+	Sweep *Sweep
+	Trial *Trial
+	// Lease that the trial held, or holds now; nil for none.
+	Lease *Lease
+	// News: the sweep's tuner hears of it.
+	News bool
+}
+
+// folding is one event being folded in.
+type folding struct {
+	st    *State
+	at    time.Time
+	sweep *Sweep
+	trial *Trial
+}
+
+// Fold takes in one event, decided at the given time: it is the only way in which a state changes. An error wraps
+// ErrBroken and means that the event cannot have been decided in this state, or ErrNewer.
+func (st *State) Fold(at time.Time, event *outbidv1.Event) (Change, error) {
+	st.Time = at
+	kind := st.Kind(event)
+	if kind == nil {
+		return Change{}, errUnknown(event)
+	}
+	f := &folding{st: st, at: at}
+	if err := f.find(kind, event); err != nil {
+		return Change{}, err
+	}
+	done := Change{Event: event, Kind: kind}
+	if f.trial != nil {
+		done.Lease = f.trial.Lease
+	}
+	switch kind.Tuner {
+	case TunerHears, TunerWidens:
+		done.News = true
+	case TunerHearsNews:
+		done.News = kind.news(f, event)
+	}
+	if err := kind.fold(f, event); err != nil {
+		if f.trial != nil {
+			err = fmt.Errorf("%s: %w", trialName(f.sweep.ID, f.trial.Number), err)
+		}
+		return Change{}, err
+	}
+	if done.Sweep, done.Trial = f.sweep, f.trial; f.trial != nil {
+		st.watch(f.sweep, f.trial)
+		if done.Lease == nil {
+			done.Lease = f.trial.Lease
+		}
+	}
+	return done, nil
+}
+
+// find looks up whom an event is about, and counts its versions up.
+func (f *folding) find(kind *Kind, event *outbidv1.Event) error {
+	if kind.sweep == nil {
+		return nil
+	}
+	id := kind.sweep(event)
+	s, ok := f.st.Sweeps[id]
+	if !ok {
+		return broken("%s names sweep %q, which does not exist", kind.Name, id)
+	}
+	f.sweep = s
+	s.Version++
+	if kind.trial == nil || kind.creates {
+		return nil
+	}
+	t, err := s.Trial(kind.trial(event).GetTrial())
+	if err != nil {
+		return broken("%s: %v", kind.Name, err)
+	}
+	f.trial = t
+	s.touch(t)
+	return nil
+}
+
+// Apply is Fold for who follows nothing.
+func (st *State) Apply(at time.Time, event *outbidv1.Event) error {
+	_, err := st.Fold(at, event)
+	return err
+}

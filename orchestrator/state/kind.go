@@ -1,0 +1,217 @@
+package state
+
+import (
+	"reflect"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Kind is a row of the table of events: what one kind of event means to each who follows them. Its values are the words
+// that docs/architecture.md prints.
+type Kind struct {
+	// Name of the event's message.
+	Name string
+	// About says whose event it is.
+	About About
+	// Tuner is what it means to the sweep's tuner, Policy to the scheduling policy.
+	Tuner  TunerPart
+	Policy PolicyPart
+	// Asks: devices, or trials that want some, may have changed, so that the policy is asked again.
+	Asks bool
+	// Advances: the sweep may have reached a limit or its end, and is looked at again before the step ends.
+	Advances bool
+	// View is what changes of what policies see.
+	View ViewPart
+	// Orders: the workers that hold the trial's lease are told.
+	Orders bool
+
+	fold func(*folding, *outbidv1.Event) error
+	// creates: the trial exists only once the event is folded in.
+	creates bool
+	// news says, before the event is folded in, whether it is news to the tuner.
+	news func(*folding, *outbidv1.Event) bool
+	// sweep and trial name what the event is about.
+	sweep func(*outbidv1.Event) string
+	trial func(*outbidv1.Event) TrialRef
+}
+
+// About says whose event a kind is.
+type About string
+
+// What events are about.
+const (
+	AboutLedger About = "ledger"
+	AboutNode   About = "node"
+	AboutSweep  About = "sweep"
+	AboutTrial  About = "trial"
+)
+
+// TunerPart is what an event means to a sweep's tuner.
+type TunerPart string
+
+// What events mean to tuners.
+const (
+	TunerStarts    TunerPart = "starts"
+	TunerRests     TunerPart = "rests when its sweep has ended, wakes when that goes on"
+	TunerWidens    TunerPart = "wakes, and hears of it"
+	TunerForgotten TunerPart = "is forgotten"
+	TunerAsked     TunerPart = "was asked; is asked again on replay"
+	TunerHears     TunerPart = "hears of it"
+	TunerHearsNews TunerPart = "hears of it if it is news"
+)
+
+// PolicyPart is what an event means to the policy, beside having to decide.
+type PolicyPart string
+
+// What events mean to policies.
+const (
+	PolicyStarts  PolicyPart = "decided from here on; takes over on replay"
+	PolicyDecided PolicyPart = "decided; decides again on replay"
+)
+
+// ViewPart is what an event changes of the policies' view.
+type ViewPart string
+
+// What events change of the view.
+const (
+	ViewNodes   ViewPart = "nodes"
+	ViewSweep   ViewPart = "sweep"
+	ViewWaiting ViewPart = "sweep, and its trials that wait"
+	ViewTrial   ViewPart = "sweep and trial"
+)
+
+// A part is one cell of a row. Cells that are not set mean nothing to whom they are about.
+type part interface{ set(*Kind) }
+
+func (p TunerPart) set(k *Kind)  { k.Tuner = p }
+func (p PolicyPart) set(k *Kind) { k.Policy = p }
+func (p ViewPart) set(k *Kind)   { k.View = p }
+
+// A flag is a cell that is there or not.
+type flag int
+
+const (
+	asks flag = iota
+	advances
+	orders
+	createsTrial
+)
+
+func (f flag) set(k *Kind) {
+	switch f {
+	case asks:
+		k.Asks = true
+	case advances:
+		k.Advances = true
+	case orders:
+		k.Orders = true
+	case createsTrial:
+		k.creates = true
+	}
+}
+
+// newsIf is told to the tuner if f says so before the event is folded in.
+func newsIf[M message](body func(*outbidv1.Event) M, f func(*folding, M) bool) part {
+	return news(func(in *folding, e *outbidv1.Event) bool { return f(in, body(e)) })
+}
+
+type news func(*folding, *outbidv1.Event) bool
+
+func (f news) set(k *Kind) { k.Tuner, k.news = TunerHearsNews, f }
+
+// TrialRef is what every event about a trial has.
+type TrialRef interface {
+	GetSweep() string
+	GetTrial() int32
+}
+
+// message is what every event's body is.
+type message interface{ ProtoReflect() protoreflect.Message }
+
+func nameOf[M message]() string {
+	var none M
+	return string(none.ProtoReflect().Descriptor().Name())
+}
+
+// of makes a row for an event about the ledger or a node, or about a sweep that need not exist.
+func of[M message](about About, body func(*outbidv1.Event) M, fold func(*folding, M) error, parts ...part) *Kind {
+	k := &Kind{
+		Name: nameOf[M](), About: about,
+		fold: func(f *folding, e *outbidv1.Event) error { return fold(f, body(e)) },
+	}
+	for _, p := range parts {
+		p.set(k)
+	}
+	return k
+}
+
+// ofSweep makes a row for an event about a sweep.
+func ofSweep[M interface {
+	message
+	GetSweep() string
+}](body func(*outbidv1.Event) M, fold func(*folding, M) error, parts ...part,
+) *Kind {
+	k := of(AboutSweep, body, fold, parts...)
+	k.sweep = func(e *outbidv1.Event) string { return body(e).GetSweep() }
+	return k
+}
+
+// ofTrial makes a row for an event about a trial.
+func ofTrial[M interface {
+	message
+	TrialRef
+}](body func(*outbidv1.Event) M, fold func(*folding, M) error, parts ...part,
+) *Kind {
+	k := of(AboutTrial, body, fold, parts...)
+	k.sweep = func(e *outbidv1.Event) string { return body(e).GetSweep() }
+	k.trial = func(e *outbidv1.Event) TrialRef { return body(e) }
+	return k
+}
+
+// kinds finds the row of an event by the type that holds its body.
+type kinds map[reflect.Type]*Kind
+
+func newKinds() kinds {
+	rows := map[string]*Kind{}
+	for _, k := range Kinds() {
+		rows[k.Name] = k
+	}
+	all := kinds{}
+	empty := (&outbidv1.Event{}).ProtoReflect()
+	fields := empty.Descriptor().Oneofs().ByName("kind").Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		if row := rows[string(field.Message().Name())]; row != nil {
+			e := &outbidv1.Event{}
+			e.ProtoReflect().Set(field, empty.NewField(field))
+			all[reflect.TypeOf(e.GetKind())] = row
+		}
+	}
+	return all
+}
+
+// Kind is an event's row in the table; nil for one that this version does not know.
+func (st *State) Kind(e *outbidv1.Event) *Kind {
+	if e.GetKind() == nil {
+		return nil
+	}
+	return st.kinds[reflect.TypeOf(e.GetKind())]
+}
+
+// SweepOf names the sweep that an event is about; "" for none.
+func (st *State) SweepOf(e *outbidv1.Event) string {
+	if k := st.Kind(e); k != nil && k.sweep != nil {
+		return k.sweep(e)
+	}
+	return ""
+}
+
+// TrialOf is the body of an event about a trial, nil for others.
+func (st *State) TrialOf(e *outbidv1.Event) TrialRef {
+	if k := st.Kind(e); k != nil && k.trial != nil {
+		return k.trial(e)
+	}
+	return nil
+}
