@@ -137,6 +137,11 @@ func (a *app) fetchCheckpoint(ctx context.Context, c *connection, want *outbidv1
 
 // writeWhole writes a file under another name first, so that it is there whole or not at all.
 func writeWhole(file string, write func(io.Writer) error) (err error) {
+	return writeWholeFile(file, func(f *os.File) error { return write(f) })
+}
+
+// writeWholeFile is writeWhole for what writes at places of its own.
+func writeWholeFile(file string, write func(*os.File) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
 	if err != nil {
 		return badInput("cannot write %s: %w", file, err)

@@ -1,0 +1,300 @@
+// Package checkpoint averages checkpoints: safetensors files of the same tensors, such as those that the forks of one
+// trial saved, become one file of their weighted mean (HadarE's consolidation). It reads and computes piece by piece, so
+// that memory is bounded whatever the files' sizes and number.
+package checkpoint
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+)
+
+// blockBytes is how much of a tensor is computed at once: sums and bytes of a block stay in a core's cache.
+const blockBytes = 128 << 10
+
+// Source is one of the checkpoints that are averaged.
+type Source struct {
+	// Name is how errors call it.
+	Name string
+	// Weight is its share of the mean, relative to the others': for forks the steps that each did. At least 0, finite.
+	Weight float64
+	// File gives its bytes; it is read from many goroutines at once.
+	File io.ReaderAt
+	// Size is how many bytes File has.
+	Size int64
+}
+
+// ErrMismatch says that checkpoints do not have the same tensors, of the same types and shapes.
+var ErrMismatch = errors.New("the checkpoints differ in their tensors")
+
+// ErrNotFinite says that some checkpoint has a NaN or an infinity where another has not: its training diverged.
+var ErrNotFinite = errors.New("a weight is not finite")
+
+// ErrWeight says that a weight is no share of a mean.
+var ErrWeight = errors.New("a bad weight")
+
+// Average is the weighted mean of checkpoints, as the bytes of a safetensors file that is computed where it is read. Its
+// tensors lie as in the source of the largest weight, the first of those if several are equal.
+//
+// Floats are added as float64 and rounded once, to the nearest: the mean of equal numbers is that number. Integers and
+// booleans are those of the source of the largest weight, as no mean of them means anything. An infinity that all sources
+// have in the same place, such as in an attention mask, stays one; any other number that is not finite is an ErrNotFinite.
+type Average struct {
+	sources []*input // those whose weight is above 0
+	lead    *input   // that of the largest weight
+	header  []byte
+	tensors []safetensors.Tensor // of the lead, in the order of their data
+	size    int64
+	blocks  sync.Pool
+}
+
+// input is a source with its weight as a share of all, and where its tensors lie.
+type input struct {
+	Source
+
+	share float64
+	begin map[string]int64 // of a tensor's bytes in the file
+}
+
+// block is what computing a piece of a tensor takes.
+type block struct {
+	sum []float64
+	raw []byte
+}
+
+// New reads the headers of sources, at least one, and checks that they can be averaged. metadata is added to that of the
+// source of the largest weight. A source of weight 0 is checked, and then counts for nothing, even where it is NaN. Errors
+// name the source, and wrap safetensors.ErrFormat, ErrMismatch or ErrWeight where that is why.
+func New(sources []Source, metadata map[string]string) (*Average, error) {
+	total, lead, err := weigh(sources)
+	if err != nil {
+		return nil, err
+	}
+	headers := make([]*safetensors.Header, len(sources))
+	for i, s := range sources {
+		if headers[i], err = safetensors.ReadHeader(s.File, s.Size); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}
+	a := &Average{}
+	a.blocks.New = func() any { return &block{sum: make([]float64, blockBytes), raw: make([]byte, blockBytes)} }
+	for i, s := range sources {
+		if err := match(headers[lead], headers[i]); err != nil {
+			return nil, fmt.Errorf("%w: %s and %s: %w", ErrMismatch, sources[lead].Name, s.Name, err)
+		}
+		if s.Weight == 0 {
+			continue
+		}
+		in := &input{Source: s, share: s.Weight / total, begin: make(map[string]int64, len(headers[i].Tensors))}
+		for _, t := range headers[i].Tensors {
+			in.begin[t.Name] = headers[i].Bytes + t.Begin
+		}
+		if a.sources = append(a.sources, in); i == lead {
+			a.lead = in
+		}
+	}
+	return a, a.lay(headers[lead], metadata)
+}
+
+// weigh adds up the weights and finds the source of the largest.
+func weigh(sources []Source) (total float64, lead int, err error) {
+	if len(sources) == 0 {
+		return 0, 0, errors.New("average checkpoints: none is given")
+	}
+	for i, s := range sources {
+		if s.Weight < 0 || math.IsNaN(s.Weight) || math.IsInf(s.Weight, 0) {
+			return 0, 0, fmt.Errorf("%w: %s has %v; want a finite number of at least 0", ErrWeight, s.Name, s.Weight)
+		}
+		if s.Weight > sources[lead].Weight {
+			lead = i
+		}
+		total += s.Weight
+	}
+	if total == 0 || math.IsInf(total, 0) {
+		return 0, 0, fmt.Errorf("%w: they add up to %v; want a finite number above 0", ErrWeight, total)
+	}
+	return total, lead, nil
+}
+
+// match says how the tensors of two checkpoints differ, by the first in the order of names.
+func match(lead, other *safetensors.Header) error {
+	left, right := byName(lead), byName(other)
+	for len(left) > 0 || len(right) > 0 {
+		switch {
+		case len(right) == 0 || len(left) > 0 && left[0].Name < right[0].Name:
+			return fmt.Errorf("tensor %v is in the first alone", left[0])
+		case len(left) == 0 || right[0].Name < left[0].Name:
+			return fmt.Errorf("tensor %v is in the second alone", right[0])
+		case left[0].DType != right[0].DType || !slices.Equal(left[0].Shape, right[0].Shape):
+			return fmt.Errorf("tensor %v is %v in the second", left[0], right[0])
+		}
+		left, right = left[1:], right[1:]
+	}
+	return nil
+}
+
+func byName(h *safetensors.Header) []safetensors.Tensor {
+	return slices.SortedFunc(slices.Values(h.Tensors), func(a, b safetensors.Tensor) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+func (a *Average) lay(lead *safetensors.Header, metadata map[string]string) error {
+	out := safetensors.Header{Tensors: lead.Tensors, Metadata: make(map[string]string)}
+	for _, m := range []map[string]string{lead.Metadata, metadata} {
+		for k, v := range m {
+			out.Metadata[k] = v
+		}
+	}
+	header, err := out.Encode()
+	if err != nil {
+		return fmt.Errorf("the average's header: %w", err)
+	}
+	a.header, a.tensors, a.size = header, out.Tensors, out.Bytes+out.DataBytes()
+	return nil
+}
+
+// Size is how many bytes the average has.
+func (a *Average) Size() int64 { return a.size }
+
+// ReadAt implements io.ReaderAt: it computes the bytes from off on. It may be called from many goroutines at once.
+func (a *Average) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, fmt.Errorf("read the average at %d: want an offset of at least 0", off)
+	}
+	n := 0
+	if off < int64(len(a.header)) {
+		n = copy(p, a.header[off:])
+	}
+	for n < len(p) && off+int64(n) < a.size {
+		k, err := a.compute(p[n:], off+int64(n)-int64(len(a.header)))
+		if err != nil {
+			return n, err
+		}
+		n += k
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// compute fills the beginning of p with the data from at on, as far as one block of one tensor goes.
+func (a *Average) compute(p []byte, at int64) (int, error) {
+	i, found := slices.BinarySearchFunc(a.tensors, at, func(t safetensors.Tensor, at int64) int { return cmp.Compare(t.Begin, at) })
+	if !found {
+		i--
+	}
+	for a.tensors[i].End == at { // empty ones, which begin where the next begins
+		i++
+	}
+	t := a.tensors[i]
+	size := t.DType.Size()
+	from := (at - t.Begin) / size * size // of the tensor: the first byte of the element in which at lies
+	skip := int(at - t.Begin - from)
+	want := min(int64(len(p)+skip), t.End-t.Begin-from, blockBytes)
+	want = (want + size - 1) / size * size
+	if skip == 0 && want <= int64(len(p)) {
+		return int(want), a.mean(t, from, p[:want])
+	}
+	whole := make([]byte, want)
+	if err := a.mean(t, from, whole); err != nil {
+		return 0, err
+	}
+	return copy(p, whole[skip:]), nil
+}
+
+// mean computes the elements of a tensor from a byte of it on, as many as out has room for.
+func (a *Average) mean(t safetensors.Tensor, from int64, out []byte) error {
+	if !t.DType.IsFloat() {
+		return a.lead.read(t, from, out)
+	}
+	b, _ := a.blocks.Get().(*block)
+	defer a.blocks.Put(b)
+	raw, sum := b.raw[:len(out)], b.sum[:int64(len(out))/t.DType.Size()]
+	for k := range sum {
+		sum[k] = math.Copysign(0, -1) // which any number added to it replaces, -0 too
+	}
+	if t.DType == safetensors.F64 {
+		if err := a.addWide(t, from, raw, sum); err != nil {
+			return err
+		}
+	} else {
+		for _, s := range a.sources {
+			if err := s.read(t, from, raw); err != nil {
+				return err
+			}
+			add(sum, raw, s.share, t.DType)
+		}
+	}
+	if put(out, sum, t.DType) {
+		return nil
+	}
+	return a.settle(t, from, out, sum)
+}
+
+// addWide adds numbers of 64 bits, whose sums have no digits to spare: it adds up how far each is from the lead's, which is 0
+// where all are equal.
+func (a *Average) addWide(t safetensors.Tensor, from int64, raw []byte, sum []float64) error {
+	base := make([]float64, len(sum))
+	if err := a.lead.read(t, from, raw); err != nil {
+		return err
+	}
+	add(base, raw, 1, t.DType)
+	for _, s := range a.sources {
+		if err := s.read(t, from, raw); err != nil {
+			return err
+		}
+		addDifference(sum, raw, base, s.share)
+	}
+	for k, difference := range sum {
+		if sum[k] = base[k]; difference != 0 {
+			sum[k] += difference
+		}
+	}
+	return nil
+}
+
+// settle looks at the numbers of a block that are not finite: those that every source has are kept, others are an error.
+func (a *Average) settle(t safetensors.Tensor, from int64, out []byte, sum []float64) error {
+	size := int(t.DType.Size())
+	lead, raw := make([]byte, len(out)), make([]byte, len(out))
+	if err := a.lead.read(t, from, lead); err != nil {
+		return err
+	}
+	for _, s := range a.sources {
+		if err := s.read(t, from, raw); err != nil {
+			return err
+		}
+		for k, v := range sum {
+			at := k * size
+			if !math.IsNaN(v) && !math.IsInf(v, 0) || string(raw[at:at+size]) == string(lead[at:at+size]) {
+				continue
+			}
+			return fmt.Errorf("%w: tensor %q, element %d: it differs between %s and %s, and one of all is NaN or infinite",
+				ErrNotFinite, t.Name, from/int64(size)+int64(k), a.lead.Name, s.Name)
+		}
+	}
+	for k, v := range sum {
+		if at := k * size; math.IsNaN(v) || math.IsInf(v, 0) {
+			copy(out[at:at+size], lead[at:at+size])
+		}
+	}
+	return nil
+}
+
+// read fills p with the bytes of a tensor from a byte of it on.
+func (s *input) read(t safetensors.Tensor, from int64, p []byte) error {
+	n, err := s.File.ReadAt(p, s.begin[t.Name]+from)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("%s: read tensor %q: %w", s.Name, t.Name, err)
+}

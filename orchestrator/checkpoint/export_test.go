@@ -1,0 +1,4 @@
+package checkpoint
+
+// ExactMean is what means are tested against.
+var ExactMean = exactMean

@@ -1,0 +1,193 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+)
+
+// layout is how a binary floating-point number narrower than 64 bits lies in its bits.
+type layout struct {
+	exponent, fraction uint // bits
+	// infinities says whether the largest exponent is kept for infinities and NaN, as IEEE 754 has it. F8E4M3 has none, and
+	// all ones are its NaN.
+	infinities bool
+}
+
+var (
+	f16    = layout{exponent: 5, fraction: 10, infinities: true}
+	bf16   = layout{exponent: 8, fraction: 7, infinities: true}
+	f8e5m2 = layout{exponent: 5, fraction: 2, infinities: true}
+	f8e4m3 = layout{exponent: 4, fraction: 3}
+)
+
+func (l layout) bias() int { return 1<<(l.exponent-1) - 1 }
+
+// nan are the bits of a NaN.
+func (l layout) nan() uint16 {
+	if l.infinities {
+		return uint16(1<<(l.exponent+1)-1) << (l.fraction - 1)
+	}
+	return 1<<(l.exponent+l.fraction) - 1
+}
+
+// decode gives the number of these bits, which float64 holds exactly.
+func (l layout) decode(bits uint16) float64 {
+	sign := 1.0
+	if bits>>(l.exponent+l.fraction)&1 == 1 {
+		sign = -1
+	}
+	exponent := int(bits>>l.fraction) & (1<<l.exponent - 1)
+	fraction := int(bits) & (1<<l.fraction - 1)
+	switch {
+	case l.infinities && exponent == 1<<l.exponent-1:
+		if fraction != 0 {
+			return math.NaN()
+		}
+		return math.Inf(int(sign))
+	case !l.infinities && exponent == 1<<l.exponent-1 && fraction == 1<<l.fraction-1:
+		return math.NaN()
+	case exponent == 0:
+		return sign * math.Ldexp(float64(fraction), 1-l.bias()-int(l.fraction))
+	default:
+		return sign * math.Ldexp(float64(fraction|1<<l.fraction), exponent-l.bias()-int(l.fraction))
+	}
+}
+
+// encode gives the bits of the nearest number, of two that are equally near the one with an even fraction. What is beyond
+// the largest is an infinity where there are any, and NaN elsewhere, as PyTorch has it.
+func (l layout) encode(v float64) uint16 {
+	u := math.Float64bits(v)
+	sign := uint16(u>>63) << (l.exponent + l.fraction)
+	shift := 52 - l.fraction
+	// Adding just under half of the last kept bit, and one more if that bit is set, rounds to the nearest even; a carry out
+	// of the fraction raises the exponent, which is what it must do.
+	rounded := (u&(1<<63-1) + 1<<(shift-1) - 1 + u>>shift&1) >> shift
+	exponent := int(rounded>>l.fraction) - 1023 + l.bias()
+	if exponent >= 1 && exponent < 1<<l.exponent-1 {
+		return sign | uint16(exponent)<<l.fraction | uint16(rounded)&(1<<l.fraction-1)
+	}
+	return l.encodeRare(v, sign, exponent, uint16(rounded)&(1<<l.fraction-1))
+}
+
+// encodeRare encodes what is not in the range of normal numbers, or in F8E4M3's last exponent.
+func (l layout) encodeRare(v float64, sign uint16, exponent int, fraction uint16) uint16 {
+	last := 1<<l.exponent - 1
+	switch {
+	case math.IsNaN(v):
+		return l.nan()
+	case exponent >= last && l.infinities:
+		return sign | uint16(last)<<l.fraction
+	case exponent == last && fraction != 1<<l.fraction-1:
+		return sign | uint16(last)<<l.fraction | fraction
+	case exponent >= last:
+		return sign | l.nan()
+	default: // Below the normal numbers: a multiple of the smallest. One that rounds up to 1<<fraction is the first normal number.
+		return sign | uint16(math.RoundToEven(math.Ldexp(math.Abs(v), l.bias()-1+int(l.fraction))))
+	}
+}
+
+// table is decode for each of the bits of a narrow type: a look-up is what decoding costs.
+func (l layout) table() []float32 {
+	t := make([]float32, 1<<(1+l.exponent+l.fraction))
+	for bits := range t {
+		t[bits] = float32(l.decode(uint16(bits)))
+	}
+	return t
+}
+
+var (
+	f16Table    = f16.table()
+	f8e5m2Table = f8e5m2.table()
+	f8e4m3Table = f8e4m3.table()
+)
+
+// add adds weight times each number of raw to sum. raw holds len(sum) elements of a floating-point type, little-endian.
+func add(sum []float64, raw []byte, weight float64, d safetensors.DType) {
+	le := binary.LittleEndian
+	switch d {
+	case safetensors.F64:
+		for i := range sum {
+			sum[i] += weight * math.Float64frombits(le.Uint64(raw[8*i:]))
+		}
+	case safetensors.F32:
+		addF32(sum, raw, weight)
+	case safetensors.BF16:
+		for i := range sum {
+			sum[i] += weight * float64(math.Float32frombits(uint32(le.Uint16(raw[2*i:]))<<16))
+		}
+	case safetensors.F16:
+		for i := range sum {
+			sum[i] += weight * float64(f16Table[le.Uint16(raw[2*i:])])
+		}
+	case safetensors.F8E5M2:
+		for i, b := range raw[:len(sum)] {
+			sum[i] += weight * float64(f8e5m2Table[b])
+		}
+	case safetensors.F8E4M3:
+		for i, b := range raw[:len(sum)] {
+			sum[i] += weight * float64(f8e4m3Table[b])
+		}
+	}
+}
+
+// addF32 is add for the type that nearly all weights have: four at a time, with one check of the bounds.
+func addF32(sum []float64, raw []byte, weight float64) {
+	le := binary.LittleEndian
+	for len(sum) >= 4 && len(raw) >= 16 {
+		r, s := raw[:16:16], sum[:4:4]
+		s[0] += weight * float64(math.Float32frombits(le.Uint32(r[0:])))
+		s[1] += weight * float64(math.Float32frombits(le.Uint32(r[4:])))
+		s[2] += weight * float64(math.Float32frombits(le.Uint32(r[8:])))
+		s[3] += weight * float64(math.Float32frombits(le.Uint32(r[12:])))
+		raw, sum = raw[16:], sum[4:]
+	}
+	for i := range sum {
+		sum[i] += weight * float64(math.Float32frombits(le.Uint32(raw[4*i:])))
+	}
+}
+
+// addDifference adds weight times the difference of each number of raw, of 64 bits, from base.
+func addDifference(sum []float64, raw []byte, base []float64, weight float64) {
+	for i := range sum {
+		sum[i] += weight * (math.Float64frombits(binary.LittleEndian.Uint64(raw[8*i:])) - base[i])
+	}
+}
+
+// put writes each number of sum, rounded to the nearest of the type, to raw; it says whether all of them are finite.
+func put(raw []byte, sum []float64, d safetensors.DType) (finite bool) {
+	le := binary.LittleEndian
+	check := 0.0 // stays 0 as long as all are finite: 0 times an infinity or NaN is NaN
+	switch d {
+	case safetensors.F64:
+		for i, v := range sum {
+			check += 0 * v
+			le.PutUint64(raw[8*i:], math.Float64bits(v))
+		}
+	case safetensors.F32:
+		for i, v := range sum {
+			check += 0 * v
+			le.PutUint32(raw[4*i:], math.Float32bits(float32(v)))
+		}
+	case safetensors.BF16, safetensors.F16:
+		l := bf16
+		if d == safetensors.F16 {
+			l = f16
+		}
+		for i, v := range sum {
+			check += 0 * v
+			le.PutUint16(raw[2*i:], l.encode(v))
+		}
+	case safetensors.F8E5M2, safetensors.F8E4M3:
+		l := f8e5m2
+		if d == safetensors.F8E4M3 {
+			l = f8e4m3
+		}
+		for i, v := range sum {
+			check += 0 * v
+			raw[i] = byte(l.encode(v))
+		}
+	}
+	return check == 0
+}

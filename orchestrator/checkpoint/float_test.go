@@ -1,0 +1,100 @@
+package checkpoint
+
+import (
+	"math"
+	"math/big"
+	"testing"
+
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+	"pgregory.net/rapid"
+)
+
+var narrow = map[safetensors.DType]layout{
+	safetensors.F16: f16, safetensors.BF16: bf16, safetensors.F8E5M2: f8e5m2, safetensors.F8E4M3: f8e4m3,
+}
+
+// The bits of some numbers as IEEE 754 and the Open Compute Project's paper on 8-bit floating point print them.
+func TestNarrowNumbersAreWhatTheirStandardsSay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		d    safetensors.DType
+		bits uint16
+		want float64
+	}{
+		{safetensors.F16, 0x3c00, 1},
+		{safetensors.F16, 0x7bff, 65504},
+		{safetensors.F16, 0x0001, math.Ldexp(1, -24)},
+		{safetensors.F16, 0xfc00, math.Inf(-1)},
+		{safetensors.BF16, 0x3f80, 1},
+		{safetensors.BF16, 0xc049, -3.140625},
+		{safetensors.BF16, 0x0001, math.Ldexp(1, -133)},
+		{safetensors.F8E5M2, 0x7b, 57344},
+		{safetensors.F8E5M2, 0x01, math.Ldexp(1, -16)},
+		{safetensors.F8E5M2, 0x7c, math.Inf(1)},
+		{safetensors.F8E4M3, 0x7e, 448},
+		{safetensors.F8E4M3, 0x01, math.Ldexp(1, -9)},
+		{safetensors.F8E4M3, 0xb8, -1},
+	} {
+		if got := narrow[c.d].decode(c.bits); got != c.want {
+			t.Errorf("%s: %#x is %v; want %v", c.d, c.bits, got, c.want)
+		}
+		if got := narrow[c.d].encode(c.want); got != c.bits {
+			t.Errorf("%s: %v is %#x; want %#x", c.d, c.want, got, c.bits)
+		}
+	}
+	for d, l := range narrow {
+		if v := l.decode(l.nan()); !math.IsNaN(v) || !math.IsNaN(l.decode(l.encode(v))) {
+			t.Errorf("%s: a NaN is %v", d, v)
+		}
+	}
+}
+
+func TestEveryNarrowNumberSurvives(t *testing.T) {
+	t.Parallel()
+	for d, l := range narrow {
+		for bits := range 1 << (1 + l.exponent + l.fraction) {
+			v := l.decode(uint16(bits))
+			if got := l.encode(v); got != uint16(bits) && !math.IsNaN(v) {
+				t.Errorf("%s: %#x, which is %v, comes back as %#x", d, bits, v, got)
+			}
+		}
+	}
+}
+
+// encode takes the nearest of all numbers of the type, and of two the one whose last bit is 0.
+func TestNumbersAreRoundedToTheNearest(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := rapid.SampledFrom([]safetensors.DType{safetensors.F16, safetensors.BF16, safetensors.F8E5M2, safetensors.F8E4M3}).Draw(t, "type")
+		l := narrow[d]
+		largest := uint16(1<<(l.exponent+l.fraction) - 2) // below NaN
+		if l.infinities {
+			largest = uint16(1<<l.exponent-1)<<l.fraction - 1
+		}
+		below := uint16(rapid.IntRange(0, int(largest)-1).Draw(t, "below"))
+		low, high := l.decode(below), l.decode(below+1)
+		at := rapid.OneOf(rapid.Float64Range(0, 1), rapid.SampledFrom([]float64{0, 0.5, 1})).Draw(t, "at")
+		v := low + at*(high-low)
+		want := below
+		if middle := low + (high-low)/2; v > middle || v == middle && below&1 == 1 {
+			want = below + 1
+		}
+		if got := l.encode(v); got != want {
+			t.Fatalf("%s: %v between %v and %v became %v", d, v, low, high, l.decode(got))
+		}
+		if got, sign := l.encode(-v), uint16(1)<<(l.exponent+l.fraction); got != want|sign {
+			t.Fatalf("%s: %v became %v", d, -v, l.decode(got))
+		}
+	})
+}
+
+// exactMean is the mean in numbers of 400 bits.
+func exactMean(values, weights []float64) *big.Float {
+	num := func(v float64) *big.Float { return new(big.Float).SetPrec(400).SetFloat64(v) }
+	sum, total := num(0), num(0)
+	for i, v := range values {
+		sum.Add(sum, new(big.Float).SetPrec(400).Mul(num(v), num(weights[i])))
+		total.Add(total, num(weights[i]))
+	}
+	return sum.Quo(sum, total)
+}
