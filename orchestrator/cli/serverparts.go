@@ -19,6 +19,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
+	"github.com/outbid-dev/outbid/orchestrator/uptime"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -133,7 +134,7 @@ func (s *server) openLoop(ctx context.Context) error {
 		},
 		Policy: rules, PolicyOptions: options, Ledger: record, History: reports,
 		Send:   s.members.send,
-		Delete: s.store.Delete, Now: time.Now, Logger: s.log, Info: s.health.info, Observe: observe,
+		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.opts.data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe,
 	})
 	if err != nil {
 		return s.damaged(err)

@@ -3,10 +3,11 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 const (
@@ -28,6 +29,8 @@ type clock struct {
 	at   time.Time // without a monotonic reading: a replay has none
 	read time.Time // what wall said then
 	told time.Duration
+	// noted is when the time was last noted; of the loop's goroutine alone.
+	noted time.Time
 }
 
 // newClock returns a clock that begins at a time.
@@ -65,25 +68,59 @@ func (c *clock) news() (time.Duration, bool) {
 	return skew, true
 }
 
-// passedSince is how much time passed since the last batch, which was appended at a time. Where NATS keeps the ledger
-// its clock says so, which is the same for all who lead; this machine's own clock has a say too: what only one of them
-// saw passing does not count, because a clock that is hours ahead must not end what has hours left.
-func passedSince(ctx context.Context, l ledger.Ledger, last, wall time.Time) (time.Duration, error) {
-	own := wall.Round(0).Sub(last)
-	timed, ok := l.(interface {
+// passedSince is how much time passed since the last batch, which was appended at a time. Up to three clocks say so: this
+// machine's own, that of NATS, which is the same for all who lead, and the one that counts from this machine's start, if
+// this orchestrator led before and the machine has run on. Only what all of them saw passing counts, because a clock that
+// is hours ahead must not end what has hours left. One that says less than nothing was set back, and says nothing.
+func passedSince(ctx context.Context, cfg Config, last, wall time.Time) (time.Duration, error) {
+	said := []time.Duration{wall.Round(0).Sub(last)}
+	if timed, ok := cfg.Ledger.(interface {
 		SinceLast(ctx context.Context) (time.Duration, error)
-	})
-	if !ok {
-		return max(0, own), nil
+	}); ok {
+		store, err := timed.SinceLast(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("asking how long ago the last batch was appended: %w", err)
+		}
+		said = append(said, store)
 	}
-	store, err := timed.SinceLast(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("asking how long ago the last batch was appended: %w", err)
+	if cfg.Uptime != nil {
+		up, ok, err := cfg.Uptime.Since(last)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			said = append(said, up)
+		}
 	}
-	if own < 0 { // this clock is behind, or that of the leader before was ahead
-		own = store
+	said = slices.DeleteFunc(said, func(d time.Duration) bool { return d < 0 })
+	if len(said) == 0 {
+		return 0, nil
 	}
-	return max(0, min(own, store)), nil
+	return slices.Min(said), nil
+}
+
+// Uptime is a clock that nobody can set and that goes on while the server is down.
+type Uptime interface {
+	// Note says that it is a moment now.
+	Note(at time.Time) error
+	// Since is how long ago a moment was; false if what was noted does not tell.
+	Since(at time.Time) (time.Duration, bool, error)
+}
+
+// noteEvery is how often the ledger's time is noted. It need not be often: both clocks run alike.
+const noteEvery = 10 * time.Second
+
+// keepTime tells of a skew, and notes the ledger's time for the next start on this machine.
+func (l *Loop) keepTime() {
+	l.tellSkew()
+	now := l.clock.now()
+	if l.cfg.Uptime == nil || now.Sub(l.clock.noted) < noteEvery {
+		return
+	}
+	l.clock.noted = now
+	if err := l.cfg.Uptime.Note(now); err != nil {
+		l.cfg.Logger.Warn("if somebody sets this machine's clock while the server is down, the next start cannot tell", "err", err)
+	}
 }
 
 // startClock begins this leader's time, once the state is restored.
@@ -93,7 +130,7 @@ func (l *Loop) startClock(ctx context.Context) error {
 		l.clock = newClock(l.cfg.Now, wall)
 		return nil
 	}
-	passed, err := passedSince(ctx, l.cfg.Ledger, last, wall)
+	passed, err := passedSince(ctx, l.cfg, last, wall)
 	if err != nil {
 		return err
 	}
@@ -114,3 +151,19 @@ func (l *Loop) tellSkew() {
 
 // Skew is how far this machine's clock is ahead of the time by which everything is decided.
 func (l *Loop) Skew() time.Duration { return l.clock.skew() }
+
+// checkClock is the doctor's line about this machine's clock.
+func (l *Loop) checkClock() *outbidv1.Check {
+	skew := l.clock.skew().Round(time.Millisecond)
+	c := &outbidv1.Check{Name: "clock", Ok: skew.Abs() < skewTold}
+	word := "ahead of"
+	if skew < 0 {
+		word = "behind"
+	}
+	c.Detail = fmt.Sprintf("the server's is %s %s the time in the ledger", skew.Abs(), word)
+	if !c.Ok {
+		c.Detail += ", which approaches it slowly: timers are not disturbed"
+		c.Fix = "set the clocks of the machines that lead, with NTP"
+	}
+	return c
+}

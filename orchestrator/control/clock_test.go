@@ -23,29 +23,42 @@ type storeClock struct {
 
 func (s storeClock) SinceLast(context.Context) (time.Duration, error) { return s.since, nil }
 
+// upFor is an uptime that says how long ago anything was, unless that is nothing.
+type upFor time.Duration
+
+func (upFor) Note(time.Time) error { return nil }
+
+func (u upFor) Since(time.Time) (time.Duration, bool, error) { return time.Duration(u), u != 0, nil }
+
 func TestTimeBetweenLeaders(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		wall  time.Duration // the new leader's clock, from the last batch's time
 		store time.Duration // by the clock of NATS
+		up    time.Duration // by the machine's uptime; 0 if it does not tell
 		alone bool          // there is no clock but the new leader's
 		want  time.Duration
 	}{
-		"clocks agree":                           {wall: 5 * time.Second, store: 5 * time.Second, want: 5 * time.Second},
-		"nobody led for three hours":             {wall: 3 * time.Hour, store: 3 * time.Hour, want: 3 * time.Hour},
-		"the new leader is three hours ahead":    {wall: 3 * time.Hour, store: 5 * time.Second, want: 5 * time.Second},
-		"the new leader is five minutes behind":  {wall: -295 * time.Second, store: 5 * time.Second, want: 5 * time.Second},
-		"the leader before was an hour ahead":    {wall: -time.Hour, store: 4 * time.Second, want: 4 * time.Second},
-		"NATS was moved to a machine far ahead":  {wall: 5 * time.Second, store: 3 * time.Hour, want: 5 * time.Second},
-		"NATS was moved to a machine far behind": {wall: 5 * time.Second, store: -time.Hour, want: 0},
-		"one machine, three hours down":          {wall: 3 * time.Hour, alone: true, want: 3 * time.Hour},
-		"one machine, its clock set back":        {wall: -time.Hour, alone: true, want: 0},
+		"clocks agree":                                  {wall: 5 * time.Second, store: 5 * time.Second, want: 5 * time.Second},
+		"nobody led for three hours":                    {wall: 3 * time.Hour, store: 3 * time.Hour, want: 3 * time.Hour},
+		"the new leader is three hours ahead":           {wall: 3 * time.Hour, store: 5 * time.Second, want: 5 * time.Second},
+		"the new leader is five minutes behind":         {wall: -295 * time.Second, store: 5 * time.Second, want: 5 * time.Second},
+		"the leader before was an hour ahead":           {wall: -time.Hour, store: 4 * time.Second, want: 4 * time.Second},
+		"NATS was moved to a machine far ahead":         {wall: 5 * time.Second, store: 3 * time.Hour, want: 5 * time.Second},
+		"NATS was moved to a machine far behind":        {wall: 5 * time.Second, store: -time.Hour, want: 5 * time.Second},
+		"all on a machine whose clock was set ahead":    {wall: time.Hour, store: time.Hour, up: 4 * time.Second, want: 4 * time.Second},
+		"all on a machine whose clock was set back":     {wall: -time.Hour, store: -time.Hour, up: 4 * time.Second, want: 4 * time.Second},
+		"all on a machine that started anew":            {wall: time.Hour, store: time.Hour, want: time.Hour},
+		"another led long, with a clock that is behind": {wall: time.Hour, store: 5 * time.Second, up: time.Hour, want: 5 * time.Second},
+		"another led long, with a clock that is ahead":  {wall: -time.Hour, store: 5 * time.Second, up: -time.Hour, want: 5 * time.Second},
+		"one machine, three hours down":                 {wall: 3 * time.Hour, alone: true, want: 3 * time.Hour},
+		"one machine, its clock set back":               {wall: -time.Hour, alone: true, want: 0},
 	} {
 		var l ledger.Ledger = ledger.NewMemory()
 		if !tc.alone {
 			l = storeClock{l, tc.store}
 		}
-		got, err := passedSince(t.Context(), l, noon, noon.Add(tc.wall))
+		got, err := passedSince(t.Context(), Config{Ledger: l, Uptime: upFor(tc.up)}, noon, noon.Add(tc.wall))
 		if err != nil || got != tc.want {
 			t.Errorf("%s: %s passed, want %s: %v", name, got, tc.want, err)
 		}

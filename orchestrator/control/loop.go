@@ -26,7 +26,9 @@ type Config struct {
 	// Delete removes an object from the store; it is tried again until it succeeds.
 	Delete func(ctx context.Context, key string) error
 	// Now is the clock.
-	Now    func() time.Time
+	Now func() time.Time
+	// Uptime is a clock of this machine that nobody sets; nil for none.
+	Uptime Uptime
 	Logger *slog.Logger
 	// Info says what the server is, for the API.
 	Info func() *outbidv1.GetServerInfoResponse
@@ -179,7 +181,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		case in := <-l.in:
 			inputs = l.gather(in)
 		case <-tick.C:
-			l.tellSkew()
+			l.keepTime()
 			inputs = []Input{Tick{}}
 		}
 		for more := true; more; inputs = nil {

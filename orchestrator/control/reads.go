@@ -281,6 +281,7 @@ func (l *Loop) Ledger(ctx context.Context, from uint64, f func(*outbidv1.Batch) 
 // Info says what the server is and how it fares.
 func (l *Loop) Info() *outbidv1.GetServerInfoResponse {
 	info := l.cfg.Info()
+	info.Checks = append(info.Checks, l.checkClock())
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	info.LedgerSeq, info.Policy, info.Leader = l.core.st.Seq, l.core.policy.Name(), true

@@ -116,23 +116,41 @@ func start(t testing.TB, dir string, args ...string) *proc {
 		t.Fatal(err)
 	}
 	p := startCommand(t, dir, path, args...)
-	t.Cleanup(func() { // it comes before the one that kills: what is logged until then counts
+	p.minds(args)
+	return p
+}
+
+// minds fails the test for what the process logs that nobody expects.
+func (p *proc) minds(args []string) {
+	p.t.Cleanup(func() { // it comes before the one that kills: what is logged until then counts
 		text, _ := p.out.text()
-		for _, line := range troubles(t.Name(), text) {
-			t.Errorf("outbid %s logged what this test does not expect: %s", strings.Join(args, " "), line)
+		for _, line := range troubles(p.t.Name(), text) {
+			p.t.Errorf("outbid %s logged what this test does not expect: %s", strings.Join(args, " "), line)
 		}
 	})
-	return p
 }
 
 func startCommand(t testing.TB, dir, path string, args ...string) *proc {
 	t.Helper()
-	p := &proc{t: t, cmd: exec.Command(path, args...), out: &output{changed: make(chan struct{})}, ended: make(chan struct{})}
-	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.out, p.out
-	p.cmd.WaitDelay = 5 * time.Second
+	p := newProc(t, dir, path, args...)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	p.watch(args)
+	return p
+}
+
+// newProc is a process that has not started.
+func newProc(t testing.TB, dir, path string, args ...string) *proc {
+	p := &proc{t: t, cmd: exec.Command(path, args...), out: &output{changed: make(chan struct{})}, ended: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.out, p.out
+	p.cmd.WaitDelay = 5 * time.Second
+	return p
+}
+
+// watch waits for the end of a process that has started, which comes with the test's at the latest.
+func (p *proc) watch(args []string) {
+	t := p.t
 	go func() {
 		p.err = p.cmd.Wait()
 		close(p.ended)
@@ -149,7 +167,6 @@ func startCommand(t testing.TB, dir, path string, args ...string) *proc {
 			t.Logf("output of outbid %s:\n%s", strings.Join(args, " "), text)
 		}
 	})
-	return p
 }
 
 // kill is kill -9.
