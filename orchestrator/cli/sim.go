@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
-	"github.com/outbid-dev/outbid/orchestrator/sim/shape"
 	"github.com/outbid-dev/outbid/orchestrator/sim/workload"
 )
 
@@ -53,7 +53,7 @@ func simLong() string {
 same trace, policy and seed give the same results.
 
 --cluster is a file, TYPE:DEVICES/PER_NODE[/NODES_PER_RACK] separated by commas, or the cluster of a paper:
-` + wrap(strings.Join(shape.Names(), ", "), 110) + `.
+` + wrap(strings.Join(clusterspec.Names(), ", "), 110) + `.
 
 --trace takes Outbid's JSON lines and CSV and the formats of Philly, Helios, Alibaba, Gavel, Shockwave, Muri and
 Tiresias, known by their content, compressed with gzip or not. --made makes a workload with a paper's figures, some of

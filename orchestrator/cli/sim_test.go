@@ -21,7 +21,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
-// simJobs is a small trace in the house layout.
+// simJobs is a small trace in the common CSV layout.
 const simJobs = "job_id,submit_s,num_gpus,duration_s,tenant,status,model,gpu_type,extra\n" +
 	"a,0,1,100,x,,,,\nb,50,2,100,y,,,,\nc,60,4,100,y,,,,\n"
 

@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
-	"github.com/outbid-dev/outbid/orchestrator/sim/shape"
 )
 
 // sweptResult is a line of a sweep: the setting, its value, and the figures.
@@ -124,7 +124,7 @@ func simHeading(p *experiment.Plan) string {
 		apps = fmt.Sprintf(" in %s apps", formatCount(int64(s.Apps)))
 	}
 	return fmt.Sprintf("%s: %s jobs%s over %s; %s", p.Trace.Name, formatCount(int64(s.Jobs)), apps, formatDuration(s.Span),
-		shape.Describe(p.Nodes))
+		clusterspec.Describe(p.Nodes))
 }
 
 // eventsFile is the name for one of several policies: events.jsonl becomes events-fifo.jsonl.

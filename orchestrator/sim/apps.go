@@ -172,8 +172,7 @@ func (how *Making) table(j *trace.Job, out *Job) error {
 	for _, kind := range how.Types {
 		rate, err := how.Throughputs.Isolated(j.Model, j.MaxGPUs, kind)
 		if err != nil {
-			var missing *trace.MissingError
-			if errors.As(err, &missing) && !strings.Contains(err.Error(), "the table's types") {
+			if missing, ok := errors.AsType[*trace.MissingError](err); ok && !missing.NoType {
 				return err
 			}
 			continue // a type that the table lacks altogether: the job runs there as fast as on the slowest it has

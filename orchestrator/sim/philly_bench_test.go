@@ -11,7 +11,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
-	"github.com/outbid-dev/outbid/orchestrator/sim/shape"
+	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 )
 
@@ -32,7 +32,7 @@ func BenchmarkSimPhilly(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	nodes, err := shape.Open("astraea-philly")
+	nodes, err := clusterspec.Open("astraea-philly")
 	if err != nil {
 		b.Fatal(err)
 	}

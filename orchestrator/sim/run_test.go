@@ -19,7 +19,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
-	"github.com/outbid-dev/outbid/orchestrator/sim/shape"
+	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
@@ -58,7 +58,7 @@ func simulate(t *testing.T, policyName string, set sim.Setup) sim.Result {
 
 func nodesOf(t *testing.T, text string) []cluster.Node {
 	t.Helper()
-	nodes, err := shape.Parse(text)
+	nodes, err := clusterspec.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

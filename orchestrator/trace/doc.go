@@ -4,7 +4,7 @@
 // Open knows a file's format by its content, compressed with gzip or not:
 //
 //	Outbid's JSON lines and CSV            outbid_json.go, outbid_csv.go
-//	the house layout (job_id,submit_s,…)   house.go
+//	the common CSV (job_id,submit_s,…)     commoncsv.go
 //	Microsoft Philly (cluster_job_log)     philly.go
 //	SenseTime Helios (cluster_log.csv)     helios.go
 //	Alibaba 2020 (pai_task_table)          pai.go

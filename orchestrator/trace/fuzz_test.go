@@ -61,9 +61,9 @@ func seeds(f *testing.F, formats ...string) {
 	}
 }
 
-func FuzzHouse(f *testing.F) {
-	seeds(f, "house")
-	f.Fuzz(func(t *testing.T, data []byte) { checkParse(t, data, readHouse) })
+func FuzzCommonCSV(f *testing.F) {
+	seeds(f, "common")
+	f.Fuzz(func(t *testing.T, data []byte) { checkParse(t, data, readCommonCSV) })
 }
 
 func FuzzPhilly(f *testing.F) {

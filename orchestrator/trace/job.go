@@ -2,10 +2,10 @@ package trace
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // Limits of what a job may ask for; beyond them a row is taken for broken.
@@ -120,21 +120,30 @@ type Trace struct {
 // GPUSeconds is what the job holds when it runs undisturbed, fractions counted as such.
 func (j *Job) GPUSeconds() float64 { return j.Duration * float64(j.MaxGPUs) * j.Share }
 
-// Validate says what is wrong with the job, naming the field.
+// bad is the error of a field.
+func bad(field, value, want string, args ...any) *FieldError {
+	return &FieldError{Field: field, Value: value, Want: fmt.Sprintf(want, args...)}
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// Validate says what is wrong with the job: a FieldError.
 func (j *Job) Validate() error {
 	switch {
 	case j.ID == "":
-		return errors.New("id is empty")
+		return &FieldError{Field: "id", Want: "a name"}
 	case j.MinGPUs < 0 || j.MaxGPUs < j.MinGPUs || j.MaxGPUs > maxGPUs:
-		return fmt.Errorf("gpus %d-%d: want 0 <= min <= max <= %d", j.MinGPUs, j.MaxGPUs, maxGPUs)
+		return bad("gpus", fmt.Sprintf("%d-%d", j.MinGPUs, j.MaxGPUs), "0 <= min <= max <= %d", maxGPUs)
 	case j.MinGPUs == 0 && j.MaxGPUs > 0:
-		return fmt.Errorf("gpus 0-%d: a job that uses GPUs needs at least 1", j.MaxGPUs)
+		return bad("gpus", fmt.Sprintf("0-%d", j.MaxGPUs), "at least 1 of a job that uses GPUs")
 	case j.TotalSteps < 0 || j.TotalSteps > maxSteps:
-		return fmt.Errorf("total_steps %d: want 0 to %d", j.TotalSteps, int64(maxSteps))
-	case j.Memory < 0 || j.Nodes < 0:
-		return fmt.Errorf("memory %d, nodes %d: want 0 or more", j.Memory, j.Nodes)
+		return bad("total_steps", strconv.FormatInt(j.TotalSteps, 10), "0 to %d", int64(maxSteps))
+	case j.Memory < 0:
+		return bad("memory", strconv.FormatInt(j.Memory, 10), "0 or more")
+	case j.Nodes < 0:
+		return bad("nodes", strconv.Itoa(j.Nodes), "0 or more")
 	case !(j.Share > 0 && j.Share <= 1):
-		return fmt.Errorf("share %g: want more than 0 and at most 1", j.Share)
+		return bad("share", number(j.Share), "more than 0 and at most 1")
 	}
 	for _, n := range []struct {
 		name  string
@@ -147,7 +156,7 @@ func (j *Job) Validate() error {
 		{"cpus", j.CPUs},
 	} {
 		if !(n.value >= 0 && n.value <= maxSeconds) {
-			return fmt.Errorf("%s %g: want 0 to %g", n.name, n.value, maxSeconds)
+			return bad(n.name, number(n.value), "0 to %g", maxSeconds)
 		}
 	}
 	return j.validateCurves()
@@ -156,12 +165,12 @@ func (j *Job) Validate() error {
 func (j *Job) validateCurves() error {
 	if c := j.Loss; c != nil {
 		if !finite(c.Start, c.Floor, c.Scale, c.Power) || c.Scale <= 0 || c.Power <= 0 {
-			return fmt.Errorf("loss %+v: want finite numbers, scale and power above 0", *c)
+			return bad("loss", fmt.Sprintf("%+v", *c), "finite numbers, scale and power above 0")
 		}
 	}
 	if u := j.Utility; u != nil {
 		if !finite(u.Priority, u.Decay, u.Target) || u.Priority < 0 || u.Decay < 0 || u.Target < 0 {
-			return fmt.Errorf("utility %+v: want finite numbers, none below 0", *u)
+			return bad("utility", fmt.Sprintf("%+v", *u), "finite numbers, none below 0")
 		}
 	}
 	return nil

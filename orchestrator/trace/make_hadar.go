@@ -160,7 +160,7 @@ func (o *HadarOptions) train(job *Job, d draw) error {
 		}
 	}
 	if len(models) == 0 {
-		return &MissingError{JobType{family, job.MaxGPUs}, o.Reference, "the table has no such family of models"}
+		return &MissingError{Job: JobType{family, job.MaxGPUs}, GPUType: o.Reference, Known: "the table has no such family of models"}
 	}
 	job.Model, job.Status = models[d.IntN(len(models))], size.name
 	gpus := o.Throughputs.largest(job.Model, job.MaxGPUs, o.Reference)

@@ -99,7 +99,7 @@ type layout struct {
 func layouts() []layout {
 	return []layout{
 		{"outbid csv", readOutbidCSV, []string{"id", "submit_s", "min_gpus", "max_gpus"}},
-		{"house csv", readHouse, houseColumns()},
+		{"common csv", readCommonCSV, commonColumns()},
 		{"helios csv", readHelios, []string{"job_id", "gpu_num", "node_num", "state", "submit_time", "duration"}},
 		{"openb csv", readOpenb, []string{"name", "cpu_milli", "num_gpu", "gpu_milli", "creation_time"}},
 		{"muri csv", readMuri, []string{"job_id", "num_gpu", "submit_time", "model_name", "duration"}},

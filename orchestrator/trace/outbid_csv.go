@@ -98,8 +98,7 @@ func readOutbidCSV(r *reader) error {
 		if app.ID != "" {
 			before, known := apps[app.ID]
 			if known && before != app {
-				reason := fmt.Sprintf("%q: its settings differ from those in an earlier row", app.ID)
-				return w.fault(&RowError{Line: w.line, Column: "app", Reason: reason})
+				return w.fault(badValue(w.line, "app", app.ID, "its settings differ from those in an earlier row"))
 			}
 			if !known {
 				apps[app.ID] = app

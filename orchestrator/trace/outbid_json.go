@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 )
 
 // The version of Outbid's own formats. Readers take this one and no other.
@@ -145,14 +146,12 @@ func (r *reader) outbidLine(text []byte, line int, apps map[string]bool) error {
 			return r.fault(fault)
 		}
 		if from.App != "" && !apps[from.App] {
-			reason := fmt.Sprintf("%q: no line of kind app before this one has that id", from.App)
-			return r.fault(&RowError{Line: line, Column: "app", Reason: reason})
+			return r.fault(badValue(line, "app", from.App, "no line of kind app before this one has that id"))
 		}
 		return r.add(line, from.job())
 	}
 	r.trace.Report.Rows++
-	reason := fmt.Sprintf("%q: want trace, app or job", clip(kind.Kind, 40))
-	return r.fault(&RowError{Line: line, Column: "kind", Reason: reason})
+	return r.fault(badValue(line, "kind", kind.Kind, "want trace, app or job"))
 }
 
 func (r *reader) outbidHead(text []byte, line int) error {
@@ -161,13 +160,13 @@ func (r *reader) outbidHead(text []byte, line int) error {
 		return r.fault(fault)
 	}
 	if head.Version != formatVersion {
-		reason := fmt.Sprintf("%d: this Outbid reads version %d", head.Version, formatVersion)
-		return &RowError{File: r.file, Line: line, Column: "version", Reason: reason}
+		bad := badValue(line, "version", strconv.Itoa(head.Version), fmt.Sprintf("this Outbid reads version %d", formatVersion))
+		bad.File = r.file
+		return bad
 	}
 	for _, t := range head.Tenants {
 		if t.Name == "" || !(t.Weight >= 0 && t.Weight <= maxSeconds) {
-			reason := fmt.Sprintf("%+v: want a name and a weight, 0 or more", t)
-			return r.fault(&RowError{Line: line, Column: "tenants", Reason: reason})
+			return r.fault(badValue(line, "tenants", fmt.Sprintf("%+v", t), "want a name and a weight, 0 or more"))
 		}
 	}
 	r.trace.Name, r.trace.Source, r.trace.Tenants = head.Name, head.Source, head.Tenants
@@ -177,9 +176,9 @@ func (r *reader) outbidHead(text []byte, line int) error {
 func (r *reader) addApp(line int, app App, apps map[string]bool) error {
 	switch {
 	case app.ID == "":
-		return r.fault(&RowError{Line: line, Column: "id", Reason: `"": want a name`})
+		return r.fault(badValue(line, "id", "", "want a name"))
 	case apps[app.ID]:
-		return r.fault(&RowError{Line: line, Column: "id", Reason: fmt.Sprintf("app %q was there before", app.ID)})
+		return r.fault(badValue(line, "id", app.ID, "an app of that id was there before"))
 	case app.Eta < 0 || app.MinSteps < 0 || app.MaxSteps < app.MinSteps:
 		reason := fmt.Sprintf("eta %d, steps %d-%d: want 0 <= min <= max and no eta below 0",
 			app.Eta, app.MinSteps, app.MaxSteps)

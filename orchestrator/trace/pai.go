@@ -195,8 +195,9 @@ func readPAIOwners(path string) (map[string]paiOwner, error) {
 		line, _ := in.FieldPos(0)
 		submit, err := strconv.ParseFloat(cells[4], 64)
 		if err != nil && cells[4] != "" || !(submit >= 0 && submit <= maxSeconds) {
-			reason := fmt.Sprintf("%q: want seconds", clip(cells[4], 40))
-			return nil, &RowError{File: path, Line: line, Column: "start_time", Reason: reason}
+			bad := badValue(line, "start_time", cells[4], "want seconds")
+			bad.File = path
+			return nil, bad
 		}
 		owners[cells[0]] = paiOwner{user: cells[2], submit: submit}
 	}

@@ -84,8 +84,7 @@ func (r *reader) phillyEntry(entry []byte, line int) error {
 	job := Job{ID: from.JobID, Tenant: from.VC, User: from.User, Share: 1, Weight: 1, Status: from.Status}
 	submitted, ok := phillyTime(from.Submitted)
 	if !ok || submitted < 0 {
-		reason := fmt.Sprintf("%q: want a time such as %s", clip(from.Submitted, 40), wallClock)
-		return r.fault(&RowError{Line: line, Column: "submitted_time", Reason: reason})
+		return r.fault(badValue(line, "submitted_time", from.Submitted, "want a time such as "+wallClock))
 	}
 	job.Submit = submitted
 	if fault := from.attempts(&job); fault != nil {
@@ -117,15 +116,14 @@ func (p *phillyJob) attempts(job *Job) *RowError {
 		end, ended := phillyTime(attempt.End)
 		for _, text := range []string{attempt.Start, attempt.End} {
 			if _, ok := phillyTime(text); !ok && text != "" && text != "None" {
-				reason := fmt.Sprintf("%q: want a time such as %s, or null", clip(text, 40), wallClock)
-				return &RowError{Column: "attempts", Reason: reason}
+				return badValue(0, "attempts", text, "want a time such as "+wallClock+", or null")
 			}
 		}
 		if !started || !ended {
 			continue
 		}
 		if end < start {
-			return &RowError{Column: "attempts", Reason: fmt.Sprintf("an attempt ends at %s, before its start", attempt.End)}
+			return badValue(0, "attempts", attempt.End, "the attempt ends before its start")
 		}
 		job.Duration += end - start
 	}

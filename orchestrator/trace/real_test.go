@@ -37,15 +37,15 @@ func TestRealTraces(t *testing.T) {
 		jobs         int
 		tenants      int
 	}{
-		{"philly_82k.csv.gz", "house csv", 82247, 15},
-		{"helios_venus_2vc_sept.csv.gz", "house csv", 1867, 2},
-		{"openb_default.csv.gz", "house csv", 8152, 4},
-		{"muri_trace1.csv.gz", "house csv", 1494, 0},
-		{"muri_trace2.csv.gz", "house csv", 5755, 0},
-		{"gavel_msr_seed0_allvc.csv.gz", "house csv", 15264, 15},
-		{"gavel_max_min_fairness.csv.gz", "house csv", 96, 0},
-		{"shockwave_120_100_40.csv.gz", "house csv", 120, 0},
-		{"shockwave_220_100_25.csv.gz", "house csv", 220, 0},
+		{"philly_82k.csv.gz", "common csv", 82247, 15},
+		{"helios_venus_2vc_sept.csv.gz", "common csv", 1867, 2},
+		{"openb_default.csv.gz", "common csv", 8152, 4},
+		{"muri_trace1.csv.gz", "common csv", 1494, 0},
+		{"muri_trace2.csv.gz", "common csv", 5755, 0},
+		{"gavel_msr_seed0_allvc.csv.gz", "common csv", 15264, 15},
+		{"gavel_max_min_fairness.csv.gz", "common csv", 96, 0},
+		{"shockwave_120_100_40.csv.gz", "common csv", 120, 0},
+		{"shockwave_220_100_25.csv.gz", "common csv", 220, 0},
 		{"gavel/peer/gavel300_multi_lam900_s0.trace", "gavel trace", 300, 0},
 		{"gavel/physical_cluster/minimize_makespan.trace", "gavel trace", 100, 0},
 		{"gavel/msr_seed0/b436b2.trace.gz", "gavel vc trace", -1, 1},
@@ -66,25 +66,25 @@ func TestRealTraces(t *testing.T) {
 	}
 }
 
-// The house files of Gavel's traces hold the durations that Gavel's table gives for their steps.
-func TestHouseAndPublishedFormsAgree(t *testing.T) {
+// The common-CSV files of Gavel's traces hold the durations that Gavel's table gives for their steps.
+func TestCommonAndPublishedFormsAgree(t *testing.T) {
 	t.Parallel()
 	table, err := OpenThroughputs(realFile(t, "gavel/simulation_throughputs.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for house, published := range map[string]string{
+	for common, published := range map[string]string{
 		"gavel_minimize_makespan.csv.gz": "gavel/physical_cluster/minimize_makespan.trace",
 		"gavel_max_min_fairness.csv.gz":  "gavel/physical_cluster/max_min_fairness.trace",
 	} {
-		want := openReal(t, house)
+		want := openReal(t, common)
 		got, err := openReal(t, published).Timed(table, "v100")
 		if err != nil {
 			t.Fatal(err)
 		}
 		about := cmpopts.EquateApprox(0, .051)
 		if diff := cmp.Diff(want.Jobs, got.Jobs, about); diff != "" {
-			t.Errorf("%s and %s (-want +got):\n%s", house, published, diff)
+			t.Errorf("%s and %s (-want +got):\n%s", common, published, diff)
 		}
 	}
 	want := openReal(t, "shockwave_120_100_40.csv.gz")

@@ -15,18 +15,44 @@ type RowError struct {
 	// File and Line say where; Line counts from 1.
 	File string
 	Line int
-	// Column is the name of the column; empty if the row as a whole is broken.
+	// Column is the name of the column, or of the job's field; empty if the row as a whole is broken.
 	Column string
-	// Reason says what is wrong and what would be right.
+	// Value is what stood there, shortened to 40 bytes; nil if no one value is wrong.
+	Value *string
+	// Reason says what would be right, or what is wrong.
 	Reason string
 }
 
-// Error names file, line, column and reason.
+// Error names file, line, column, value and reason.
 func (e *RowError) Error() string {
-	if e.Column == "" {
-		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason)
+	text := fmt.Sprintf("%s:%d: ", e.File, e.Line)
+	if e.Column != "" {
+		text += "column " + e.Column + ": "
 	}
-	return fmt.Sprintf("%s:%d: column %s: %s", e.File, e.Line, e.Column, e.Reason)
+	if e.Value != nil {
+		text += fmt.Sprintf("%q: ", *e.Value)
+	}
+	return text + e.Reason
+}
+
+// badValue is the error of a value.
+func badValue(line int, column, value, reason string) *RowError {
+	short := clip(value, 40)
+	return &RowError{Line: line, Column: column, Value: &short, Reason: reason}
+}
+
+// FieldError is a value that a job cannot have.
+type FieldError struct {
+	// Field of the job, its Value, and what it Wants.
+	Field, Value, Want string
+}
+
+// Error names the field, its value and what would be right.
+func (e *FieldError) Error() string {
+	if e.Value == "" {
+		return fmt.Sprintf("%s is empty: want %s", e.Field, e.Want)
+	}
+	return fmt.Sprintf("%s %s: want %s", e.Field, e.Value, e.Want)
 }
 
 // Report says what became of a file's rows.

@@ -46,10 +46,13 @@ func (r *reader) add(line int, job Job) error {
 
 func (r *reader) check(line int, job *Job) *RowError {
 	if err := job.Validate(); err != nil {
+		if bad, ok := errors.AsType[*FieldError](err); ok {
+			return badValue(line, bad.Field, bad.Value, "want "+bad.Want)
+		}
 		return &RowError{Line: line, Reason: err.Error()}
 	}
 	if r.seen[job.ID] {
-		return &RowError{Line: line, Column: "job id", Reason: fmt.Sprintf("%q was there before: want unique ids", job.ID)}
+		return badValue(line, "job id", job.ID, "was there before: want unique ids")
 	}
 	return nil
 }
@@ -179,8 +182,7 @@ func (w *row) text(column string) string {
 // bad marks a column's value as broken.
 func (w *row) bad(column, want string) {
 	if w.err == nil {
-		reason := fmt.Sprintf("%q: want %s", clip(w.text(column), 40), want)
-		w.err = &RowError{Line: w.line, Column: column, Reason: reason}
+		w.err = badValue(w.line, column, w.text(column), "want "+want)
 	}
 }
 

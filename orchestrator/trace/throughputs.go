@@ -34,7 +34,10 @@ type Throughputs struct {
 type MissingError struct {
 	Job     JobType
 	GPUType string
-	Known   string
+	// NoType says that the table lacks the GPU type altogether.
+	NoType bool
+	// Known is what the table does hold.
+	Known string
 }
 
 // Error names the job type, the GPU type and what is known.
@@ -98,7 +101,8 @@ func (t *Throughputs) Isolated(model string, gpus int, gpuType string) (float64,
 	if speed, ok := t.isolated[gpuType][job]; ok {
 		return speed, nil
 	}
-	return 0, &MissingError{Job: job, GPUType: gpuType, Known: t.known(job, gpuType)}
+	_, measured := t.isolated[gpuType]
+	return 0, &MissingError{Job: job, GPUType: gpuType, NoType: !measured, Known: t.known(job, gpuType)}
 }
 
 // known says what could have been asked instead.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
-	"github.com/outbid-dev/outbid/orchestrator/sim/shape"
+	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/sim/workload"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 )
@@ -60,7 +60,7 @@ func NewPlan(o Options) (*Plan, error) {
 	}
 	p := &Plan{Options: o}
 	var err error
-	if p.Nodes, err = shape.Open(o.Cluster); err != nil {
+	if p.Nodes, err = clusterspec.Open(o.Cluster); err != nil {
 		return nil, badInput("--cluster: %w", err)
 	}
 	if p.Factories, err = PolicyFactories(o.Policies, o.PolicyOptions, o.Round, o.Workload.Seed, false); err != nil {
@@ -89,7 +89,7 @@ func (o *Options) check() error {
 	switch {
 	case o.Cluster == "":
 		return badInput("--cluster is missing: want a file, a short form such as v100:12/4, or one of %s",
-			strings.Join(shape.Names(), ", "))
+			strings.Join(clusterspec.Names(), ", "))
 	case o.Round < 0:
 		return badInput("--round %s: want more than 0", o.Round)
 	case o.RestartDelay < 0:
@@ -169,7 +169,7 @@ func (p *Plan) leaveOutMisfits() error {
 	}
 	if !p.Workload.Lenient {
 		return badInput("%s; the cluster has %s: want a larger one, or --lenient, which leaves out %d jobs", what,
-			shape.Describe(p.Nodes), left)
+			clusterspec.Describe(p.Nodes), left)
 	}
 	if len(kept.Jobs) == 0 {
 		return badInput("none of the %d jobs fits the cluster: %s", left, what)

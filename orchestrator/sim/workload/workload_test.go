@@ -13,13 +13,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 )
 
-const house = "job_id,submit_s,num_gpus,duration_s,tenant,status,model,gpu_type,extra\n" +
+const common = "job_id,submit_s,num_gpus,duration_s,tenant,status,model,gpu_type,extra\n" +
 	"a,0,1,100,x,,,,\nb,50,2,100,y,,,,\ncpu,60,0,100,y,,,,\nc,4000,2,100,y,,,,\nd,90000,4,100,x,,,,\n"
 
 func file(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "jobs.csv")
-	if err := os.WriteFile(path, []byte(house), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(common), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path

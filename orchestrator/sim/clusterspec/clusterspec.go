@@ -1,4 +1,4 @@
-// Package shape says what cluster a simulation runs on: from a short form such as "v100:12/4,k80:12/4", from the name of
+// Package clusterspec says what cluster a simulation runs on: from a short form such as "v100:12/4,k80:12/4", from the name of
 // a cluster that a paper used, or from a YAML file.
 //
 // The short form is TYPE:DEVICES/PER_NODE, several separated by commas, and /NODES_PER_RACK behind it if racks matter:
@@ -13,7 +13,7 @@
 //	    cpus: 64             # left out: nobody asks
 //	    memory: 256GiB       # likewise
 //	    rack: r1             # instead of nodes_per_rack
-package shape
+package clusterspec
 
 import (
 	"errors"

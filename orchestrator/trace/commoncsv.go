@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-func houseColumns() []string {
+func commonColumns() []string {
 	return []string{"job_id", "submit_s", "num_gpus", "duration_s", "tenant", "status", "model", "gpu_type", "extra"}
 }
 
-// readHouse reads the layout into which traces of several clusters were brought:
+// readCommonCSV reads the layout into which traces of several clusters were brought:
 //
 //	job_id      unique id
 //	submit_s    seconds from the trace's start
@@ -23,7 +23,7 @@ func houseColumns() []string {
 //	extra       key=value;…: steps or iters, priority (a weight), user, nodes, mode, bs, cpu_milli, mem_mib, gpu_milli
 //
 // Keys of extra that are not listed are ignored.
-func readHouse(r *reader) error {
+func readCommonCSV(r *reader) error {
 	t, err := r.csvTable(nil)
 	if err != nil {
 		return err
@@ -43,12 +43,12 @@ func readHouse(r *reader) error {
 			Weight:     1,
 			Status:     w.text("status"),
 		}
-		w.houseExtra(&job)
+		w.commonExtra(&job)
 		return w.finish(job)
 	})
 }
 
-func (w *row) houseExtra(job *Job) {
+func (w *row) commonExtra(job *Job) {
 	for pair := range strings.SplitSeq(w.text("extra"), ";") {
 		key, value, _ := strings.Cut(pair, "=")
 		if value == "" {
@@ -67,12 +67,12 @@ func (w *row) houseExtra(job *Job) {
 				w.bad("extra", key+" as a number, 0 or more")
 				return
 			}
-			job.houseNumber(key, v)
+			job.commonNumber(key, v)
 		}
 	}
 }
 
-func (j *Job) houseNumber(key string, v float64) {
+func (j *Job) commonNumber(key string, v float64) {
 	switch key {
 	case "steps", "iters":
 		j.TotalSteps = int64(v)

@@ -1,4 +1,4 @@
-package shape_test
+package clusterspec_test
 
 import (
 	"os"
@@ -9,12 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
-	"github.com/outbid-dev/outbid/orchestrator/sim/shape"
+	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 )
 
 func TestShortForm(t *testing.T) {
 	t.Parallel()
-	nodes, err := shape.Open("v100:4/2,k80:1/1")
+	nodes, err := clusterspec.Open("v100:4/2,k80:1/1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestShortForm(t *testing.T) {
 	if diff := cmp.Diff(want, nodes); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got, want := shape.Describe(nodes), "5 devices on 3 nodes: 1 k80, 4 v100"; got != want {
+	if got, want := clusterspec.Describe(nodes), "5 devices on 3 nodes: 1 k80, 4 v100"; got != want {
 		t.Errorf("described as %q, want %q", got, want)
 	}
 }
@@ -49,7 +49,7 @@ nodes:
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	nodes, err := shape.Open(path)
+	nodes, err := clusterspec.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,12 +89,12 @@ func TestNamedClusters(t *testing.T) {
 		"themis-testbed": "64 devices on 20 nodes: 64 gpu",
 	}
 	got := map[string]string{}
-	for _, name := range shape.Names() {
-		nodes, err := shape.Open(name)
+	for _, name := range clusterspec.Names() {
+		nodes, err := clusterspec.Open(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got[name] = shape.Describe(nodes)
+		got[name] = clusterspec.Describe(nodes)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -114,7 +114,7 @@ func TestBadClusters(t *testing.T) {
 		{"v100:8/4,v100:8/4/2,gpu:1/1/1/1", "4 numbers"},
 		{"a:1048576/1,b:8/8", "more than 1048576 devices or 131072 nodes"},
 	} {
-		if _, err := shape.Open(c[0]); err == nil || !strings.Contains(err.Error(), c[1]) {
+		if _, err := clusterspec.Open(c[0]); err == nil || !strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%q: error %v, want %q", c[0], err, c[1])
 		}
 	}
@@ -134,7 +134,7 @@ func TestBadClusters(t *testing.T) {
 		{"nodes:\n  - {devices: \"v100:4\", name: v-1}\n  - {devices: \"v100:4\", name: v, count: 2}", "two nodes are named v-1"},
 		{"nodes:\n  - devices: v100:4\n    devices: v100:4", "line 3: devices is given twice"},
 	} {
-		if _, err := shape.Read([]byte(c[0]), "c.yaml"); err == nil || !strings.Contains(err.Error(), c[1]) {
+		if _, err := clusterspec.Read([]byte(c[0]), "c.yaml"); err == nil || !strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%q: error %v, want %q", c[0], err, c[1])
 		}
 	}
@@ -145,7 +145,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("nodes: [{devices: a:1}]"))
 	f.Add([]byte("nodes: &a [*a]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		nodes, err := shape.Read(data, "c")
+		nodes, err := clusterspec.Read(data, "c")
 		if err != nil {
 			return
 		}
