@@ -51,7 +51,7 @@ func (m *market) Decide(v *policy.View) policy.Plan {
 			}
 		}
 		for _, j := range a.Jobs {
-			if j.Waiting() && running < len(tables[0].Rows) && p.Put(j, fmt.Sprintf("rho %v", tables[0].Rho)) {
+			if j.Waiting() && running < len(tables[0].Rows) && p.Place(j, fmt.Sprintf("rho %v", tables[0].Rho)) {
 				running++
 			}
 		}

@@ -35,10 +35,10 @@ func (c *Core) schedule() {
 	}
 }
 
-// decide asks the policy, and leaves the view as it was.
+// decide asks the policy. It leaves the view as it was even if a policy that is not of the registry does not.
 func (c *Core) decide(v *policy.View) policy.Plan {
-	mark := v.Free.Mark()
-	defer v.Free.Rollback(mark)
+	simulated := v.Statement()
+	defer simulated.Discard()
 	return c.policy.Decide(v)
 }
 

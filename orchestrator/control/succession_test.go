@@ -50,7 +50,7 @@ func (d *dial) Decide(v *policy.View) policy.Plan {
 		}
 	}
 	for _, j := range v.Waiting() {
-		if running < d.most && p.Put(j, strconv.FormatUint(d.memory, 10)) {
+		if running < d.most && p.Place(j, strconv.FormatUint(d.memory, 10)) {
 			running++
 		}
 	}

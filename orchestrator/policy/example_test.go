@@ -28,7 +28,7 @@ func (q quota) Decide(v *policy.View) policy.Plan {
 	})
 	running := map[string]int{}
 	for _, j := range jobs {
-		if tenant := j.App.Tenant; running[tenant] < q.most && p.KeepOrPut(j, "the least work left") {
+		if tenant := j.App.Tenant; running[tenant] < q.most && p.KeepOrPlace(j, "the least work left") {
 			running[tenant]++
 		}
 	}

@@ -1,39 +1,76 @@
 package policy
 
 import (
-	"iter"
-	"slices"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// Planner makes a plan out of decisions about jobs: a policy goes through jobs in its order and says Keep, Put or PutOn.
-// What runs and is not kept is revoked. Devices that have still to be given up are planned with, and granted in a later
-// round, when they are free; so a policy that decides by the view alone need not remember what it wanted.
+// Planner makes a plan out of decisions about jobs: a policy goes through jobs in its order and says Keep, Place, PlaceOn
+// or Renew. What a plan reclaims and does not keep is revoked. Devices that have still to be released are planned with:
+// who is placed on them is granted them in a later round, when they are free, and until then they are reserved for it. So
+// a policy that decides by the view alone need not remember what it wanted; others keep the Reservations.
+//
+// A Planner plans on the view's free capacity, in a statement that Plan discards: the view is then as it was.
 type Planner struct {
-	v *View
-	// soon is what will be free: the view's, and all that is not kept.
-	soon *cluster.Capacity
-	// owed is what soon has free before it is given up.
-	owed Owed
-	held map[*Job]bool
-	plan Plan
+	v         *View
+	statement *Statement
+	// free is what the plan leaves free: the view's, and all that is reclaimed and not kept.
+	free *cluster.Capacity
+	// pending is what of it has still to be released.
+	pending pendingRelease
+	// all says that every running job is reclaimed but for those decided about.
+	all      bool
+	decided  map[*Job]decision
+	term     time.Time
+	plan     Plan
+	reserved []Reserved
+	// open counts the statements begun in this planner that have not ended, and changes are since the outermost began.
+	open    int
+	changes []change
+}
+
+// decision is what a plan says of a job.
+type decision uint8
+
+const (
+	undecided decision = iota
+	// reclaimed jobs are revoked unless they are kept.
+	reclaimed
+	kept
+	renewed
+	granted
+	// reserved devices are held back for the job. If it runs it is to move there, and is revoked: a moving job's own
+	// devices are planned with, a leaving one's are not.
+	reserved
+	moving
+	leaving
+	evicted
+)
+
+// Extend starts a plan in which what runs goes on.
+func Extend(v *View) *Planner {
+	return &Planner{v: v, statement: v.Statement(), free: v.Free, decided: map[*Job]decision{}}
 }
 
 // Preempt starts a plan in which every device is up for grabs, those of running jobs included.
 func Preempt(v *View) *Planner {
-	p := &Planner{v: v, soon: v.Free, held: map[*Job]bool{}}
-	p.eachRunning(func(j *Job) {
-		p.owed.Add(j.Gang, j.Demand)
-		p.soon.Release(j.Gang, j.Demand)
-	})
+	p := Extend(v)
+	p.all = true
+	p.eachRunning(p.release)
 	return p
 }
 
-// Extend starts a plan in which what runs goes on.
-func Extend(v *View) *Planner {
-	return &Planner{v: v, soon: v.Free, held: nil}
+// Refill starts a plan in which what runs goes on, and the devices of jobs that are ending are planned with as well: who
+// comes first holds them back, and is granted them once they are free. It costs less than Preempt where little changes.
+func Refill(v *View) *Planner {
+	p := Extend(v)
+	p.eachRunning(func(j *Job) {
+		if j.Ending {
+			p.Reclaim(j)
+		}
+	})
+	return p
 }
 
 func (p *Planner) eachRunning(do func(*Job)) {
@@ -46,110 +83,140 @@ func (p *Planner) eachRunning(do func(*Job)) {
 	}
 }
 
-// Free is what the plan leaves free, devices that have still to be given up included.
-func (p *Planner) Free() *cluster.Capacity { return p.soon }
+// Until sets the end of the term of what is granted and renewed from now on; zero, as at first, for none.
+func (p *Planner) Until(termEnd time.Time) { p.term = termEnd }
 
-// Keep lets a running job go on where it is, if nothing planned before took its devices.
+// Free is what the plan leaves free, devices that have still to be released included.
+func (p *Planner) Free() *cluster.Capacity { return p.free }
+
+// Pending says whether a device that is planned with has still to be released by somebody.
+func (p *Planner) Pending(node, device int) bool { return p.pending.device(node, device) }
+
+// Reclaim plans with the devices of a running job, which is revoked at the end unless it is kept.
+func (p *Planner) Reclaim(j *Job) {
+	if !j.Running() || p.all {
+		return
+	}
+	switch p.decided[j] {
+	case undecided:
+		p.release(j)
+		p.decide(j, reclaimed)
+	case leaving:
+		p.release(j)
+		p.decide(j, moving)
+	}
+}
+
+// Reclaimed says whether a job's devices are planned with and were not given back to it.
+func (p *Planner) Reclaimed(j *Job) bool {
+	d := p.decided[j]
+	return d == reclaimed || p.all && d == undecided && j.Running()
+}
+
+// Keep lets a running job whose devices were reclaimed go on where it is, if nothing planned before took them.
 func (p *Planner) Keep(j *Job) bool {
-	if !j.Running() || j.Ending || p.held == nil || !p.soon.IsFree(j.Gang) {
+	if j.Ending || !p.Reclaimed(j) || !p.free.IsFree(j.Gang) {
 		return false
 	}
-	p.soon.Take(j.Gang, j.Demand)
-	p.owed.Settle(j.Gang, j.Demand)
-	p.held[j] = true
+	p.free.Take(j.Gang, j.Demand)
+	p.settle(j.Gang, j.Demand)
+	p.decide(j, kept)
 	return true
 }
 
-// Put finds a place for a waiting job that is as good as any, and says whether there was one.
-func (p *Planner) Put(j *Job, reason string) bool {
-	g, ok := p.soon.Best(j.Demand)
-	return ok && p.PutOn(j, p.Sooner(j, g), reason, time.Time{})
+// Drop undoes a Keep: the job is revoked after all, unless it is kept again.
+func (p *Planner) Drop(j *Job) {
+	if p.decided[j] == kept {
+		p.free.Release(j.Gang, j.Demand)
+		p.unsettle(j.Gang, j.Demand)
+		p.decide(j, reclaimed)
+	}
 }
 
-// KeepOrPut keeps a running job, or finds a place for one that waits. A job whose devices are gone is found another
-// place and moves there: it is revoked now and granted that place once it has saved.
-func (p *Planner) KeepOrPut(j *Job, reason string) bool {
-	if p.Keep(j) {
+// Renew keeps a running job, reclaimed or not, for another term. Unlike Keep it fails if others took its cores or memory,
+// or its node drains.
+func (p *Planner) Renew(j *Job, reason string) bool {
+	switch {
+	case !j.Running() || j.Ending || p.Reclaimed(j) && (!p.free.Fits(j.Gang, j.Demand) || !p.Keep(j)):
+		return false
+	case p.decided[j] != kept && p.decided[j] != undecided:
+		return false
+	}
+	p.decide(j, renewed)
+	p.plan.Renews = append(p.plan.Renews, Renew{Job: j, TermEnd: p.term, Reason: reason})
+	return true
+}
+
+// Evict revokes a running job that was not reclaimed, so that its devices can be planned with.
+func (p *Planner) Evict(j *Job, reason string) {
+	if !j.Running() || j.Ending || p.all || p.decided[j] != undecided {
+		return
+	}
+	p.release(j)
+	p.decide(j, evicted)
+	p.plan.Revokes = append(p.plan.Revokes, Revoke{Job: j, Reason: reason})
+}
+
+// PlaceOn gives a job a gang. It is granted now if the job waits and every device is free now; otherwise the devices are
+// reserved for it. A running job is revoked, and moves. It fails if the gang is not free in the plan, or
+// it was said already where the job goes on.
+func (p *Planner) PlaceOn(j *Job, g cluster.Gang, reason string) bool {
+	if j.App.Paused || !p.placeable(j) || !p.free.Fits(g, j.Demand) {
+		return false
+	}
+	p.free.Take(g, j.Demand)
+	if j.Waiting() && !p.pending.blocks(p.free, g) {
+		p.decide(j, granted)
+		p.plan.Grants = append(p.plan.Grants, Grant{Job: j, Gang: g, Reason: reason, TermEnd: p.term})
 		return true
 	}
-	if j.App.Paused {
-		return false
-	}
-	return p.Put(j, reason)
-}
-
-// PutOn gives a job a gang until the end of a term, zero for none. It is granted now if the job waits and every device
-// is free now; otherwise the devices are held back for it in this plan.
-func (p *Planner) PutOn(j *Job, g cluster.Gang, reason string, termEnd time.Time) bool {
-	if j.App.Paused || !p.soon.Fits(g, j.Demand) {
-		return false
-	}
-	p.soon.Take(g, j.Demand)
-	if j.Waiting() && !p.owed.Blocks(p.soon, g) {
-		p.plan.Grants = append(p.plan.Grants, Grant{Job: j, Gang: g, Reason: reason, TermEnd: termEnd})
-	} else {
-		p.owed.Settle(g, j.Demand)
-	}
+	p.settle(g, j.Demand)
+	p.decide(j, p.reserving(j))
+	p.reserved = append(p.reserved, Reserved{Job: j, Gang: g})
 	return true
 }
 
-// Renew keeps a running job for another term.
-func (p *Planner) Renew(j *Job, termEnd time.Time, reason string) bool {
-	if !p.Keep(j) {
-		return false
-	}
-	p.plan.Renews = append(p.plan.Renews, Renew{Job: j, TermEnd: termEnd, Reason: reason})
-	return true
+// placeable says whether a job may be given a place: none was, and it was not said to go on where it is.
+func (p *Planner) placeable(j *Job) bool {
+	d := p.decided[j]
+	return d == undecided || d == reclaimed || d == evicted
 }
 
-// Plan returns what was decided. evicted is the reason given to jobs that ran and were not kept.
+// reserving is the decision to hold a place back for a job.
+func (p *Planner) reserving(j *Job) decision {
+	switch {
+	case !j.Running() || j.Ending || p.decided[j] == evicted:
+		return reserved
+	case p.Reclaimed(j):
+		return moving
+	default:
+		return leaving
+	}
+}
+
+// Granted says whether a job was given devices that are free now.
+func (p *Planner) Granted(j *Job) bool { return p.decided[j] == granted }
+
+// Reserved is a gang that a plan holds back for a job.
+type Reserved struct {
+	Job  *Job
+	Gang cluster.Gang
+}
+
+// Reserved lists what PlaceOn could not grant yet.
+func (p *Planner) Reserved() []Reserved { return p.reserved }
+
+// Plan ends the planning, leaves the view as it was, and returns what was decided. evicted is the reason given to jobs
+// that were reclaimed and not kept.
 func (p *Planner) Plan(reason, evicted string) Plan {
 	p.plan.Reason = reason
-	if p.held != nil {
+	if p.all || len(p.decided) > 0 {
 		p.eachRunning(func(j *Job) {
-			if !p.held[j] && !j.Ending {
+			if d := p.decided[j]; !j.Ending && (p.Reclaimed(j) || d == moving || d == leaving) {
 				p.plan.Revokes = append(p.plan.Revokes, Revoke{Job: j, Reason: evicted})
 			}
 		})
 	}
+	p.statement.Discard()
 	return p.plan
-}
-
-// Waiting lists the jobs that want devices: by app in order of submission, within it the longest waiting first.
-func (v *View) Waiting() []*Job { return slices.Collect(v.Line()) }
-
-// Line goes through the jobs that Waiting lists, one by one, for those who seldom need all of them.
-func (v *View) Line() iter.Seq[*Job] {
-	return func(yield func(*Job) bool) {
-		var own []*Job
-		for _, a := range v.Apps {
-			own = own[:0]
-			for _, j := range a.Jobs {
-				if j.Waiting() {
-					own = append(own, j)
-				}
-			}
-			if len(own) > 1 {
-				slices.SortStableFunc(own, func(a, b *Job) int { return a.Queued.Compare(b.Queued) })
-			}
-			for _, j := range own {
-				if !yield(j) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// Jobs lists every job that holds devices or may have some: by app in order of submission, within it by number.
-func (v *View) Jobs() []*Job {
-	var all []*Job
-	for _, a := range v.Apps {
-		for _, j := range a.Jobs {
-			if j.Running() || j.Waiting() {
-				all = append(all, j)
-			}
-		}
-	}
-	return all
 }

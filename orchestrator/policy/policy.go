@@ -15,7 +15,8 @@ import (
 type Policy interface {
 	// Name is the policy's name in the registry.
 	Name() string
-	// Decide returns what should change. It must not change the view, nor keep anything of it.
+	// Decide returns what should change. It leaves the view as it found it, and keeps nothing of it. What it tries out on
+	// the view's Free, it does in a Statement that it discards; a Planner does so by itself.
 	Decide(*View) Plan
 	// Snapshot returns the policy's state, random state included; nil if it has none.
 	Snapshot() ([]byte, error)

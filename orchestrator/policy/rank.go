@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"time"
-
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
@@ -34,7 +32,7 @@ func (p *Planner) Rank(order []*Job, want func(*Job) int, reason string) {
 		switch {
 		case r.done[i] || j.Ending:
 		case chosen[i] && j.Running(): // it made room, and is to move
-			p.Put(j, reason)
+			p.Place(j, reason)
 		case j.Waiting():
 			rest = append(rest, j)
 		}
@@ -61,10 +59,10 @@ type ranking struct {
 // choose picks the jobs that fit by number, type by type.
 func (r *ranking) choose() []bool {
 	chosen := make([]bool, len(r.order))
-	types := r.p.soon.Types()
+	types := r.p.free.Types()
 	left, total := make([]int, len(types)), 0
 	for k, kind := range types {
-		left[k] = r.p.soon.FreeOf(kind)
+		left[k] = r.p.free.FreeOf(kind)
 		total += left[k]
 	}
 	for i, j := range r.order {
@@ -114,11 +112,11 @@ func roomiest(d cluster.Demand, n int, types []string, left []int) (kind, take i
 // put gives a waiting job as many devices as are wanted, or as many as there are.
 func (r *ranking) put(j *Job) bool {
 	if n := r.want(j); n > j.Demand.Min && n <= j.Demand.Max {
-		if g, ok := r.p.soon.Place(j.Demand, n, ""); ok {
-			return r.p.PutOn(j, g, r.reason, time.Time{})
+		if g, ok := r.p.free.Place(j.Demand, n, ""); ok {
+			return r.p.PlaceOn(j, g, r.reason)
 		}
 	}
-	return r.p.Put(j, r.reason)
+	return r.p.Place(j, r.reason)
 }
 
 // makeRoom places a job on the node where the fewest devices of kept jobs that come after it must be taken.
@@ -134,7 +132,7 @@ func (r *ranking) makeRoom(rank int) bool {
 		if r.p.v.Nodes[node].Draining {
 			continue
 		}
-		for _, kind := range r.p.soon.Types() {
+		for _, kind := range r.p.free.Types() {
 			if !j.Demand.Accepts(kind) {
 				continue
 			}
@@ -163,7 +161,7 @@ func (r *ranking) index() {
 
 // cost counts the devices that would be taken from jobs ranked later so that n are free on a node.
 func (r *ranking) cost(node int, kind string, n, rank int) (cost int, ok bool) {
-	have := r.p.soon.FreeAt(node, kind)
+	have := r.p.free.FreeAt(node, kind)
 	for at := len(r.kept[node]) - 1; at >= 0 && have < n; at-- {
 		i := r.kept[node][at]
 		if i < rank {
@@ -197,7 +195,8 @@ func (r *ranking) held(i, node int, kind string) int {
 // way, all stays as it was.
 func (r *ranking) take(node int, kind string, n, rank int) bool {
 	var gone []int
-	for at := len(r.kept[node]) - 1; at >= 0 && r.p.soon.FreeAt(node, kind) < n; at-- {
+	try := r.p.Statement()
+	for at := len(r.kept[node]) - 1; at >= 0 && r.p.free.FreeAt(node, kind) < n; at-- {
 		if i := r.kept[node][at]; r.done[i] {
 			r.p.Drop(r.order[i])
 			r.done[i] = false
@@ -205,11 +204,13 @@ func (r *ranking) take(node int, kind string, n, rank int) bool {
 		}
 	}
 	j := r.order[rank]
-	if g, ok := r.p.soon.PlaceAt(node, j.Demand, n, kind); ok && r.p.PutOn(j, g, r.reason, time.Time{}) {
+	if g, ok := r.p.free.PlaceAt(node, j.Demand, n, kind); ok && r.p.PlaceOn(j, g, r.reason) {
+		try.Commit()
 		return true
 	}
+	try.Discard()
 	for _, i := range gone {
-		r.done[i] = r.p.Keep(r.order[i])
+		r.done[i] = true
 	}
 	return false
 }

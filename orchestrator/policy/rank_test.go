@@ -99,8 +99,9 @@ func TestRefillHoldsBackWhatIsAboutToBeFree(t *testing.T) {
 	first, second := s.Job(a, 3, 3, 1e9), s.Job(a, 2, 2, 1e9)
 	p := policy.Refill(s.View())
 	p.Fill([]*policy.Job{first, second}, "in line")
-	if plan := p.Plan("", ""); len(plan.Grants) != 0 || p.Free().FreeDevices() != 1 {
-		t.Errorf("granted %+v, %d left, though the first in line is to have what ends", plan.Grants, p.Free().FreeDevices())
+	left := p.Free().FreeDevices()
+	if plan := p.Plan("", ""); len(plan.Grants) != 0 || left != 1 {
+		t.Errorf("granted %+v, %d left, though the first in line is to have what ends", plan.Grants, left)
 	}
 	old.Ending = false
 	p = policy.Refill(s.View())

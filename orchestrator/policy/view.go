@@ -16,8 +16,8 @@ type View struct {
 	Nodes []cluster.Node
 	// Apps that have not ended, in order of submission.
 	Apps []*App
-	// Free is what is free now; the devices of jobs that are ending are not. A policy may plan on it: Decide's caller
-	// rolls it back.
+	// Free is what is free now; the devices of jobs that are ending are not. A policy simulates on it in a Statement, and
+	// leaves it as it was.
 	Free *cluster.Capacity
 	// AppSeconds is the time integral of the number of apps, since the ledger began.
 	AppSeconds float64

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
@@ -171,8 +170,7 @@ func (f *field) machines(jobs int) []machine {
 func (f *field) start(plan *policy.Planner, starts []start) (done []*policy.Job) {
 	for _, s := range starts {
 		gang, ok := plan.Free().Place(s.job.Demand, s.n, f.shape.Types()[s.kind])
-		if !ok || !plan.PutOn(s.job, plan.Sooner(s.job, gang), "first on this type of device in the matching with the least mean completion time",
-			time.Time{}) {
+		if !ok || !plan.PlaceOn(s.job, plan.PreferFreeNow(s.job, gang), "first on this type of device in the matching with the least mean completion time") {
 			continue
 		}
 		done = append(done, s.job)

@@ -146,8 +146,6 @@ func BenchmarkDecide(b *testing.B) {
 	p := create(b, nil)
 	v := s.View()
 	for b.Loop() {
-		mark := v.Free.Mark()
 		p.Decide(v)
-		v.Free.Rollback(mark)
 	}
 }

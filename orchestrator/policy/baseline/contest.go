@@ -2,7 +2,6 @@ package baseline
 
 import (
 	"slices"
-	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
@@ -14,8 +13,8 @@ type contest struct {
 	v *policy.View
 	p *policy.Planner
 	// victims run; whoever goes first comes first. Those that went are nil, or are not there any more.
-	victims []*policy.Job
-	misses  policy.Misses
+	victims     []*policy.Job
+	unplaceable policy.Unplaceable
 	// reason of grants, and of evictions.
 	reason, evicted string
 	tries           int
@@ -27,17 +26,17 @@ const evictTries = 64
 // admit finds a place for a waiting job: a free one, or if there is none one that victims must leave. before says whether
 // the job comes before a victim; victims it does not come before are followed by such only.
 func (c *contest) admit(j *policy.Job, before func(victim *policy.Job) bool) bool {
-	if c.misses.Covers(j.Demand) {
+	if c.unplaceable.Covers(j.Demand) {
 		return false
 	}
-	if c.p.Free().FreeDevices() > 0 && c.p.Put(j, c.reason) {
+	if c.p.Free().FreeDevices() > 0 && c.p.Place(j, c.reason) {
 		return true
 	}
 	if c.tries++; c.tries <= evictTries && (c.evict(j, before, false) || j.Demand.Spread && c.evict(j, before, true)) {
-		c.misses.Forget()
+		c.unplaceable.Forget()
 		return true
 	}
-	c.misses.Add(j.Demand)
+	c.unplaceable.Add(j.Demand)
 	return false
 }
 
@@ -54,8 +53,8 @@ func (c *contest) hopeless(before func(victim *policy.Job) bool) bool {
 
 // evict makes room for a job's Min devices, on one node or over several.
 func (c *contest) evict(j *policy.Job, before func(*policy.Job) bool, spread bool) bool {
-	soon := c.p.Free()
-	mark := soon.Mark()
+	free := c.p.Free()
+	try := c.v.Statement()
 	last := 0
 	var g cluster.Gang
 	found := false
@@ -68,26 +67,26 @@ func (c *contest) evict(j *policy.Job, before func(*policy.Job) bool, spread boo
 		if x == nil || !c.helps(x, j) {
 			continue
 		}
-		soon.Release(x.Gang, x.Demand)
-		if soon.FreeDevices() < j.Demand.Min {
+		free.Release(x.Gang, x.Demand)
+		if free.FreeDevices() < j.Demand.Min {
 			continue
 		}
 		if spread {
-			g, found = soon.Place(j.Demand, max(1, j.Demand.Min), "")
+			g, found = free.Place(j.Demand, max(1, j.Demand.Min), "")
 			continue
 		}
 		for _, place := range x.Gang {
-			if g, found = soon.PlaceAt(place.Node, j.Demand, max(1, j.Demand.Min), ""); found {
+			if g, found = free.PlaceAt(place.Node, j.Demand, max(1, j.Demand.Min), ""); found {
 				break
 			}
 		}
 	}
-	soon.Rollback(mark)
+	try.Discard()
 	if !found {
 		return false
 	}
 	c.clear(g, j, c.victims[:last])
-	return c.p.PutOn(j, g, c.reason, time.Time{})
+	return c.p.PlaceOn(j, g, c.reason)
 }
 
 // helps says whether a victim's devices are of use to a job.

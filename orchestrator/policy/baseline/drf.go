@@ -3,7 +3,6 @@ package baseline
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
@@ -34,12 +33,12 @@ func (DRF) Decide(v *policy.View) policy.Plan {
 		s.jobs = s.jobs[1:]
 		g, ok := p.Free().Best(j.Demand)
 		if !ok {
-			f.misses.Add(j.Demand)
+			f.unplaceable.Add(j.Demand)
 			continue
 		}
 		reason := fmt.Sprintf("tenant %s held the smallest dominant share, %.3g, and its sweep %.3g of it",
 			j.App.Tenant, s.tenant.dominant(f.total), s.held.dominant(f.total))
-		if p.PutOn(j, g, reason, time.Time{}) {
+		if p.PlaceOn(j, g, reason) {
 			s.hold(g.Size(), j)
 		}
 	}
@@ -50,8 +49,8 @@ func (DRF) Decide(v *policy.View) policy.Plan {
 type filling struct {
 	total amounts
 	// sweeps that may still get something, in order of submission.
-	sweeps []*sweep
-	misses policy.Misses
+	sweeps      []*sweep
+	unplaceable policy.Unplaceable
 }
 
 // sweep is what a sweep and its tenant hold, and which of its jobs still wait, the longest waiting first.
@@ -99,7 +98,7 @@ func (f *filling) poorest() *sweep {
 	var bestTenant, bestHeld float64
 	still := f.sweeps[:0]
 	for _, s := range f.sweeps {
-		for len(s.jobs) > 0 && f.misses.Covers(s.jobs[0].Demand) {
+		for len(s.jobs) > 0 && f.unplaceable.Covers(s.jobs[0].Demand) {
 			s.jobs = s.jobs[1:]
 		}
 		if len(s.jobs) == 0 {

@@ -17,13 +17,13 @@ func (FIFO) Decide(v *policy.View) policy.Plan {
 	if p.Free().FreeDevices() == 0 {
 		return p.Plan(round, "")
 	}
-	var misses policy.Misses
+	var unplaceable policy.Unplaceable
 	for j := range v.Line() {
 		if p.Free().FreeDevices() == 0 {
 			break
 		}
-		if !misses.Covers(j.Demand) && !p.Put(j, "first in line that fits") {
-			misses.Add(j.Demand)
+		if !unplaceable.Covers(j.Demand) && !p.Place(j, "first in line that fits") {
+			unplaceable.Add(j.Demand)
 		}
 	}
 	return p.Plan(round, "")

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
@@ -78,10 +77,10 @@ func (g *Gandiva) reserve(v *policy.View, p *policy.Planner) []*policy.Job {
 		case j.Ending:
 			still = append(still, j.Name())
 			if ok {
-				p.Free().Take(place, j.Demand)
+				p.HoldBack(place, j.Demand)
 			}
 		case j.Waiting() && ok:
-			settled[j] = p.PutOn(j, place, "the better place that it moves to", time.Time{})
+			settled[j] = p.PlaceOn(j, place, "the better place that it moves to")
 		}
 	}
 	g.moving = still
@@ -90,20 +89,20 @@ func (g *Gandiva) reserve(v *policy.View, p *policy.Planner) []*policy.Job {
 
 // greedy places jobs, the highest preference first and of equals the first in line, and returns how many still wait.
 func greedy(v *policy.View, p *policy.Planner, line []*policy.Job) (left int) {
-	var misses policy.Misses
+	var unplaceable policy.Unplaceable
 	type offer struct {
 		job        *policy.Job
 		preference float64
 	}
 	var worse []offer
 	put := func(j *policy.Job, g cluster.Gang, preference float64) bool {
-		return p.PutOn(j, g, fmt.Sprintf("a place with 1/S = %.3g, the highest preference", preference), time.Time{})
+		return p.PlaceOn(j, g, fmt.Sprintf("a place with 1/S = %.3g, the highest preference", preference))
 	}
 	for i, j := range line {
 		if p.Free().FreeDevices() == 0 {
 			return left + len(line) - i + len(worse)
 		}
-		g, ok := bestUnless(p, &misses, j)
+		g, ok := bestUnless(p, &unplaceable, j)
 		switch preference := preferenceOf(v, j, g); {
 		case !ok:
 			left++
@@ -125,7 +124,7 @@ func greedy(v *policy.View, p *policy.Planner, line []*policy.Job) (left int) {
 			}
 		}
 		j, was := worse[top].job, worse[top].preference
-		g, ok := bestUnless(p, &misses, j)
+		g, ok := bestUnless(p, &unplaceable, j)
 		if preference := preferenceOf(v, j, g); ok && preference < was {
 			worse[top].preference = preference
 			continue
@@ -138,13 +137,13 @@ func greedy(v *policy.View, p *policy.Planner, line []*policy.Job) (left int) {
 	return left
 }
 
-func bestUnless(p *policy.Planner, misses *policy.Misses, j *policy.Job) (cluster.Gang, bool) {
-	if misses.Covers(j.Demand) {
+func bestUnless(p *policy.Planner, unplaceable *policy.Unplaceable, j *policy.Job) (cluster.Gang, bool) {
+	if unplaceable.Covers(j.Demand) {
 		return nil, false
 	}
 	g, ok := p.Free().Best(j.Demand)
 	if !ok {
-		misses.Add(j.Demand)
+		unplaceable.Add(j.Demand)
 	}
 	return g, ok
 }

@@ -1,8 +1,6 @@
 package baseline
 
 import (
-	"time"
-
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
@@ -30,18 +28,18 @@ func (Proportional) Decide(v *policy.View) policy.Plan {
 	for _, j := range v.Jobs() {
 		asked += max(1, j.Demand.Max)
 	}
-	var misses policy.Misses
+	var unplaceable policy.Unplaceable
 	for j := range v.Line() {
 		if p.Free().FreeDevices() == 0 {
 			break
 		}
 		d := j.Demand
 		d.Max = max(d.Min, min(d.Max, d.Max*devices/asked))
-		if misses.Covers(d) {
+		if unplaceable.Covers(d) {
 			continue
 		}
-		if g, ok := p.Free().Best(d); !ok || !p.PutOn(j, g, "its share of all devices, in proportion to what it asks for", time.Time{}) {
-			misses.Add(d)
+		if g, ok := p.Free().Best(d); !ok || !p.PlaceOn(j, g, "its share of all devices, in proportion to what it asks for") {
+			unplaceable.Add(d)
 		}
 	}
 	return p.Plan(round, "")

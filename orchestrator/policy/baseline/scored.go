@@ -1,8 +1,6 @@
 package baseline
 
 import (
-	"time"
-
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
@@ -11,7 +9,7 @@ import (
 // is that of how full a node is, from 0 to 1. Gangs that fit on no single node go over the fewest.
 func scored(v *policy.View, reason string, score func(full float64) float64) policy.Plan {
 	p := policy.Extend(v)
-	var misses policy.Misses
+	var unplaceable policy.Unplaceable
 	if p.Free().FreeDevices() == 0 {
 		return p.Plan(reason, "")
 	}
@@ -19,15 +17,15 @@ func scored(v *policy.View, reason string, score func(full float64) float64) pol
 		if p.Free().FreeDevices() == 0 {
 			break
 		}
-		if misses.Covers(j.Demand) {
+		if unplaceable.Covers(j.Demand) {
 			continue
 		}
 		g, ok := bestScored(p.Free(), j.Demand, score)
 		if !ok && j.Demand.Spread {
 			g, ok = p.Free().Place(j.Demand, max(1, j.Demand.Min), "")
 		}
-		if !ok || !p.PutOn(j, g, reason, time.Time{}) {
-			misses.Add(j.Demand)
+		if !ok || !p.PlaceOn(j, g, reason) {
+			unplaceable.Add(j.Demand)
 		}
 	}
 	return p.Plan(reason, "")

@@ -3,7 +3,6 @@ package baseline
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
@@ -40,7 +39,7 @@ func (y YARN) Decide(v *policy.View) policy.Plan {
 		return p.Plan(round, "")
 	}
 	queues := y.queues(v)
-	var misses policy.Misses
+	var unplaceable policy.Unplaceable
 	for p.Free().FreeDevices() > 0 {
 		q := neediest(queues)
 		if q == nil {
@@ -52,13 +51,13 @@ func (y YARN) Decide(v *policy.View) policy.Plan {
 		if !y.Borrow {
 			d.Max = min(d.Max, int(q.capacity)-q.used)
 		}
-		if d.Max < d.Min || misses.Covers(d) {
+		if d.Max < d.Min || unplaceable.Covers(d) {
 			continue
 		}
-		if g, ok := p.Free().Best(d); ok && p.PutOn(j, g, "first in the queue that uses the least of its share", time.Time{}) {
+		if g, ok := p.Free().Best(d); ok && p.PlaceOn(j, g, "first in the queue that uses the least of its share") {
 			q.used += g.Size()
 		} else {
-			misses.Add(d)
+			unplaceable.Add(d)
 		}
 	}
 	return p.Plan(round, "")

@@ -95,11 +95,11 @@ func (p *Policy) resize(v *policy.View, jobs []*policy.Job) policy.Plan {
 				grow = append(grow, s)
 			}
 		default:
-			p.shrink(all, s)
+			p.resizeOne(all, shape, s)
 		}
 	}
 	for _, s := range grow {
-		p.grow(all, shape, s)
+		p.resizeOne(all, shape, s)
 	}
 	all.Fill(p.start(all, shape, start, jobs), "free, and nobody gains more by it")
 	return all.Plan("sizes decided anew", "another size, or others gain more by its devices")
@@ -137,32 +137,11 @@ func freeOf(p *policy.Planner, s *policy.Shape) []int {
 	return free
 }
 
-// shrink puts a job on a part of what it holds.
-func (p *Policy) shrink(all *policy.Planner, s size) {
-	gang := slices.Clone(s.job.Gang)
-	left := s.n
-	for i := range gang {
-		take := min(left, len(gang[i].Devices))
-		gang[i].Devices = gang[i].Devices[:take]
-		if left -= take; left == 0 {
-			gang = gang[:i+1]
-			break
-		}
-	}
-	if all.PutOn(s.job, gang, reasonOf(s.n), time.Time{}) {
+// resizeOne gives a running job its new size if there is a place for it.
+func (p *Policy) resizeOne(all *policy.Planner, shape *policy.Shape, s size) {
+	if all.Resize(s.job, s.n, kindName(shape, s.kind), reasonOf(s.n)) {
 		p.m.Wanted[s.job.Name()] = s.n
 	}
-}
-
-// grow gives a kept job its larger size if there is a place for it.
-func (p *Policy) grow(all *policy.Planner, shape *policy.Shape, s size) {
-	all.Drop(s.job)
-	if gang, ok := all.Free().Place(s.job.Demand, s.n, kindName(shape, s.kind)); ok &&
-		all.PutOn(s.job, gang, reasonOf(s.n), time.Time{}) {
-		p.m.Wanted[s.job.Name()] = s.n
-		return
-	}
-	all.Keep(s.job)
 }
 
 // start finds places for jobs that hold none, the smallest first as in Optimus (section 4.2): whose size fits nowhere
@@ -177,7 +156,7 @@ func (p *Policy) start(plan *policy.Planner, shape *policy.Shape, sizes []size, 
 			if !ok {
 				continue
 			}
-			if plan.PutOn(s.job, plan.Sooner(s.job, gang), reasonOf(n), time.Time{}) {
+			if plan.PlaceOn(s.job, plan.PreferFreeNow(s.job, gang), reasonOf(n)) {
 				p.m.Wanted[s.job.Name()] = n
 				placed[s.job] = true
 			}

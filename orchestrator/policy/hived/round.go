@@ -3,7 +3,6 @@ package hived
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
@@ -88,25 +87,23 @@ func (r *round) clear(j *policy.Job, gang cluster.Gang) bool {
 			}
 		}
 	}
-	free := r.plan.Free()
-	mark := free.Mark()
-	for _, o := range away {
-		free.Release(o.Gang, o.Demand)
-	}
-	fits := free.Fits(gang, j.Demand)
-	free.Rollback(mark)
-	if !fits || j.App.Paused {
-		return false
-	}
+	try := r.plan.Statement()
 	for _, o := range away {
 		r.plan.Evict(o, "opportunistic; tenant "+j.App.Tenant+" takes its cell back for a guaranteed job")
+	}
+	if !r.plan.PlaceOn(j, gang, "guaranteed by the quota of tenant "+j.App.Tenant) {
+		try.Discard()
+		return false
+	}
+	try.Commit()
+	for _, o := range away {
 		for _, place := range o.Gang {
 			for _, d := range place.Devices {
 				r.owner[place.Node][d] = nil
 			}
 		}
 	}
-	return r.plan.PutOn(j, gang, "guaranteed by the quota of tenant "+j.App.Tenant, time.Time{})
+	return true
 }
 
 func (r *round) ownerOf(node, device int) *policy.Job {
@@ -151,7 +148,7 @@ func (r *round) pick(node, n int) []int {
 		switch {
 		case r.plan.Free().IsFree(cluster.Gang{{Node: node, Devices: []int{d}}}):
 			s.free++
-			if r.plan.IsLate(node, d) {
+			if r.plan.Pending(node, d) {
 				rank[d] = 1
 			}
 		case o == nil:

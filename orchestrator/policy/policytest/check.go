@@ -43,13 +43,13 @@ func Check(t failer, v *policy.View, plan policy.Plan) {
 				r.Job.Name(), r.Job.Gang, r.Job.Ending, r.TermEnd, r.Reason)
 		}
 	}
-	mark := v.Free.Mark()
+	try := v.Statement()
+	defer try.Discard()
 	for _, g := range plan.Grants {
 		once(g.Job)
 		checkGrant(t, v, g)
 		v.Free.Take(g.Gang, g.Job.Demand)
 	}
-	v.Free.Rollback(mark)
 	if !plan.Next.IsZero() && !plan.Next.After(v.Now) {
 		t.Fatalf("the next round at %v is not after now, %v", plan.Next, v.Now)
 	}

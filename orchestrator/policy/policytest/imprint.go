@@ -7,10 +7,18 @@ import (
 	"reflect"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
+
+// DrawView draws what a policy may see.
+func DrawView(t *rapid.T) *policy.View { return drawWorld(t).view() }
+
+// Imprint is all that a policy can see as bytes, to tell whether it was changed.
+func Imprint(v *policy.View) []byte { return imprint(v) }
 
 // imprint is all that a policy can see as bytes, which change if the policy changes anything. It says no more than
 // dumpView, but is made many times faster, and is made twice for each decision of a test.

@@ -52,9 +52,7 @@ func decideOnEnds(b *testing.B, s *stagetest.Stage, p policy.Policy) {
 		v.Free.Release(gang, j.Demand)
 		j.Gang = nil
 		v.Now = v.Now.Add(time.Second)
-		mark := v.Free.Mark()
 		p.Decide(v)
-		v.Free.Rollback(mark)
 		j.Gang = gang
 		v.Free.Take(gang, j.Demand)
 	}

@@ -73,7 +73,8 @@ func (b *bidder) nothing(factor float64) float64 {
 func (r *round) offer() *agent.Offer {
 	o := &agent.Offer{}
 	free := r.v.Free
-	mark := free.Mark()
+	try := r.v.Statement()
+	defer try.Discard()
 	for _, j := range r.expired {
 		free.Release(j.Gang, j.Demand)
 	}
@@ -96,7 +97,6 @@ func (r *round) offer() *agent.Offer {
 			r.allow(b.sit, o)
 		}
 	}
-	free.Rollback(mark)
 	return o
 }
 

@@ -32,7 +32,7 @@ func (r *round) fulfil() {
 		if !ok {
 			continue
 		}
-		if j := r.heir(a, made, g); j != nil && r.keep(j, g, made) {
+		if j := r.heir(a, made, g); j != nil && r.keep(j, g) {
 			r.p.Promises = append(r.p.Promises, made)
 		}
 	}
@@ -73,60 +73,19 @@ func (r *round) heir(a *policy.App, made promise, g cluster.Gang) *policy.Job {
 	return other
 }
 
-// keep grants the gang if all of it is free. Otherwise it takes what is, and says that the promise still stands.
-func (r *round) keep(j *policy.Job, g cluster.Gang, made promise) bool {
-	if r.v.Free.Fits(g, j.Demand) && j.Waiting() {
-		g = clone(g)
-		r.v.Free.Take(g, j.Demand)
+// keep grants the gang if all of it is free, and says whether the promise still stands.
+func (r *round) keep(j *policy.Job, g cluster.Gang) bool {
+	g = clone(g)
+	switch r.planner.Claim(j, g, "won in an auction, and free now") {
+	case policy.Fulfilled:
 		r.kept[j] = g
-		r.plan.Grants = append(r.plan.Grants, policy.Grant{
-			Job: j, Gang: g, TermEnd: r.term, Reason: "won in an auction, and free now",
-		})
+		return false
+	case policy.Held:
+		r.kept[j] = g
+		return true
+	default:
 		return false
 	}
-	part, some := make(cluster.Gang, 0, len(g)), false
-	for _, p := range g {
-		var free []int
-		for _, d := range p.Devices {
-			if r.v.Free.IsFree(cluster.Gang{{Node: p.Node, Devices: []int{d}}}) {
-				free = append(free, d)
-			}
-		}
-		some = some || len(free) > 0
-		part = append(part, cluster.Place{Node: p.Node, Devices: free})
-	}
-	switch {
-	case j.Waiting() && r.v.Free.IsFree(g) && !r.leaving(g, sameNode):
-		return false // there are no cores or memory for it any more
-	case !some && !r.leaving(g, sameDevice):
-		return false // somebody else runs there
-	}
-	r.v.Free.Take(part, j.Demand)
-	r.kept[j] = g
-	return true
-}
-
-// leaving says whether some job that is ending holds a place that meets one of the gang's.
-func (r *round) leaving(g cluster.Gang, meets func(a, b cluster.Place) bool) bool {
-	for _, a := range r.v.Apps {
-		for _, j := range a.Jobs {
-			if !j.Ending {
-				continue
-			}
-			for _, p := range j.Gang {
-				if slices.ContainsFunc(g, func(q cluster.Place) bool { return meets(p, q) }) {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-func sameNode(a, b cluster.Place) bool { return a.Node == b.Node }
-
-func sameDevice(a, b cluster.Place) bool {
-	return a.Node == b.Node && slices.ContainsFunc(a.Devices, func(d int) bool { return slices.Contains(b.Devices, d) })
 }
 
 func clone(g cluster.Gang) cluster.Gang {

@@ -19,11 +19,10 @@ type round struct {
 	v    *policy.View
 	term time.Time
 	// expired jobs hold leases that are up, and lost are those of them that have got nothing yet. Their devices are in
-	// the free capacity once released; owed says which those are.
+	// the plan's free capacity once released.
 	expired  []*policy.Job
 	lost     map[*policy.Job]bool
 	released bool
-	owed     policy.Owed
 	// kept is the gangs that are promised to jobs.
 	kept map[*policy.Job]cluster.Gang
 	// claims is the jobs of an app that want a gang.
@@ -31,7 +30,7 @@ type round struct {
 	bidders []*bidder
 	all     []agent.Stock
 	record  *outbidv1.Auction
-	plan    policy.Plan
+	planner *policy.Planner
 }
 
 // claim is the jobs of one app that could take a gang, those with most left to do first, and what they got.
@@ -45,7 +44,9 @@ type claim struct {
 
 func newRound(p *Policy, v *policy.View) *round {
 	p.forget(v)
-	return &round{p: p, v: v, term: p.termEnd(v.Now), claims: map[*policy.App]*claim{}}
+	r := &round{p: p, v: v, term: p.termEnd(v.Now), claims: map[*policy.App]*claim{}, planner: policy.Extend(v)}
+	r.planner.Until(r.term)
+	return r
 }
 
 // expire finds the leases that are up.
@@ -153,35 +154,26 @@ func (r *round) release() {
 	r.released = true
 	for _, j := range r.expired {
 		if r.lost[j] {
-			r.owed.Add(j.Gang, j.Demand)
-			r.v.Free.Release(j.Gang, j.Demand)
+			r.planner.Reclaim(j)
 		}
 	}
 }
 
 // renew lets a job go on where it is, if nobody was given its devices.
 func (r *round) renew(j *policy.Job, reason string) bool {
-	if !r.lost[j] || r.released && !r.v.Free.Fits(j.Gang, j.Demand) {
+	if !r.lost[j] || !r.planner.Renew(j, reason) {
 		return false
 	}
-	if r.released {
-		r.v.Free.Take(j.Gang, j.Demand)
-		r.owed.Settle(j.Gang, j.Demand)
-	}
 	delete(r.lost, j)
-	r.plan.Renews = append(r.plan.Renews, policy.Renew{Job: j, TermEnd: r.term, Reason: reason})
 	return true
 }
 
 // give grants a gang, now if it is free and the job waits, otherwise as soon as that is so. The gang must be free in the
 // plan.
 func (r *round) give(j *policy.Job, g cluster.Gang, rho float64, reason string) {
-	r.v.Free.Take(g, j.Demand)
-	if j.Waiting() && !r.owed.Blocks(r.v.Free, g) {
-		r.plan.Grants = append(r.plan.Grants, policy.Grant{Job: j, Gang: g, Reason: reason, TermEnd: r.term})
+	if !r.planner.PlaceOn(j, g, reason) || r.planner.Granted(j) {
 		return
 	}
-	r.owed.Settle(g, j.Demand)
 	made := promise{Job: j.Name(), Rho: rho, Made: r.v.Now}
 	for _, p := range g {
 		made.Nodes = append(made.Nodes, promised{r.v.Nodes[p.Node].Name, slices.Clone(p.Devices)})
@@ -208,13 +200,13 @@ func (r *round) finish() policy.Plan {
 	}
 	for _, j := range r.expired {
 		if r.lost[j] {
-			r.plan.Revokes = append(r.plan.Revokes, policy.Revoke{Job: j, Reason: "its lease is up, and its devices went to others in the auction"})
+			r.planner.Reclaim(j)
 		}
 	}
-	if len(r.plan.Grants)+len(r.plan.Renews)+len(r.p.Promises) > 0 {
+	plan := r.planner.Plan("", "its lease is up, and its devices went to others in the auction")
+	if len(plan.Grants)+len(plan.Renews)+len(r.p.Promises) > 0 {
 		r.ends(r.term)
 	}
-	plan := r.plan
 	changes := len(plan.Grants) + len(plan.Renews) + len(plan.Revokes)
 	if changes > 0 {
 		asked := 0

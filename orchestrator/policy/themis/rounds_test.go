@@ -75,9 +75,7 @@ func (w *world) view() *policy.View {
 func (w *world) decide(p policy.Policy) policy.Plan {
 	w.tb.Helper()
 	v := w.view()
-	mark := v.Free.Mark()
 	plan := p.Decide(v)
-	v.Free.Rollback(mark)
 	policytest.Check(fatal{w.tb}, v, plan)
 	for _, g := range plan.Grants {
 		g.Job.Gang, g.Job.Granted, g.Job.TermEnd, g.Job.Queued = g.Gang, w.now, g.TermEnd, time.Time{}

@@ -167,14 +167,14 @@ func (r *round) share(turn []*bidder) {
 		return
 	}
 	each := (r.v.Free.FreeDevices() + r.onOffer()) / wanting
-	var misses policy.Misses
+	var unplaceable policy.Unplaceable
 	for len(turn) > 0 {
 		still := turn[:0:0]
 		for _, b := range turn {
 			if r.v.Free.FreeDevices() == 0 && (r.released || len(r.lost) == 0) {
 				return
 			}
-			if r.takeOne(b, each, &misses) {
+			if r.takeOne(b, each, &unplaceable) {
 				still = append(still, b)
 			}
 		}
@@ -195,20 +195,20 @@ func (r *round) onOffer() int {
 }
 
 // takeOne gives one job of an app its own devices back, or another a gang.
-func (r *round) takeOne(b *bidder, each int, misses *policy.Misses) bool {
+func (r *round) takeOne(b *bidder, each int, unplaceable *policy.Unplaceable) bool {
 	if r.renewOne(b) {
 		return true
 	}
 	c := r.claim(b.app)
 	for _, j := range c.jobs {
-		if j.Running() || misses.Covers(j.Demand) {
+		if j.Running() || unplaceable.Covers(j.Demand) {
 			continue
 		}
 		least := max(1, j.Demand.Min)
 		n := min(max(least, each), max(least, j.Demand.Max))
 		g, ok := r.together(j.Demand, n, least, "")
 		if !ok {
-			misses.Add(j.Demand)
+			unplaceable.Add(j.Demand)
 			continue
 		}
 		r.give(j, g, b.rho, leftOver)

@@ -104,6 +104,8 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	if p.s.Epoch.IsZero() {
 		p.s.Epoch = v.Now
 	}
+	try := v.Statement()
+	defer try.Discard()
 	more := v.Now.Equal(p.s.Begun) && len(v.Apps) > p.s.Apps
 	if p.s.On && v.Now.Before(p.next()) && !more {
 		if plan, on := p.within(v); on {

@@ -1,0 +1,29 @@
+package policy
+
+import "fmt"
+
+// State is all that a planner knows, as text.
+func (p *Planner) State() string {
+	devices, rest := map[string]bool{}, map[int]need{}
+	for node, some := range p.pending.devices {
+		for d := range some {
+			devices[fmt.Sprintf("%d/%d", node, d)] = true
+		}
+	}
+	for node, n := range p.pending.rest {
+		if n != (need{}) {
+			rest[node] = n
+		}
+	}
+	return fmt.Sprintf("free %+v\npending %v %v\ndecided %v\nplan %+v until %v\nreserved %+v\nnoted %d, open %d",
+		*p.free, devices, rest, decisions(p.decided), p.plan, p.term, p.reserved, len(p.changes), p.open)
+}
+
+// decisions by name, as pointers sort by chance.
+func decisions(of map[*Job]decision) map[string]decision {
+	named := map[string]decision{}
+	for j, d := range of {
+		named[fmt.Sprint(j.Name())] = d
+	}
+	return named
+}

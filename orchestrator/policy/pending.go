@@ -1,0 +1,104 @@
+package policy
+
+import (
+	"math"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+)
+
+// pendingRelease is what a plan counts as free although somebody has still to release it: devices, cores and memory, by
+// node. What the plan gives to others is first taken from what is free now. The zero value is nothing.
+type pendingRelease struct {
+	devices map[int]map[int]bool
+	rest    map[int]need
+}
+
+// need is an amount of cores, in millionths so that sums are exact, and of memory in bytes.
+type need struct {
+	cpus   int64
+	memory int64
+}
+
+const millionths = 1e6
+
+// add says that a gang, with its cores and memory, is planned with before it is released.
+func (r *pendingRelease) add(g cluster.Gang, d cluster.Demand) {
+	r.count(g, d, 1)
+	r.mark(g, true)
+}
+
+// remove undoes an add.
+func (r *pendingRelease) remove(g cluster.Gang, d cluster.Demand) {
+	r.count(g, d, -1)
+	r.mark(g, false)
+}
+
+func (r *pendingRelease) mark(g cluster.Gang, pending bool) {
+	if r.devices == nil {
+		r.devices = map[int]map[int]bool{}
+	}
+	for _, place := range g {
+		if r.devices[place.Node] == nil {
+			r.devices[place.Node] = map[int]bool{}
+		}
+		for _, i := range place.Devices {
+			if pending {
+				r.devices[place.Node][i] = true
+			} else {
+				delete(r.devices[place.Node], i)
+			}
+		}
+	}
+}
+
+// settle says that cores and memory of a gang that were taken in the plan need not be free now: whoever takes them waits
+// until they are, or holds them already.
+func (r *pendingRelease) settle(g cluster.Gang, d cluster.Demand) { r.count(g, d, -1) }
+
+// unsettle undoes a settle.
+func (r *pendingRelease) unsettle(g cluster.Gang, d cluster.Demand) { r.count(g, d, 1) }
+
+func (r *pendingRelease) count(g cluster.Gang, d cluster.Demand, times int64) {
+	if d.CPUs == 0 && d.Memory == 0 {
+		return
+	}
+	if r.rest == nil {
+		r.rest = map[int]need{}
+	}
+	cpus := int64(math.Round(d.CPUs * millionths))
+	for _, place := range g {
+		n := r.rest[place.Node]
+		r.rest[place.Node] = need{n.cpus + times*cpus, n.memory + times*d.Memory}
+	}
+}
+
+// device says whether a device has still to be released.
+func (r *pendingRelease) device(node, device int) bool { return r.devices[node][device] }
+
+// anyOf says whether some device of a gang has still to be released.
+func (r *pendingRelease) anyOf(g cluster.Gang) bool {
+	for _, place := range g {
+		for _, d := range place.Devices {
+			if r.devices[place.Node][d] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// blocks says whether a gang that was just taken from what the plan has free cannot be had now: a device, or cores or
+// memory on one of its nodes, have still to be released.
+func (r *pendingRelease) blocks(free *cluster.Capacity, g cluster.Gang) bool {
+	if r.anyOf(g) {
+		return true
+	}
+	for _, place := range g {
+		n := r.rest[place.Node]
+		rest := cluster.Demand{CPUs: float64(max(0, n.cpus)) / millionths, Memory: max(0, n.memory)}
+		if (rest.CPUs > 0 || rest.Memory > 0) && !free.Fits(cluster.Gang{{Node: place.Node}}, rest) {
+			return true
+		}
+	}
+	return false
+}
