@@ -140,13 +140,13 @@ func walls() []wall {
 	return []wall{
 		{
 			from: []string{"orchestrator/api"},
-			to:   orchestratorRooms("policy", "cluster", "agent", "fork", "curve", "ledger", "sim", "cli"),
+			to:   orchestratorRooms("policy", "cluster", "agent", "fork", "curve", "ledger", "sim", "server", "cli"),
 			why:  "api never decides: it hands commands to control and shows what control shows it",
 		},
 		{
 			from: []string{"worker"},
 			to: orchestratorRooms("state", "control", "ledger", "policy", "tuner", "cluster", "agent", "fork", "curve",
-				"api", "sim", "cli", "history"),
+				"api", "sim", "server", "cli", "history"),
 			why: "a worker reads orders, never state",
 		},
 		{
@@ -160,18 +160,23 @@ func walls() []wall {
 			tests: true, why: "the command line stands on top of everything",
 		},
 		{
-			from: []string{"orchestrator"}, except: orchestratorRooms("cli", "sim"),
+			from: []string{"orchestrator", "worker"}, except: orchestratorRooms("cli", "server"),
+			to:    orchestratorRooms("server"),
+			tests: true, why: "a server is made of the other rooms, which do not know it",
+		},
+		{
+			from: []string{"orchestrator"}, except: orchestratorRooms("cli", "server", "sim"),
 			to:  []string{"worker"},
 			why: "the orchestrator talks to workers over the bus",
 		},
 		{
 			from: orchestratorRooms("ledger", "objects", "bus", "checkpoint"),
-			to:   orchestratorRooms("control", "api", "cli", "sim", "state", "policy", "tuner"),
+			to:   orchestratorRooms("control", "api", "server", "cli", "sim", "state", "policy", "tuner"),
 			why:  "arrows point down the picture only",
 		},
 		{
 			from: []string{"orchestrator/control"},
-			to:   orchestratorRooms("api", "cli", "sim"),
+			to:   orchestratorRooms("api", "server", "cli", "sim"),
 			why:  "arrows point down the picture only",
 		},
 		{
@@ -180,7 +185,7 @@ func walls() []wall {
 		},
 		{
 			from: []string{"."}, except: []string{"orchestrator", "worker", "proto", "examples"},
-			to:  append(orchestratorRooms("api", "control", "state", "bus", "ledger", "objects", "sim"), "worker"),
+			to:  append(orchestratorRooms("api", "control", "state", "bus", "ledger", "objects", "server", "sim"), "worker"),
 			why: "main hands over to orchestrator/cli",
 		},
 	}
@@ -202,5 +207,28 @@ func TestWallsBetweenRooms(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A server is configured by values: flags and what is printed are the command line's.
+func TestServersReadNoFlags(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t) {
+		if !in(s.dir, "orchestrator/server") {
+			continue
+		}
+		for _, path := range s.imports {
+			if in(path, "github.com/spf13", "flag", "golang.org/x/term") {
+				t.Errorf("%s imports %s: let cli read flags and look at the terminal", s.path, path)
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && slices.Contains([]string{"Stdin", "Stdout", "Stderr", "Args"}, sel.Sel.Name) {
+				if x, ok := sel.X.(*ast.Ident); ok && importNames(s)[x.Name] == "os" {
+					t.Errorf("%s uses os.%s: let cli do that", s.at(n), sel.Sel.Name)
+				}
+			}
+			return true
+		})
 	}
 }

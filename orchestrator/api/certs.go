@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 )
 
 // Certs are the files that MakeCert writes.
@@ -132,16 +134,9 @@ func writePair(certFile, keyFile string, der []byte, key *ecdsa.PrivateKey) erro
 
 // writePEM replaces the file whole, so that a server that starts meanwhile never reads half of it.
 func writePEM(path, kind string, der []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails once it is renamed
-	err = errors.Join(f.Chmod(mode), pem.Encode(f, &pem.Block{Type: kind, Bytes: der}), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return atomicfile.Write(path, mode, func(w *os.File) error {
+		return pem.Encode(w, &pem.Block{Type: kind, Bytes: der})
+	})
 }
 
 // Certificate is a server's certificate and key, which may be renewed while the server runs.

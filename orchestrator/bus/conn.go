@@ -62,7 +62,7 @@ func Connect(ctx context.Context, cfg ConnConfig) (*nats.Conn, error) {
 	}
 	opts, err := connOptions(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS at %s: %w", redact(target), err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w", RedactURLs(target), err)
 	}
 	if cfg.Server != nil {
 		target = "nats://" + cfg.Server.host // never TLS: it does not leave the process
@@ -70,7 +70,7 @@ func Connect(ctx context.Context, cfg ConnConfig) (*nats.Conn, error) {
 	}
 	nc, err := nats.Connect(target, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS at %s: %w; %s", redact(target), err, hint(err))
+		return nil, fmt.Errorf("connect to NATS at %s: %w; %s", RedactURLs(target), err, hint(err))
 	}
 	return nc, nil
 }
@@ -170,8 +170,8 @@ func hint(err error) string {
 	}
 }
 
-// redact takes passwords and tokens out of a list of URLs.
-func redact(list string) string {
+// RedactURLs takes passwords and tokens out of a list of URLs.
+func RedactURLs(list string) string {
 	parts := strings.Split(list, ",")
 	for i, part := range parts {
 		if at := strings.LastIndex(part, "@"); at >= 0 {

@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -135,31 +136,16 @@ func (a *app) fetchCheckpoint(ctx context.Context, c *connection, want *outbidv1
 	return about, nil
 }
 
-// writeWhole writes a file under another name first, so that it is there whole or not at all.
-func writeWhole(file string, write func(io.Writer) error) (err error) {
+// writeWhole writes a file that is there whole or not at all.
+func writeWhole(file string, write func(io.Writer) error) error {
 	return writeWholeFile(file, func(f *os.File) error { return write(f) })
 }
 
 // writeWholeFile is writeWhole for what writes at places of its own.
-func writeWholeFile(file string, write func(*os.File) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
-	if err != nil {
+func writeWholeFile(file string, write func(*os.File) error) error {
+	err := atomicfile.Write(file, 0o644, write)
+	if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "open" {
 		return badInput("cannot write %s: %w", file, err)
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if err = write(f); err != nil {
-		return err
-	}
-	if err = f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
+	return err
 }

@@ -1,5 +1,5 @@
-// Package cli is the command line of Outbid: the commands people and scripts use to run sweeps, and the wiring that
-// puts server and worker together in one process or in several.
+// Package cli is the command line of Outbid: the commands that people and scripts use to run sweeps, servers and workers.
+// It reads flags, asks servers, and prints; package server makes the servers and workers.
 //
 // Every command is built by a function and reads nothing but what Main was given, so that a test runs the whole
 // command line in its own process.

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/outbid-dev/outbid/orchestrator/server"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -50,7 +51,7 @@ func (a *app) connect() (*connection, error) {
 	}
 	c := &connection{OutbidServiceClient: outbidv1.NewOutbidServiceClient(conn), target: t, conn: conn}
 	if t.data != "" {
-		c.held = holdServer(t.data)
+		c.held = server.Hold(t.data)
 	}
 	return c, nil
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
+	"github.com/outbid-dev/outbid/orchestrator/server"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -60,6 +62,12 @@ func explain(err error) (int, string) {
 	}
 	if _, ok := errors.AsType[*experiment.InputError](err); ok {
 		return exitUsage, oneLine(err.Error())
+	}
+	if field, ok := errors.AsType[*server.FieldError](err); ok {
+		return exitUsage, oneLine(field.Named(flagOf(field.Field)))
+	}
+	if away, ok := errors.AsType[*server.UnreachableError](err); ok {
+		return exitUnreachable, oneLine(away.Error())
 	}
 	if errors.Is(err, context.Canceled) {
 		return exitInterrupted, "interrupted"
@@ -151,4 +159,26 @@ func exactly(names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// flagOf is the flag that fills a field of server.Config, server.LoneWorkerConfig or server.LedgerConfig.
+func flagOf(field string) string {
+	if flag, ok := map[string]string{
+		"API": "--api", "TLSCert": "--tls-cert", "TLSKey": "--tls-key", "Agents": "--agent",
+		"NATS.URL": "--nats", "NATS.Listen": "--nats-listen", "NATS.CA": "--ca", "NATS.NKey": "--nats-nkey",
+		"NATS.Replicas": "--nats-replicas", "NATS.Creds": "--nats-creds", "NATS.Public": "--nats-public",
+		"PolicyOptions": "--policy-option", "Trials.Trust": "--trust-trials", "Trials.User": "--trial-user",
+		"Trials.Groups": "--trial-group", "Trials.Dir": "--trial-dir", "Labels": "--label",
+	}[field]; ok {
+		return flag
+	}
+	name := field[strings.LastIndexByte(field, '.')+1:] // the others have the field's own name
+	var flag strings.Builder
+	for i, r := range name {
+		if i > 0 && unicode.IsUpper(r) {
+			flag.WriteByte('-')
+		}
+		flag.WriteRune(unicode.ToLower(r))
+	}
+	return "--" + flag.String()
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/server"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -22,7 +23,7 @@ type exported struct {
 	// ledger is the file for the whole ledger of the server whose data directory is data.
 	ledger, data string
 	// nats is where the ledger is, if not in data.
-	nats natsOptions
+	nats server.NATSConfig
 }
 
 func (a *app) exportCommand() *cobra.Command {
@@ -88,8 +89,8 @@ the NATS that --nats names, with the same keys or credentials as 'outbid serve':
 	f.StringVar(&e.kind, "format", "", "csv or parquet; by default that of the file's name, else csv")
 	f.StringVar(&e.ledger, "ledger", "", "write the whole ledger to this `FILE`, - for standard output")
 	f.StringVar(&e.data, "data", defaultData, "with --ledger: the server's data `DIR`")
-	f.StringVar(&e.nats.url, "nats", "", "with --ledger: `URL` of the NATS that holds it, if that is not in the server's process")
-	f.StringVar(&e.nats.keys, "keys", "", "with --nats: `DIR` of the cluster's keys (default: DATA/keys)")
+	f.StringVar(&e.nats.URL, "nats", "", "with --ledger: `URL` of the NATS that holds it, if that is not in the server's process")
+	f.StringVar(&e.nats.Keys, "keys", "", "with --nats: `DIR` of the cluster's keys (default: DATA/keys)")
 	natsFlags(cmd, &e.nats)
 	complete(cmd, "format", "csv", "parquet")
 	return cmd
@@ -101,11 +102,10 @@ func (a *app) exportLedger(ctx context.Context, e exported) error {
 		return badInput("--ledger writes everything that happened; --trials, --reports and --format are of one sweep")
 	}
 	open := func() (ledger.Ledger, func() error, error) { return a.openLedger(ctx, e.data) }
-	if e.nats.url != "" {
-		if e.nats.keys == "" {
-			e.nats.keys = keysDir(e.data)
+	if e.nats.URL != "" {
+		open = func() (ledger.Ledger, func() error, error) {
+			return a.openLedgerOf(ctx, server.LedgerConfig{Data: e.data, NATS: e.nats})
 		}
-		open = func() (ledger.Ledger, func() error, error) { return a.openLedgerNATS(ctx, e.nats) }
 	}
 	l, done, err := open()
 	if err != nil {

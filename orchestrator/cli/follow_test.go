@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/server"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -220,7 +222,11 @@ func TestServerIsFoundByItsFile(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := writeServerFile(serverFilePath(dir), serverFile{API: url, PID: pid}); err != nil {
+		data, err := json.Marshal(server.File{API: url, PID: pid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(server.FilePath(dir), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,15 +1,11 @@
 package cli
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
+	"github.com/outbid-dev/outbid/orchestrator/server"
 	"github.com/spf13/cobra"
 )
 
@@ -47,45 +43,6 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// serverFile is what a running server leaves in its data directory, so that other commands find it.
-type serverFile struct {
-	API  string `json:"api"`
-	NATS string `json:"nats"`
-	PID  int    `json:"pid"`
-	// Keys is the directory of the cluster's keys, with which workers of the same user join by themselves.
-	Keys    string `json:"keys"`
-	Version string `json:"version"`
-	// WhileClients is set if the server ends with its last client.
-	WhileClients bool `json:"while_clients,omitempty"`
-}
-
-// serverFilePath is where the server of a data directory leaves its file.
-func serverFilePath(data string) string { return filepath.Join(data, "server.json") }
-
-// readServerFile reads the file of a server that runs; ok is false if there is none.
-func readServerFile(path string) (f serverFile, ok bool, err error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return f, false, nil
-	}
-	if err != nil {
-		return f, false, err
-	}
-	if err := json.Unmarshal(data, &f); err != nil {
-		return f, false, fmt.Errorf("%s is damaged: %w", path, err)
-	}
-	return f, processAlive(f.PID), nil
-}
-
-// processAlive says whether a process of that id exists. Signal 0 only asks.
-func processAlive(pid int) bool {
-	if pid <= 0 {
-		return false
-	}
-	err := syscall.Kill(pid, 0)
-	return err == nil || errors.Is(err, syscall.EPERM)
-}
-
 // target is the server that commands talk to, and how that was decided.
 type target struct {
 	url, from string
@@ -108,10 +65,9 @@ func (a *app) findServer() (target, error) {
 		return target{url: url, from: "OUTBID_URL", token: token}, nil
 	}
 	for _, dir := range a.dataDirs() {
-		path := serverFilePath(dir)
-		f, ok, err := readServerFile(path)
+		f, ok, err := server.ReadFile(dir)
 		if err == nil && ok && f.API != "" {
-			t := target{url: f.API, from: path, token: token}
+			t := target{url: f.API, from: server.FilePath(dir), token: token}
 			if f.WhileClients {
 				t.data = dir
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -145,7 +146,7 @@ func (a *app) join(cmd *cobra.Command, o joinOptions) error {
 	if err := who.Write(o.dir, ca); err != nil {
 		return err
 	}
-	a.printf("worker %s has joined; NATS is at %s\n", who.Node, redactURLs(who.NATS))
+	a.printf("worker %s has joined; NATS is at %s\n", who.Node, bus.RedactURLs(who.NATS))
 	a.printf("next: outbid worker --credentials %s\n", o.dir)
 	return nil
 }

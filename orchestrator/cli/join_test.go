@@ -228,20 +228,3 @@ func TestTheServerRenewsCredentialsThatRunOut(t *testing.T) {
 	w.signals <- os.Interrupt
 	wantExit(t, w, done, exitOK)
 }
-
-// What nobody whom the server knows has signed is counted.
-func TestForgeriesAreCounted(t *testing.T) {
-	t.Parallel()
-	app := newTestApp(nil, nil)
-	log, err := newLogger(app.stderr, "info", "text", app.term)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRefusals(log)
-	for range 3 {
-		r.note("outbid.v1.up.n1", identity.ErrSignature)
-	}
-	if got := strings.Count(app.err.String(), "dropping what is said in the name of a worker"); got != 1 {
-		t.Errorf("said %d times:\n%s", got, app.err)
-	}
-}

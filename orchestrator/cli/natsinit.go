@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbid-dev/outbid/orchestrator/identity"
+	"github.com/outbid-dev/outbid/orchestrator/server"
 )
 
 // natsCommand groups what is about a NATS server of its own.
@@ -60,7 +61,7 @@ that were removed too, and lets them in no more.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&keys, "keys", keysDir(defaultData), "`DIR` of the cluster's keys, made if missing")
+	f.StringVar(&keys, "keys", server.KeysDir(defaultData), "`DIR` of the cluster's keys, made if missing")
 	f.StringVar(&include, "include", filepath.Join(defaultData, "nats-auth.conf"), "`FILE` to write")
 	_ = cmd.MarkFlagDirname("keys")
 	_ = cmd.MarkFlagFilename("include")

@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbid-dev/outbid/orchestrator/api"
+	"github.com/outbid-dev/outbid/orchestrator/server"
 )
 
 func (a *app) serveCommand() *cobra.Command {
-	var o serverOptions
-	var natsListen string
+	var o serverFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server of a cluster",
@@ -42,52 +42,72 @@ Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certifi
 			if a.opts.tokenFile != "" {
 				return errJoinTokenGone("serve")
 			}
-			if o.nats.url != "" && cmd.Flags().Changed("nats-listen") {
+			if o.NATS.URL != "" && cmd.Flags().Changed("nats-listen") {
 				return badInput("--nats names a NATS server, --nats-listen starts one here: give only one of them")
 			}
-			if o.standby && o.nats.url == "" {
+			if o.Standby && o.NATS.URL == "" {
 				return badInput("--standby wants --nats: the NATS in this process has no other orchestrator")
 			}
-			if o.nats.url == "" {
-				o.nats.anyPort = !cmd.Flags().Changed("nats-listen")
-				var err error
-				if o.nats.host, o.nats.port, err = checkNATSListen(natsListen, o.tlsCert != ""); err != nil {
-					return err
-				}
+			if o.NATS.URL == "" {
+				o.NATS.AnyPort = !cmd.Flags().Changed("nats-listen")
 			}
 			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
-				return a.runServer(ctx, o, a.greetServe)
+				return a.runServer(ctx, o.Config, a.greetServe)
 			})
 		},
 	}
 	commonFlags(cmd, &o)
-	natsFlags(cmd, &o.nats)
+	natsFlags(cmd, &o.NATS)
 	f := cmd.Flags()
-	f.StringVar(&o.nats.url, "nats", "", "`URL` of NATS, or several separated by commas; by default it runs in this process")
-	f.StringVar(&natsListen, "nats-listen", "127.0.0.1:4222", "`HOST:PORT` of the NATS in this process")
-	f.IntVar(&o.nats.replicas, "nats-replicas", 1, "copies of the ledger in a NATS cluster")
-	f.StringVar(&o.nats.keys, "keys", "", "`DIR` of the cluster's keys, made if missing (default: DATA/keys)")
-	f.StringVar(&o.nats.public, "nats-public", "", "`URL` of NATS that workers are told when they join (default: the server's own)")
-	f.BoolVar(&o.standby, "standby", false, "with --nats: wait as long as another orchestrator leads, then take over")
-	f.StringVar(&o.name, "name", "", "name of this orchestrator among those that stand by (default: the machine's)")
+	f.StringVar(&o.NATS.URL, "nats", "", "`URL` of NATS, or several separated by commas; by default it runs in this process")
+	f.StringVar(&o.NATS.Listen, "nats-listen", "127.0.0.1:4222", "`HOST:PORT` of the NATS in this process")
+	f.IntVar(&o.NATS.Replicas, "nats-replicas", 1, "copies of the ledger in a NATS cluster")
+	f.StringVar(&o.NATS.Keys, "keys", "", "`DIR` of the cluster's keys, made if missing (default: DATA/keys)")
+	f.StringVar(&o.NATS.Public, "nats-public", "", "`URL` of NATS that workers are told when they join (default: the server's own)")
+	f.BoolVar(&o.Standby, "standby", false, "with --nats: wait as long as another orchestrator leads, then take over")
+	f.StringVar(&o.Name, "name", "", "name of this orchestrator among those that stand by (default: the machine's)")
 	_ = cmd.MarkFlagDirname("keys")
 	return cmd
 }
 
 // greetServe says where things are and how workers join.
-func (a *app) greetServe(s *server) {
-	a.printf("outbid %s serves at %s\n", a.version, s.api.URL())
-	a.printf("data is in %s, NATS at %s\n", s.opts.data, s.natsURL)
-	a.printf("next: outbid worker --keys %s --nats %s%s\n", s.opts.nats.keys, s.natsURL, s.authority())
-	a.printf("on another machine: outbid worker join --server %s, with what 'outbid worker token --name NAME' prints here\n",
-		s.api.URL())
+func (a *app) greetServe(cfg server.Config, s *server.Server) {
+	keys := cfg.NATS.Keys
+	if keys == "" {
+		keys = server.KeysDir(cfg.Data)
+	}
+	a.printf("outbid %s serves at %s\n", a.version, s.URL())
+	a.printf("data is in %s, NATS at %s\n", cfg.Data, s.NATSURL())
+	a.printf("next: outbid worker --keys %s --nats %s%s\n", keys, s.NATSURL(), authority(cfg))
+	a.printf("on another machine: outbid worker join --server %s, with what 'outbid worker token --name NAME' prints here\n", s.URL())
 }
 
 // authority is the flag by which workers trust a certificate that 'outbid tls new' made.
-func (s *server) authority() string {
-	ca := api.CertFiles(filepath.Dir(s.opts.tlsCert)).CA
-	if _, err := os.Stat(ca); s.opts.tlsCert == "" || s.embedded == nil || err != nil {
+func authority(cfg server.Config) string {
+	ca := api.CertFiles(filepath.Dir(cfg.TLSCert)).CA
+	if _, err := os.Stat(ca); cfg.TLSCert == "" || cfg.NATS.URL != "" || err != nil {
 		return ""
 	}
 	return " --ca " + ca
+}
+
+// natsFlags are the flags of a command that connects to NATS.
+func natsFlags(cmd *cobra.Command, o *server.NATSConfig) {
+	f := cmd.Flags()
+	f.StringVar(&o.Creds, "nats-creds", "", "NATS credentials `FILE`, for a NATS whose users somebody else makes")
+	f.StringVar(&o.NKey, "nats-nkey", "", "`FILE` with an NKey seed, for such a NATS")
+	_ = cmd.MarkFlagFilename("nats-creds")
+	_ = cmd.MarkFlagFilename("nats-nkey")
+}
+
+// errJoinTokenGone is what a flag of the time when all shared one token gets.
+func errJoinTokenGone(command string) error {
+	if command == "serve" {
+		return badInput("--token-file: there is no join token any more that all workers share: 'serve' makes the cluster's keys in " +
+			"DATA/keys (--keys DIR for another place), and each worker joins with a token of its own " +
+			"('outbid worker token --name NAME'; see docs/guide-platform.md)")
+	}
+	return badInput("--token-file: there is no join token any more that all workers share: on the server run " +
+		"'outbid worker token --name NAME > join.token', here 'outbid worker join --server URL --join-token join.token " +
+		"--credentials DIR', then 'outbid worker --credentials DIR'")
 }

@@ -4,42 +4,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"net"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
-	"github.com/outbid-dev/outbid/worker/inventory"
+	"github.com/outbid-dev/outbid/orchestrator/server"
 )
 
 const (
 	defaultAPI   = "127.0.0.1:7700"
-	defaultLease = 15 * time.Second
-	minLease     = 3 * time.Second
-	// defaultLeadWait is several times what a leader's lease outlives it.
-	defaultLeadWait = 10 * time.Second
+	defaultLease = server.DefaultLease
 )
 
+// serverFlags are what the flags of up and serve say.
+type serverFlags struct {
+	server.Config
+	// policyOptions are NAME=VALUE, agents NAME=COMMAND.
+	policyOptions, agents []string
+}
+
 // commonFlags are the flags that up and serve share.
-func commonFlags(cmd *cobra.Command, o *serverOptions) {
+func commonFlags(cmd *cobra.Command, o *serverFlags) {
 	f := cmd.Flags()
-	f.StringVar(&o.data, "data", defaultData, "`DIR` for everything that is kept")
-	f.StringVar(&o.api, "api", defaultAPI, "`HOST:PORT` of the API; port 0 takes a free one")
-	f.StringVar(&o.store, "store", "", "`STORE` of checkpoints: a directory or s3://bucket/prefix?endpoint=URL "+
+	f.StringVar(&o.Data, "data", defaultData, "`DIR` for everything that is kept")
+	f.StringVar(&o.API, "api", defaultAPI, "`HOST:PORT` of the API; port 0 takes a free one")
+	f.StringVar(&o.Store, "store", "", "`STORE` of checkpoints: a directory or s3://bucket/prefix?endpoint=URL "+
 		"(default: DATA/store)")
-	f.StringVar(&o.policy, "policy", registry.Default, "who gets which device: "+strings.Join(registry.Names(), ", "))
+	f.StringVar(&o.Policy, "policy", registry.Default, "who gets which device: "+strings.Join(registry.Names(), ", "))
 	f.StringArrayVar(&o.policyOptions, "policy-option", nil, "`NAME=VALUE` of an option of the policy; see docs/scheduling.md")
 	agentFlags(cmd, o)
-	f.DurationVar(&o.lease, "lease", defaultLease, "how long a worker may go on without word from this server")
-	f.StringVar(&o.readyFile, "ready-file", "", "`FILE` to write, as DATA/server.json, once the server is ready")
-	f.StringVar(&o.tokens, "tokens", "", "`FILE` of the tokens of people and tools ('outbid token new')")
-	f.StringVar(&o.limits, "limits", "", "YAML `FILE` of what each tenant may take: log_bytes, blob_bytes, max_weight")
-	f.StringVar(&o.tlsCert, "tls-cert", "", "PEM `FILE` of the server's certificate ('outbid tls new')")
-	f.StringVar(&o.tlsKey, "tls-key", "", "PEM `FILE` of its key")
+	f.DurationVar(&o.Lease, "lease", defaultLease, "how long a worker may go on without word from this server")
+	f.StringVar(&o.ReadyFile, "ready-file", "", "`FILE` to write, as DATA/server.json, once the server is ready")
+	f.StringVar(&o.Tokens, "tokens", "", "`FILE` of the tokens of people and tools ('outbid token new')")
+	f.StringVar(&o.Limits, "limits", "", "YAML `FILE` of what each tenant may take: log_bytes, blob_bytes, max_weight")
+	f.StringVar(&o.TLSCert, "tls-cert", "", "PEM `FILE` of the server's certificate ('outbid tls new')")
+	f.StringVar(&o.TLSKey, "tls-key", "", "PEM `FILE` of its key")
 	_ = cmd.MarkFlagDirname("data")
 	for _, name := range []string{"ready-file", "tokens", "limits", "tls-cert", "tls-key"} {
 		_ = cmd.MarkFlagFilename(name)
@@ -47,33 +51,25 @@ func commonFlags(cmd *cobra.Command, o *serverOptions) {
 	complete(cmd, "policy", registry.Names()...)
 }
 
-// settle checks what up and serve share and fills in what follows from it.
-func (o *serverOptions) settle(flags *pflag.FlagSet) error {
-	if o.lease < minLease {
-		return badInput("--lease %s: want %s or more, or every hiccup ends a trial", o.lease, minLease)
+// settle reads what up and serve share. What the values must be is the server's to say.
+func (o *serverFlags) settle(flags *pflag.FlagSet) error {
+	options, err := policy.ParseOptions(o.policyOptions)
+	if err != nil {
+		return badInput("--policy-option: %w", err)
 	}
-	if _, _, err := o.newPolicy(); err != nil {
+	o.PolicyOptions = options.Given()
+	if o.Agents, err = agentCommands(o.agents); err != nil {
 		return err
 	}
-	if _, err := o.agentCommands(); err != nil {
-		return err
-	}
-	o.leadWait = defaultLeadWait
-	o.anyPort = !flags.Changed("api")
-	if o.nats.keys == "" {
-		o.nats.keys = keysDir(o.data)
-	}
-	if o.name == "" {
-		o.name = hostName()
-	}
+	o.AnyPort = !flags.Changed("api")
 	return nil
 }
 
 func (a *app) upCommand() *cobra.Command {
-	var o serverOptions
+	var o serverFlags
 	var workers, natsPort int
 	var devices []string
-	var trials trialOptions
+	var trials server.TrialConfig
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run everything on this machine: server, NATS, store and workers",
@@ -106,20 +102,12 @@ several times, the i-th is for the i-th worker.`,
 			if natsPort < 0 || natsPort > 65535 {
 				return badInput("--nats-port %d: want a port, or 0 for a free one", natsPort)
 			}
-			o.nats.host, o.nats.port = "127.0.0.1", natsPort
-			var err error
-			if err := trials.check(); err != nil {
-				return err
-			}
-			if workers > 0 {
-				if err := trials.decide(o.tokens != ""); err != nil {
-					return err
-				}
-			}
+			o.NATS.Listen = net.JoinHostPort("127.0.0.1", strconv.Itoa(natsPort))
 			if env := a.getenv("OUTBID_DEVICES"); env != "" && len(devices) == 0 {
 				devices = []string{env}
 			}
-			if o.workers, err = localWorkers(o.data, workers, devices, trials); err != nil {
+			var err error
+			if o.Workers, err = localWorkers(workers, devices, trials); err != nil {
 				return err
 			}
 			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
@@ -129,83 +117,91 @@ several times, the i-th is for the i-th worker.`,
 	}
 	commonFlags(cmd, &o)
 	f := cmd.Flags()
-	f.BoolVar(&o.whileClients, "while-clients", false, "stop when the last program that uses this server has ended")
+	f.BoolVar(&o.WhileClients, "while-clients", false, "stop when the last program that uses this server has ended")
 	f.IntVar(&workers, "workers", 1, "how many workers run in this process")
 	f.StringArrayVar(&devices, "devices", nil, "`DEVICES` of a worker, such as gpu, cpu:4 or v100:2@0.5 (environment: "+
 		"OUTBID_DEVICES; default auto)")
-	trials.flags(cmd)
+	trialFlags(cmd, &trials)
 	f.IntVar(&natsPort, "nats-port", 0, "port of NATS on this machine; 0 takes a free one")
 	return cmd
 }
 
 // runUp runs the server until ctx ends or, if that is asked for, until its last client has gone.
-func (a *app) runUp(ctx context.Context, o serverOptions) error {
-	if !o.whileClients {
-		return a.runServer(ctx, o, a.greetUp)
+func (a *app) runUp(ctx context.Context, o serverFlags) error {
+	if !o.WhileClients {
+		return a.runServer(ctx, o.Config, a.greetUp)
 	}
-	ctx, stop, err := a.whileClients(ctx, o.data)
+	ctx, stop, err := server.WhileClients(ctx, o.Data, a.now, func() {
+		a.notef("the last client has gone: stopping once trials have saved")
+	})
 	if err != nil {
 		return err
 	}
 	defer stop()
-	err = a.runServer(ctx, o, a.greetUp)
-	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), errNoClients) {
+	err = a.runServer(ctx, o.Config, a.greetUp)
+	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), server.ErrNoClients) {
 		return nil
 	}
 	return err
 }
 
-// localWorkers makes the options of the workers of one process.
-func localWorkers(data string, n int, devices []string, trials trialOptions) ([]workerOptions, error) {
+// runServer opens a server, says that it is ready, and runs it until ctx ends or it can do no more.
+func (a *app) runServer(ctx context.Context, cfg server.Config, greet func(server.Config, *server.Server)) (err error) {
+	collectLess()
+	if cfg.Logger, err = a.logger(); err != nil {
+		return err
+	}
+	cfg.Version, cfg.Now, cfg.NATS.CA = a.version, a.now, a.opts.ca
+	cfg.Note = func(line string) { a.notef("%s", line) }
+	s, err := server.Open(ctx, cfg)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	err = s.Run(ctx, func() { greet(cfg, s) })
+	return errors.Join(err, s.Close())
+}
+
+// localWorkers makes the configuration of the workers of one process.
+func localWorkers(n int, devices []string, trials server.TrialConfig) ([]server.WorkerConfig, error) {
 	switch {
 	case n < 0:
 		return nil, badInput("--workers %d: want 0 or more", n)
 	case len(devices) > 1 && len(devices) != n:
 		return nil, badInput("--devices was given %d times for %d workers: give it once, or once for each", len(devices), n)
 	}
-	list := make([]workerOptions, n)
+	list := make([]server.WorkerConfig, n)
 	for i := range list {
-		o := workerOptions{name: "local", devices: "auto", trials: trials}
+		w := server.WorkerConfig{Name: "local", Trials: trials}
 		if n > 1 {
-			o.name += "-" + strconv.Itoa(i+1)
+			w.Name += "-" + strconv.Itoa(i+1)
 		}
 		switch len(devices) {
 		case 0:
 		case 1:
-			o.devices = devices[0]
+			w.Devices = devices[0]
 		default:
-			o.devices = devices[i]
+			w.Devices = devices[i]
 		}
-		items, err := inventory.Parse(o.devices)
-		if err != nil {
-			return nil, badInput("--devices: %w", err)
-		}
-		for _, item := range items {
-			if n > 1 && item.Count == 0 {
-				return nil, badInput("--devices %q: %d workers on one machine would all hold its devices; give each its own, "+
-					"such as --devices cpu:1", o.devices, n)
-			}
-		}
-		if o.dir, err = filepath.Abs(filepath.Join(data, "workers", o.name)); err != nil {
-			return nil, fmt.Errorf("--data: %w", err)
-		}
-		list[i] = o
+		list[i] = w
 	}
 	return list, nil
 }
 
 // greetUp says where things are and what to do next.
-func (a *app) greetUp(s *server) {
+func (a *app) greetUp(cfg server.Config, s *server.Server) {
 	var parts []string
-	for _, w := range s.opts.workers {
-		parts = append(parts, fmt.Sprintf("%s (%s)", w.name, countDevices(w.devices)))
+	for _, w := range cfg.Workers {
+		parts = append(parts, fmt.Sprintf("%s (%s)", w.Name, countDevices(w.Devices)))
 	}
 	with := "no worker"
 	if len(parts) > 0 {
 		with = "worker " + strings.Join(parts, ", ")
 	}
-	a.printf("outbid %s is up at %s with %s\n", a.version, s.api.URL(), with)
-	a.printf("data is in %s\n", s.opts.data)
+	a.printf("outbid %s is up at %s with %s\n", a.version, s.URL(), with)
+	a.printf("data is in %s\n", cfg.Data)
 	a.printf("next: outbid init && outbid run sweep.yaml\n")
 }
 

@@ -13,8 +13,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
-	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/orchestrator/server"
 )
 
 // realSweep is a sweep that any machine with a shell can run.
@@ -40,7 +39,7 @@ program:
 type upApp struct {
 	*testApp
 	done <-chan int
-	file serverFile
+	file server.File
 }
 
 // startServer runs up or serve and waits until it is ready.
@@ -115,7 +114,7 @@ func TestUpRunsASweepAndGoesOnAfterARestart(t *testing.T) {
 	}
 	before := u.command(t, exitOK, "show", "real", "-o", "json")
 	u.stop(t)
-	if _, err := os.Stat(serverFilePath(data)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(server.FilePath(data)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("server.json is still there: %v", err)
 	}
 
@@ -155,12 +154,6 @@ func TestTakenPorts(t *testing.T) {
 	if !strings.Contains(app.err.String(), "the port is taken") {
 		t.Errorf("stderr: %s", app.err)
 	}
-	s := &server{app: newTestApp(nil, nil).app, opts: serverOptions{api: taken.Addr().String(), anyPort: true}}
-	l, err := s.listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
 }
 
 func TestServeAndWorkerAreSeparate(t *testing.T) {
@@ -201,11 +194,11 @@ func TestStandbyTakesOver(t *testing.T) {
 
 	impatient := newTestApp(nil, nil)
 	impatient.opts.logLevel, impatient.opts.logFormat = "info", "auto"
-	err = impatient.runServer(t.Context(), serverOptions{
-		data: t.TempDir(), api: "127.0.0.1:0", name: "b", lease: defaultLease, leadWait: 10 * time.Millisecond,
-		nats: natsOptions{url: ns.URL(), keys: keys.Dir()},
-	}, func(*server) {})
-	if err == nil || !strings.Contains(err.Error(), "orchestrator a (process ") || !strings.Contains(err.Error(), "--standby") {
+	err = impatient.runServer(t.Context(), server.Config{
+		Data: t.TempDir(), API: "127.0.0.1:0", Name: "b", LeadWait: 10 * time.Millisecond,
+		NATS: server.NATSConfig{URL: ns.URL(), Keys: keys.Dir()},
+	}, func(server.Config, *server.Server) {})
+	if err == nil || !strings.Contains(err.Error(), "orchestrator a (process ") || !strings.Contains(err.Error(), "stand by to take over") {
 		t.Errorf("error %v", err)
 	}
 
@@ -285,8 +278,8 @@ func TestServerRefusesBadOptions(t *testing.T) {
 		{"there is no policy", []string{"up", "--policy", "lottery"}},
 		{"policy option depth=3: this policy has rules", []string{"up", "--policy", "fifo", "--policy-option", "depth=3"}},
 		{"--policy-option: policy option \"depth\": want name=value", []string{"serve", "--policy-option", "depth"}},
-		{`--agent "Mine=a": want NAME=COMMAND`, []string{"up", "--agent", "Mine=a"}},
-		{`--agent "mine": has no command`, []string{"serve", "--agent", "mine"}},
+		{`--agent Mine: want a name of lower-case letters`, []string{"up", "--agent", "Mine=a"}},
+		{`--agent mine: has no command`, []string{"serve", "--agent", "mine="}},
 		{"--agent mine is given twice", []string{"serve", "--agent", "mine=a b", "--agent", "mine=c"}},
 		{"--agent-timeout 1ms: want 10ms or more", []string{"up", "--agent-timeout", "1ms"}},
 		{"--agent: agent mine: exec: \"no-such-program\"", []string{"up", "--agent", "mine=no-such-program x"}},
@@ -332,7 +325,7 @@ func TestWorkerRefusesBadOptions(t *testing.T) {
 		code int
 		args []string
 	}{
-		{"--credentials is missing", exitUsage, []string{"--nats", "nats://127.0.0.1:1"}},
+		{"--credentials: missing", exitUsage, []string{"--nats", "nats://127.0.0.1:1"}},
 		{"outbid worker join --server URL", exitUsage, []string{"--nats", s.file.NATS, "--token-file", old}},
 		{"no such file", exitUsage, []string{"--nats", s.file.NATS, "--credentials", "nowhere"}},
 		{"there are no keys", exitUsage, []string{"--nats", s.file.NATS, "--keys", "nowhere"}},
@@ -351,54 +344,6 @@ func TestWorkerRefusesBadOptions(t *testing.T) {
 	}
 }
 
-func TestGroupStopsInReverse(t *testing.T) {
-	t.Parallel()
-	g := newGroup()
-	var order []string
-	for _, name := range []string{"bottom", "middle", "top"} {
-		g.start(t.Context(), name, func(ctx context.Context) error {
-			<-ctx.Done()
-			order = append(order, name) // one after the other, as stop waits for each
-			return ctx.Err()
-		})
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := g.wait(ctx, nil); err != nil {
-		t.Error(err)
-	}
-	if err := g.stop(); err != nil {
-		t.Error(err)
-	}
-	if got := strings.Join(order, " "); got != "top middle bottom" {
-		t.Errorf("stopped in the order %q", got)
-	}
-}
-
-func TestGroupEndsWithItsParts(t *testing.T) {
-	t.Parallel()
-	broken := errors.New("broken")
-	for _, tc := range []struct {
-		err  error
-		want string
-	}{{broken, "part: broken"}, {nil, "ended by itself"}} {
-		g := newGroup()
-		g.start(t.Context(), "part", func(context.Context) error { return tc.err })
-		if err := g.wait(t.Context(), nil); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("error %v, want %q", err, tc.want)
-		}
-		if err := g.stop(); err != nil {
-			t.Errorf("what was told is told again: %v", err)
-		}
-	}
-	g := newGroup()
-	lost := make(chan struct{})
-	close(lost)
-	if err := g.wait(t.Context(), lost); !errors.Is(err, errDeposed) {
-		t.Errorf("error %v, want %v", err, errDeposed)
-	}
-}
-
 // damagedKeys are keys of which one is no key.
 func damagedKeys(t *testing.T) string {
 	t.Helper()
@@ -410,83 +355,4 @@ func damagedKeys(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return keys.Dir()
-}
-
-func TestReportLogAddsWhatItLacks(t *testing.T) {
-	t.Parallel()
-	record := ledger.NewMemory()
-	report := func(step int64) []*outbidv1.Event {
-		return []*outbidv1.Event{{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
-			Sweep: "s-1", Report: &outbidv1.Report{Step: step, Metrics: map[string]float64{"m": 1}},
-		}}}}
-	}
-	dir := t.TempDir()
-	l, err := openReportLog(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for step := range int64(5) {
-		b, err := record.Append(t.Context(), noon(), report(step+1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if step < 2 { // the later ones were written while another orchestrator led
-			if err := l.Append(b.GetSeq(), report(step+1)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := errors.Join(l.Flush(), l.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if l, err = openReportLog(dir); err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	app := newTestApp(nil, nil)
-	log, err := newLogger(app.stderr, "info", "text", app.term)
-	if err != nil {
-		t.Fatal(err)
-	}
-	counted := &countedReads{Ledger: record}
-	l.use(t.Context(), counted)
-	for range 2 { // the second time there is nothing to do
-		if err := l.complete(t.Context(), counted, []string{"s-1"}, log); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n, err := l.Reports("s-1"); err != nil || n != 5 {
-		t.Errorf("%d reports, want 5: %v", n, err)
-	}
-	if counted.batches != 3 || strings.Contains(app.err.String(), "again from the ledger") {
-		t.Errorf("%d batches were read for the 3 that were missing:\n%s", counted.batches, app.err)
-	}
-	if err := l.catchUp(t.Context(), counted); err != nil || counted.batches != 3 {
-		t.Errorf("there was nothing to add: %v", err)
-	}
-	// One that comes after others which this machine has not seen brings those with it.
-	for step := range int64(3) {
-		if _, err := record.Append(t.Context(), noon(), report(step+6)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := l.Append(8, report(8)); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := l.Reports("s-1"); err != nil || n != 8 || counted.batches != 6 { // one too far, to see the end
-		t.Errorf("%d reports after %d batches were read, want 8 after 6: %v", n, counted.batches, err)
-	}
-}
-
-// countedReads counts the batches that are read.
-type countedReads struct {
-	ledger.Ledger
-	batches int
-}
-
-func (c *countedReads) Read(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error {
-	return c.Ledger.Read(ctx, from, func(b *outbidv1.Batch) error {
-		c.batches++
-		return f(b)
-	})
 }

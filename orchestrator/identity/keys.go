@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
+	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 )
 
 // WorkerLife is how long a worker's credentials are good for. A worker that runs gets new ones when half of it is over.
@@ -260,16 +261,8 @@ func public(pair nkeys.KeyPair) string {
 
 // writeSecret writes a file that its owner alone may read, whole or not at all.
 func writeSecret(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
-	if err != nil {
+	return atomicfile.WriteSynced(path, 0o600, func(w *os.File) error {
+		_, err := w.Write(data)
 		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	})
 }

@@ -41,6 +41,9 @@ func ParseOptions(pairs []string) (*Options, error) {
 	return NewOptions(values), nil
 }
 
+// Given are the values that were given, by name.
+func (o *Options) Given() map[string]string { return maps.Clone(o.values) }
+
 // take returns the text that was given for an option. The default's own text stands for the default, even where that is
 // none that could be given otherwise: so what Resolved says can be given back.
 func (o *Options) take(name, def, help string) (string, bool) {

@@ -1,10 +1,9 @@
-package cli
+package server
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 	"github.com/outbid-dev/outbid/orchestrator/history"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -140,7 +140,7 @@ func (l *reportLog) Flush() error {
 	if err := l.History.Flush(); err != nil {
 		return err
 	}
-	return writeWhole(l.mark, func(w io.Writer) error {
+	return atomicfile.Write(l.mark, 0o644, func(w *os.File) error {
 		_, err := fmt.Fprintln(w, upTo)
 		return err
 	})

@@ -1,4 +1,7 @@
-package cli
+// Package server assembles and runs what stands above the other rooms: a server, with its NATS, store, ledger, control
+// loop and API, and workers, in the server's process or in one of their own. Each is configured by a struct, opened, run
+// until its context ends, and closed. It prints nothing and reads no flags.
+package server
 
 import (
 	"context"
@@ -24,41 +27,10 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 )
 
-// serverOptions say what a server is made of and where it listens.
-type serverOptions struct {
-	data  string
-	store string
-	// api is HOST:PORT; anyPort takes a free port if that one is taken.
-	api     string
-	anyPort bool
-	tokens  string
-	limits  string
-	tlsCert string
-	tlsKey  string
-	// nats is where NATS is; without a URL it runs in this process.
-	nats    natsOptions
-	name    string
-	standby bool
-	// leadWait is how long one that does not stand by waits for the lease of a leader that was killed.
-	leadWait time.Duration
-	policy   string
-	// policyOptions are name=value.
-	policyOptions []string
-	// agents are name=command.
-	agents       []string
-	agentTimeout time.Duration
-	lease        time.Duration
-	readyFile    string
-	// whileClients ends the server with its last client.
-	whileClients bool
-	workers      []workerOptions
-}
-
-// server is an orchestrator, with NATS and workers in the same process if they are asked for.
-type server struct {
-	app  *app
-	opts serverOptions
-	log  *slog.Logger
+// Server is an orchestrator, with NATS and workers in the same process if they are asked for.
+type Server struct {
+	cfg Config
+	log *slog.Logger
 
 	keys     *identity.Keys
 	members  *members
@@ -85,28 +57,34 @@ type server struct {
 	undo []func() error
 }
 
-// runServer opens a server, says that it is ready, and runs it until ctx ends or it can do no more.
-func (a *app) runServer(ctx context.Context, opts serverOptions, ready func(*server)) (err error) {
-	collectLess()
-	log, err := a.logger()
+// Open opens every part of a server, from the bottom up: data, NATS, store, lead, workers, ledger, control, API. It
+// waits for the lead, which a standby gets when the orchestrator that leads is gone. What it refuses is a *FieldError; a
+// NATS that cannot be reached is an *UnreachableError. Close frees what it opened.
+func Open(ctx context.Context, cfg Config) (*Server, error) {
+	cfg, err := cfg.filled()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s := &server{app: a, opts: opts, log: log, group: newGroup(), registry: prometheus.NewRegistry()}
-	defer func() { err = errors.Join(err, s.close()) }()
+	s := &Server{cfg: cfg, log: cfg.Logger, group: newGroup(), registry: prometheus.NewRegistry()}
 	if err := s.open(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
+		return nil, errors.Join(err, s.Close())
 	}
+	return s, nil
+}
+
+// Run runs the server until ctx ends, which is no error, or it can do no more. It calls ready, which may be nil, once the
+// workers of this process are known and the files that say where the server is are written. It runs once.
+func (s *Server) Run(ctx context.Context, ready func()) error {
 	s.start(ctx)
 	stopped := s.group.stop
 	if err := s.announce(ctx); err != nil {
 		return errors.Join(err, stopped())
 	}
-	ready(s)
-	if err = s.group.wait(ctx, s.lead.Lost()); errors.Is(err, errDeposed) {
+	if ready != nil {
+		ready()
+	}
+	err := s.group.wait(ctx, s.lead.Lost())
+	if errors.Is(err, errDeposed) {
 		s.loop.Abandon()
 		if s.lead.Lapsed() {
 			err = s.lapsed()
@@ -115,14 +93,19 @@ func (a *app) runServer(ctx context.Context, opts serverOptions, ready func(*ser
 	return errors.Join(err, s.withdraw(), stopped())
 }
 
-// open opens every part from the bottom up: data, NATS, store, lead, workers, ledger, control, API.
-func (s *server) open(ctx context.Context) error {
-	if err := os.MkdirAll(s.opts.data, 0o700); err != nil {
-		return badInput("--data: %w", trimOp(err))
+// URL is where the API is.
+func (s *Server) URL() string { return s.api.URL() }
+
+// NATSURL is where NATS is, without passwords.
+func (s *Server) NATSURL() string { return s.natsURL }
+
+func (s *Server) open(ctx context.Context) error {
+	if err := os.MkdirAll(s.cfg.Data, 0o700); err != nil {
+		return badField("Data", "%w", trimOp(err))
 	}
 	var err error
-	if s.keys, err = identity.MakeKeys(s.opts.nats.keys); err != nil {
-		return badInput("--keys: %w", err)
+	if s.keys, err = identity.MakeKeys(s.cfg.NATS.Keys); err != nil {
+		return badField("NATS.Keys", "%w", err)
 	}
 	if err := s.readSecrets(); err != nil {
 		return err
@@ -132,7 +115,7 @@ func (s *server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	porch := openPorch(listener, s.certs)
+	notReady := openStandby(listener, s.certs)
 	base := "http://"
 	if s.certs != nil {
 		base = "https://"
@@ -142,12 +125,12 @@ func (s *server) open(ctx context.Context) error {
 		waitsFor string
 		run      func(context.Context) error
 	}{{"NATS", s.openBus}, {"the store", s.openStore}, {"the lead", s.takeLead}, {"the workers", s.openMembers}, {"the ledger", s.openLoop}} {
-		porch.waitFor(step.waitsFor)
+		notReady.waitFor(step.waitsFor)
 		if err := step.run(ctx); err != nil {
-			return errors.Join(err, porch.leave(), listener.Close())
+			return errors.Join(err, notReady.leave(), listener.Close())
 		}
 	}
-	if err := porch.leave(); err != nil {
+	if err := notReady.leave(); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	s.openAccess(base)
@@ -155,10 +138,10 @@ func (s *server) open(ctx context.Context) error {
 }
 
 // onClose remembers how to free what was just opened.
-func (s *server) onClose(f func() error) { s.undo = append(s.undo, f) }
+func (s *Server) onClose(f func() error) { s.undo = append(s.undo, f) }
 
-// close frees everything, the last first.
-func (s *server) close() error {
+// Close frees everything that Open opened, the last first. A server that runs must have ended.
+func (s *Server) Close() error {
 	var errs []error
 	for _, f := range slices.Backward(s.undo) {
 		errs = append(errs, f())
@@ -168,42 +151,39 @@ func (s *server) close() error {
 
 // readSecrets loads the certificate and the tokens, and refuses an address that wants those that are missing, before
 // anything listens there.
-func (s *server) readSecrets() error {
-	o := s.opts
-	if (o.tlsCert == "") != (o.tlsKey == "") {
-		return badInput("--tls-cert and --tls-key belong together: give both, or make them with 'outbid tls new'")
-	}
+func (s *Server) readSecrets() error {
+	o := s.cfg
 	var err error
-	if o.tlsCert != "" {
-		if s.cert, err = api.LoadCertificate(o.tlsCert, o.tlsKey, s.app.now); err != nil {
-			return badInput("%w", err)
+	if o.TLSCert != "" {
+		if s.cert, err = api.LoadCertificate(o.TLSCert, o.TLSKey, s.cfg.Now); err != nil {
+			return badField("TLSCert", "%w", err)
 		}
 		s.certs = s.cert.Config()
 	}
-	if o.tokens != "" {
-		if s.tokens, err = api.LoadTokens(o.tokens); err != nil {
-			return badInput("%w", err)
+	if o.Tokens != "" {
+		if s.tokens, err = api.LoadTokens(o.Tokens); err != nil {
+			return badField("Tokens", "%w", err)
 		}
 	}
-	if o.limits != "" {
-		if s.limits, err = api.LoadLimits(o.limits); err != nil {
-			return badInput("--limits: %w", err)
+	if o.Limits != "" {
+		if s.limits, err = api.LoadLimits(o.Limits); err != nil {
+			return badField("Limits", "%w", err)
 		}
 	}
-	for _, file := range []string{o.nats.keys, o.tokens, o.tlsKey} {
+	for _, file := range []string{o.NATS.Keys, o.Tokens, o.TLSKey} {
 		s.warnOpen(file)
 	}
-	if err := api.CheckAddr(o.api, s.tokens != nil, s.certs != nil); err != nil {
-		return badInput("--api: %w", err)
+	if err := api.CheckAddr(o.API, s.tokens != nil, s.certs != nil); err != nil {
+		return badField("API", "%w", err)
 	}
 	return nil
 }
 
 // tenants says whether sweeps come from others than the user that runs the server: then they show tokens.
-func (s *server) tenants() bool { return s.tokens != nil }
+func (s *Server) tenants() bool { return s.tokens != nil }
 
 // warnOpen warns of a secret that everybody on this machine can read.
-func (s *server) warnOpen(file string) {
+func (s *Server) warnOpen(file string) {
 	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o007 != 0 {
 		s.log.Warn("everybody on this machine can read a secret; make it readable by its owner alone", "file", file,
 			"fix", "chmod 600 "+file)
@@ -211,52 +191,52 @@ func (s *server) warnOpen(file string) {
 }
 
 // listen opens the API's port, or a free one if nobody asked for that very port.
-func (s *server) listen() (net.Listener, error) {
-	l, err := net.Listen("tcp", s.opts.api)
+func (s *Server) listen() (net.Listener, error) {
+	l, err := net.Listen("tcp", s.cfg.API)
 	if err == nil {
 		return l, nil
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
-		return nil, badInput("--api %s: %w", s.opts.api, err)
+		return nil, badValue("API", s.cfg.API, "%w", err)
 	}
-	if !s.opts.anyPort {
-		return nil, badInput("--api %s: the port is taken; give another, or 0 for a free one", s.opts.api)
+	if !s.cfg.AnyPort {
+		return nil, badValue("API", s.cfg.API, "the port is taken; give another, or 0 for a free one")
 	}
-	host, port, err := net.SplitHostPort(s.opts.api)
+	host, port, err := net.SplitHostPort(s.cfg.API)
 	if err != nil {
-		return nil, badInput("--api %s: %w", s.opts.api, err)
+		return nil, badValue("API", s.cfg.API, "%w", err)
 	}
 	if l, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
-		return nil, badInput("--api %s: %w", s.opts.api, err)
+		return nil, badValue("API", s.cfg.API, "%w", err)
 	}
-	s.app.notef("port %s is taken, so the API is at http://%s", port, l.Addr())
+	s.note("port %s is taken, so the API is at http://%s", port, l.Addr())
 	return l, nil
 }
 
-func (s *server) openStore(ctx context.Context) (err error) {
-	where := s.opts.store
+func (s *Server) openStore(ctx context.Context) (err error) {
+	where := s.cfg.Store
 	if where == "" {
-		if where, err = filepath.Abs(filepath.Join(s.opts.data, "store")); err != nil {
+		if where, err = filepath.Abs(filepath.Join(s.cfg.Data, "store")); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
 	}
 	if s.store, err = objects.Open(ctx, where); err != nil {
-		return badInput("--store: %w", err)
+		return badField("Store", "%w", err)
 	}
 	s.health = &health{
-		version: s.app.version, natsURL: s.natsURL, started: s.app.now(), nc: s.nc, store: s.store,
+		version: s.cfg.Version, natsURL: s.natsURL, started: s.cfg.Now(), nc: s.nc, store: s.store,
 	}
 	return nil
 }
 
 // takeLead waits until this orchestrator leads. The one that runs NATS itself leads at once: whoever led before it
 // used the server of before.
-func (s *server) takeLead(ctx context.Context) error {
+func (s *Server) takeLead(ctx context.Context) error {
 	if s.embedded != nil {
 		return s.campaign(ctx)
 	}
 	leader, err := bus.CurrentLeader(ctx, s.nc)
-	if s.opts.standby {
+	if s.cfg.Standby {
 		if err == nil {
 			s.log.Info("standing by until the leader is gone", "leader", leader.ID, "term", leader.Term)
 			defer s.followLedger(ctx)()
@@ -267,7 +247,7 @@ func (s *server) takeLead(ctx context.Context) error {
 		s.log.Info("the orchestrator that led before is dead; this one leads when its lease has run out", "leader", leader.ID,
 			"pid", leader.PID)
 	}
-	wait, cancel := context.WithTimeout(ctx, s.opts.leadWait)
+	wait, cancel := context.WithTimeout(ctx, s.cfg.LeadWait)
 	defer cancel()
 	err = s.campaign(wait)
 	if err == nil || ctx.Err() != nil || wait.Err() == nil {
@@ -278,19 +258,19 @@ func (s *server) takeLead(ctx context.Context) error {
 	}
 	why := s.whyNoWrites(err)
 	if why == "" {
-		why = fmt.Sprintf("NATS at %s took longer than %s for it", s.natsURL, s.opts.leadWait)
+		why = fmt.Sprintf("NATS at %s took longer than %s for it", s.natsURL, s.cfg.LeadWait)
 	}
-	return &exitError{code: exitUnreachable, msg: "this orchestrator cannot lead: " + why, err: err}
+	return &UnreachableError{Msg: "this orchestrator cannot lead: " + why, Err: err}
 }
 
 // campaign waits until this orchestrator leads, or ctx ends.
-func (s *server) campaign(ctx context.Context) error {
+func (s *Server) campaign(ctx context.Context) error {
 	// The leadership ends with its context, and must outlive ctx: it is given up last.
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, release)
 	host, _ := os.Hostname() // without it the next one does not know whether this one is dead
 	lead, err := bus.Campaign(held, s.nc, bus.Candidate{
-		ID: s.opts.name, Host: host, PID: os.Getpid(), Force: s.embedded != nil, Replicas: s.opts.nats.replicas, Logger: s.log,
+		ID: s.cfg.Name, Host: host, PID: os.Getpid(), Force: s.embedded != nil, Replicas: s.cfg.NATS.Replicas, Logger: s.log,
 	})
 	if !stop() {
 		release()
@@ -319,14 +299,20 @@ func (s *server) campaign(ctx context.Context) error {
 // closeTimeout bounds the last words of what is closed.
 const closeTimeout = 5 * time.Second
 
-func (s *server) openAPI(listener net.Listener) error {
+func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
 		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members,
 	})
 	if err != nil {
-		return errors.Join(badInput("%w", err), listener.Close())
+		return errors.Join(badField("API", "%w", err), listener.Close())
 	}
 	s.api = server
+	s.onClose(func() error {
+		if err := listener.Close(); !errors.Is(err, net.ErrClosed) { // it is closed once the API was served
+			return err
+		}
+		return nil
+	})
 	return nil
 }

@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"log/slog"
@@ -11,22 +11,19 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// newPolicy makes the policy that the flags name, and says which options it has now, given or not.
-func (o *serverOptions) newPolicy() (policy.Policy, map[string]string, error) {
-	options, err := policy.ParseOptions(o.policyOptions)
+// newPolicy makes the policy, and says which options it has now, given or not.
+func (c *Config) newPolicy() (policy.Policy, map[string]string, error) {
+	options := policy.NewOptions(c.PolicyOptions)
+	rules, err := registry.New(c.Policy, options)
 	if err != nil {
-		return nil, nil, badInput("--policy-option: %w", err)
-	}
-	rules, err := registry.New(o.policy, options)
-	if err != nil {
-		return nil, nil, badInput("--policy: %w", err)
+		return nil, nil, badField("Policy", "%w", err)
 	}
 	return rules, options.Resolved(), nil
 }
 
 // earlierPolicy makes the policy of an earlier start of this server, so that it remembers what it knew then. One that
 // this version cannot make any more must not keep the server from starting: today's takes its place.
-func (o *serverOptions) earlierPolicy(log *slog.Logger) func(*outbidv1.PolicySettings) (policy.Policy, error) {
+func (c *Config) earlierPolicy(log *slog.Logger) func(*outbidv1.PolicySettings) (policy.Policy, error) {
 	return func(then *outbidv1.PolicySettings) (policy.Policy, error) {
 		rules, err := registry.New(then.GetName(), policy.NewOptions(then.GetOptions()))
 		if err == nil {
@@ -34,15 +31,15 @@ func (o *serverOptions) earlierPolicy(log *slog.Logger) func(*outbidv1.PolicySet
 		}
 		log.Warn("the policy cannot be made as it was at an earlier start; what it remembers is worked out with today's options",
 			"policy", then.GetName(), "options", control.OptionsText(then.GetOptions()), "err", err)
-		rules, _, err = o.newPolicy()
+		rules, _, err = c.newPolicy()
 		return rules, err
 	}
 }
 
 // warnUnasked says that agents were named that nobody will ask.
-func (s *server) warnUnasked(rules policy.Policy) {
-	if _, ok := rules.(policy.Bidding); !ok && len(s.opts.agents) > 0 {
-		s.log.Warn("the policy holds no auctions, so the agents named by --agent are never asked; sweeps that choose one are refused",
+func (s *Server) warnUnasked(rules policy.Policy) {
+	if _, ok := rules.(policy.Bidding); !ok && len(s.cfg.Agents) > 0 {
+		s.log.Warn("the policy holds no auctions, so agents outside are never asked; sweeps that choose one are refused",
 			"policy", rules.Name())
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"context"
@@ -21,12 +21,12 @@ const natsPatience = 3 * time.Second
 const diskLow = 16 << 20
 
 // whyNoWrites says why NATS takes no writes, given what it answered last; empty if nothing is known to be wrong with it.
-func (s *server) whyNoWrites(cause error) string {
+func (s *Server) whyNoWrites(cause error) string {
 	const mend = "make room there, start NATS again (JetStream writes nothing until then), then this server: nothing acknowledged is lost"
 	if s.embedded != nil {
-		if free, err := diskFree(s.opts.data); err == nil && free < diskLow {
+		if free, err := diskFree(s.cfg.Data); err == nil && free < diskLow {
 			return fmt.Sprintf("the disk of %s is full (%s are free): make room there and start this server again: nothing "+
-				"acknowledged is lost", s.opts.data, humanize.IBytes(free))
+				"acknowledged is lost", s.cfg.Data, humanize.IBytes(free))
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), natsPatience)
@@ -46,7 +46,7 @@ func (s *server) whyNoWrites(cause error) string {
 }
 
 // lapsed says why this orchestrator leads no more though nobody else has taken over.
-func (s *server) lapsed() error {
+func (s *Server) lapsed() error {
 	why := s.whyNoWrites(s.lead.Cause())
 	if why == "" {
 		why = fmt.Sprintf("NATS at %s did not answer for a while", s.natsURL)
@@ -74,14 +74,14 @@ func deadHere(l bus.Leader) bool {
 }
 
 // leadTaken is the error of who waited for the lead in vain: somebody has it, or nobody can write that they do.
-func (s *server) leadTaken(l bus.Leader, cause error) error {
+func (s *Server) leadTaken(l bus.Leader, cause error) error {
 	if why := s.whyNoWrites(cause); why != "" {
-		return &exitError{code: exitUnreachable, msg: "this orchestrator cannot lead: " + why, err: cause}
+		return &UnreachableError{Msg: "this orchestrator cannot lead: " + why, Err: cause}
 	}
 	if deadHere(l) {
 		return fmt.Errorf("the lead of process %d on this machine, which is dead, could not be taken over: %w", l.PID, cause)
 	}
-	return badInput("orchestrator %s%s leads since %s: stop it first, or give --standby to take over when it is gone", l.ID,
+	return badField("Standby", "orchestrator %s%s leads since %s: stop it first, or stand by to take over when it is gone", l.ID,
 		process(l), l.Since.Local().Format(time.DateTime))
 }
 

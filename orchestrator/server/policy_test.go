@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"log/slog"
@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // A server starts although an earlier one had options that there are no more.
 func TestAnEarlierPolicyThatCannotBeMadeIsStoodInFor(t *testing.T) {
 	t.Parallel()
-	o := serverOptions{policy: "tiresias", policyOptions: []string{"threshold=5"}}
-	today, options, err := o.newPolicy()
+	c := Config{Policy: "tiresias", PolicyOptions: map[string]string{"threshold": "5"}}
+	today, options, err := c.newPolicy()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func TestAnEarlierPolicyThatCannotBeMadeIsStoodInFor(t *testing.T) {
 			then.Options["queues"] = "2"
 		}
 		var log strings.Builder
-		p, err := o.earlierPolicy(slog.New(slog.NewTextHandler(&log, nil)))(then)
+		p, err := c.earlierPolicy(slog.New(slog.NewTextHandler(&log, nil)))(then)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,4 +35,11 @@ func TestAnEarlierPolicyThatCannotBeMadeIsStoodInFor(t *testing.T) {
 			t.Errorf("with an option that is no more %v: %+v, and the log says %q", gone, p, log.String())
 		}
 	}
+}
+
+// tiresias is what a server says of it that was given a threshold.
+func tiresias(threshold string) *outbidv1.PolicySettings {
+	return &outbidv1.PolicySettings{Name: "tiresias", Options: map[string]string{
+		"threshold": threshold, "interval": "1m0s", "promote": "0", "unit": "job",
+	}}
 }

@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"context"
@@ -35,19 +35,19 @@ type members struct {
 }
 
 // openMembers opens the list of workers. What is removed from it is cut off where NATS is in this process.
-func (s *server) openMembers(ctx context.Context) error {
+func (s *Server) openMembers(ctx context.Context) error {
 	m := &members{
 		keys: s.keys, nc: s.nc, log: s.log, natsURL: s.natsURL, renewed: make(map[string]string), refused: newRefusals(s.log),
 	}
-	if s.opts.nats.public != "" {
-		m.natsURL = s.opts.nats.public
+	if s.cfg.NATS.Public != "" {
+		m.natsURL = s.cfg.NATS.Public
 	}
 	if err := s.registry.Register(m.refused.counted); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	var err error
 	m.list, err = bus.OpenWorkers(ctx, s.nc, bus.WorkersConfig{
-		Replicas: s.opts.nats.replicas, Gone: s.cutOff, Logger: s.log,
+		Replicas: s.cfg.NATS.Replicas, Gone: s.cutOff, Logger: s.log,
 	})
 	if err != nil {
 		return err
@@ -58,8 +58,8 @@ func (s *server) openMembers(ctx context.Context) error {
 }
 
 // cutOff revokes a user of NATS.
-func (s *server) cutOff(public string) {
-	token, err := s.keys.Revoke(public, s.app.now())
+func (s *Server) cutOff(public string) {
+	token, err := s.keys.Revoke(public, s.cfg.Now())
 	if err == nil && s.embedded != nil {
 		err = s.embedded.Revoke(token)
 	}

@@ -1,11 +1,10 @@
-package cli
+package server
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,7 +17,7 @@ import (
 
 // workerStore is where a worker's trials keep their checkpoints, and its name: what the server signs for, unless the
 // worker was told to reach a store by itself.
-func (a *app) workerStore(ctx context.Context, nc *nats.Conn, who *identity.Credentials, direct string,
+func workerStore(ctx context.Context, nc *nats.Conn, who *identity.Credentials, direct, ca string,
 	log *slog.Logger,
 ) (worker.Store, string, error) {
 	if direct != "" {
@@ -32,34 +31,21 @@ func (a *app) workerStore(ctx context.Context, nc *nats.Conn, who *identity.Cred
 	if err != nil {
 		return nil, "", err
 	}
-	trust, err := trustWith(a.opts.ca)
-	if err != nil {
-		return nil, "", err
+	var trust *tls.Config // nil is the usual trust
+	if ca != "" {
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			roots = x509.NewCertPool()
+		}
+		if trust, err = trustWith(ca, roots); err != nil {
+			return nil, "", err
+		}
 	}
 	return worker.Asking(worker.Link{NC: nc, Who: who, Check: check}, trust), "the server's", nil
 }
 
-// trustWith trusts the authorities of this machine and the one of a file; nil if there is no such file to trust.
-func trustWith(caFile string) (*tls.Config, error) {
-	if caFile == "" {
-		return nil, nil //nolint:nilnil // nil is the usual trust
-	}
-	pem, err := os.ReadFile(caFile)
-	if err != nil {
-		return nil, badInput("--ca: %w", trimOp(err))
-	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
-	}
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, badInput("--ca %s holds no PEM certificate", caFile)
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, nil
-}
-
 // openAccess makes what signs for objects: the store itself, or the API in front of a store that cannot.
-func (s *server) openAccess(base string) {
+func (s *Server) openAccess(base string) {
 	if signer, ok := s.store.(objects.Signer); ok {
 		s.signer = signer
 		return
@@ -72,7 +58,7 @@ func (s *server) openAccess(base string) {
 const signPatience = 8 * time.Second
 
 // answerAccess gives a worker access to an object, if it may have it.
-func (s *server) answerAccess(req *outbidv1.AccessRequest) *outbidv1.AccessAnswer {
+func (s *Server) answerAccess(req *outbidv1.AccessRequest) *outbidv1.AccessAnswer {
 	answer := &outbidv1.AccessAnswer{Store: s.store.String()}
 	if err := s.loop.MayReach(req); err != nil {
 		s.log.Warn("a worker was refused an object", "node", req.GetNode(), "key", req.GetKey(), "write", req.GetWrite(), "reason", err)

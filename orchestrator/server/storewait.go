@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"context"
@@ -13,7 +13,7 @@ const storeEvery = 2 * time.Second
 
 // awaitStore says that the store is away when the server starts, and when it is there. The server runs meanwhile: trials
 // wait where they need the store, and so do those who send functions.
-func (s *server) awaitStore(ctx context.Context) error {
+func (s *Server) awaitStore(ctx context.Context) error {
 	tick := time.NewTicker(storeEvery)
 	defer tick.Stop()
 	problem := ""
@@ -48,7 +48,7 @@ func (s *server) awaitStore(ctx context.Context) error {
 
 // tidyFunctions deletes functions that no sweep uses, once in orphanAge: the first time only when whoever sent one before
 // this server started has had time to submit its sweep.
-func (s *server) tidyFunctions(ctx context.Context) error {
+func (s *Server) tidyFunctions(ctx context.Context) error {
 	tick := time.NewTicker(orphanAge)
 	defer tick.Stop()
 	for {

@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"context"
@@ -27,29 +27,31 @@ const (
 	keepWord = "keep %d\n"
 )
 
-// errNoClients ends a server whose last client has gone.
-var errNoClients = errors.New("the last client has gone")
+// ErrNoClients ends a server whose last client has gone.
+var ErrNoClients = errors.New("the last client has gone")
 
-// clientsPath is the file that the clients of a data directory's server hold.
-func clientsPath(data string) string { return filepath.Join(data, "clients") }
+// ClientsPath is the file that the clients of a data directory's server hold.
+func ClientsPath(data string) string { return filepath.Join(data, "clients") }
 
-// whileClients returns a context that ends, with the cause errNoClients, when the last client has gone. stop gives the
-// file back.
-func (a *app) whileClients(parent context.Context, data string) (ctx context.Context, stop func(), err error) {
+// WhileClients returns a context that ends, with the cause ErrNoClients, when the last client has gone; gone is called
+// before. now reads the wall clock. stop gives the file back.
+func WhileClients(parent context.Context, data string, now func() time.Time, gone func()) (
+	ctx context.Context, stop func(), err error,
+) {
 	if err := os.MkdirAll(data, 0o700); err != nil {
-		return nil, nil, badInput("--data: %w", trimOp(err))
+		return nil, nil, badField("Data", "%w", trimOp(err))
 	}
-	file, err := os.OpenFile(clientsPath(data), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(ClientsPath(data), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, nil, badInput("--while-clients: %w", trimOp(err))
+		return nil, nil, badField("WhileClients", "%w", trimOp(err))
 	}
 	ctx, cancel := context.WithCancelCause(parent)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if awaitClientsGone(ctx, file, a.now().Add(firstClient), a.now) {
-			a.notef("the last client has gone: stopping once trials have saved")
-			cancel(errNoClients)
+		if awaitClientsGone(ctx, file, now().Add(firstClient), now) {
+			gone()
+			cancel(ErrNoClients)
 		}
 	}()
 	return ctx, func() {
@@ -92,10 +94,10 @@ func keepAsked(file *os.File) bool {
 	return strings.HasPrefix(string(text[:n]), fmt.Sprintf(keepWord, os.Getpid()))
 }
 
-// holdServer keeps a server that ends with its last client from ending while this command runs, as the lock is held
+// Hold keeps a server that ends with its last client from ending while this command runs, as the lock is held
 // until the file is closed. nil if there is no such server, or if it is ending already.
-func holdServer(data string) *os.File {
-	file, err := os.Open(clientsPath(data))
+func Hold(data string) *os.File {
+	file, err := os.Open(ClientsPath(data))
 	if err != nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"context"
@@ -16,7 +16,7 @@ const certWarning = 14 * 24 * time.Hour
 
 // watchSecrets takes over new tokens, limits and a renewed certificate while the server runs, so that a new colleague or a
 // certificate about to end wants no restart. What cannot be read changes nothing and is said once.
-func (s *server) watchSecrets(ctx context.Context) error {
+func (s *Server) watchSecrets(ctx context.Context) error {
 	tick := time.NewTicker(secretsEvery)
 	defer tick.Stop()
 	var tokens, cert, limits reloaded
@@ -54,8 +54,8 @@ const (
 )
 
 // sayCertTime says once that the certificate ends soon, and once that it has ended.
-func (s *server) sayCertTime(said certTime) certTime {
-	left, now := s.cert.Expires().Sub(s.app.now()), certGood
+func (s *Server) sayCertTime(said certTime) certTime {
+	left, now := s.cert.Expires().Sub(s.cfg.Now()), certGood
 	switch {
 	case left <= 0:
 		now = certEnded
@@ -74,7 +74,7 @@ func (s *server) sayCertTime(said certTime) certTime {
 }
 
 // registerCertificate shows in /metrics when the certificate ends.
-func (s *server) registerCertificate() error {
+func (s *Server) registerCertificate() error {
 	if s.cert == nil {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (s *server) registerCertificate() error {
 // reloaded remembers what went wrong with a file.
 type reloaded struct{ problem string }
 
-func (r *reloaded) try(s *server, what string, reload func() (bool, error)) (changed bool) {
+func (r *reloaded) try(s *Server, what string, reload func() (bool, error)) (changed bool) {
 	changed, err := reload()
 	switch {
 	case err != nil && err.Error() != r.problem:

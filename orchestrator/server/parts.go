@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -24,20 +23,20 @@ import (
 )
 
 // openBus starts NATS in this process, or connects to the one that was named.
-func (s *server) openBus(ctx context.Context) (err error) {
-	o := s.opts.nats
-	if o.url == "" {
+func (s *Server) openBus(ctx context.Context) (err error) {
+	o := s.cfg.NATS
+	if o.URL == "" {
 		if err := s.startNATS(); err != nil {
 			return err
 		}
 	} else {
-		s.natsURL = redactURLs(o.url)
+		s.natsURL = bus.RedactURLs(o.URL)
 	}
 	who, err := s.keys.Orchestrator()
 	if err != nil {
 		return err
 	}
-	if s.nc, err = o.connect(ctx, who, s.embedded, "orchestrator "+s.opts.name, s.app.opts.ca, s.log); err != nil {
+	if s.nc, err = o.connect(ctx, who, s.embedded, "orchestrator "+s.cfg.Name, s.log); err != nil {
 		return err
 	}
 	s.onClose(func() error {
@@ -56,18 +55,18 @@ func (s *server) openBus(ctx context.Context) (err error) {
 }
 
 // startNATS starts NATS in this process.
-func (s *server) startNATS() error {
+func (s *Server) startNATS() error {
 	cfg := bus.ServerConfig{
-		Dir: filepath.Join(s.opts.data, "nats"), Host: s.opts.nats.host, Port: s.opts.nats.port, Keys: s.keys,
+		Dir: filepath.Join(s.cfg.Data, "nats"), Host: s.cfg.NATS.host, Port: s.cfg.NATS.port, Keys: s.keys,
 		TLS: s.certs, Logger: s.log.With("part", "nats"),
 	}
 	var err error
 	s.embedded, err = bus.StartServer(cfg)
-	if s.opts.nats.anyPort && errors.Is(err, syscall.EADDRINUSE) {
+	if s.cfg.NATS.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
 		port := cfg.Port
 		cfg.Port = 0
 		if s.embedded, err = bus.StartServer(cfg); err == nil {
-			s.app.notef("port %d is taken, so NATS is at %s; to use a NATS that runs already, give --nats URL", port,
+			s.note("port %d is taken, so NATS is at %s; to use a NATS that runs already, give --nats URL", port,
 				s.embedded.URL())
 		}
 	}
@@ -75,7 +74,7 @@ func (s *server) startNATS() error {
 		return s.inUse(err)
 	}
 	if err != nil {
-		return badInput("%w", err)
+		return badField("NATS.Listen", "%w", err)
 	}
 	s.onClose(s.embedded.Close)
 	s.natsURL = s.embedded.URL()
@@ -83,32 +82,32 @@ func (s *server) startNATS() error {
 }
 
 // inUse says which server has the data directory.
-func (s *server) inUse(err error) error {
-	if f, running, readErr := readServerFile(serverFilePath(s.opts.data)); readErr == nil && running {
-		return badInput("%s is in use by the server of process %d, whose API is at %s: stop that one first, or give "+
-			"another --data", s.opts.data, f.PID, f.API)
+func (s *Server) inUse(err error) error {
+	if f, running, readErr := ReadFile(s.cfg.Data); readErr == nil && running {
+		return badValue("Data", s.cfg.Data, "in use by the server of process %d, whose API is at %s: stop that one first, or "+
+			"give another directory", f.PID, f.API)
 	}
-	return badInput("%w: stop that one first, or give another --data", err)
+	return badField("Data", "%w: stop that one first, or give another directory", err)
 }
 
 // openLoop opens logs, ledger and history, and restores the state.
-func (s *server) openLoop(ctx context.Context) error {
+func (s *Server) openLoop(ctx context.Context) error {
 	var err error
-	if s.logs, err = bus.OpenLogs(ctx, s.nc, bus.LogsConfig{Replicas: s.opts.nats.replicas, Logger: s.log}); err != nil {
+	if s.logs, err = bus.OpenLogs(ctx, s.nc, bus.LogsConfig{Replicas: s.cfg.NATS.Replicas, Logger: s.log}); err != nil {
 		return err
 	}
 	s.onClose(s.logs.Close)
-	record, err := ledger.OpenJetStream(ctx, s.nc, ledger.Config{Replicas: s.opts.nats.replicas, Logger: s.log})
+	record, err := ledger.OpenJetStream(ctx, s.nc, ledger.Config{Replicas: s.cfg.NATS.Replicas, Logger: s.log})
 	if err != nil {
 		return err
 	}
-	reports, err := openReportLog(filepath.Join(s.opts.data, "history"))
+	reports, err := openReportLog(filepath.Join(s.cfg.Data, "history"))
 	if err != nil {
 		return err
 	}
 	s.onClose(reports.Close)
 	reports.use(ctx, record)
-	rules, options, err := s.opts.newPolicy()
+	rules, options, err := s.cfg.newPolicy()
 	if err != nil {
 		return err
 	}
@@ -127,14 +126,14 @@ func (s *server) openLoop(ctx context.Context) error {
 	}
 	s.loop, err = control.Open(ctx, control.Config{
 		Settings: control.Settings{
-			Lease: s.opts.lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.tenants(),
+			Lease: s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.tenants(),
 			Trust: s.members.trust, Sign: s.members.signFunction,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: newFairness(),
-			NewPolicy: s.opts.earlierPolicy(s.log),
+			NewPolicy: s.cfg.earlierPolicy(s.log),
 		},
 		Policy: rules, PolicyOptions: options, Ledger: record, History: reports,
 		Send:   s.members.send,
-		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.opts.data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe,
+		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe,
 	})
 	if err != nil {
 		return s.damaged(err)
@@ -151,20 +150,20 @@ func (s *server) openLoop(ctx context.Context) error {
 }
 
 // damaged says what can be done if the ledger is damaged; other errors are left as they are.
-func (s *server) damaged(err error) error {
+func (s *Server) damaged(err error) error {
 	if damage, ok := errors.AsType[*ledger.DamageError](err); ok {
 		return fmt.Errorf("%w; nothing is skipped in silence: restore %s from a backup, or start afresh with another --data",
-			damage, s.opts.data)
+			damage, s.cfg.Data)
 	}
 	return err
 }
 
 // start runs the parts; the group stops them in reverse.
-func (s *server) start(ctx context.Context) {
+func (s *Server) start(ctx context.Context) {
 	s.group.start(ctx, "control loop", s.runLoop)
 	s.group.start(ctx, "agents", s.hearAgents)
-	for _, w := range s.opts.workers {
-		s.group.start(ctx, "worker "+w.name, func(ctx context.Context) error { return s.runWorker(ctx, w) })
+	for _, w := range s.cfg.Workers {
+		s.group.start(ctx, "worker "+w.Name, func(ctx context.Context) error { return s.runWorker(ctx, w) })
 	}
 	s.group.start(ctx, "API", s.api.Serve)
 	s.group.start(ctx, "store", s.awaitStore)
@@ -180,7 +179,7 @@ func (s *server) start(ctx context.Context) {
 const orphanAge = time.Hour
 
 // runLoop runs control, hands it what workers say, and tidies the store once.
-func (s *server) runLoop(ctx context.Context) error {
+func (s *Server) runLoop(ctx context.Context) error {
 	uplinks, err := bus.SubscribeUplinks(s.nc, s.members.check, func(up *outbidv1.Uplink) {
 		s.members.hear(up)
 		s.loop.Uplink(up)
@@ -211,7 +210,7 @@ func (s *server) runLoop(ctx context.Context) error {
 }
 
 // registerMetrics adds what the control loop and this process tell to /metrics, and returns the loop's observer.
-func (s *server) registerMetrics() (func(control.Observation), error) {
+func (s *Server) registerMetrics() (func(control.Observation), error) {
 	buckets := prometheus.ExponentialBuckets(0.0001, 2, 16)
 	decide := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "outbid_decide_seconds", Help: "How long a step of the control loop took to decide.", Buckets: buckets,
@@ -277,17 +276,4 @@ func (h *tunerHost) close() error {
 		end()
 	}
 	return nil
-}
-
-// redactURLs hides passwords in a list of URLs.
-func redactURLs(list string) string {
-	parts := strings.Split(list, ",")
-	for i, p := range parts {
-		if scheme, rest, ok := strings.Cut(p, "://"); ok {
-			if at := strings.LastIndex(rest, "@"); at >= 0 {
-				parts[i] = scheme + "://" + rest[at+1:]
-			}
-		}
-	}
-	return strings.Join(parts, ",")
 }

@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"context"
@@ -14,7 +14,7 @@ const followEvery = 5 * time.Second
 
 // followLedger keeps this machine's history of reports up to date while another orchestrator leads, so that taking over
 // does not wait for what was reported meanwhile. The function it returns ends that.
-func (s *server) followLedger(ctx context.Context) (stop func()) {
+func (s *Server) followLedger(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -25,12 +25,12 @@ func (s *server) followLedger(ctx context.Context) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-func (s *server) follow(ctx context.Context) (err error) {
-	record, err := ledger.OpenJetStream(ctx, s.nc, ledger.Config{Replicas: s.opts.nats.replicas, Logger: s.log})
+func (s *Server) follow(ctx context.Context) (err error) {
+	record, err := ledger.OpenJetStream(ctx, s.nc, ledger.Config{Replicas: s.cfg.NATS.Replicas, Logger: s.log})
 	if err != nil {
 		return err
 	}
-	reports, err := openReportLog(filepath.Join(s.opts.data, "history"))
+	reports, err := openReportLog(filepath.Join(s.cfg.Data, "history"))
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,10 @@
-package cli
+package server
 
 import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -14,7 +15,7 @@ func TestALedgerThatLostItsEndIsNoticed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger-end")
 	record := ledger.NewMemory()
 	batch := func() uint64 {
-		b, err := record.Append(t.Context(), noon(), []*outbidv1.Event{{Kind: &outbidv1.Event_Note{Note: &outbidv1.Note{}}}})
+		b, err := record.Append(t.Context(), time.Unix(1000, 0), []*outbidv1.Event{{Kind: &outbidv1.Event_Note{Note: &outbidv1.Note{}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"crypto/tls"
@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// porch answers on the API's port while the server is not ready: as long as it restores its state or stands by. Probes
+// standby answers on the API's port while the server is not ready: as long as it restores its state or stands by. Probes
 // learn that it lives and takes no commands, and clients are told to come again instead of waiting in vain.
-type porch struct {
+type standby struct {
 	http  *http.Server
 	door  *lentListener
 	ended chan error
@@ -26,9 +26,9 @@ type porch struct {
 	waits atomic.Pointer[string]
 }
 
-// openPorch begins to answer on a listener, which stays the caller's.
-func openPorch(l net.Listener, certs *tls.Config) *porch {
-	p := &porch{door: &lentListener{Listener: l}, ended: make(chan error, 1)}
+// openStandby begins to answer on a listener, which stays the caller's.
+func openStandby(l net.Listener, certs *tls.Config) *standby {
+	p := &standby{door: &lentListener{Listener: l}, ended: make(chan error, 1)}
 	p.waitFor("its parts")
 	p.http = &http.Server{
 		Handler: http.HandlerFunc(p.answer), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 20 * time.Second,
@@ -50,7 +50,7 @@ func openPorch(l net.Listener, certs *tls.Config) *porch {
 }
 
 // leave stops answering, and leaves the listener open.
-func (p *porch) leave() error {
+func (p *standby) leave() error {
 	p.door.giveBack()
 	err := <-p.ended
 	closeErr := p.http.Close()
@@ -61,12 +61,12 @@ func (p *porch) leave() error {
 }
 
 // waitFor says what the server waits for from now on.
-func (p *porch) waitFor(what string) { p.waits.Store(&what) }
+func (p *standby) waitFor(what string) { p.waits.Store(&what) }
 
 // unready is what clients are told; %s is what the server waits for.
 const unready = "this orchestrator starts or stands by, and waits for %s: ask the one that leads, or again in a moment"
 
-func (p *porch) answer(w http.ResponseWriter, r *http.Request) {
+func (p *standby) answer(w http.ResponseWriter, r *http.Request) {
 	waits := *p.waits.Load()
 	text := fmt.Sprintf(unready, waits)
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {

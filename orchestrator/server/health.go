@@ -1,8 +1,10 @@
-package cli
+package server
 
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,7 +57,7 @@ func (h *health) info() *outbidv1.GetServerInfoResponse {
 	defer h.mu.Unlock()
 	if now := time.Now(); now.Sub(h.at) > healthFresh {
 		h.checks = []*outbidv1.Check{h.checkNATS(), h.checkStore()}
-		for _, worker := range sortedKeys(h.held) {
+		for _, worker := range slices.Sorted(maps.Keys(h.held)) {
 			if why := h.held[worker]; why != "" {
 				h.checks = append(h.checks, &outbidv1.Check{
 					Name: "devices", Detail: "worker " + worker + ": " + why,

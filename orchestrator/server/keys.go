@@ -1,4 +1,4 @@
-package cli
+package server
 
 import (
 	"context"
@@ -13,20 +13,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
-// keysDir is where a server keeps the cluster's keys if nothing else is said.
-func keysDir(data string) string { return filepath.Join(data, "keys") }
-
-// errJoinTokenGone is what a flag of the time when all shared one token gets.
-func errJoinTokenGone(command string) error {
-	if command == "serve" {
-		return badInput("--token-file: there is no join token any more that all workers share: 'serve' makes the cluster's keys in " +
-			"DATA/keys (--keys DIR for another place), and each worker joins with a token of its own " +
-			"('outbid worker token --name NAME'; see docs/guide-platform.md)")
-	}
-	return badInput("--token-file: there is no join token any more that all workers share: on the server run " +
-		"'outbid worker token --name NAME > join.token', here 'outbid worker join --server URL --join-token join.token " +
-		"--credentials DIR', then 'outbid worker --credentials DIR'")
-}
+// KeysDir is where a server keeps the cluster's keys if nothing else is said.
+func KeysDir(data string) string { return filepath.Join(data, "keys") }
 
 // readKeys reads the cluster's keys and makes a user of them that may do everything; nil for a directory of before there
 // were keys.
@@ -44,23 +32,23 @@ func readKeys(dir string) (*identity.Keys, *identity.Credentials, error) {
 
 // workerHere makes this machine's worker known to a server whose keys it can read, which says that it is the same user
 // on the same machine. It keeps what it made beside the keys, for the next start.
-func workerHere(ctx context.Context, nats natsOptions, node, ca string, log *slog.Logger) (*identity.Credentials, error) {
-	keys, admin, err := readKeys(nats.keys)
+func workerHere(ctx context.Context, nats NATSConfig, node string, log *slog.Logger) (*identity.Credentials, error) {
+	keys, admin, err := readKeys(nats.Keys)
 	if err != nil {
-		return nil, badInput("--keys: %w", err)
+		return nil, badField("NATS.Keys", "%w", err)
 	}
 	if keys == nil {
-		return nil, badInput("--keys %s: there are no keys of a cluster; on the server's machine they are in DATA/keys, elsewhere "+
-			"join with 'outbid worker join'", nats.keys)
+		return nil, badValue("NATS.Keys", nats.Keys, "there are no keys of a cluster; on the server's machine they are in DATA/keys, "+
+			"elsewhere join with 'outbid worker join'")
 	}
 	if err := bus.CheckToken("node", node); err != nil {
-		return nil, badInput("--name: %w", err)
+		return nil, badField("Name", "%w", err)
 	}
 	c, err := keptHere(keys, node, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	nc, err := nats.connect(ctx, admin, nil, "worker "+node+" joins", ca, log)
+	nc, err := nats.connect(ctx, admin, nil, "worker "+node+" joins", log)
 	if err != nil {
 		return nil, unreachable(err)
 	}
@@ -93,12 +81,4 @@ func keptHere(keys *identity.Keys, node string, now time.Time) (*identity.Creden
 		return nil, err
 	}
 	return c, c.Write(dir, nil)
-}
-
-// unreachable is the error of a NATS that cannot be reached; one that was the user's stays as it is.
-func unreachable(err error) error {
-	if _, said := errors.AsType[*exitError](err); said {
-		return err
-	}
-	return &exitError{code: exitUnreachable, msg: err.Error(), err: err}
 }

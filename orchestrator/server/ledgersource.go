@@ -1,0 +1,91 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+)
+
+// LedgerConfig says which server's ledger is meant.
+type LedgerConfig struct {
+	// Data is that server's data directory.
+	Data string
+	// NATS is where the ledger is, if not in Data. Its Keys are by default those of Data.
+	NATS NATSConfig
+	// Logger takes what happens.
+	Logger *slog.Logger
+}
+
+// OpenLedger opens the ledger of a server for reading; done closes it. If that server runs, its ledger is read through
+// it; if not, NATS is started on its data directory, which nobody else can use meanwhile.
+func OpenLedger(ctx context.Context, cfg LedgerConfig) (l ledger.Ledger, done func() error, err error) {
+	if cfg.NATS.URL != "" {
+		if cfg.NATS.Keys == "" {
+			cfg.NATS.Keys = KeysDir(cfg.Data)
+		}
+		return openLedgerNATS(ctx, cfg.NATS, cfg.Logger)
+	}
+	file, running, err := ReadFile(cfg.Data)
+	if err != nil {
+		return nil, nil, err
+	}
+	if running {
+		cfg.NATS.URL, cfg.NATS.Keys = file.NATS, file.Keys
+		return openLedgerNATS(ctx, cfg.NATS, cfg.Logger)
+	}
+	return openLedgerDir(ctx, cfg)
+}
+
+// openLedgerDir starts NATS on the data directory of a server that does not run.
+func openLedgerDir(ctx context.Context, cfg LedgerConfig) (ledger.Ledger, func() error, error) {
+	dir := cfg.Data
+	if _, err := os.Stat(filepath.Join(dir, "nats", "store")); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, badValue("Data", dir, "it holds no ledger: want a server's data directory, or a file that "+
+			"'outbid export --ledger FILE' wrote; that of a server with a NATS of its own is read with "+
+			"'outbid export --ledger FILE --nats URL'")
+	}
+	keys, who, err := readKeys(KeysDir(dir))
+	if err != nil {
+		return nil, nil, err
+	}
+	embedded, err := bus.StartServer(bus.ServerConfig{Dir: filepath.Join(dir, "nats"), Keys: keys, Logger: cfg.Logger})
+	if err != nil {
+		return nil, nil, badValue("Data", dir, "%w", err)
+	}
+	l, done, err := readLedger(ctx, NATSConfig{}, who, embedded, cfg.Logger)
+	if err != nil {
+		return nil, nil, errors.Join(err, embedded.Close())
+	}
+	return l, func() error { return errors.Join(done(), embedded.Close()) }, nil
+}
+
+// openLedgerNATS opens the ledger in a NATS that runs, whether a server uses it at the time or not.
+func openLedgerNATS(ctx context.Context, nats NATSConfig, log *slog.Logger) (ledger.Ledger, func() error, error) {
+	_, who, err := readKeys(nats.Keys)
+	if err != nil {
+		return nil, nil, badField("NATS.Keys", "%w", err)
+	}
+	return readLedger(ctx, nats, who, nil, log)
+}
+
+func readLedger(ctx context.Context, nats NATSConfig, who *identity.Credentials, embedded *bus.Server, log *slog.Logger) (
+	ledger.Ledger, func() error, error,
+) {
+	nc, err := nats.connect(ctx, who, embedded, "outbid reads the ledger", log)
+	if err != nil {
+		return nil, nil, unreachable(err)
+	}
+	l, err := ledger.OpenJetStream(ctx, nc, ledger.Config{Logger: log, MustExist: true})
+	if err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return l, func() error { nc.Close(); return nil }, nil
+}
