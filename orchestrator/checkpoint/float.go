@@ -60,6 +60,9 @@ func (l layout) decode(bits uint16) float64 {
 func (l layout) encode(v float64) uint16 {
 	u := math.Float64bits(v)
 	sign := uint16(u>>63) << (l.exponent + l.fraction)
+	if u<<1 == 0 {
+		return sign
+	}
 	shift := 52 - l.fraction
 	// Adding just under half of the last kept bit, and one more if that bit is set, rounds to the nearest even; a carry out
 	// of the fraction raises the exponent, which is what it must do.
@@ -105,6 +108,12 @@ var (
 
 // add adds weight times each number of raw to sum. raw holds len(sum) elements of a floating-point type, little-endian.
 func add(sum []float64, raw []byte, weight float64, d safetensors.DType) {
+	n := addVectors(sum, raw, weight, d)
+	addEach(sum[n:], raw[int64(n)*d.Size():], weight, d)
+}
+
+// addEach is add, one number after the other.
+func addEach(sum []float64, raw []byte, weight float64, d safetensors.DType) {
 	le := binary.LittleEndian
 	switch d {
 	case safetensors.F64:
@@ -112,7 +121,9 @@ func add(sum []float64, raw []byte, weight float64, d safetensors.DType) {
 			sum[i] += weight * math.Float64frombits(le.Uint64(raw[8*i:]))
 		}
 	case safetensors.F32:
-		addF32(sum, raw, weight)
+		for i := range sum {
+			sum[i] += weight * float64(math.Float32frombits(le.Uint32(raw[4*i:])))
+		}
 	case safetensors.BF16:
 		for i := range sum {
 			sum[i] += weight * float64(math.Float32frombits(uint32(le.Uint16(raw[2*i:]))<<16))
@@ -129,22 +140,6 @@ func add(sum []float64, raw []byte, weight float64, d safetensors.DType) {
 		for i, b := range raw[:len(sum)] {
 			sum[i] += weight * float64(f8e4m3Table[b])
 		}
-	}
-}
-
-// addF32 is add for the type that nearly all weights have: four at a time, with one check of the bounds.
-func addF32(sum []float64, raw []byte, weight float64) {
-	le := binary.LittleEndian
-	for len(sum) >= 4 && len(raw) >= 16 {
-		r, s := raw[:16:16], sum[:4:4]
-		s[0] += weight * float64(math.Float32frombits(le.Uint32(r[0:])))
-		s[1] += weight * float64(math.Float32frombits(le.Uint32(r[4:])))
-		s[2] += weight * float64(math.Float32frombits(le.Uint32(r[8:])))
-		s[3] += weight * float64(math.Float32frombits(le.Uint32(r[12:])))
-		raw, sum = raw[16:], sum[4:]
-	}
-	for i := range sum {
-		sum[i] += weight * float64(math.Float32frombits(le.Uint32(raw[4*i:])))
 	}
 }
 
@@ -175,9 +170,12 @@ func put(raw []byte, sum []float64, d safetensors.DType) (finite bool) {
 		if d == safetensors.F16 {
 			l = f16
 		}
-		for i, v := range sum {
-			check += 0 * v
-			le.PutUint16(raw[2*i:], l.encode(v))
+		for i := 0; i < len(sum); i++ {
+			if i += putVectors(raw[2*i:], sum[i:], l); i == len(sum) {
+				break
+			}
+			check += 0 * sum[i]
+			le.PutUint16(raw[2*i:], l.encode(sum[i]))
 		}
 	case safetensors.F8E5M2, safetensors.F8E4M3:
 		l := f8e5m2

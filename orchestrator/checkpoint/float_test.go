@@ -98,3 +98,53 @@ func exactMean(values, weights []float64) *big.Float {
 	}
 	return sum.Quo(sum, total)
 }
+
+// Vectors add what numbers one by one add, bit by bit.
+func TestVectorsAddTheSame(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := rapid.SampledFrom([]safetensors.DType{
+			safetensors.F64, safetensors.F32, safetensors.F16, safetensors.BF16, safetensors.F8E5M2, safetensors.F8E4M3,
+		}).Draw(t, "type")
+		n := rapid.IntRange(0, 40).Draw(t, "numbers")
+		raw := rapid.SliceOfN(rapid.Byte(), n*int(d.Size()), n*int(d.Size())).Draw(t, "raw")
+		sum := rapid.SliceOfN(rapid.Float64Range(-1e3, 1e3), n, n).Draw(t, "sum")
+		weight := rapid.Float64Range(0, 1).Draw(t, "weight")
+		want := append([]float64{}, sum...)
+		addEach(want, raw, weight, d)
+		add(sum, raw, weight, d)
+		for i := range sum {
+			if math.Float64bits(sum[i]) != math.Float64bits(want[i]) && !math.IsNaN(want[i]) {
+				t.Fatalf("%s: number %d of %x: %v; one by one %v", d, i, raw, sum[i], want[i])
+			}
+		}
+	})
+}
+
+// Vectors round as numbers one by one are rounded, with those among them that are not normal, or not finite.
+func TestVectorsRoundTheSame(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := rapid.SampledFrom([]safetensors.DType{safetensors.F16, safetensors.BF16}).Draw(t, "type")
+		l := narrow[d]
+		number := rapid.OneOf(
+			rapid.Float64Range(-2, 2), rapid.Float64(), rapid.SampledFrom([]float64{0, math.Inf(1), math.NaN(), 65519, 65520, 1e-7}),
+			rapid.Custom(func(t *rapid.T) float64 { return l.decode(rapid.Uint16().Draw(t, "bits")) }),
+			rapid.Custom(func(t *rapid.T) float64 { // halfway between two
+				return (l.decode(rapid.Uint16Range(0, 0x7000).Draw(t, "bits")) + l.decode(rapid.Uint16Range(0, 0x7000).Draw(t, "next"))) / 2
+			}),
+		)
+		sum := rapid.SliceOfN(number, 0, 40).Draw(t, "sum")
+		raw := make([]byte, 2*len(sum))
+		finite := put(raw, sum, d)
+		for i, v := range sum {
+			got, want := uint16(raw[2*i])|uint16(raw[2*i+1])<<8, l.encode(v)
+			if got != want {
+				t.Fatalf("%s: number %d of %v became %#x; one by one %#x", d, i, sum, got, want)
+			}
+			if finite && (math.IsNaN(v) || math.IsInf(v, 0)) {
+				t.Fatalf("%v are said to be finite", sum)
+			}
+		}
+	})
+}
