@@ -19,7 +19,7 @@ func (f *folding) submitted(e *outbidv1.SweepSubmitted) error {
 	}
 	st.addSweep(s)
 	st.shares(at, s, 1)
-	s.AppSecondsBefore = st.appSeconds
+	s.AppSecondsBefore = st.AppSeconds(at)
 	f.sweep = s
 	return nil
 }

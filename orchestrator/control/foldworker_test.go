@@ -1,0 +1,121 @@
+package control_test
+
+import (
+	"fmt"
+
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func (m *machine) bootName() string { return fmt.Sprintf("%s-%d", m.name, m.boot) }
+
+func (l *life) machine() *machine { return pick(l, l.machines) }
+
+// join starts a node's worker, the first or another one.
+func (l *life) join() {
+	m := l.machine()
+	m.boot++
+	m.seq, m.orders, m.forks = 0, nil, map[uint64]*fork{}
+	l.uplink(m)
+}
+
+func (l *life) leave() {
+	m := l.machine()
+	if m.boot == 0 || l.n(3) > 0 {
+		return
+	}
+	up := l.message(m)
+	up.Leaving, up.Forks = true, nil
+	l.step(control.Uplink{Message: up})
+	m.boot, m.orders = m.boot+1, nil
+	m.seq, m.forks = 0, map[uint64]*fork{}
+}
+
+func (l *life) message(m *machine, messages ...*outbidv1.UplinkMessage) *outbidv1.Uplink {
+	up := &outbidv1.Uplink{Node: m.name, Boot: m.bootName(), FirstSeq: m.seq + 1, Messages: messages, Info: &outbidv1.NodeInfo{MemoryBytes: 4 << 30}}
+	for i := range m.devices {
+		up.Info.Devices = append(up.Info.Devices, &outbidv1.Device{Index: int32(i), Type: "gpu", Speed: 1})
+	}
+	for _, a := range m.orders {
+		up.Forks = append(up.Forks, &outbidv1.ForkStatus{Fork: a.GetFork(), Version: a.GetVersion()})
+	}
+	m.seq += uint64(len(messages))
+	return up
+}
+
+func (l *life) uplink(m *machine, messages ...*outbidv1.UplinkMessage) {
+	l.step(control.Uplink{Message: l.message(m, messages...)})
+}
+
+// work lets a worker do something for one of its forks, or say that it lives.
+func (l *life) work() {
+	m := l.machine()
+	if m.boot == 0 {
+		l.join()
+		return
+	}
+	if len(m.orders) == 0 {
+		l.uplink(m)
+		return
+	}
+	a := pick(l, m.orders)
+	f := m.forks[a.GetFork().GetEpoch()]
+	if f == nil {
+		f = &fork{step: a.GetBody().GetStart().GetStep()}
+		m.forks[a.GetFork().GetEpoch()] = f
+	}
+	var messages []*outbidv1.UplinkMessage
+	for range 1 + l.n(4) {
+		say := l.say(a, f)
+		say.Fork = a.GetFork()
+		messages = append(messages, say)
+		if say.GetEnded() != nil {
+			break
+		}
+	}
+	l.uplink(m, messages...)
+}
+
+func (l *life) say(a *outbidv1.Assignment, f *fork) *outbidv1.UplinkMessage {
+	switch {
+	case !f.began:
+		f.began = true
+		return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: f.step}}}
+	case l.n(5) == 0:
+		return l.saved(a, f)
+	case a.GetVerdict() != outbidv1.Verdict_VERDICT_TRAIN:
+		return ended(&outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Step: f.step})
+	case l.n(20) == 0:
+		return ended(&outbidv1.ForkEnded{
+			Outcome: outbidv1.ForkOutcome(2 + l.n(3)), Failure: outbidv1.FailureKind(1 + l.n(6)), Detail: "it ended",
+			Step: f.step,
+		})
+	case l.n(20) == 0:
+		return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Note{Note: &outbidv1.Note{Level: "info", Text: "a note"}}}
+	case a.GetUntilStep() > 0 && f.step >= a.GetUntilStep():
+		return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: f.step}}}
+	default:
+		f.step++
+		f.reportSeq++
+		return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Report{Report: &outbidv1.Report{
+			Seq: f.reportSeq, Step: f.step, Metrics: l.metrics(), TrainSeconds: float64(f.reportSeq),
+		}}}
+	}
+}
+
+func (l *life) saved(a *outbidv1.Assignment, f *fork) *outbidv1.UplinkMessage {
+	ref := a.GetFork()
+	ck := &outbidv1.Checkpoint{
+		Key:  objects.CheckpointKey(ref.GetSweep(), ref.GetTrial(), f.step, ref.GetEpoch(), "ckpt"),
+		Step: f.step, Bytes: 1,
+	}
+	if l.n(3) > 0 {
+		ck.Metric = new(float64(l.n(9)) / 8)
+	}
+	return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: ck}}
+}
+
+func ended(e *outbidv1.ForkEnded) *outbidv1.UplinkMessage {
+	return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: e}}
+}
