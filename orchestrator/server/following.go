@@ -2,23 +2,30 @@ package server
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
 // followEvery is how often an orchestrator that stands by looks at what the leader has appended.
 const followEvery = 5 * time.Second
 
 // followLedger keeps this machine's history of reports up to date while another orchestrator leads, so that taking over
-// does not wait for what was reported meanwhile. The function it returns ends that.
-func (s *Server) followLedger(ctx context.Context) (stop func()) {
+// does not wait for what was reported meanwhile. give is called with a state.ErrNewer if a newer version leads, after which
+// this one cannot. The function it returns ends that.
+func (s *Server) followLedger(ctx context.Context, give func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := s.follow(ctx); err != nil && ctx.Err() == nil {
+		switch err := s.follow(ctx); {
+		case err == nil || ctx.Err() != nil:
+		case errors.Is(err, state.ErrNewer):
+			give(err)
+		default:
 			s.log.Warn("the history of reports does not follow the leader; taking over will take longer", "err", err)
 		}
 	})

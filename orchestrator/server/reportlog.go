@@ -15,6 +15,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 	"github.com/outbid-dev/outbid/orchestrator/history"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -91,7 +92,8 @@ func (l *reportLog) Append(seq uint64, events []*outbidv1.Event) error {
 	return errors.Join(filled, l.end.saw(seq), l.History.Append(seq, events))
 }
 
-// fill appends what another orchestrator wrote while this machine did not lead.
+// fill appends what another orchestrator wrote while this machine did not lead. What a newer version wrote is a
+// state.ErrNewer.
 func (l *reportLog) fill(from, to uint64) error {
 	if l.read == nil {
 		return fmt.Errorf("the history of reports lacks batches %d to %d", from, to)
@@ -102,11 +104,15 @@ func (l *reportLog) fill(from, to uint64) error {
 			return err
 		}
 		for _, e := range events {
+			err = errors.Join(err, state.CheckReadable(e))
 			if gone := e.GetSweepDeleted(); gone != nil {
 				err = errors.Join(err, l.Remove(gone.GetSweep()))
 			}
 		}
-		return errors.Join(err, l.History.Append(b.GetSeq(), events))
+		if err != nil {
+			return err
+		}
+		return l.History.Append(b.GetSeq(), events)
 	})
 }
 

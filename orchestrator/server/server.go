@@ -25,6 +25,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
 // Server is an orchestrator, with NATS and workers in the same process if they are asked for.
@@ -237,11 +238,11 @@ func (s *Server) takeLead(ctx context.Context) error {
 	}
 	leader, err := bus.CurrentLeader(ctx, s.nc)
 	if s.cfg.Standby {
-		if err == nil {
-			s.log.Info("standing by until the leader is gone", "leader", leader.ID, "term", leader.Term)
-			defer s.followLedger(ctx)()
+		if err != nil {
+			return s.campaign(ctx)
 		}
-		return s.campaign(ctx)
+		s.log.Info("standing by until the leader is gone", "leader", leader.ID, "term", leader.Term)
+		return s.standBy(ctx)
 	}
 	if err == nil && deadHere(leader) {
 		s.log.Info("the orchestrator that led before is dead; this one leads when its lease has run out", "leader", leader.ID,
@@ -261,6 +262,18 @@ func (s *Server) takeLead(ctx context.Context) error {
 		why = fmt.Sprintf("NATS at %s took longer than %s for it", s.natsURL, s.cfg.LeadWait)
 	}
 	return &UnreachableError{Msg: "this orchestrator cannot lead: " + why, Err: err}
+}
+
+// standBy waits until this orchestrator leads, or cannot any more because a newer version has written into the ledger.
+func (s *Server) standBy(ctx context.Context) error {
+	able, give := context.WithCancelCause(ctx)
+	defer give(nil)
+	defer s.followLedger(ctx, give)()
+	err := s.campaign(able)
+	if cause := context.Cause(able); errors.Is(cause, state.ErrNewer) {
+		return fmt.Errorf("this orchestrator stood by and cannot take over any more: %w", cause)
+	}
+	return err
 }
 
 // campaign waits until this orchestrator leads, or ctx ends.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -35,8 +37,18 @@ func (f *folding) started(e *outbidv1.OrchestratorStarted) error {
 	return nil
 }
 
+// CheckReadable says, as an ErrNewer, whether an event is one that this version cannot understand.
+func CheckReadable(event *outbidv1.Event) error {
+	if event.GetKind() == nil {
+		return errUnknown(event)
+	}
+	started := event.GetOrchestratorStarted()
+	return checkFormat(started.GetFormat(), started.GetVersion())
+}
+
 // errUnknown is what an event of a kind is that this version does not know: it is never passed over.
 func errUnknown(event *outbidv1.Event) error {
-	return fmt.Errorf("%w: it holds an event of a kind that this version does not know (%d bytes); go on with the newer version: "+
-		"nothing was changed", ErrNewer, len(event.ProtoReflect().GetUnknown()))
+	kind, _, _ := protowire.ConsumeTag(event.ProtoReflect().GetUnknown())
+	return fmt.Errorf("%w: it holds an event of a kind that this version does not know (%d); go on with the newer version: "+
+		"nothing was changed", ErrNewer, max(kind, 0))
 }
