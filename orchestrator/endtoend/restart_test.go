@@ -12,9 +12,7 @@ import (
 	"testing"
 	"time"
 
-	nats "github.com/nats-io/nats-server/v2/server"
-
-	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -88,35 +86,6 @@ func (s *server) fill(name string, reports, each int) string {
 	return c.sweep
 }
 
-// fillFast makes a data directory whose ledger has so many reports. Its NATS does not sync each batch, as the one in
-// the server does: so millions take minutes.
-func fillFast(t testing.TB, dir string, reports, each int) string {
-	t.Helper()
-	store := filepath.Join(dir, "data", "nats", "store")
-	if err := os.MkdirAll(store, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	ns, err := nats.NewServer(&nats.Options{
-		ServerName: "outbid", Host: "127.0.0.1", Port: nats.RANDOM_PORT, JetStream: true, StoreDir: store,
-		MaxPayload: bus.MaxPayload, NoSigs: true, DisableJetStreamBanner: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	if !ns.ReadyForConnections(patience) {
-		t.Fatal("NATS does not start")
-	}
-	s := serve(t, dir, "serve", "--nats", ns.ClientURL(), "--store", filepath.Join(dir, "store"))
-	began := time.Now()
-	id := s.fill("many", reports, each)
-	t.Logf("%d reports in %s", reports, time.Since(began).Round(time.Second))
-	s.stop()
-	ns.Shutdown()
-	ns.WaitForShutdown()
-	return id
-}
-
 var restored = regexp.MustCompile(`the state is restored.* ledger=(\d+) batches_after_snapshot=(\d+) events=(\d+)`)
 
 // restoredFrom is what a server said of its start: up to which batch its ledger went, and how much of it was read.
@@ -167,7 +136,7 @@ func TestARestartReadsOnlyTheTailOfTheLedger(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
 		restart("as it was left")
 	} else if reports > 1_000_000 {
-		id = fillFast(t, dir, reports, each)
+		id = fillFast(t, dir, reports, each, ledger.Config{})
 		restart("first")
 	} else {
 		s = serve(t, dir, args...)
@@ -186,15 +155,55 @@ func TestARestartReadsOnlyTheTailOfTheLedger(t *testing.T) {
 	if _, batches, _ := s.restoredFrom(); batches > 1 {
 		t.Errorf("it read %d batches after it had ended in order", batches)
 	}
-	n := 0
-	stream, err := s.ListReports(t.Context(), &outbidv1.ListReportsRequest{Sweep: id})
+	if n, err := s.countReports(id); n != reports/fillClients*fillClients {
+		t.Errorf("there are %d reports, want %d: %v", n, reports, err)
+	}
+}
+
+// countReports reads all reports of a sweep; the error says how that ended.
+func (s *server) countReports(sweep string) (n int, err error) {
+	stream, err := s.ListReports(s.t.Context(), &outbidv1.ListReportsRequest{Sweep: sweep})
 	for err == nil {
 		var piece *outbidv1.ListReportsResponse
 		if piece, err = stream.Recv(); err == nil {
 			n += len(piece.GetReports())
 		}
 	}
-	if n != reports/fillClients*fillClients {
-		t.Errorf("there are %d reports, want %d: %v", n, reports, err)
+	return n, err
+}
+
+// TestALedgerOfManyStreams starts a server on a ledger that goes on in ten streams, kills it, starts it again, and exports the ledger.
+func TestALedgerOfManyStreams(t *testing.T) {
+	t.Parallel()
+	const reports = 1000*fillClients + 10_000
+	dir := t.TempDir()
+	id := fillFast(t, dir, reports, 2, ledger.Config{SegmentBatches: 500})
+	args := []string{"serve", "--nats-listen", "127.0.0.1:0", "--store", filepath.Join(dir, "store")}
+	last := 0
+	for range 2 {
+		s := serve(t, dir, args...)
+		if n, err := s.countReports(id); n != reports {
+			t.Errorf("there are %d reports, want %d: %v", n, reports, err)
+		}
+		before := last
+		if last, _, _ = s.restoredFrom(); last < 5000 || last <= before {
+			t.Errorf("the ledger has %d batches, after %d", last, before)
+		}
+		s.kill()
+	}
+	file := filepath.Join(dir, "ledger.jsonl")
+	if text, code := tool(t, dir, "export", "--ledger", file, "--data", filepath.Join(dir, "data")); code != 0 {
+		t.Fatalf("export: %d: %s", code, text)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(data), "\n"); n < last || n > last+100 {
+		t.Errorf("%d batches were exported of %d", n, last)
+	}
+	streams, err := filepath.Glob(filepath.Join(dir, "data", "nats", "store", "jetstream", "*", "streams", "OUTBID_LEDGER*"))
+	if err != nil || len(streams) < 10 {
+		t.Errorf("streams %v: %v", streams, err)
 	}
 }

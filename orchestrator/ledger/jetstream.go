@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,17 +43,19 @@ type Config struct {
 	Replicas int
 	// Logger gets retries and snapshots that cannot be read; nil drops it.
 	Logger *slog.Logger
+	// SegmentBatches and SegmentBytes are what one stream of the ledger may hold before the next one begins; 0 means a million
+	// batches and 512 MiB.
+	SegmentBatches, SegmentBytes uint64
 	// MustExist refuses to make a ledger where there is none, for those who only read.
 	MustExist bool
 }
 
-// JetStream is a ledger in a JetStream stream, in which the sequence of a message is that of its batch. What is
+// JetStream is a ledger in streams of JetStream, in which the sequence of a message is that of its batch. What is
 // acknowledged is durable if the server syncs before it acknowledges (sync_interval: always), as the embedded one does.
 type JetStream struct {
 	nc        *nats.Conn
 	js        jetstream.JetStream
-	stream    jetstream.Stream
-	subject   string
+	segments  *segments
 	snapshots *snapshots
 	log       *slog.Logger
 
@@ -71,21 +74,25 @@ func OpenJetStream(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, 
 		return nil, fmt.Errorf("open ledger: the NATS server takes messages of at most %d bytes; "+
 			"set max_payload to 8MB", got)
 	}
-	l := &JetStream{nc: nc, js: js, subject: ledgerSubject, log: cfg.Logger}
+	l := &JetStream{nc: nc, js: js, log: cfg.Logger}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
-	name, snapName, snapSubject := DefaultStream, DefaultSnapshots, snapshotsSubject
+	name, subject, snapName, snapSubject := DefaultStream, ledgerSubject, DefaultSnapshots, snapshotsSubject
 	if cfg.Stream != "" && cfg.Stream != DefaultStream {
 		name, snapName = cfg.Stream, cfg.Stream+"_SNAPSHOTS"
-		l.subject, snapSubject = ledgerSubject+"."+name, snapshotsSubject+"."+name
+		subject, snapSubject = ledgerSubject+"."+name, snapshotsSubject+"."+name
 	}
 	if cfg.MustExist {
 		if _, err := js.Stream(ctx, name); errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil, fmt.Errorf("open ledger: there is none in this NATS: %w", err)
 		}
 	}
-	if l.stream, err = openStream(ctx, js, ledgerConfig(name, l.subject, cfg.Replicas)); err != nil {
+	l.segments = &segments{
+		js: js, config: segmentConfig{stream: name, subject: subject, replicas: cfg.Replicas}, log: l.log,
+		batches: cmp.Or(cfg.SegmentBatches, defaultSegmentBatches), bytes: cmp.Or(cfg.SegmentBytes, defaultSegmentBytes),
+	}
+	if err := l.segments.open(ctx); err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
 	stream, err := openStream(ctx, js, snapshotsConfig(snapName, snapSubject, cfg.Replicas))
@@ -94,16 +101,6 @@ func OpenJetStream(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, 
 	}
 	l.snapshots = &snapshots{js: js, stream: stream, subject: snapSubject, log: l.log}
 	return l, nil
-}
-
-// ledgerConfig has no limit and lets nobody delete: a full disk must refuse the new, never drop the old. Direct reads
-// are off, because they may be answered by a replica that lags behind.
-func ledgerConfig(name, subject string, replicas int) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: name, Subjects: []string{subject}, Description: "what happened, in order",
-		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(replicas, 1),
-		MaxMsgs: -1, MaxBytes: -1, DenyDelete: true, DenyPurge: true,
-	}
 }
 
 // openStream makes a stream unless it is there, and refuses one that may lose what it was given.
@@ -115,14 +112,22 @@ func openStream(ctx context.Context, js jetstream.JetStream, cfg jetstream.Strea
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", cfg.Name, err)
 	}
+	if err := keepsAll(stream, cfg); err != nil {
+		return nil, fmt.Errorf("stream %s: %w", cfg.Name, err)
+	}
+	return stream, nil
+}
+
+// keepsAll fails if a stream may lose what it was given, unlike one of the settings cfg.
+func keepsAll(stream jetstream.Stream, cfg jetstream.StreamConfig) error {
 	got := stream.CachedInfo().Config
 	if got.Storage != cfg.Storage || got.MaxMsgs > 0 || got.MaxBytes > 0 || got.MaxAge > 0 ||
 		got.MaxMsgsPerSubject != cfg.MaxMsgsPerSubject && got.MaxMsgsPerSubject > 0 ||
 		got.Retention != jetstream.LimitsPolicy || got.PersistMode != jetstream.DefaultPersistMode {
-		return nil, fmt.Errorf("stream %s: it exists with settings that lose messages: want file storage and no "+
-			"limits of messages, bytes or age", cfg.Name)
+		return errors.New("it exists with settings that lose messages: want file storage and no limits of messages, bytes " +
+			"or age")
 	}
-	return stream, nil
+	return nil
 }
 
 // MaxBatchBytes is what fits one message of the server; see the function of that name.
@@ -139,25 +144,28 @@ func (l *JetStream) Resume(seq uint64, hash []byte) {
 func (l *JetStream) Last(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	info, err := l.stream.Info(ctx)
+	_, state, err := l.segments.newest(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("ask for the last batch of the ledger: %w", err)
 	}
-	return info.State.LastSeq, nil
+	return state.last, nil
 }
 
 // SinceLast returns how long ago the last batch was stored, by the clock of NATS: that of one machine, whoever writes.
 func (l *JetStream) SinceLast(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	info, err := l.stream.Info(ctx)
+	newest, state, err := l.segments.newest(ctx)
+	if err == nil && state.last < newest.first && newest.first > 1 {
+		state, err = l.segments.holding(newest.first - 1).state(ctx)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("ask for the last batch of the ledger: %w", err)
 	}
-	if info.State.Msgs == 0 {
+	if state.info.State.Msgs == 0 {
 		return 0, nil
 	}
-	return info.TimeStamp.Sub(info.State.LastTime), nil
+	return state.info.TimeStamp.Sub(state.info.State.LastTime), nil
 }
 
 // Append implements Ledger. It tries until ctx ends. If ctx ends first, it is unknown whether the batch was stored: the
@@ -176,9 +184,13 @@ func (l *JetStream) Append(ctx context.Context, at time.Time, events []*outbidv1
 	if limit := l.MaxBatchBytes(); len(b.GetEvents()) > limit {
 		return nil, fmt.Errorf("%w: %d bytes of events, at most %d", errTooBig, len(b.GetEvents()), limit)
 	}
+	if l.segments.full(l.seq) {
+		l.segments.seal(ctx, l.seq)
+	}
 	if err := l.store(ctx, b, data); err != nil {
 		return nil, err
 	}
+	l.segments.grow(len(data))
 	l.seq, l.hash = b.GetSeq(), b.GetHash()
 	return b, nil
 }
@@ -210,8 +222,15 @@ func (l *JetStream) store(ctx context.Context, b *outbidv1.Batch, data []byte) e
 func (l *JetStream) publish(ctx context.Context, seq uint64, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	ack, err := l.js.PublishMsg(ctx, &nats.Msg{Subject: l.subject, Data: data},
-		jetstream.WithExpectStream(l.stream.CachedInfo().Config.Name), jetstream.WithExpectLastSequence(seq-1))
+	list := l.segments.known()
+	newest := list[len(list)-1]
+	if seq == newest.first {
+		if err := l.segments.confirm(ctx, newest); err != nil {
+			return err
+		}
+	}
+	ack, err := l.js.PublishMsg(ctx, &nats.Msg{Subject: newest.subject, Data: data},
+		jetstream.WithExpectStream(newest.name), jetstream.WithExpectLastSequence(seq-1))
 	if err != nil {
 		return err
 	}
@@ -221,11 +240,15 @@ func (l *JetStream) publish(ctx context.Context, seq uint64, data []byte) error 
 	return nil
 }
 
-// fate asks whether b is in the stream. ErrConflict if another batch has its place.
+// fate asks whether b is in the ledger. ErrConflict if another batch has its place. If that is where its segment was
+// sealed, there is a next one when fate returns.
 func (l *JetStream) fate(ctx context.Context, b *outbidv1.Batch) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	m, err := l.stream.GetMsg(ctx, b.GetSeq())
+	m, err := l.segments.holding(b.GetSeq()).stream.GetMsg(ctx, b.GetSeq())
+	if err == nil && isSeal(m) {
+		return false, l.segments.extend(ctx)
+	}
 	if err == nil {
 		stored, err := decodeBatch(b.GetSeq(), m.Data)
 		if err == nil && bytes.Equal(stored.GetHash(), b.GetHash()) {

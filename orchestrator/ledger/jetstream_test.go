@@ -118,6 +118,19 @@ func TestJetStream(t *testing.T) {
 	})
 }
 
+// TestJetStreamOfManySegments runs the suite with a stream for every two batches.
+func TestJetStreamOfManySegments(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, t.TempDir(), 0)
+	nc := connect(t, bus.ConnConfig{Server: s})
+	var ledgers atomic.Int64
+	ledgertest.Run(t, func(t *testing.T) func() ledger.Ledger {
+		t.Helper()
+		cfg := ledger.Config{Stream: fmt.Sprint("SHORT_", ledgers.Add(1)), SegmentBatches: 2}
+		return func() ledger.Ledger { return open(t, nc, cfg) }
+	})
+}
+
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

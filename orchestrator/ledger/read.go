@@ -39,9 +39,33 @@ func (l *JetStream) Read(ctx context.Context, from uint64, f func(*outbidv1.Batc
 	if last-start < fewBatches {
 		return l.readFew(ctx, &c, from, last, f)
 	}
-	r := bus.StreamRead{
-		Stream: l.stream.CachedInfo().Config.Name, From: start, AheadMessages: readAheadMessages, AheadBytes: readAheadBytes,
+	return l.readMany(ctx, &c, from, last, f)
+}
+
+// readMany makes the server send the batches of one segment after the other.
+func (l *JetStream) readMany(ctx context.Context, c *chain, from, last uint64, f func(*outbidv1.Batch) error) error {
+	list := l.segments.known()
+	for i, segment := range list {
+		end := last
+		if i+1 < len(list) {
+			end = min(last, list[i+1].first-1)
+		}
+		if c.next > end {
+			continue
+		}
+		if err := l.readSegment(ctx, segment, c, from, end, f); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// readSegment reads from c.next on, to batch end.
+func (l *JetStream) readSegment(
+	ctx context.Context, segment *segment, c *chain, from, end uint64, f func(*outbidv1.Batch) error,
+) error {
+	start := c.next
+	r := bus.StreamRead{Stream: segment.name, From: start, AheadMessages: readAheadMessages, AheadBytes: readAheadBytes}
 	r.Pending = func(messages uint64) (bool, error) {
 		if messages == 0 {
 			return false, damaged(start, "it is missing from the stream")
@@ -49,12 +73,12 @@ func (l *JetStream) Read(ctx context.Context, from uint64, f func(*outbidv1.Batc
 		return true, nil
 	}
 	var failed error // of f, or damage
-	err = bus.ReadStream(ctx, l.js, r, func(m jetstream.Msg) (bool, error) {
+	err := bus.ReadStream(ctx, l.js, r, func(m jetstream.Msg) (bool, error) {
 		var b *outbidv1.Batch
-		if b, failed = takeMessage(&c, m, last); failed == nil && b.GetSeq() >= from {
+		if b, failed = takeMessage(c, m, end); failed == nil && b.GetSeq() >= from {
 			failed = f(b)
 		}
-		return failed == nil && c.next <= last, nil
+		return failed == nil && c.next <= end, nil
 	})
 	if _, ok := errors.AsType[*DamageError](err); err != nil && !ok {
 		err = fmt.Errorf("read the ledger: %w", err)
@@ -95,7 +119,7 @@ func (l *JetStream) readFew(ctx context.Context, c *chain, from, last uint64, f 
 func (l *JetStream) get(ctx context.Context, seq uint64) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	return l.stream.GetMsg(ctx, seq)
+	return l.segments.holding(seq).stream.GetMsg(ctx, seq)
 }
 
 // takeMessage checks that m is the batch that comes next.

@@ -1,0 +1,116 @@
+package endtoend
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	nats "github.com/nats-io/nats-server/v2/server"
+	natsio "github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// sparse is how many reports at once are so few that a server would put those of several clients into one batch.
+const sparse = 10
+
+// fillFast makes a data directory whose ledger has so many reports. Its NATS does not sync each batch, as the one in
+// the server does: so millions take minutes. Sparse batches are appended to the ledger without a server, as cfg says.
+func fillFast(t testing.TB, dir string, reports, each int, cfg ledger.Config) string {
+	t.Helper()
+	store := filepath.Join(dir, "data", "nats", "store")
+	if err := os.MkdirAll(store, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ns, err := nats.NewServer(&nats.Options{
+		ServerName: "outbid", Host: "127.0.0.1", Port: nats.RANDOM_PORT, JetStream: true, StoreDir: store,
+		MaxPayload: bus.MaxPayload, NoSigs: true, DisableJetStreamBanner: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	if !ns.ReadyForConnections(patience) {
+		t.Fatal("NATS does not start")
+	}
+	args := []string{"serve", "--nats", ns.ClientURL(), "--store", filepath.Join(dir, "store")}
+	s := serve(t, dir, args...)
+	began := time.Now()
+	told := reports
+	if each < sparse {
+		told = min(reports, 1000*fillClients)
+	}
+	id := s.fill("many", told, max(each, sparse))
+	s.stop()
+	for told < reports { // a server makes its snapshots of what was appended without one
+		n := min(reports-told, 1_000_000)
+		appendSparse(t, ns, n, each, cfg)
+		told += n
+		serve(t, dir, args...).stop()
+	}
+	t.Logf("%d reports in %s", reports, time.Since(began).Round(time.Second))
+	ns.Shutdown()
+	ns.WaitForShutdown()
+	return id
+}
+
+// appendSparse goes on with what the trials in a ledger last reported, each reports a batch.
+func appendSparse(t testing.TB, ns *nats.Server, reports, each int, cfg ledger.Config) {
+	t.Helper()
+	nc, err := natsio.Connect("", natsio.InProcessServer(ns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	ctx := context.Background()
+	l, err := ledger.OpenJetStream(ctx, nc, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trials, now := lastReports(ctx, t, l)
+	batch := make([]*outbidv1.Event, 0, each)
+	for i := range reports {
+		e := proto.CloneOf(trials[i%len(trials)])
+		e.GetTrialReported().GetReport().Step += int64(i/len(trials)) + 1
+		if batch = append(batch, e); len(batch) < each && i+1 < reports {
+			continue
+		}
+		if _, err := l.Append(ctx, now, batch); err != nil {
+			t.Fatal(err)
+		}
+		batch = batch[:0]
+	}
+}
+
+// lastReports returns what each trial of a ledger reported last, and when that was. The ledger can be appended to then.
+func lastReports(ctx context.Context, t testing.TB, l *ledger.JetStream) (list []*outbidv1.Event, now time.Time) {
+	t.Helper()
+	end, err := l.Last(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := map[int32]*outbidv1.Event{}
+	const enough = 2000 // batches, in which each trial has reported
+	if err := l.Read(ctx, end-min(end, enough), func(b *outbidv1.Batch) error {
+		events, err := ledger.Decode(b)
+		for _, e := range events {
+			if r := e.GetTrialReported(); r != nil {
+				last[r.GetTrial()] = e
+			}
+		}
+		now = b.GetTime().AsTime()
+		l.Resume(b.GetSeq(), b.GetHash())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range last {
+		list = append(list, e)
+	}
+	return list, now
+}

@@ -1,0 +1,88 @@
+package ledger_test
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+)
+
+const (
+	killedDir   = "OUTBID_TEST_KILLED_DIR"
+	killedBegin = "OUTBID_TEST_KILLED_BEGIN"
+)
+
+// TestKilledWriterProcess is not a test but the process that TestKillNineWhileStreamsRoll kills: NATS and a writer, which says what
+// was acknowledged.
+func TestKilledWriterProcess(t *testing.T) {
+	t.Parallel()
+	dir := os.Getenv(killedDir)
+	if dir == "" {
+		t.Skip("it is run by another test")
+	}
+	l := open(t, connect(t, bus.ConnConfig{Server: startServer(t, dir, 0)}), ledger.Config{SegmentBatches: 3})
+	if texts, last := notesIn(t, l); len(texts) > 0 {
+		l.Resume(last.GetSeq(), last.GetHash())
+	}
+	for i := 0; ; i++ {
+		text := fmt.Sprint(os.Getenv(killedBegin), ".", i)
+		mustAppend(t, l, text)
+		fmt.Println("acknowledged", text)
+	}
+}
+
+// TestKillNineWhileStreamsRoll kills the process with NATS and the writer in it, again and again, while every third batch begins another
+// stream. Everything acknowledged is there, once and in order.
+func TestKillNineWhileStreamsRoll(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	var acked []string
+	for life := range 10 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestKilledWriterProcess$", "-test.timeout", "1m")
+		cmd.Env = append(os.Environ(), killedDir+"="+dir, killedBegin+"="+strconv.Itoa(life))
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		kill := time.AfterFunc(time.Hour, func() { _ = cmd.Process.Kill() })
+		lines, until := bufio.NewScanner(out), 1+random.IntN(7)
+		for n := 0; lines.Scan(); {
+			if text, ok := strings.CutPrefix(lines.Text(), "acknowledged "); ok {
+				acked = append(acked, text)
+				if n++; n == until { // somewhere in what follows
+					kill.Reset(time.Duration(random.IntN(30_000)) * time.Microsecond)
+				}
+			}
+		}
+		_ = cmd.Wait()
+		kill.Stop()
+	}
+	nc := connect(t, bus.ConnConfig{Server: startServer(t, dir, 0)})
+	texts, _ := notesIn(t, open(t, nc, ledger.Config{}))
+	rest := slices.Clone(acked)
+	for _, text := range texts { // a batch whose acknowledgement was lost with the process may be there too
+		if len(rest) > 0 && rest[0] == text {
+			rest = rest[1:]
+		}
+	}
+	if len(rest) > 0 || len(acked) < 10 || len(texts) > len(acked)+10 || len(slices.Compact(slices.Sorted(slices.Values(texts)))) != len(texts) {
+		t.Errorf("seed %d: of %d acknowledged batches %d are missing or not in order:\nacknowledged %v\nin the ledger %v", seed, len(acked), len(rest), acked, texts)
+	}
+	if names := streamsOf(t, nc, ledger.DefaultStream); len(names) < 5 {
+		t.Errorf("streams %v", names)
+	}
+}

@@ -1,0 +1,267 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// What a segment may hold before the next one begins, unless Config says otherwise. After a kill NATS reads a segment
+// that was written to in the last minutes once, from its beginning: about half a second for one of this size.
+const (
+	defaultSegmentBatches = 1_000_000
+	defaultSegmentBytes   = 512 << 20
+)
+
+// sealHeader marks the last message of a full segment, which is no batch.
+const sealHeader = "Outbid-Sealed"
+
+// segments are the streams of a ledger, one after the other. Batches are appended to the newest. When it is full a last
+// message seals it, appended as batches are: behind the one that its writer knows as the last. The next segment begins
+// with the sequence of that message. So there is one order of everything: a writer that was deposed meanwhile finds the
+// seal where its batch would have been, and whoever finds a sealed segment that nothing follows makes the next one.
+// NATS keeps an index of what no longer changes, so after a kill it reads only the newest segments again.
+//
+// A stream of JetStream has a file with its settings and one with their checksum, and NATS ignores it when it was killed
+// between writing the one and the other, also when it makes the same stream once more. So settings are written again
+// before the first batch, and never changed after it.
+type segments struct {
+	js jetstream.JetStream
+	// config makes the settings of a new segment.
+	config segmentConfig
+	// batches and bytes are what a segment may hold.
+	batches, bytes uint64
+	log            *slog.Logger
+
+	mu   sync.Mutex
+	list []*segment // in order; the last one is the newest that is known
+	// notBefore is the batch before which no segment is sealed, because an attempt failed.
+	notBefore uint64
+}
+
+// segment is one stream of the ledger.
+type segment struct {
+	stream  jetstream.Stream
+	name    string
+	subject string
+	// first is the sequence of its first batch.
+	first uint64
+	// bytes is its size, as far as this process knows.
+	bytes uint64
+}
+
+// segmentConfig are the names and settings that the streams of a ledger have in common.
+type segmentConfig struct {
+	stream, subject string
+	replicas        int
+}
+
+// of returns the settings of segment n, 1 being the first, whose first batch is first. It has no limit and lets nobody
+// delete: a full disk must refuse the new, never drop the old. Direct reads are off, because they may be answered by a
+// replica that lags behind.
+func (c segmentConfig) of(n int, first uint64) jetstream.StreamConfig {
+	cfg := jetstream.StreamConfig{
+		Name: c.name(n), Subjects: []string{c.subject}, Description: "what happened, in order",
+		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(c.replicas, 1),
+		MaxMsgs: -1, MaxBytes: -1, DenyDelete: true, DenyPurge: true,
+	}
+	if n > 1 {
+		cfg.Subjects = []string{c.subject + ".segment." + strconv.Itoa(n)}
+		cfg.Description += fmt.Sprintf(", from batch %d on", first)
+		cfg.FirstSeq = first
+	}
+	return cfg
+}
+
+func (c segmentConfig) name(n int) string {
+	if n == 1 {
+		return c.stream
+	}
+	return c.stream + "_" + strconv.Itoa(n)
+}
+
+// open opens the first segment, or makes it, and those that follow.
+func (s *segments) open(ctx context.Context) error {
+	stream, err := openStream(ctx, s.js, s.config.of(1, 1))
+	if err != nil {
+		return err
+	}
+	s.add(stream)
+	_, _, err = s.newest(ctx)
+	return err
+}
+
+// add notes the segment that follows the last one that is known, unless it is known already.
+func (s *segments) add(stream jetstream.Stream) {
+	info := stream.CachedInfo()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.ContainsFunc(s.list, func(known *segment) bool { return known.name == info.Config.Name }) {
+		return
+	}
+	s.list = append(s.list, &segment{
+		stream: stream, name: info.Config.Name, subject: info.Config.Subjects[0], first: max(info.Config.FirstSeq, 1),
+		bytes: info.State.Bytes,
+	})
+}
+
+// known returns the segments that are known, in order.
+func (s *segments) known() []*segment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clip(s.list)
+}
+
+// segmentState is how far a segment goes.
+type segmentState struct {
+	// last is the sequence of its last batch; first-1 if it has none.
+	last   uint64
+	sealed bool
+	info   *jetstream.StreamInfo
+}
+
+// newest asks NATS for the newest segment and its state.
+func (s *segments) newest(ctx context.Context) (*segment, segmentState, error) {
+	for {
+		list := s.known()
+		newest := list[len(list)-1]
+		state, err := newest.state(ctx)
+		if err != nil || !state.sealed {
+			return newest, state, err
+		}
+		name := s.config.name(len(list) + 1)
+		next, err := s.js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return newest, state, nil // its writer was killed, or has yet to make it
+		}
+		if err == nil {
+			err = keepsAll(next, s.config.of(len(list)+1, 1))
+		}
+		if err != nil {
+			return nil, segmentState{}, fmt.Errorf("stream %s: %w", name, err)
+		}
+		if first := next.CachedInfo().Config.FirstSeq; first != state.last+1 {
+			return nil, segmentState{}, damaged(min(first, state.last)+1, "stream %s ends with batch %d, and %s begins with %d",
+				newest.name, state.last, name, first)
+		}
+		s.add(next)
+	}
+}
+
+func (s *segment) state(ctx context.Context) (segmentState, error) {
+	info, err := s.stream.Info(ctx)
+	if err != nil {
+		return segmentState{}, err
+	}
+	state := segmentState{last: info.State.LastSeq, info: info}
+	if info.State.Msgs == 0 {
+		return state, nil
+	}
+	m, err := s.stream.GetMsg(ctx, info.State.LastSeq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) { // who reads on will name it
+		return state, nil
+	}
+	if err != nil {
+		return segmentState{}, err
+	}
+	if isSeal(m) {
+		state.last, state.sealed = state.last-1, true
+	}
+	return state, nil
+}
+
+func isSeal(m *jetstream.RawStreamMsg) bool { return m.Header.Get(sealHeader) != "" }
+
+// extend makes the segment that follows the newest, if that is sealed.
+func (s *segments) extend(ctx context.Context) error {
+	newest, state, err := s.newest(ctx)
+	if err != nil || !state.sealed {
+		return err
+	}
+	cfg := s.config.of(len(s.known())+1, state.last+1)
+	next, err := s.js.CreateStream(ctx, cfg)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another writer was quicker
+		next, err = s.js.Stream(ctx, cfg.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("make stream %s, in which the ledger goes on: %w", cfg.Name, err)
+	}
+	s.add(next)
+	s.log.Info("the ledger goes on in another stream", "stream", cfg.Name, "from", cfg.FirstSeq, "before", newest.name)
+	return nil
+}
+
+// confirm writes the settings of a segment that has no batch yet.
+func (s *segments) confirm(ctx context.Context, empty *segment) error {
+	_, err := s.js.UpdateStream(ctx, empty.stream.CachedInfo().Config)
+	return err
+}
+
+// holding returns the segment in which batch seq is, or would be.
+func (s *segments) holding(seq uint64) *segment {
+	list := s.known()
+	for i := len(list) - 1; i > 0; i-- {
+		if list[i].first <= seq {
+			return list[i]
+		}
+	}
+	return list[0]
+}
+
+// grow notes that a batch of so many bytes was appended to the newest segment.
+func (s *segments) grow(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list[len(s.list)-1].bytes += uint64(bytes)
+}
+
+// full says whether the newest segment should be sealed, now that it ends with batch seq.
+func (s *segments) full(seq uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	newest := s.list[len(s.list)-1]
+	return seq >= newest.first && seq >= s.notBefore && (seq-newest.first+1 >= s.batches || newest.bytes >= s.bytes)
+}
+
+// seal ends the newest segment after batch seq, which its writer has appended, and makes the next one. If that fails the
+// ledger goes on where it can, and the next attempt comes some batches later.
+func (s *segments) seal(ctx context.Context, seq uint64) {
+	err := s.trySeal(ctx, seq)
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	s.notBefore = seq + max(s.batches/100, 1)
+	s.mu.Unlock()
+	s.log.Warn("the ledger could not be continued in another stream; starts after a crash will take longer",
+		"batch", seq, "err", err)
+}
+
+func (s *segments) trySeal(ctx context.Context, seq uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	account, err := s.js.AccountInfo(ctx)
+	if err != nil {
+		return err
+	}
+	if limit := account.Limits.MaxStreams; limit > 0 && account.Streams >= limit {
+		return fmt.Errorf("this NATS takes %d streams and has as many: allow more", limit)
+	}
+	list := s.known()
+	newest := list[len(list)-1]
+	seal := &nats.Msg{
+		Subject: newest.subject, Header: nats.Header{sealHeader: {s.config.name(len(list) + 1)}},
+		Data: []byte("the ledger goes on in the stream that the header names"),
+	}
+	if _, err := s.js.PublishMsg(ctx, seal, jetstream.WithExpectStream(newest.name), jetstream.WithExpectLastSequence(seq)); err != nil {
+		return err
+	}
+	return s.extend(ctx)
+}
