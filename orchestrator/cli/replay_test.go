@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -128,5 +130,31 @@ func TestReplayOfWhatIsNoLedger(t *testing.T) {
 		if code != exitUsage || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit code %d, %q; want %q", c.args, code, errs, c.want)
 		}
+	}
+}
+
+// The ledger of a server of an older version decides the same again, and is exported as it is.
+func TestReplayOfAnOlderLedger(t *testing.T) {
+	t.Parallel()
+	f, err := os.Open("../ledger/testdata/format2/ledger.jsonl.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := runReplay(t, "replay", writeFile(t, "older.jsonl", string(text)), "-o", "jsonl")
+	var got experiment.Decided
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitOK {
+		t.Fatalf("exit code %d: %s %s %v", code, out, errs, err)
+	}
+	if got.Differing > 0 || got.Decisions != 69 || got.Rounds != 164 {
+		t.Errorf("it found %+v", got)
 	}
 }

@@ -1,0 +1,269 @@
+package control_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// standing is how everything stood after a batch, in words that do not depend on how a version makes its state. The files in
+// ledger/testdata/format2 were written by the last version whose ledgers had format 2.
+type standing struct {
+	Seq     uint64              `json:"seq"`
+	Sweeps  []json.RawMessage   `json:"sweeps"`
+	Trials  []json.RawMessage   `json:"trials"`
+	Nodes   []json.RawMessage   `json:"nodes"`
+	Queued  map[string][]int32  `json:"queued"`
+	Running map[string][]int32  `json:"running"`
+	Ranked  map[string][]int32  `json:"ranked"`
+	Jobs    map[string][]int32  `json:"jobs"`
+	Leases  []standingLease     `json:"leases"`
+	Next    uint64              `json:"next_lease"`
+	Best    map[string]int32    `json:"best"`
+	Starts  map[string]string   `json:"starts"`
+	Measure map[string][]string `json:"measured"`
+	// Snapshot is the server's own.
+	Snapshot []byte `json:"snapshot"`
+}
+
+// standingLease is a lease that was held.
+type standingLease struct {
+	Trial    string          `json:"trial"`
+	ID       uint64          `json:"id"`
+	Client   string          `json:"client"`
+	Places   []standingPlace `json:"places"`
+	Granted  time.Time       `json:"granted"`
+	TermEnd  time.Time       `json:"term_end"`
+	Revoking string          `json:"revoking"`
+	Started  bool            `json:"started"`
+	From     int64           `json:"from_step"`
+	Version  uint64          `json:"version"`
+	Training time.Time       `json:"training"`
+	Reports  uint64          `json:"reports"`
+	Type     string          `json:"type"`
+	Spread   string          `json:"spread"`
+}
+
+type standingPlace struct {
+	Node    string  `json:"node"`
+	Devices []int32 `json:"devices"`
+	Ended   bool    `json:"ended"`
+}
+
+func stand(t *testing.T, c *control.Core) *standing {
+	t.Helper()
+	st := c.State()
+	s := &standing{
+		Seq: st.Seq, Queued: map[string][]int32{}, Running: map[string][]int32{}, Ranked: map[string][]int32{},
+		Best: map[string]int32{}, Starts: map[string]string{}, Measure: map[string][]string{}, Next: st.NextEpoch,
+	}
+	for _, name := range st.NodeNames {
+		s.Nodes = append(s.Nodes, asJSON(t, st.Nodes[name].NodeView()))
+	}
+	for _, id := range st.SweepIDs {
+		sw := st.Sweeps[id]
+		s.Sweeps = append(s.Sweeps, asJSON(t, st.View(sw)))
+		s.Queued[id], s.Running[id], s.Ranked[id] = slices.Clone(sw.Queued), slices.Clone(sw.Running), sw.Ranked()
+		s.Best[id] = sw.Best
+		for _, m := range sw.Measured {
+			s.Measure[id] = append(s.Measure[id], fmt.Sprint(m))
+		}
+		for _, tr := range sw.Trials {
+			s.Trials = append(s.Trials, asJSON(t, st.TrialView(sw, tr)))
+			name := fmt.Sprintf("%s/%d", id, tr.Number)
+			s.Starts[name] = tr.From().GetKey()
+			if l := standingLeaseOf(name, tr); l != nil {
+				s.Leases = append(s.Leases, *l)
+			}
+		}
+	}
+	return s
+}
+
+func standingLeaseOf(name string, tr *state.Trial) *standingLease {
+	l := tr.Lease
+	if l == nil {
+		return nil
+	}
+	held := &standingLease{
+		Trial: name, ID: l.Epoch, Client: l.Client, Granted: l.Granted, TermEnd: l.TermEnd, Revoking: l.Revoking.String(),
+		Started: l.Started, From: l.FromStep, Version: l.Version, Training: tr.Training, Reports: tr.LastReportSeq,
+		Type: l.Type(), Spread: l.Spread().String(),
+	}
+	for _, p := range l.Places() {
+		held.Places = append(held.Places, standingPlace{p.Node, p.Devices, p.Ended})
+	}
+	return held
+}
+
+func asJSON(t *testing.T, m proto.Message) json.RawMessage {
+	t.Helper()
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		t.Fatal(err)
+	}
+	return compact.Bytes()
+}
+
+// older is the ledger that an older version wrote, and how everything stood then.
+func older(t *testing.T) (*ledger.Lines, []*standing) {
+	t.Helper()
+	var then []*standing
+	if err := json.Unmarshal(unzipped(t, "../ledger/testdata/format2/standing.json.gz"), &then); err != nil {
+		t.Fatal(err)
+	}
+	text := unzipped(t, "../ledger/testdata/format2/ledger.jsonl.gz")
+	return ledger.NewLines(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }), then
+}
+
+func unzipped(t *testing.T, file string) []byte {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// upTo is a ledger that ends after a batch, and begins with a snapshot if there is one.
+type upTo struct {
+	*ledger.Lines
+	last     uint64
+	at       uint64
+	snapshot []byte
+}
+
+var errEnough = errors.New("that is all")
+
+func (l upTo) Read(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error {
+	err := l.Lines.Read(ctx, from, func(b *outbidv1.Batch) error {
+		if b.GetSeq() > l.last {
+			return errEnough
+		}
+		return f(b)
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+func (l upTo) LoadSnapshot(context.Context) (uint64, []byte, error) { return l.at, l.snapshot, nil }
+
+func olderCore(t *testing.T, l ledger.Ledger) *control.Core {
+	t.Helper()
+	set := settings()
+	set.NewPolicy = func(p *outbidv1.PolicySettings) (policy.Policy, error) {
+		return registry.New(p.GetName(), policy.NewOptions(p.GetOptions()))
+	}
+	own, err := registry.New("themis", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := control.Restore(t.Context(), set, own, l, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A ledger that an older version wrote is folded to what that version folded it to: read from its start, and from each
+// of its snapshots.
+func TestAnOlderLedgerIsFoldedAsItWas(t *testing.T) {
+	t.Parallel()
+	lines, then := older(t)
+	for i, want := range then {
+		c := olderCore(t, upTo{Lines: lines, last: want.Seq})
+		sameStanding(t, fmt.Sprintf("batch %d", want.Seq), stand(t, c), want)
+		for _, from := range then[:i+1] {
+			if from.Snapshot == nil {
+				continue
+			}
+			c := olderCore(t, upTo{Lines: lines, last: want.Seq, at: from.Seq, snapshot: from.Snapshot})
+			sameStanding(t, fmt.Sprintf("batch %d, from the snapshot of %d", want.Seq, from.Seq), stand(t, c), want)
+			again, err := c.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c = olderCore(t, upTo{Lines: lines, last: want.Seq, at: want.Seq, snapshot: again})
+			sameStanding(t, fmt.Sprintf("batch %d, from a snapshot of this version", want.Seq), stand(t, c), want)
+		}
+	}
+}
+
+func sameStanding(t *testing.T, what string, got, want *standing) {
+	t.Helper()
+	same := func(part string, got, want any) {
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+			t.Errorf("%s: the %s (-then +now):\n%s", what, part, diff)
+		}
+	}
+	same("sweeps", messages[outbidv1.Sweep](t, got.Sweeps), messages[outbidv1.Sweep](t, want.Sweeps))
+	same("trials", messages[outbidv1.Trial](t, got.Trials), messages[outbidv1.Trial](t, want.Trials))
+	same("nodes", messages[outbidv1.Node](t, got.Nodes), messages[outbidv1.Node](t, want.Nodes))
+	// As JSON, where no list and an empty one are the same.
+	var g, w any
+	for _, side := range []struct {
+		from standing
+		to   *any
+	}{{*got, &g}, {*want, &w}} {
+		side.from.Sweeps, side.from.Trials, side.from.Nodes, side.from.Snapshot = nil, nil, nil, nil
+		text, err := json.Marshal(side.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(bytes.ReplaceAll(text, []byte("null"), []byte("[]")), side.to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same("state", g, w)
+}
+
+// messages reads messages as any version wrote them.
+func messages[M any, P interface {
+	*M
+	proto.Message
+}](t *testing.T, all []json.RawMessage) []P {
+	t.Helper()
+	read := make([]P, len(all))
+	for i, text := range all {
+		read[i] = new(M)
+		if err := protojson.Unmarshal(text, read[i]); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	return read
+}
