@@ -227,7 +227,7 @@ func (b *board) refreshTrial(s *state.Sweep, t *state.Trial) {
 		return
 	}
 	ch := at.chairs[t.Number]
-	leased := t.Lease != nil && t.Lease.Node != "" && !alone(t)
+	leased := t.Lease != nil && t.Lease.Holder == state.Workers && !alone(t)
 	if !leased && (alone(t) || t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED) {
 		if ch != nil {
 			delete(at.chairs, t.Number)
@@ -273,17 +273,8 @@ func (b *board) gang(l *state.Lease) cluster.Gang {
 	if l == nil {
 		return nil
 	}
-	var g cluster.Gang
-	for _, p := range l.Places() {
+	return state.GangOf(l.Places, func(p state.Place) (int, bool) {
 		i, up := b.nodes[p.Node]
-		if !up || p.Ended {
-			continue
-		}
-		place := cluster.Place{Node: i, Devices: make([]int, len(p.Devices))}
-		for k, d := range p.Devices {
-			place.Devices[k] = int(d)
-		}
-		g = append(g, place)
-	}
-	return g
+		return i, up && !p.Ended
+	})
 }

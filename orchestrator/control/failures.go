@@ -23,7 +23,7 @@ const suspectAfter = 2
 
 // forkFailed ends a lease whose process failed, and the trial with it if it has failed too often.
 func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, node string, f failure) {
-	if len(t.Lease.More) > 0 && t.Lease.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+	if t.Lease.Gang() && t.Lease.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
 		c.leave(s, t, node, f.detail) // the gang is ending, and so were all its processes
 		return
 	}

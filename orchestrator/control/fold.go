@@ -71,7 +71,7 @@ func (c *Core) mark(change state.Change) {
 		c.touched[change.Sweep.ID] = true
 	}
 	if change.Kind.Orders {
-		for _, p := range change.Lease.Places() {
+		for _, p := range change.Lease.Places {
 			c.dirty(p.Node)
 		}
 	}

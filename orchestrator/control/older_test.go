@@ -110,7 +110,7 @@ func standingLeaseOf(name string, tr *state.Trial) *standingLease {
 		Started: l.Started, From: l.FromStep, Version: l.Version, Training: tr.Training, Reports: tr.LastReportSeq,
 		Type: l.Type(), Spread: l.Spread().String(),
 	}
-	for _, p := range l.Places() {
+	for _, p := range l.Places {
 		held.Places = append(held.Places, standingPlace{p.Node, p.Devices, p.Ended})
 	}
 	return held

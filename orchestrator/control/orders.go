@@ -93,7 +93,7 @@ func (c *Core) body(node string, s *state.Sweep, t *state.Trial, l *state.Lease)
 	sp := s.Spec
 	place := l.PlaceOn(node)
 	b := &outbidv1.AssignmentBody{
-		ConfigJson: t.Config, Devices: l.Places()[place].Devices, Gang: c.gang(s, l, place), Start: t.From(), Seed: t.Seed, Metric: sp.GetMetric(), Mode: sp.GetMode(),
+		ConfigJson: t.Config, Devices: l.Places[place].Devices, Gang: c.gang(s, l, place), Start: t.From(), Seed: t.Seed, Metric: sp.GetMetric(), Mode: sp.GetMode(),
 		SaveEvery: durationpb.New(saveEvery), KeepBest: sp.GetCheckpoints().GetBest() > 0, Cpus: sp.GetResources().GetCpus(),
 		Tenant: tenantOf(sp),
 	}
@@ -165,14 +165,14 @@ const (
 // gang says which part of the trial's processes a place runs; nil if one process is all there is.
 func (c *Core) gang(s *state.Sweep, l *state.Lease, place int) *outbidv1.Gang {
 	perDevice := s.Spec.GetResources().GetProcesses() == "per_device"
-	if len(l.More) == 0 && !perDevice {
+	if !l.Gang() && !perDevice {
 		return nil
 	}
 	g := &outbidv1.Gang{
-		Place: int32(place), Places: int32(1 + len(l.More)), PerDevice: perDevice,
-		Address: c.st.Nodes[l.Node].Info.GetHostname(), Port: int32(portBase + l.Epoch%portCount),
+		Place: int32(place), Places: int32(len(l.Places)), PerDevice: perDevice,
+		Address: c.st.Nodes[l.Rank0()].Info.GetHostname(), Port: int32(portBase + l.Epoch%portCount),
 	}
-	for i, p := range l.Places() {
+	for i, p := range l.Places {
 		ranks := 1
 		if perDevice {
 			ranks = len(p.Devices)

@@ -169,9 +169,8 @@ func roundOf(b *outbidv1.Batch, e *outbidv1.RoundDecided, then []*outbidv1.Event
 		switch k := e.GetKind().(type) {
 		case *outbidv1.Event_LeaseGranted:
 			g := k.LeaseGranted
-			places := append([]*outbidv1.LeasePlace{{Node: g.GetNode(), Devices: g.GetDevices()}}, g.GetMore()...)
 			r.Decisions = append(r.Decisions, &outbidv1.Decision{
-				Kind: "grant", Sweep: g.GetSweep(), Trial: g.GetTrial(), Epoch: g.GetEpoch(), Places: places, Reason: g.GetReason(),
+				Kind: "grant", Sweep: g.GetSweep(), Trial: g.GetTrial(), Epoch: g.GetEpoch(), Places: g.GetPlaces(), Reason: g.GetReason(),
 				TermEnd: g.GetTermEnd(),
 			})
 		case *outbidv1.Event_LeaseRenewed:

@@ -77,18 +77,7 @@ func (c *Core) trialOf(j *policy.Job) *state.Trial {
 }
 
 func granted(v *policy.View, g *policy.Grant, epoch uint64) *outbidv1.Event {
-	e := &outbidv1.LeaseGranted{Sweep: g.Job.App.ID, Trial: g.Job.Trial, Epoch: epoch, Reason: g.Reason}
-	for i, p := range g.Gang {
-		node, devices := v.Nodes[p.Node].Name, make([]int32, len(p.Devices))
-		for k, d := range p.Devices {
-			devices[k] = int32(d)
-		}
-		if i == 0 {
-			e.Node, e.Devices = node, devices
-			continue
-		}
-		e.More = append(e.More, &outbidv1.LeasePlace{Node: node, Devices: devices})
-	}
+	e := &outbidv1.LeaseGranted{Sweep: g.Job.App.ID, Trial: g.Job.Trial, Epoch: epoch, Reason: g.Reason, Places: state.LeasePlaces(v.Nodes, g.Gang)}
 	if !g.TermEnd.IsZero() {
 		e.TermEnd = timestamppb.New(g.TermEnd)
 	}
@@ -110,7 +99,7 @@ func (c *Core) refused(e *outbidv1.Event) bool {
 	case *outbidv1.Event_LeaseGranted:
 		k.LeaseGranted.Epoch = c.st.NextEpoch // one that was refused before leaves no gap
 		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING ||
-			len(k.LeaseGranted.GetDevices()) == 0 {
+			holdsNothing(k.LeaseGranted) {
 			why = "devices that it cannot have now"
 		} else if err := c.st.CanGrant(k.LeaseGranted); err != nil {
 			why = "what is not free: " + err.Error()
@@ -121,6 +110,12 @@ func (c *Core) refused(e *outbidv1.Event) bool {
 	}
 	c.note(s.ID, &t.Number, "error", "policy %s granted it %s", c.policy.Name(), why)
 	return true
+}
+
+// holdsNothing says whether a grant has a place without devices, or none.
+func holdsNothing(e *outbidv1.LeaseGranted) bool {
+	return len(e.GetPlaces()) == 0 ||
+		slices.ContainsFunc(e.GetPlaces(), func(p *outbidv1.LeasePlace) bool { return len(p.GetDevices()) == 0 })
 }
 
 // aheadAtMost bounds how many trials a tuner is asked for beyond what is free, so that a policy that preempts sees them.

@@ -27,17 +27,10 @@ func (c *Core) placeSuspects() {
 		if !ok {
 			continue
 		}
-		g := &outbidv1.LeaseGranted{
-			Sweep: s.ID, Trial: t.Number, Epoch: c.st.NextEpoch, Reason: "alone on its node, as nodes were lost under it",
-		}
-		for i, place := range placesOf(nodes, gang) {
-			if i == 0 {
-				g.Node, g.Devices = place.GetNode(), place.GetDevices()
-			} else {
-				g.More = append(g.More, place)
-			}
-		}
-		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: g}})
+		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: &outbidv1.LeaseGranted{
+			Sweep: s.ID, Trial: t.Number, Epoch: c.st.NextEpoch, Places: state.LeasePlaces(nodes, gang),
+			Reason: "alone on its node, as nodes were lost under it",
+		}}})
 	}
 }
 
@@ -52,7 +45,7 @@ func (c *Core) apart() map[string]bool {
 		}
 		switch s, t := sus.Sweep, sus.Trial; {
 		case t.Lease != nil:
-			for _, p := range t.Lease.Places() {
+			for _, p := range t.Lease.Places {
 				apart[p.Node] = apart[p.Node] || !p.Ended
 			}
 		case !kept && t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED && s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING:
@@ -102,16 +95,4 @@ func (c *Core) openNodes(as func(*state.Node) bool) []cluster.Node {
 		}
 	}
 	return nodes
-}
-
-// placesOf is a gang as events say it.
-func placesOf(nodes []cluster.Node, gang cluster.Gang) []*outbidv1.LeasePlace {
-	places := make([]*outbidv1.LeasePlace, len(gang))
-	for i, p := range gang {
-		places[i] = &outbidv1.LeasePlace{Node: nodes[p.Node].Name, Devices: make([]int32, len(p.Devices))}
-		for k, d := range p.Devices {
-			places[i].Devices[k] = int32(d)
-		}
-	}
-	return places
 }

@@ -95,7 +95,7 @@ func (c *Core) actOne(s *state.Sweep, action tuner.Action) error {
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialTargeted{TrialTargeted: &outbidv1.TrialTargeted{
 			Sweep: s.ID, Trial: t.Number, UntilStep: a.UntilStep, Reason: a.Reason,
 		}}})
-		if t.Lease != nil && len(t.Lease.More) > 0 && !c.set.GangsInPlace {
+		if t.Lease != nil && t.Lease.Gang() && !c.set.GangsInPlace {
 			// Its other processes have ended at the old target, where they wait for word. They start again together.
 			c.revoke(s, t, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "its gang goes on from the checkpoint, on all its nodes")
 		}
@@ -215,7 +215,7 @@ func (c *Core) revoke(s *state.Sweep, t *state.Trial, how outbidv1.RevokeKind, r
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{
 		Sweep: s.ID, Trial: t.Number, Epoch: l.Epoch, How: how, Reason: reason,
 	}}})
-	if l.Node == "" {
+	if l.Holder == state.Client {
 		c.endLease(s, t, reason)
 	}
 }

@@ -286,7 +286,7 @@ func (c *Core) ended(s *state.Sweep, t *state.Trial, node string, e *outbidv1.Fo
 // leave ends a lease on one node: the whole of it if that was all, or the last of it. Otherwise the rest of the gang is
 // ended too, and the lease with its last place.
 func (c *Core) leave(s *state.Sweep, t *state.Trial, node, reason string) {
-	if len(t.Lease.More) == 0 {
+	if !t.Lease.Gang() {
 		c.endLease(s, t, reason)
 		return
 	}
@@ -300,7 +300,7 @@ func (c *Core) leave(s *state.Sweep, t *state.Trial, node, reason string) {
 
 // finished: the training code ended by itself, before its target or without one.
 func (c *Core) finished(s *state.Sweep, t *state.Trial, node string, step int64) {
-	first := t.Lease.Node == node
+	first := t.Lease.Rank0() == node
 	c.leave(s, t, node, "its code ended")
 	if t.Done() || !first {
 		return // the others of a gang are done when rank 0 is

@@ -84,8 +84,18 @@ func verifyAlone(b *outbidv1.Batch, seq uint64) error {
 	return nil
 }
 
-// Decode returns the events of a batch. An error is a *DamageError.
+// Decode returns the events of a batch, as this version says them: those of older versions are turned into what this one
+// would have written. An error is a *DamageError.
 func Decode(b *outbidv1.Batch) ([]*outbidv1.Event, error) {
+	events, err := decodeAsWritten(b)
+	for _, e := range events {
+		outbidv1.UpgradeEvent(e)
+	}
+	return events, err
+}
+
+// decodeAsWritten returns the events of a batch, which encode to its bytes again.
+func decodeAsWritten(b *outbidv1.Batch) ([]*outbidv1.Event, error) {
 	events := new(outbidv1.Events)
 	if err := proto.Unmarshal(b.GetEvents(), events); err != nil {
 		return nil, damaged(b.GetSeq(), "its events cannot be decoded: %v", err)

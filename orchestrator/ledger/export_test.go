@@ -2,9 +2,11 @@ package ledger_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -76,5 +78,51 @@ func TestADamagedExportIsNamed(t *testing.T) {
 		if damage, ok := errors.AsType[*ledger.DamageError](err); !ok || damage.Seq != c.seq {
 			t.Errorf("%s: %v, want damage of batch %d", name, err, c.seq)
 		}
+	}
+}
+
+// What an older version wrote is exported as it was written, whose hashes it has, and decoded as this version says it.
+func TestAnOlderLedgerIsExportedAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	f, err := os.Open("testdata/format2/ledger.jsonl.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := ledger.NewLines(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil })
+	var again bytes.Buffer
+	if _, err := ledger.Export(t.Context(), older, &again); err != nil {
+		t.Fatal(err)
+	}
+	batches, err := readLines(again.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gangs := 0
+	for _, b := range batches {
+		events, err := ledger.Decode(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			g := e.GetLeaseGranted()
+			if g != nil && (len(g.GetPlaces()) == 0 || len(g.GetPlaces()[0].GetDevices()) == 0) {
+				t.Errorf("batch %d grants no places: %v", b.GetSeq(), g)
+			}
+			if len(g.GetPlaces()) > 1 {
+				gangs++
+			}
+		}
+	}
+	if gangs < 4 || len(batches) != 1155 {
+		t.Errorf("%d batches with %d gangs over several nodes", len(batches), gangs)
 	}
 }

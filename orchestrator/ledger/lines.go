@@ -27,7 +27,7 @@ type line struct {
 
 // WriteLine writes a batch as JSON on one line, its events readable. The same batch gives the same bytes.
 func WriteLine(w io.Writer, b *outbidv1.Batch) error {
-	events, err := Decode(b)
+	events, err := decodeAsWritten(b) // the hash of a line is that of the events as they were written
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func Check(st *state.State) error {
 				continue
 			}
 			held[l.Epoch]++
-			if at := l.PlaceOn(name); at < 0 || !slices.Contains(l.Places()[at].Devices, int32(i)) {
+			if at := l.PlaceOn(name); at < 0 || !slices.Contains(l.Places[at].Devices, int32(i)) {
 				return fmt.Errorf("device %d of %s is held by lease %d, which has no such place", i, name, l.Epoch)
 			}
 		}
@@ -30,7 +30,7 @@ func Check(st *state.State) error {
 	}
 	for _, sus := range st.Suspects() {
 		if l := sus.Trial.Lease; l != nil && l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
-			for _, p := range l.Places() {
+			for _, p := range l.Places {
 				if n := len(st.Nodes[p.Node].Leases); !p.Ended && n != 1 {
 					return fmt.Errorf("trial %d of %s is to be alone on %s, which has %d leases", l.Trial, l.Sweep, p.Node, n)
 				}
@@ -70,7 +70,7 @@ func checkSweep(s *state.Sweep, held map[uint64]int) error {
 // stillHeld counts the devices of the places of a lease that have not ended. A lease ends with the last of them.
 func stillHeld(l *state.Lease) int {
 	n := 0
-	for _, p := range l.Places() {
+	for _, p := range l.Places {
 		if !p.Ended {
 			n += len(p.Devices)
 		}

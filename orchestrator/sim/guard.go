@@ -149,8 +149,7 @@ func (g *guard) granted(e *outbidv1.LeaseGranted) error {
 	if err := g.mayHold(e, l); err != nil {
 		return err
 	}
-	l.places = append(l.places, &outbidv1.LeasePlace{Node: e.GetNode(), Devices: e.GetDevices()})
-	l.places = append(l.places, e.GetMore()...)
+	l.places = e.GetPlaces()
 	what := g.r.apps[e.GetSweep()].Spec.GetResources()
 	size, kind := 0, ""
 	for _, p := range l.places {

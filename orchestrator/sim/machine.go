@@ -11,6 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -163,13 +164,7 @@ func (m *machine) start(a *outbidv1.Assignment) {
 		job: &app.Jobs[min(int(key.trial), len(app.Jobs)-1)], place: int(a.GetBody().GetGang().GetPlace()),
 	}
 	m.forks[t.ref.GetEpoch()] = t
-	for _, p := range trial.Lease.Places() {
-		place := cluster.Place{Node: r.places[p.Node], Devices: make([]int, len(p.Devices))}
-		for i, d := range p.Devices {
-			place.Devices[i] = int(d)
-		}
-		t.gang = append(t.gang, place)
-	}
+	t.gang = r.gang(trial.Lease.Places)
 	if err := r.guard.claim(t); err != nil {
 		r.fail(err)
 		return
@@ -395,4 +390,9 @@ func (t *training) stop() {
 	t.turn++
 	delete(t.m.forks, t.ref.GetEpoch())
 	t.m.r.guard.unclaim(t)
+}
+
+// gang is what places are to policies.
+func (r *run) gang(places []state.Place) cluster.Gang {
+	return state.GangOf(places, func(p state.Place) (int, bool) { return r.places[p.Node], true })
 }

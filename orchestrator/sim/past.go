@@ -249,7 +249,7 @@ func (h *historian) trial(at time.Duration, key trialKey, e *outbidv1.Event) {
 	t := h.st.Sweeps[key.sweep].Trials[key.trial]
 	switch k := e.GetKind().(type) {
 	case *outbidv1.Event_ForkStarted:
-		if l := t.Lease; l != nil && l.Node != "" {
+		if l := t.Lease; l != nil && l.Holder == state.Workers {
 			if t.Leases > 1 {
 				h.starts += at - l.Granted.Sub(h.start)
 				h.started++

@@ -6,6 +6,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -126,18 +127,14 @@ func (s *scribe) granted(at float64, e *outbidv1.LeaseGranted) {
 	key := trialKey{e.GetSweep(), e.GetTrial()}
 	j := s.jobs[key]
 	l := measure.Lease{}
-	var g cluster.Gang
-	places := append([]*outbidv1.LeasePlace{{Node: e.GetNode(), Devices: e.GetDevices()}}, e.GetMore()...)
-	for _, p := range places {
-		place := cluster.Place{Node: s.r.places[p.GetNode()]}
+	for _, p := range e.GetPlaces() {
 		for _, d := range p.GetDevices() {
-			place.Devices = append(place.Devices, int(d))
 			if s.r.set.Bars > 0 {
 				l.Where = append(l.Where, s.offset[p.GetNode()]+int(d))
 			}
 		}
-		g = append(g, place)
 	}
+	g := s.r.gang(state.PlacesOf(e.GetPlaces()))
 	l.Devices = g.Size()
 	app := s.r.apps[e.GetSweep()]
 	l.Slowdown = app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)].Speeds.Slowdown(cluster.SpreadOf(s.r.set.Nodes, g))

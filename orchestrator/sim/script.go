@@ -163,7 +163,7 @@ func (p *script) trial(name string) (*state.Trial, *worker, *fork, error) {
 	if err != nil || t.Lease == nil {
 		return t, nil, nil, err
 	}
-	k := p.w.workers[t.Lease.Node]
+	k := p.w.workers[t.Lease.Rank0()]
 	return t, k, k.forks[t.Lease.Epoch], nil
 }
 
@@ -244,7 +244,7 @@ func (p *script) expect(words []string) error {
 		return nil
 	case state.TrialWord(t.State) != words[1]:
 		return fmt.Errorf("it is %s: %s", state.TrialWord(t.State), t.Reason)
-	case len(words) == 4 && words[2] == "on" && (t.Lease == nil || t.Lease.Node != words[3]):
+	case len(words) == 4 && words[2] == "on" && (t.Lease == nil || t.Lease.Rank0() != words[3]):
 		return fmt.Errorf("its lease is %+v", t.Lease)
 	default:
 		return nil

@@ -11,8 +11,11 @@ import (
 func (f *folding) leaseGranted(e *outbidv1.LeaseGranted) error {
 	st, s, t, at := f.st, f.sweep, f.trial, f.at
 	l := &Lease{
-		Sweep: s.ID, Trial: t.Number, Epoch: e.GetEpoch(), Node: e.GetNode(), Devices: e.GetDevices(),
-		Granted: at, Reason: e.GetReason(), Version: 1, More: e.GetMore(),
+		Sweep: s.ID, Trial: t.Number, Epoch: e.GetEpoch(), Places: PlacesOf(e.GetPlaces()),
+		Granted: at, Reason: e.GetReason(), Version: 1,
+	}
+	if len(l.Places) == 0 {
+		return broken("lease %d has no places", l.Epoch)
 	}
 	if err := st.canHold(l); err != nil {
 		return err
@@ -29,17 +32,18 @@ func (f *folding) leaseGranted(e *outbidv1.LeaseGranted) error {
 
 // CanGrant says what keeps a lease from being granted: devices that are held or do not exist.
 func (st *State) CanGrant(e *outbidv1.LeaseGranted) error {
-	for _, p := range (&Lease{Node: e.GetNode(), Devices: e.GetDevices(), More: e.GetMore()}).Places() {
+	l := &Lease{Epoch: e.GetEpoch(), Places: PlacesOf(e.GetPlaces())}
+	for _, p := range l.Places {
 		if n := st.Nodes[p.Node]; n == nil || !n.Up() {
 			return broken("node %q is not up", p.Node)
 		}
 	}
-	return st.canHold(&Lease{Epoch: e.GetEpoch(), Node: e.GetNode(), Devices: e.GetDevices(), More: e.GetMore()})
+	return st.canHold(l)
 }
 
 // canHold says what keeps a lease's devices from being held by it.
 func (st *State) canHold(l *Lease) error {
-	for _, p := range l.Places() {
+	for _, p := range l.Places {
 		if p.Ended {
 			continue // others may have its devices by now
 		}
@@ -61,7 +65,7 @@ func (st *State) canHold(l *Lease) error {
 
 // hold marks a lease's devices as its own, and finds out what they are together.
 func (st *State) hold(l *Lease) {
-	for i, p := range l.Places() {
+	for i, p := range l.Places {
 		n := st.Nodes[p.Node]
 		if !p.Ended {
 			n.Leases = append(n.Leases, l)
@@ -72,13 +76,9 @@ func (st *State) hold(l *Lease) {
 		if p.Ended && len(p.Devices) > 0 && int(slices.Max(p.Devices)) >= len(n.Shape.Devices) {
 			continue // the node came back with fewer
 		}
-		gang := make([]int, len(p.Devices))
-		for k, d := range p.Devices {
-			gang[k] = int(d)
-		}
-		here := []cluster.Node{n.Shape}
-		kind, spread := cluster.TypeOf(here, cluster.Gang{{Devices: gang}}), cluster.SpreadOf(here, cluster.Gang{{Devices: gang}})
-		switch first := st.Nodes[l.Node]; {
+		here, gang := []cluster.Node{n.Shape}, cluster.Gang{gangPlace(0, p)}
+		kind, spread := cluster.TypeOf(here, gang), cluster.SpreadOf(here, gang)
+		switch first := st.Nodes[l.Rank0()]; {
 		case i == 0:
 			l.kind, l.spread = kind, spread
 			continue
@@ -96,7 +96,7 @@ func (st *State) hold(l *Lease) {
 func (f *folding) trialAsked(e *outbidv1.TrialAsked) error {
 	st, s, t, at := f.st, f.sweep, f.trial, f.at
 	return st.lease(s, t, &Lease{
-		Sweep: s.ID, Trial: t.Number, Epoch: e.GetEpoch(), Granted: at, Client: e.GetClient(), Started: true,
+		Sweep: s.ID, Trial: t.Number, Epoch: e.GetEpoch(), Granted: at, Holder: Client, Client: e.GetClient(), Started: true,
 		Version: 1, FromStep: t.Step,
 	})
 }
@@ -140,7 +140,7 @@ func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
 	s.Running = remove(s.Running, t.Number)
 	t.DeviceSeconds += e.GetDeviceSeconds()
 	s.DeviceSeconds += e.GetDeviceSeconds()
-	for _, p := range l.Places() {
+	for _, p := range l.Places {
 		st.release(l, p)
 	}
 	switch {
@@ -165,14 +165,11 @@ func (f *folding) placeEnded(e *outbidv1.PlaceEnded) error {
 	if i < 0 {
 		return broken("lease %d has no place on node %s, or it has ended", l.Epoch, e.GetNode())
 	}
-	st.release(l, l.Places()[i])
+	st.release(l, l.Places[i])
+	l.Places[i].Ended = true
 	if i == 0 {
-		l.Ended, t.Training = true, time.Time{}
-		return nil
+		t.Training = time.Time{}
 	}
-	// The event that granted the lease is not changed.
-	l.More = slices.Clone(l.More)
-	l.More[i-1] = &outbidv1.LeasePlace{Node: e.GetNode(), Devices: l.More[i-1].GetDevices(), Ended: true}
 	return nil
 }
 

@@ -10,8 +10,9 @@ import (
 )
 
 // Format of the ledgers that this version writes. It grows when a version before would fold what is written to another
-// state, and not where that would fail anyway. 1 is what was written before there were formats; 2 deletes sweeps.
-const Format = 2
+// state, and not where that would fail anyway. 1 is what was written before there were formats; 2 deletes sweeps; 3 says
+// the places of a lease without a first one apart.
+const Format = 3
 
 // ErrNewer says that a newer version wrote the ledger, and that this one cannot know what it means.
 var ErrNewer = errors.New("a newer version of Outbid wrote this ledger")

@@ -23,9 +23,13 @@ func TestAGangThatLeavesIsRestored(t *testing.T) {
 		}
 		return &outbidv1.Event{Kind: &outbidv1.Event_NodeJoined{NodeJoined: &outbidv1.NodeJoined{Node: info}}}
 	}
-	grant := func(trial int32, epoch uint64, node string, more ...*outbidv1.LeasePlace) *outbidv1.Event {
+	grant := func(trial int32, epoch uint64, nodes ...string) *outbidv1.Event {
+		var places []*outbidv1.LeasePlace
+		for _, node := range nodes {
+			places = append(places, &outbidv1.LeasePlace{Node: node, Devices: []int32{0}})
+		}
 		return &outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: &outbidv1.LeaseGranted{
-			Sweep: "s-1", Trial: trial, Epoch: epoch, Node: node, Devices: []int32{0}, More: more,
+			Sweep: "s-1", Trial: trial, Epoch: epoch, Places: places,
 		}}}
 	}
 	for _, e := range []*outbidv1.Event{
@@ -33,7 +37,7 @@ func TestAGangThatLeavesIsRestored(t *testing.T) {
 		{Kind: &outbidv1.Event_SweepSubmitted{SweepSubmitted: &outbidv1.SweepSubmitted{Sweep: "s-1", Spec: &outbidv1.SweepSpec{Name: "s"}}}},
 		{Kind: &outbidv1.Event_TrialCreated{TrialCreated: &outbidv1.TrialCreated{Sweep: "s-1", Trial: 0, ConfigJson: "{}"}}},
 		{Kind: &outbidv1.Event_TrialCreated{TrialCreated: &outbidv1.TrialCreated{Sweep: "s-1", Trial: 1, ConfigJson: "{}"}}},
-		grant(0, 1, "a", &outbidv1.LeasePlace{Node: "b", Devices: []int32{0}}, &outbidv1.LeasePlace{Node: "c", Devices: []int32{0}}),
+		grant(0, 1, "a", "b", "c"),
 		{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", Epoch: 1, Node: "a"}}},
 		{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", Epoch: 1, Node: "b"}}},
 		grant(1, 2, "b"), node("a", 0),

@@ -2,64 +2,49 @@ package state
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Place is the part of a lease on one node.
-type Place struct {
-	Node    string
-	Devices []int32
-	// Ended: its processes are gone and its devices free.
-	Ended bool
-}
+// Holder is who trains under a lease.
+type Holder uint8
 
-// Places are the parts of the lease; rank 0 is in the first. A client's lease has none.
-func (l *Lease) Places() []Place {
-	if l.Node == "" {
-		return nil
-	}
-	places := make([]Place, 0, 1+len(l.More))
-	places = append(places, Place{l.Node, l.Devices, l.Ended})
-	for _, p := range l.More {
-		places = append(places, Place{p.GetNode(), p.GetDevices(), p.GetEnded()})
-	}
-	return places
-}
+const (
+	// Workers train on the places of their lease.
+	Workers Holder = iota
+	// Client is a program of the user's that asked for a trial of an external sweep. Its lease has no places.
+	Client
+)
 
 // PlaceOn is the index of the lease's place on a node; -1 if it has none, or that has ended.
 func (l *Lease) PlaceOn(node string) int {
-	if l.Node == node && node != "" {
-		if l.Ended {
-			return -1
-		}
-		return 0
+	return slices.IndexFunc(l.Places, func(p Place) bool { return p.Node == node && !p.Ended })
+}
+
+// Rank0 is the node that rank 0 is on; "" for a client's lease.
+func (l *Lease) Rank0() string {
+	if len(l.Places) == 0 {
+		return ""
 	}
-	for i, p := range l.More {
-		if p.GetNode() == node && !p.GetEnded() {
-			return i + 1
-		}
-	}
-	return -1
+	return l.Places[0].Node
 }
 
 // Over says whether every place of the lease has ended.
 func (l *Lease) Over() bool {
-	for _, p := range l.More {
-		if !p.GetEnded() {
-			return false
-		}
-	}
-	return l.Ended
+	return !slices.ContainsFunc(l.Places, func(p Place) bool { return !p.Ended })
 }
 
-// Size is the number of devices of the whole gang.
+// Gang says whether the lease is over several nodes.
+func (l *Lease) Gang() bool { return len(l.Places) > 1 }
+
+// Size is the number of its devices on all places.
 func (l *Lease) Size() int {
-	n := len(l.Devices)
-	for _, p := range l.More {
-		n += len(p.GetDevices())
+	n := 0
+	for _, p := range l.Places {
+		n += len(p.Devices)
 	}
 	return n
 }

@@ -24,7 +24,7 @@ const (
 // measure takes a report's speed in, once it has trained for some time.
 func (s *Sweep) measure(t *Trial, r *outbidv1.Report) {
 	l := t.Lease
-	if r.GetTrainSeconds() <= 0 || r.GetStep() <= l.FromStep || l.Node == "" || l.kind == "" {
+	if r.GetTrainSeconds() <= 0 || r.GetStep() <= l.FromStep || l.Holder == Client || l.kind == "" {
 		return
 	}
 	rate := float64(r.GetStep()-l.FromStep) / r.GetTrainSeconds()

@@ -62,9 +62,9 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 	r.Trial.Sweep = ""
 	if l := t.Lease; l != nil {
 		r.Lease = &outbidv1.LeaseRecord{
-			Epoch: l.Epoch, Node: l.Node, Devices: l.Devices, Granted: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
+			Epoch: l.Epoch, Places: placeRecords(l.Places), Granted: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
 			Revoking: l.Revoking, Reason: l.Reason, Started: l.Started, Client: l.Client, Version: l.Version,
-			FromStep: l.FromStep, More: l.More, Ended: l.Ended, Training: stamp(t.Training),
+			FromStep: l.FromStep, Training: stamp(t.Training),
 		}
 	}
 	return r
@@ -164,14 +164,15 @@ func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error
 	if r == nil {
 		return nil
 	}
+	outbidv1.UpgradeLease(r)
 	l := &Lease{
-		Sweep: s.ID, Trial: t.Number, Epoch: r.GetEpoch(), Node: r.GetNode(), Devices: r.GetDevices(),
+		Sweep: s.ID, Trial: t.Number, Epoch: r.GetEpoch(), Places: PlacesOf(r.GetPlaces()),
 		Granted: from(r.GetGranted()), TermEnd: from(r.GetTermEnd()), Reason: r.GetReason(), Revoking: r.GetRevoking(),
 		Started: r.GetStarted(), FromStep: r.GetFromStep(), Version: r.GetVersion(), Client: r.GetClient(),
-		More: r.GetMore(), Ended: r.GetEnded(),
 	}
 	t.Lease, t.Training = l, from(r.GetTraining())
-	if l.Node == "" {
+	if len(l.Places) == 0 {
+		l.Holder = Client
 		return nil
 	}
 	if err := st.canHold(l); err != nil {

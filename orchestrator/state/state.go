@@ -197,11 +197,14 @@ type Trial struct {
 
 // Lease is a grant of devices to a trial until it ends.
 type Lease struct {
-	Sweep   string
-	Trial   int32
-	Epoch   uint64
-	Node    string
-	Devices []int32
+	Sweep string
+	Trial int32
+	Epoch uint64
+	// Holder trains under it; Client is the name that it gave, if it is a client.
+	Holder Holder
+	Client string
+	// Places are where its processes run, in the order of their ranks: rank 0 is on the first. A client's lease has none.
+	Places  []Place
 	Granted time.Time
 	TermEnd time.Time
 	Reason  string
@@ -212,12 +215,6 @@ type Lease struct {
 	FromStep int64
 	// Version of the assignment: grows with whatever the fork must be told.
 	Version uint64
-	// Client holds the lease of a trial of an external sweep; Node is empty then.
-	Client string
-	// More is the rest of a gang over several nodes; rank 0 is on Node. Ended says that Node's processes are gone while
-	// others of the gang may still run.
-	More  []*outbidv1.LeasePlace
-	Ended bool
 
 	kind   string
 	spread cluster.Spread

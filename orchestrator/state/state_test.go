@@ -52,7 +52,7 @@ func created(n int32) *outbidv1.Event {
 
 func granted(n int32, epoch uint64, device int32) *outbidv1.Event {
 	return &outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: &outbidv1.LeaseGranted{
-		Sweep: "s-1", Trial: n, Epoch: epoch, Node: "n", Devices: []int32{device}, Reason: "free",
+		Sweep: "s-1", Trial: n, Epoch: epoch, Places: []*outbidv1.LeasePlace{{Node: "n", Devices: []int32{device}}}, Reason: "free",
 	}}}
 }
 

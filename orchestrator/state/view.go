@@ -54,7 +54,9 @@ func (st *State) TrialView(s *Sweep, t *Trial) *outbidv1.Trial {
 		v.Restarts-- // its last failure was not followed by a start
 	}
 	if l := t.Lease; l != nil {
-		v.Node, v.Devices = l.Node, l.Devices
+		if len(l.Places) > 0 {
+			v.Node, v.Devices = l.Places[0].Node, l.Places[0].Devices
+		}
 		v.DeviceSeconds += l.DeviceSeconds(st.Time)
 		if t.Last.GetTrainSeconds() > 0 && t.LastReportSeq > 0 {
 			v.StepsPerSecond = float64(t.Step-l.FromStep) / t.Last.GetTrainSeconds()

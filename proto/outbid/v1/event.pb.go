@@ -1960,21 +1960,26 @@ func (x *CheckpointDropped) GetKey() string {
 	return ""
 }
 
-// LeaseGranted gives devices of a node to a trial.
+// LeaseGranted gives devices to a trial, on one node or on several.
 type LeaseGranted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
 	// Counts leases of the whole ledger: a fencing token.
 	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Node  string `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
-	// Indexes of the node's devices.
+	// The first place and the rest of them, as ledgers of formats 1 and 2 say it. Readers of a ledger find them in places.
+	//
+	// Deprecated: Marked as deprecated in outbid/v1/event.proto.
+	Node string `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	// Deprecated: Marked as deprecated in outbid/v1/event.proto.
 	Devices []int32 `protobuf:"varint,5,rep,packed,name=devices,proto3" json:"devices,omitempty"`
 	Reason  string  `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The end of the policy's term; absent for none.
 	TermEnd *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
-	// The rest of the gang, where it runs over several nodes; rank 0 is on the node above.
-	More          []*LeasePlace `protobuf:"bytes,8,rep,name=more,proto3" json:"more,omitempty"`
+	// Deprecated: Marked as deprecated in outbid/v1/event.proto.
+	More []*LeasePlace `protobuf:"bytes,8,rep,name=more,proto3" json:"more,omitempty"`
+	// Where its processes run, in the order of their ranks: rank 0 is on the first place.
+	Places        []*LeasePlace `protobuf:"bytes,9,rep,name=places,proto3" json:"places,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2030,6 +2035,7 @@ func (x *LeaseGranted) GetEpoch() uint64 {
 	return 0
 }
 
+// Deprecated: Marked as deprecated in outbid/v1/event.proto.
 func (x *LeaseGranted) GetNode() string {
 	if x != nil {
 		return x.Node
@@ -2037,6 +2043,7 @@ func (x *LeaseGranted) GetNode() string {
 	return ""
 }
 
+// Deprecated: Marked as deprecated in outbid/v1/event.proto.
 func (x *LeaseGranted) GetDevices() []int32 {
 	if x != nil {
 		return x.Devices
@@ -2058,9 +2065,17 @@ func (x *LeaseGranted) GetTermEnd() *timestamppb.Timestamp {
 	return nil
 }
 
+// Deprecated: Marked as deprecated in outbid/v1/event.proto.
 func (x *LeaseGranted) GetMore() []*LeasePlace {
 	if x != nil {
 		return x.More
+	}
+	return nil
+}
+
+func (x *LeaseGranted) GetPlaces() []*LeasePlace {
+	if x != nil {
+		return x.Places
 	}
 	return nil
 }
@@ -3460,16 +3475,17 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x11CheckpointDropped\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"\xf8\x01\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\xb3\x02\n" +
 	"\fLeaseGranted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x12\n" +
-	"\x04node\x18\x04 \x01(\tR\x04node\x12\x18\n" +
-	"\adevices\x18\x05 \x03(\x05R\adevices\x12\x16\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x04node\x18\x04 \x01(\tB\x02\x18\x01R\x04node\x12\x1c\n" +
+	"\adevices\x18\x05 \x03(\x05B\x02\x18\x01R\adevices\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x125\n" +
-	"\bterm_end\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\x12)\n" +
-	"\x04more\x18\b \x03(\v2\x15.outbid.v1.LeasePlaceR\x04more\"P\n" +
+	"\bterm_end\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\x12-\n" +
+	"\x04more\x18\b \x03(\v2\x15.outbid.v1.LeasePlaceB\x02\x18\x01R\x04more\x12-\n" +
+	"\x06places\x18\t \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\"P\n" +
 	"\n" +
 	"LeasePlace\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
@@ -3726,22 +3742,23 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	39, // 36: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
 	42, // 37: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
 	23, // 38: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	42, // 39: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	0,  // 40: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	1,  // 41: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	45, // 42: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	4,  // 43: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	46, // 44: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	37, // 45: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	40, // 46: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	41, // 47: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	42, // 48: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	42, // 49: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	23, // 39: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	42, // 40: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	0,  // 41: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	1,  // 42: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	45, // 43: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	4,  // 44: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	46, // 45: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	37, // 46: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	40, // 47: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	41, // 48: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	42, // 49: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	42, // 50: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }

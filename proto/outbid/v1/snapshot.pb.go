@@ -838,9 +838,13 @@ func (x *Rollback) GetFromStep() int64 {
 
 // LeaseRecord is a lease in a snapshot.
 type LeaseRecord struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Epoch    uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Node     string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Epoch uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The first place and the rest of them, as snapshots of formats 1 and 2 say it.
+	//
+	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
+	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
 	Devices  []int32                `protobuf:"varint,3,rep,packed,name=devices,proto3" json:"devices,omitempty"`
 	Granted  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=granted,proto3" json:"granted,omitempty"`
 	TermEnd  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
@@ -852,11 +856,13 @@ type LeaseRecord struct {
 	Version uint64 `protobuf:"varint,10,opt,name=version,proto3" json:"version,omitempty"`
 	// The step its start checkpoint holds, once started.
 	FromStep int64 `protobuf:"varint,11,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
-	// The rest of the gang, where it runs over several nodes.
+	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
 	More []*LeasePlace `protobuf:"bytes,12,rep,name=more,proto3" json:"more,omitempty"`
-	// Place 0 has ended while others may still run.
-	Ended         bool                   `protobuf:"varint,13,opt,name=ended,proto3" json:"ended,omitempty"`
-	Training      *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=training,proto3" json:"training,omitempty"`
+	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
+	Ended    bool                   `protobuf:"varint,13,opt,name=ended,proto3" json:"ended,omitempty"`
+	Training *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=training,proto3" json:"training,omitempty"`
+	// Where its processes run, in the order of their ranks; none for a lease that a client holds.
+	Places        []*LeasePlace `protobuf:"bytes,15,rep,name=places,proto3" json:"places,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -898,6 +904,7 @@ func (x *LeaseRecord) GetEpoch() uint64 {
 	return 0
 }
 
+// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
 func (x *LeaseRecord) GetNode() string {
 	if x != nil {
 		return x.Node
@@ -905,6 +912,7 @@ func (x *LeaseRecord) GetNode() string {
 	return ""
 }
 
+// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
 func (x *LeaseRecord) GetDevices() []int32 {
 	if x != nil {
 		return x.Devices
@@ -968,6 +976,7 @@ func (x *LeaseRecord) GetFromStep() int64 {
 	return 0
 }
 
+// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
 func (x *LeaseRecord) GetMore() []*LeasePlace {
 	if x != nil {
 		return x.More
@@ -975,6 +984,7 @@ func (x *LeaseRecord) GetMore() []*LeasePlace {
 	return nil
 }
 
+// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
 func (x *LeaseRecord) GetEnded() bool {
 	if x != nil {
 		return x.Ended
@@ -985,6 +995,13 @@ func (x *LeaseRecord) GetEnded() bool {
 func (x *LeaseRecord) GetTraining() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Training
+	}
+	return nil
+}
+
+func (x *LeaseRecord) GetPlaces() []*LeasePlace {
+	if x != nil {
+		return x.Places
 	}
 	return nil
 }
@@ -1088,11 +1105,11 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\a_metric\"=\n" +
 	"\bRollback\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xeb\x03\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xaa\x04\n" +
 	"\vLeaseRecord\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x12\n" +
-	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
-	"\adevices\x18\x03 \x03(\x05R\adevices\x124\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x04node\x18\x02 \x01(\tB\x02\x18\x01R\x04node\x12\x1c\n" +
+	"\adevices\x18\x03 \x03(\x05B\x02\x18\x01R\adevices\x124\n" +
 	"\agranted\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x125\n" +
 	"\bterm_end\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\x121\n" +
 	"\brevoking\x18\x06 \x01(\x0e2\x15.outbid.v1.RevokeKindR\brevoking\x12\x16\n" +
@@ -1101,10 +1118,11 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06client\x18\t \x01(\tR\x06client\x12\x18\n" +
 	"\aversion\x18\n" +
 	" \x01(\x04R\aversion\x12\x1b\n" +
-	"\tfrom_step\x18\v \x01(\x03R\bfromStep\x12)\n" +
-	"\x04more\x18\f \x03(\v2\x15.outbid.v1.LeasePlaceR\x04more\x12\x14\n" +
-	"\x05ended\x18\r \x01(\bR\x05ended\x126\n" +
-	"\btraining\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\btrainingB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"\tfrom_step\x18\v \x01(\x03R\bfromStep\x12-\n" +
+	"\x04more\x18\f \x03(\v2\x15.outbid.v1.LeasePlaceB\x02\x18\x01R\x04more\x12\x18\n" +
+	"\x05ended\x18\r \x01(\bB\x02\x18\x01R\x05ended\x126\n" +
+	"\btraining\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\btraining\x12-\n" +
+	"\x06places\x18\x0f \x03(\v2\x15.outbid.v1.LeasePlaceR\x06placesB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_snapshot_proto_rawDescOnce sync.Once
@@ -1178,11 +1196,12 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	22, // 29: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
 	23, // 30: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
 	8,  // 31: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	23, // 32: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }

@@ -763,7 +763,7 @@ Global___CheckpointDropped: typing_extensions.TypeAlias = CheckpointDropped
 
 @typing.final
 class LeaseGranted(google.protobuf.message.Message):
-    """LeaseGranted gives devices of a node to a trial."""
+    """LeaseGranted gives devices to a trial, on one node or on several."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -775,23 +775,25 @@ class LeaseGranted(google.protobuf.message.Message):
     REASON_FIELD_NUMBER: builtins.int
     TERM_END_FIELD_NUMBER: builtins.int
     MORE_FIELD_NUMBER: builtins.int
+    PLACES_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     epoch: builtins.int
     """Counts leases of the whole ledger: a fencing token."""
     node: builtins.str
+    """The first place and the rest of them, as ledgers of formats 1 and 2 say it. Readers of a ledger find them in places."""
     reason: builtins.str
     @property
-    def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Indexes of the node's devices."""
-
+    def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
     def term_end(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """The end of the policy's term; absent for none."""
 
     @property
-    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LeasePlace]:
-        """The rest of the gang, where it runs over several nodes; rank 0 is on the node above."""
+    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LeasePlace]: ...
+    @property
+    def places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LeasePlace]:
+        """Where its processes run, in the order of their ranks: rank 0 is on the first place."""
 
     def __init__(
         self,
@@ -804,9 +806,10 @@ class LeaseGranted(google.protobuf.message.Message):
         reason: builtins.str = ...,
         term_end: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         more: collections.abc.Iterable[Global___LeasePlace] | None = ...,
+        places: collections.abc.Iterable[Global___LeasePlace] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["term_end", b"term_end"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["devices", b"devices", "epoch", b"epoch", "more", b"more", "node", b"node", "reason", b"reason", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["devices", b"devices", "epoch", b"epoch", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
 
 Global___LeaseGranted: typing_extensions.TypeAlias = LeaseGranted
 

@@ -427,8 +427,10 @@ class LeaseRecord(google.protobuf.message.Message):
     MORE_FIELD_NUMBER: builtins.int
     ENDED_FIELD_NUMBER: builtins.int
     TRAINING_FIELD_NUMBER: builtins.int
+    PLACES_FIELD_NUMBER: builtins.int
     epoch: builtins.int
     node: builtins.str
+    """The first place and the rest of them, as snapshots of formats 1 and 2 say it."""
     revoking: outbid.v1.event_pb2.RevokeKind.ValueType
     reason: builtins.str
     started: builtins.bool
@@ -438,7 +440,6 @@ class LeaseRecord(google.protobuf.message.Message):
     from_step: builtins.int
     """The step its start checkpoint holds, once started."""
     ended: builtins.bool
-    """Place 0 has ended while others may still run."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -446,11 +447,13 @@ class LeaseRecord(google.protobuf.message.Message):
     @property
     def term_end(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
-    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.LeasePlace]:
-        """The rest of the gang, where it runs over several nodes."""
-
+    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.LeasePlace]: ...
     @property
     def training(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.LeasePlace]:
+        """Where its processes run, in the order of their ranks; none for a lease that a client holds."""
+
     def __init__(
         self,
         *,
@@ -468,8 +471,9 @@ class LeaseRecord(google.protobuf.message.Message):
         more: collections.abc.Iterable[outbid.v1.event_pb2.LeasePlace] | None = ...,
         ended: builtins.bool = ...,
         training: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        places: collections.abc.Iterable[outbid.v1.event_pb2.LeasePlace] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["granted", b"granted", "term_end", b"term_end", "training", b"training"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["client", b"client", "devices", b"devices", "ended", b"ended", "epoch", b"epoch", "from_step", b"from_step", "granted", b"granted", "more", b"more", "node", b"node", "reason", b"reason", "revoking", b"revoking", "started", b"started", "term_end", b"term_end", "training", b"training", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["client", b"client", "devices", b"devices", "ended", b"ended", "epoch", b"epoch", "from_step", b"from_step", "granted", b"granted", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "term_end", b"term_end", "training", b"training", "version", b"version"]) -> None: ...
 
 Global___LeaseRecord: typing_extensions.TypeAlias = LeaseRecord
