@@ -83,22 +83,6 @@ func (c *Core) redecide(round *outbidv1.RoundDecided) {
 	}
 }
 
-// Snapshot is the state with its tuners and policy, as load takes it.
-func (c *Core) Snapshot() ([]byte, error) {
-	snap := c.st.Snapshot()
-	for _, r := range snap.GetSweeps() {
-		if err := c.snapshotTuner(r); err != nil {
-			return nil, err
-		}
-	}
-	data, err := c.policy.Snapshot()
-	if err != nil {
-		return nil, fmt.Errorf("snapshot of policy %s: %w", c.policy.Name(), err)
-	}
-	snap.Policy, snap.PolicyName = data, c.policy.Name()
-	return proto.Marshal(snap)
-}
-
 func (c *Core) load(data []byte) error {
 	var snap outbidv1.StateSnapshot
 	if err := proto.Unmarshal(data, &snap); err != nil {

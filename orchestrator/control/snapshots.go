@@ -8,10 +8,50 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"google.golang.org/protobuf/proto"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// maybeSnapshot saves a snapshot once enough events have come since the last one. Making it costs time in proportion
-// to the number of trials, so the more trials there are the more events are waited for.
+// Frozen is a core at one time, with its tuners and policy. It does not change while the core goes on.
+type Frozen struct {
+	seq      uint64
+	snapshot *outbidv1.StateSnapshot
+}
+
+// Freeze returns the core as it is. That takes a fifth of the time that encoding it takes.
+func (c *Core) Freeze() (Frozen, error) {
+	snap := c.st.Snapshot()
+	for _, r := range snap.GetSweeps() {
+		if err := c.snapshotTuner(r); err != nil {
+			return Frozen{}, err
+		}
+	}
+	data, err := c.policy.Snapshot()
+	if err != nil {
+		return Frozen{}, fmt.Errorf("snapshot of policy %s: %w", c.policy.Name(), err)
+	}
+	snap.Policy, snap.PolicyName = data, c.policy.Name()
+	return Frozen{c.st.Seq, snap}, nil
+}
+
+// Encode returns the snapshot as load takes it: the same state gives the same bytes. It may be called from any goroutine.
+func (f Frozen) Encode() ([]byte, error) {
+	return proto.MarshalOptions{Deterministic: true}.Marshal(f.snapshot)
+}
+
+// Snapshot is the core, encoded.
+func (c *Core) Snapshot() ([]byte, error) {
+	frozen, err := c.Freeze()
+	if err != nil {
+		return nil, err
+	}
+	return frozen.Encode()
+}
+
+// maybeSnapshot saves a snapshot once enough events have come since the last one. Freezing the state costs time in
+// proportion to the number of trials, so the more trials there are the more events are waited for. Encoding and saving it
+// happen while the loop goes on.
 func (l *Loop) maybeSnapshot() {
 	if l.events < max(l.cfg.SnapshotEvery, 2*l.core.trials()) {
 		return
@@ -21,17 +61,16 @@ func (l *Loop) maybeSnapshot() {
 	default:
 		return // the one before is still being written
 	}
-	seq := l.core.st.Seq
-	data, err := l.core.Snapshot()
+	frozen, err := l.core.Freeze()
 	if err != nil {
 		<-l.saving
 		l.cfg.Logger.Error("no snapshot could be made", "err", err)
 		return
 	}
 	l.events = 0
-	l.snapshot.Go(func() { // the disks have time: nothing is decided while this one waits for them
+	l.snapshot.Go(func() {
 		defer func() { <-l.saving }()
-		if err := l.saveSnapshot(seq, data, snapshotTimeout); err != nil {
+		if err := l.saveSnapshot(frozen, snapshotTimeout); err != nil {
 			l.cfg.Logger.Error("no snapshot could be saved", "err", err)
 		}
 	})
@@ -44,14 +83,18 @@ const (
 )
 
 // saveSnapshot saves a snapshot once the history before it is on disk: that part of the ledger will not be read again.
-func (l *Loop) saveSnapshot(seq uint64, data []byte, timeout time.Duration) error {
+func (l *Loop) saveSnapshot(frozen Frozen, timeout time.Duration) error {
+	data, err := frozen.Encode()
+	if err != nil {
+		return err
+	}
 	if err := l.cfg.History.Flush(); err != nil {
 		return fmt.Errorf("flushing the history: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := l.cfg.Ledger.SaveSnapshot(ctx, seq, data); err != nil {
-		l.cfg.Logger.Warn("the snapshot could not be saved; the next restart reads more of the ledger", "seq", seq, "err", err)
+	if err := l.cfg.Ledger.SaveSnapshot(ctx, frozen.seq, data); err != nil {
+		l.cfg.Logger.Warn("the snapshot could not be saved; the next restart reads more of the ledger", "seq", frozen.seq, "err", err)
 	}
 	return nil
 }
@@ -61,11 +104,11 @@ func (l *Loop) finalSnapshot() error {
 	if l.events == 0 {
 		return l.cfg.History.Flush()
 	}
-	data, err := l.core.Snapshot()
+	frozen, err := l.core.Freeze()
 	if err != nil {
 		return err
 	}
-	return l.saveSnapshot(l.core.st.Seq, data, finalTimeout)
+	return l.saveSnapshot(frozen, finalTimeout)
 }
 
 // trials counts those of sweeps that are in memory.

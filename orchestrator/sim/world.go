@@ -62,6 +62,9 @@ type World struct {
 	core    *control.Core
 	policy  policy.Policy
 	batches int
+	// frozen is the newest snapshot, and encoded what it was encoded as.
+	frozen  control.Frozen
+	encoded []byte
 
 	workers map[string]*worker
 	names   []string
@@ -231,11 +234,7 @@ func (w *World) append(events []*outbidv1.Event) bool {
 	w.core.Appended(b)
 	w.batches++
 	if w.cfg.SnapshotEvery > 0 && w.batches%w.cfg.SnapshotEvery == 0 {
-		data, err := w.core.Snapshot()
-		if err == nil {
-			err = w.ledger.SaveSnapshot(ctx, b.GetSeq(), data)
-		}
-		if err != nil {
+		if err := w.snapshot(ctx, b.GetSeq()); err != nil {
 			w.fail("snapshot: %v", err)
 			return false
 		}
@@ -245,6 +244,23 @@ func (w *World) append(events []*outbidv1.Event) bool {
 		return false
 	}
 	return true
+}
+
+// snapshot saves a snapshot. The orchestrator encodes it while it goes on: so the one before must still give the same bytes.
+func (w *World) snapshot(ctx context.Context, seq uint64) error {
+	if w.encoded != nil {
+		if again, err := w.frozen.Encode(); err != nil || !bytes.Equal(again, w.encoded) {
+			return fmt.Errorf("the one before has changed while the orchestrator went on: %w", err)
+		}
+	}
+	var err error
+	if w.frozen, err = w.core.Freeze(); err != nil {
+		return err
+	}
+	if w.encoded, err = w.frozen.Encode(); err != nil {
+		return err
+	}
+	return w.ledger.SaveSnapshot(ctx, seq, w.encoded)
 }
 
 func (w *World) fail(format string, args ...any) {
