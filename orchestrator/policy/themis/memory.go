@@ -1,13 +1,14 @@
 package themis
 
 import (
+	"maps"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// memory is what the arbiter remembers of an app's last table.
+// memory is what the arbiter remembers of an app's last table. What is remembered is replaced, never changed.
 type memory struct {
 	// Ideal is T_id in seconds.
 	Ideal float64
@@ -32,66 +33,95 @@ type memory struct {
 // the least gang.
 const waiting = 4
 
-// remember keeps what the arbiter knows of an app: T_id, and its rho with so many devices.
-func (p *Policy) remember(v *policy.View, a *policy.App, s *agent.Situation, ideal, rho float64, devices int) {
-	m := &memory{
-		Ideal: ideal, Had: attained(v, a), Apps: max(1, v.MeanApps(a)), Least: max(1, a.Demand.Min), IdleSince: a.Submitted,
+// recall is what is remembered of the apps that are ranked, beside what was remembered before. One that has never been
+// asked says what it would say now; state tells its agent how it stands.
+func recall(
+	v *policy.View, s *supply, all []standing, seen map[string]*memory, set *settings, state func(*policy.App) *agent.Situation,
+) map[string]*memory {
+	known := make(map[string]*memory, len(seen)+len(all))
+	maps.Copy(known, seen)
+	for i := range all {
+		a := all[i].app
+		m := known[a.ID]
+		if m == nil || m.Ideal <= 0 || set.rank == passedOver && m.Chain == 0 {
+			st := state(a)
+			rho, ideal := agent.Estimate(st)
+			m = remember(v, a, m, st, told{rho, ideal, held(a)}, set)
+		}
+		known[a.ID] = m.idle(a, s)
 	}
-	seen := p.Seen[a.ID]
+	return known
+}
+
+// held counts the devices that an app's jobs hold.
+func held(a *policy.App) int {
+	n := 0
+	for _, j := range a.Jobs {
+		n += j.Gang.Size()
+	}
+	return n
+}
+
+// told is what a table says: an app's rho with so many devices, and T_id.
+type told struct {
+	rho, ideal float64
+	devices    int
+}
+
+// remember is what the arbiter keeps of what it was told of an app; seen is what it knew before, nil for nothing.
+func remember(v *policy.View, a *policy.App, seen *memory, s *agent.Situation, t told, set *settings) *memory {
+	m := &memory{
+		Ideal: t.ideal, Had: attained(v, a), Apps: max(1, v.MeanApps(a)), Least: max(1, a.Demand.Min), IdleSince: a.Submitted,
+	}
 	if seen != nil {
 		m.IdleSince = seen.IdleSince
 	}
-	if p.set.rank == passedOver {
-		m.foresee(s, seen)
+	if set.rank == passedOver {
+		m.Shortest, m.Most = agent.Shortest(s), max(1, agent.Most(s))
+		if seen != nil && seen.Chain > 0 {
+			m.Chain = seen.Chain
+		} else {
+			m.Chain = m.chain(s)
+		}
 	}
-	left := max(0, rho*ideal-v.Now.Sub(a.Submitted).Seconds())
-	if devices > 0 {
-		m.Work = left * float64(devices)
+	left := max(0, t.rho*t.ideal-v.Now.Sub(a.Submitted).Seconds())
+	if t.devices > 0 {
+		m.Work = left * float64(t.devices)
 	} else {
 		m.Work = left * float64(m.Least) / waiting
 	}
-	p.Seen[a.ID] = m
+	return m
 }
 
-// foresee keeps what rank=passed-over wants to know; seen is the memory before.
-func (m *memory) foresee(s *agent.Situation, seen *memory) {
-	m.Shortest, m.Most = agent.Shortest(s), max(1, agent.Most(s))
-	if seen != nil && seen.Chain > 0 {
-		m.Chain = seen.Chain
-		return
-	}
+// chain is Chain of an app that is seen for the first time.
+func (m *memory) chain(s *agent.Situation) float64 {
 	weight := s.Weight
 	if weight <= 0 {
 		weight = 1
 	}
-	m.Chain = max(1, m.Shortest*m.Apps/(m.Ideal*weight))
+	return max(1, m.Shortest*m.Apps/(m.Ideal*weight))
 }
 
-// idle notes whether an app holds something, devices on leases that are up and promised ones included.
-func (r *round) idle(a *policy.App, m *memory) {
-	since := a.Submitted
-	for _, j := range a.Jobs {
-		if _, promised := r.kept[j]; promised || j.Running() {
-			m.IdleSince = time.Time{}
-			return
-		}
-		if j.Leases > 0 && j.Queued.After(since) {
-			since = j.Queued // it held something until then
+// idle is the memory with whether the app holds something now: devices on leases that are up, and reserved ones, count.
+func (m *memory) idle(a *policy.App, s *supply) *memory {
+	n := *m
+	if s.holds(a) {
+		n.IdleSince = time.Time{}
+		return &n
+	}
+	if n.IdleSince.IsZero() {
+		n.IdleSince = a.Submitted
+		for _, j := range a.Jobs {
+			if j.Leases > 0 && j.Queued.After(n.IdleSince) {
+				n.IdleSince = j.Queued // it held something until then
+			}
 		}
 	}
-	if m.IdleSince.IsZero() {
-		m.IdleSince = since
-	}
+	return &n
 }
 
 // rho of an app with what it holds now, by its last table.
-func (m *memory) rho(v *policy.View, a *policy.App) float64 {
-	devices := 0
-	for _, j := range a.Jobs {
-		devices += j.Gang.Size()
-	}
-	return m.with(v, a, devices)
-}
+func (m *memory) rho(v *policy.View, a *policy.App) float64 { return m.with(v, a, held(a)) }
 
 // with is its rho with so many devices.
 func (m *memory) with(v *policy.View, a *policy.App, devices int) float64 {
@@ -133,52 +163,4 @@ func attained(v *policy.View, a *policy.App) float64 {
 		}
 	}
 	return had
-}
-
-// current is what is remembered of an app in the visibility phase. One that has never been asked says what it would say now.
-func (r *round) current(a *policy.App) *memory {
-	m := r.p.Seen[a.ID]
-	if m == nil || m.Ideal <= 0 || r.p.set.rank == passedOver && m.Chain == 0 {
-		s := r.situation(a)
-		rho, ideal := agent.Estimate(s)
-		devices := 0
-		for _, j := range a.Jobs {
-			devices += j.Gang.Size()
-		}
-		r.p.remember(r.v, a, s, ideal, rho, devices)
-		m = r.p.Seen[a.ID]
-	}
-	r.idle(a, m)
-	return m
-}
-
-// forget drops apps that have ended.
-func (p *Policy) forget(v *policy.View) {
-	if len(p.Seen) <= 2*len(v.Apps)+16 {
-		return
-	}
-	live, forecasts := make(map[string]*memory, len(v.Apps)), Forecasts{}
-	for _, a := range v.Apps {
-		if m := p.Seen[a.ID]; m != nil {
-			live[a.ID] = m
-		}
-		if m := p.Forecasts[a.ID]; m != nil {
-			forecasts[a.ID] = m
-		}
-	}
-	p.Seen, p.Forecasts = live, forecasts
-}
-
-// promise keeps devices for a job until whoever holds them has left.
-type promise struct {
-	Job   policy.JobName
-	Rho   float64
-	Made  time.Time
-	Nodes []promised
-}
-
-// promised is the devices of one node.
-type promised struct {
-	Node    string
-	Devices []int
 }

@@ -2,12 +2,12 @@ package themis
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
-	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
 // An app keeps its part of the row's devices in expectation, never more than the row, and no gang smaller than its jobs take.
@@ -27,12 +27,12 @@ func TestPaymentsAreExactInExpectation(t *testing.T) {
 			largest = max(largest, g.Machines*g.Devices)
 		}
 		keeps := rapid.Float64Range(0.01, 1).Draw(t, "keeps")
-		r := &round{p: New(&policy.Options{})}
+		chance := rand.New(rand.NewPCG(1, 2))
 		const draws = 1000
 		sum := 0
 		for range draws {
 			n := 0
-			for _, g := range r.pay(row, keeps, least) {
+			for _, g := range pay(row, keeps, least, false, chance) {
 				if g.Count != 1 || g.Devices < least {
 					t.Fatalf("a gang %+v is kept", g)
 				}

@@ -1,7 +1,10 @@
 package themis
 
 import (
+	"slices"
+
 	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -15,110 +18,74 @@ const (
 	maxRows    = 512
 )
 
-// begin starts the record.
-func (r *round) begin(o *agent.Offer) {
-	r.record = &outbidv1.Auction{
-		FairnessKnob: r.p.set.knob, Apps: int32(len(r.v.Apps)), LeaseSeconds: r.p.set.lease.Seconds(),
-	}
-	for i := range o.Lots {
-		l := &o.Lots[i]
-		if i < maxLots {
-			r.record.Lots = append(r.record.Lots, &outbidv1.Lot{Node: l.Node, Type: l.Type, Devices: int32(l.Free)})
-		}
-	}
+// recorded is all that a record is made of.
+type recorded struct {
+	set    *settings
+	apps   int
+	offer  *agent.Offer
+	result *auction.Result
+	order  []ranked
+	awards []award
+	shares []share
+	// known is what is remembered of each app after the round, and after the rho of each with what it has now.
+	known map[string]*memory
+	after []float64
 }
 
-// note writes down how the auction ended.
-func (r *round) note(res *auction.Result) {
-	r.record.LogWelfare, r.record.LogWelfareBound, r.record.Exact = res.Log, res.Bound, res.Exact
-}
-
-// close completes the record with what everybody got, and lets the arbiter remember what it was told.
-func (r *round) close(plan *policy.Plan) {
-	if r.record == nil {
-		return
+// record is what is kept of an auction in the ledger.
+func (r *recorded) record() *outbidv1.Auction {
+	out := &outbidv1.Auction{
+		FairnessKnob: r.set.knob, Apps: int32(r.apps), LeaseSeconds: r.set.lease.Seconds(),
+		LogWelfare: r.result.Log, LogWelfareBound: r.result.Bound, Exact: r.result.Exact,
 	}
-	changes := len(plan.Grants) + len(plan.Renews) + len(plan.Revokes)
-	outside := false
-	asked := 0
-	for _, b := range r.bidders {
-		if b.asked {
-			asked++
-			outside = outside || b.sit.Agent != ""
-		}
+	for i := range r.offer.Lots[:min(len(r.offer.Lots), maxLots)] {
+		l := &r.offer.Lots[i]
+		out.Lots = append(out.Lots, &outbidv1.Lot{Node: l.Node, Type: l.Type, Devices: int32(l.Free)})
 	}
-	each := maxRows / max(1, asked)
-	for _, b := range r.bidders {
-		c := r.claim(b.app)
-		after := r.after(b, c)
-		if !b.asked && len(c.leftover) == 0 || len(r.record.Bidders) >= maxBidders && (b.sit == nil || b.sit.Agent == "") {
+	won := make([]*award, len(r.order))
+	for i := range r.awards {
+		won[r.awards[i].of] = &r.awards[i]
+	}
+	for i := range r.order {
+		a := won[i]
+		if a == nil && len(r.shares[i].leftover) == 0 || len(out.Bidders) >= maxBidders && (a == nil || !a.outside()) {
 			continue
 		}
-		m := &outbidv1.Bidder{
-			Sweep: b.app.ID, Rho: b.rho, Asked: b.asked, Fair: -1, Keeps: b.keeps, Won: c.won, Leftover: c.leftover,
-			Renewed: c.extended, Refused: b.table.Refused,
-		}
-		if seen := r.p.Seen[b.app.ID]; seen != nil {
-			m.IdealSeconds = seen.Ideal
-			m.RhoAfter, m.ForecastSeconds = after, after*seen.Ideal
-		}
-		if b.asked {
-			b.list(m, each)
-		}
-		r.record.Bidders = append(r.record.Bidders, m)
+		out.Bidders = append(out.Bidders, r.bidder(i, a))
 	}
-	if changes > 0 || outside {
-		plan.Auction = r.record
-	}
+	return out
 }
 
-// after remembers the rho of an app with what it has now, and returns it. It is by the arbiter's own table, not by that of
-// an agent outside: over-reporting must not make anybody visible.
-func (r *round) after(b *bidder, c *claim) float64 {
-	if !b.asked || b.own.Ideal <= 0 {
-		if seen := r.p.Seen[b.app.ID]; seen != nil {
-			return seen.with(r.v, b.app, c.devices)
-		}
-		return b.rho
+// bidder is one app's entry; the award is nil for one that was not asked.
+func (r *recorded) bidder(i int, a *award) *outbidv1.Bidder {
+	app, s := r.order[i].app, &r.shares[i]
+	m := &outbidv1.Bidder{
+		Sweep: app.ID, Rho: r.order[i].rho, Asked: a != nil, Fair: -1, Keeps: 1,
+		Won: s.won, Leftover: s.leftover, Renewed: s.renewed,
 	}
-	got := 0
-	for _, lots := range [...][]*outbidv1.Lot{c.won, c.leftover} {
-		for _, l := range lots {
-			got += int(l.GetDevices())
-		}
+	if seen := r.known[app.ID]; seen != nil {
+		m.IdealSeconds = seen.Ideal
+		m.RhoAfter, m.ForecastSeconds = r.after[i], r.after[i]*seen.Ideal
 	}
-	rho := worth(&b.own, got)
-	r.p.remember(r.v, b.app, b.sit, b.own.Ideal, rho, c.devices)
-	return rho
-}
-
-// worth is what a table says of so many devices: the best row that does not hold more.
-func worth(t *agent.Table, devices int) float64 {
-	rho := t.Rho
-	for i := range t.Rows {
-		n := 0
-		for _, g := range t.Rows[i].Gangs {
-			n += g.Size()
-		}
-		if n <= devices {
-			rho = min(rho, t.Rows[i].Rho)
-		}
+	if a != nil {
+		m.Keeps, m.Refused = a.keeps, a.table.Refused
+		a.list(m, maxRows/max(1, len(r.awards)))
 	}
-	return rho
+	return m
 }
 
 // list writes down a bidder's table: all of it if there is room or if it came from outside, otherwise rows at even
 // distances and the winning one.
-func (b *bidder) list(m *outbidv1.Bidder, room int) {
-	t := b.table
-	m.Rho = t.Rho
-	if n := len(t.Rows); b.sit.Agent == "" && n > room {
+func (a *award) list(m *outbidv1.Bidder, room int) {
+	t := a.table
+	m.Rho, m.Fair = t.Rho, int32(a.row)
+	if n := len(t.Rows); !a.outside() && n > room {
 		every := float64(n) / float64(max(1, room))
 		var rows []agent.Row
 		fair := -1
 		next := 0.0
 		for i, row := range t.Rows {
-			if i == b.row {
+			if i == a.row {
 				fair = len(rows)
 			} else if float64(i) < next {
 				continue
@@ -126,10 +93,22 @@ func (b *bidder) list(m *outbidv1.Bidder, room int) {
 			next = max(next, float64(i)) + every
 			rows = append(rows, row)
 		}
-		t.Rows = rows
-		m.Fair = int32(fair)
-	} else {
-		m.Fair = int32(b.row)
+		t.Rows, m.Fair = rows, int32(fair)
 	}
 	m.Bids = t.Bids()
+}
+
+// book adds a gang to an account, by machine and type.
+func book(v *policy.View, to []*outbidv1.Lot, g cluster.Gang) []*outbidv1.Lot {
+	for _, at := range g {
+		n := &v.Nodes[at.Node]
+		kind := n.Devices[at.Devices[0]].Type
+		i := slices.IndexFunc(to, func(l *outbidv1.Lot) bool { return l.GetNode() == n.Name && l.GetType() == kind })
+		if i < 0 {
+			to = append(to, &outbidv1.Lot{Node: n.Name, Type: kind})
+			i = len(to) - 1
+		}
+		to[i].Devices += int32(len(at.Devices))
+	}
+	return to
 }

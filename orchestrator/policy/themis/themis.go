@@ -8,6 +8,11 @@
 // An app that wins what it held before goes on without a stop. Jobs whose devices went to others are paused once they
 // saved, and the devices are kept for the winner until then.
 //
+// In code a round is a sequence of values, a phase and a file each: what is reserved is granted or held (reserve), leases
+// that are up (expire), how apps stand (standing), what is remembered of them (memory), their rank, whom to ask, the offer,
+// the bids, the awards, what is placed of them and of what is left over (place, leftover), what is remembered then (learn),
+// and the record. Only placing simulates, on the round's Planner; nothing changes the values of a phase before.
+//
 // Where the paper leaves something open:
 //
 //   - Who is worst off. With rank=rho, the paper's letter, apps are ranked by their cached rho: what the arbiter knew at the
@@ -66,9 +71,7 @@ type settings struct {
 	rank     string
 	cover    float64
 	nothing  float64
-	errors   float64
-	liars    float64
-	lie      float64
+	study    study
 	leftover string
 }
 
@@ -84,8 +87,8 @@ type state struct {
 	// Seen is what is known of apps, by ID.
 	Seen      map[string]*memory
 	Forecasts Forecasts
-	// Promises are devices that are kept for jobs until others have left them.
-	Promises []promise
+	// Reservations are devices that are kept for jobs until others have left them.
+	Reservations []policy.Reservation `json:"Promises"`
 }
 
 // New makes the policy from its options.
@@ -101,12 +104,15 @@ func New(o *policy.Options) *Policy {
 		grid:    o.Float("grid", 1, 0, 1, "leases end together, on a grid of this part of the lease; 0 for each on its own"),
 		seed:    o.Seed("seed", 1, "of the random order in which leftovers are given"),
 		keepOne: o.Text("rounding", "lottery", "of what an app keeps: lottery, or keep-one at least", "lottery", "keep-one") == "keep-one",
-		errors:  o.Float("error", 0, 0, 1, "to study errors: every app's estimates are off by up to this part"),
-		liars:   o.Float("liars", 0, 0, 1, "to study lies: the part of the apps that over-report their slowdown"),
-		lie:     o.Float("lie", 0.3, 0, 100, "by how much they do"),
+		study: study{
+			errors: o.Float("error", 0, 0, 1, "to study errors: every app's estimates are off by up to this part"),
+			liars:  o.Float("liars", 0, 0, 1, "to study lies: the part of the apps that over-report their slowdown"),
+			lie:    o.Float("lie", 0.3, 0, 100, "by how much they do"),
+		},
 		leftover: o.Text("leftover", "keep", "who comes first among those not asked: random; keep, which lets each first "+
 			"keep what it held; or worst, by rho", "random", "keep", "worst"),
 	}}
+	p.set.study.seed = p.set.seed
 	p.pcg = rand.NewPCG(p.set.seed, 0x7e315)
 	p.rng = rand.New(p.pcg)
 	p.Seen, p.Forecasts = map[string]*memory{}, Forecasts{}
@@ -148,27 +154,4 @@ func (p *Policy) Restore(b []byte) error {
 		p.Forecasts = Forecasts{}
 	}
 	return nil
-}
-
-// Decide implements policy.Policy.
-func (p *Policy) Decide(v *policy.View) policy.Plan {
-	r := newRound(p, v)
-	r.fulfil()
-	r.expire()
-	if r.wants() {
-		r.auction()
-		r.leftovers()
-	}
-	return r.finish()
-}
-
-// termEnd is when a lease that begins now ends.
-func (p *Policy) termEnd(now time.Time) time.Time {
-	grid := max(time.Duration(p.set.grid*float64(p.set.lease)), time.Millisecond)
-	least := now.Add(p.set.lease - grid/2)
-	end := least.Truncate(grid)
-	if end.Before(least) {
-		end = end.Add(grid)
-	}
-	return end
 }

@@ -1,0 +1,95 @@
+package themis
+
+import (
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
+)
+
+// bid is what an app that was asked says, by index in the order of rank.
+type bid struct {
+	of    int
+	state *agent.Situation
+	table agent.Table
+	// own is the built-in agent's table without any lie: T_id and the rho that the arbiter remembers are of it, whoever bids.
+	own agent.Table
+}
+
+// outside says whether an agent outside the binary bids for the app.
+func (b *bid) outside() bool { return b.state.Agent != "" }
+
+// collect asks the agents: the built-in one for every app, and others for those that chose one.
+func collect(o *agent.Offer, asked []int, states []*agent.Situation, others agent.Agent, study *study) []bid {
+	bids := make([]bid, len(asked))
+	var away []*bid
+	for i := range bids {
+		bids[i] = bid{of: asked[i], state: states[i]}
+	}
+	answer(agent.BuiltIn{}, o, pointers(bids))
+	for i := range bids {
+		b := &bids[i]
+		b.own = b.table
+		if b.outside() {
+			away = append(away, b)
+		} else {
+			study.distort(b.state.App, &b.table)
+		}
+	}
+	if len(away) > 0 && others == nil {
+		for _, b := range away {
+			b.table.Refused = "this server has no agents outside the binary"
+		}
+		return bids
+	}
+	answer(others, o, away)
+	for _, b := range away {
+		b.table.By(b.own.Ideal)
+		study.distort(b.state.App, &b.table)
+	}
+	return bids
+}
+
+func pointers(bids []bid) []*bid {
+	all := make([]*bid, len(bids))
+	for i := range bids {
+		all[i] = &bids[i]
+	}
+	return all
+}
+
+// answer asks an agent for the tables of some bids. If there is no answer, or one that makes no sense, they are refused.
+func answer(a agent.Agent, o *agent.Offer, bids []*bid) {
+	if len(bids) == 0 {
+		return
+	}
+	states := make([]*agent.Situation, len(bids))
+	for i, b := range bids {
+		states[i] = b.state
+	}
+	tables, err := a.Bid(o, states)
+	for i, b := range bids {
+		switch {
+		case err != nil:
+			b.table.Refused = err.Error()
+		case len(tables) != len(bids):
+			b.table.Refused = "its agent did not answer for every app"
+		default:
+			b.table = tables[i]
+			check(&b.table)
+		}
+	}
+}
+
+// check refuses a table that makes no sense.
+func check(t *agent.Table) {
+	if t.Refused != "" {
+		return
+	}
+	t.Rows = t.Rows[:min(len(t.Rows), agent.MaxRows)]
+	sound := auction.Sound(t.Rho) && auction.Sound(t.Ideal)
+	for i := range t.Rows {
+		sound = sound && auction.Sound(t.Rows[i].Rho)
+	}
+	if !sound {
+		t.Refused = "its table has a rho or an ideal time that is not a number above 0"
+	}
+}

@@ -1,0 +1,56 @@
+package themis
+
+import (
+	"maps"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// learn is what is remembered after an auction, and the rho of each app, in the order of rank, with what it has now. Both
+// are by the arbiter's own tables, not by those of agents outside: over-reporting must not make anybody visible.
+func learn(
+	v *policy.View, order []ranked, awards []award, shares []share, known map[string]*memory, set *settings,
+) (after map[string]*memory, rhos []float64) {
+	after, rhos = maps.Clone(known), make([]float64, len(order))
+	for i := range order {
+		rhos[i] = order[i].rho
+		if m := known[order[i].app.ID]; m != nil {
+			rhos[i] = m.with(v, order[i].app, shares[i].devices)
+		}
+	}
+	for i := range awards {
+		b := awards[i].bid
+		if b.own.Ideal <= 0 {
+			continue
+		}
+		a, s := order[b.of].app, &shares[b.of]
+		rhos[b.of] = worth(&b.own, devicesOf(s.won)+devicesOf(s.leftover))
+		after[a.ID] = remember(v, a, known[a.ID], b.state, told{rhos[b.of], b.own.Ideal, s.devices}, set)
+	}
+	return after, rhos
+}
+
+func devicesOf(lots []*outbidv1.Lot) int {
+	n := 0
+	for _, l := range lots {
+		n += int(l.GetDevices())
+	}
+	return n
+}
+
+// worth is what a table says of so many devices: the best row that does not hold more.
+func worth(t *agent.Table, devices int) float64 {
+	rho := t.Rho
+	for i := range t.Rows {
+		n := 0
+		for _, g := range t.Rows[i].Gangs {
+			n += g.Size()
+		}
+		if n <= devices {
+			rho = min(rho, t.Rows[i].Rho)
+		}
+	}
+	return rho
+}

@@ -1,0 +1,99 @@
+package themis
+
+import (
+	"math/rand/v2"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+const leftOver = "left over from the auction"
+
+// leftovers gives what is left, gang by gang in turns: to apps that were not asked, in random order, then to anyone, the
+// worst off first. rule is the option of that name.
+func (p *placing) leftovers(asked []int, rule string, chance *rand.Rand) {
+	was := make([]bool, len(p.shares))
+	for _, i := range asked {
+		was[i] = true
+	}
+	var unasked, rest []int
+	for i := range p.shares {
+		if was[i] {
+			rest = append(rest, i)
+		} else {
+			unasked = append(unasked, i)
+		}
+	}
+	if rule != "worst" {
+		chance.Shuffle(len(unasked), func(i, k int) { unasked[i], unasked[k] = unasked[k], unasked[i] })
+	}
+	if rule == "keep" {
+		for _, i := range unasked {
+			for p.renewOne(i) {
+			}
+		}
+	}
+	p.share(unasked)
+	p.share(rest)
+}
+
+// share gives to each in turn until nobody can take more.
+func (p *placing) share(turn []int) {
+	wanting := 0
+	for _, i := range turn {
+		wanting += len(p.shares[i].open)
+	}
+	if wanting == 0 {
+		return
+	}
+	each := p.onOffer() / wanting
+	var none policy.Unplaceable
+	for len(turn) > 0 {
+		still := turn[:0:0]
+		for _, i := range turn {
+			if p.plan.Free().FreeDevices() == 0 && (p.reclaimed || len(p.lost) == 0) {
+				return
+			}
+			if p.takeOne(i, each, &none) {
+				still = append(still, i)
+			}
+		}
+		turn = still
+	}
+}
+
+// takeOne gives one job of an app its own devices back, or another a gang.
+func (p *placing) takeOne(i, each int, none *policy.Unplaceable) bool {
+	if p.renewOne(i) {
+		return true
+	}
+	s := &p.shares[i]
+	for _, j := range s.open {
+		if j.Running() || none.Covers(j.Demand) {
+			continue
+		}
+		least := max(1, j.Demand.Min)
+		n := min(max(least, each), max(least, j.Demand.Max))
+		g, ok := p.together(j.Demand, n, least, "")
+		if !ok || !p.plan.PlaceOn(j, g, leftOver) {
+			none.Add(j.Demand)
+			continue
+		}
+		s.served(j, g)
+		s.leftover = book(p.v, s.leftover, g)
+		return true
+	}
+	return false
+}
+
+// renewOne gives one job of an app its own devices back.
+func (p *placing) renewOne(i int) bool {
+	s := &p.shares[i]
+	for _, j := range s.open {
+		if p.renew(j, leftOver) {
+			s.served(j, j.Gang)
+			s.leftover, s.renewed = book(p.v, s.leftover, j.Gang), book(p.v, s.renewed, j.Gang)
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,54 @@
+package themis
+
+import (
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// offerTo lists what is free and what is on leases that are up, by machine and type, and says to each state of an app that
+// is asked which lots it may use.
+func offerTo(v *policy.View, s *supply, states []*agent.Situation) *agent.Offer {
+	try := v.Statement()
+	defer try.Discard()
+	for _, j := range s.expired {
+		v.Free.Release(j.Gang, j.Demand)
+	}
+	o := &agent.Offer{}
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		if n.Draining {
+			continue
+		}
+		for _, kind := range v.Free.Types() {
+			if k := v.Free.FreeAt(i, kind); k > 0 {
+				o.Lots = append(o.Lots, agent.Lot{
+					Node: n.Name, Rack: n.Rack, Type: kind, Free: k, Slots: v.Free.FreeSlots(i, kind, nil),
+				})
+			}
+		}
+	}
+	for _, state := range states {
+		state.Free = usable(v, state.Demand, o)
+	}
+	return o
+}
+
+// usable is how much of each lot an app may use; nil if it may use all.
+func usable(v *policy.View, d cluster.Demand, o *agent.Offer) []int {
+	if d.Plain() {
+		return nil
+	}
+	node := 0
+	free := make([]int, len(o.Lots))
+	for i := range o.Lots {
+		l := &o.Lots[i]
+		for v.Nodes[node].Name != l.Node {
+			node++
+		}
+		if d.Accepts(l.Type) && v.Free.Fits(cluster.Gang{{Node: node}}, d) {
+			free[i] = l.Free
+		}
+	}
+	return free
+}

@@ -1,0 +1,394 @@
+package themis
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
+	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
+)
+
+// gang is devices of the first node.
+func gang(devices ...int) cluster.Gang { return cluster.Gang{{Node: 0, Devices: devices}} }
+
+// stage is a node of eight devices and an app with jobs, of which the first hold one device each until their terms end.
+func stage(jobs int, terms ...time.Duration) (*stagetest.Stage, []*policy.Job) {
+	s := stagetest.New(stagetest.Nodes("gpu", 1, 8, 4)...)
+	a := s.App("a", "t")
+	a.Demand, a.Speeds = cluster.Demand{Min: 1, Max: 1}, &cluster.Speeds{}
+	var all []*policy.Job
+	for i := range jobs {
+		j := s.Job(a, 1, 1, 1000)
+		if i < len(terms) {
+			j.Gang, j.TermEnd, j.Granted, j.Queued = gang(i), s.Now.Add(terms[i]), s.Now, time.Time{}
+		}
+		all = append(all, j)
+	}
+	return s, all
+}
+
+func TestExpire(t *testing.T) {
+	t.Parallel()
+	s, jobs := stage(5, 0, time.Minute, 3*time.Minute, -time.Second, 0)
+	jobs[4].Ending = true
+	v := s.View()
+	for name, tc := range map[string]struct {
+		change func()
+		next   time.Duration
+		want   []*policy.Job
+		ends   time.Duration
+	}{
+		"nobody knows when":      {want: []*policy.Job{jobs[0], jobs[3]}, ends: time.Minute},
+		"not before the next":    {next: time.Second, ends: time.Second},
+		"a paused app leaves":    {change: func() { jobs[0].App.Paused = true }},
+		"who drains is not sold": {change: func() { v.Nodes[0].Draining = true }},
+	} {
+		var next time.Time
+		if tc.next > 0 {
+			next = v.Now.Add(tc.next)
+		}
+		if tc.change != nil {
+			tc.change()
+		}
+		got, ends := expire(v, next)
+		var want time.Time
+		if tc.ends > 0 {
+			want = v.Now.Add(tc.ends)
+		}
+		if !slices.Equal(got, tc.want) || !ends.Equal(want) {
+			t.Errorf("%s: %d expired, want %d; the next ends at %v, want %v", name, len(got), len(tc.want), ends, want)
+		}
+		jobs[0].App.Paused, v.Nodes[0].Draining = false, false
+	}
+}
+
+// Terms end on the grid, half a step of it early or late at most.
+func TestTermsEndTogether(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		set := settings{
+			lease: time.Duration(rapid.IntRange(1, 3600).Draw(t, "lease")) * time.Second,
+			grid:  rapid.SampledFrom([]float64{0, 0.25, 1}).Draw(t, "grid"),
+		}
+		now := time.Unix(rapid.Int64Range(0, 1e9).Draw(t, "now"), 0)
+		grid := max(time.Duration(set.grid*float64(set.lease)), time.Millisecond)
+		end := set.termEnd(now)
+		if off := end.Sub(now) - set.lease; off < -grid/2 || off > grid/2 {
+			t.Fatalf("a term of %v ends after %v", set.lease, end.Sub(now))
+		}
+		if !end.Equal(end.Truncate(grid)) {
+			t.Fatalf("%v is not on the grid of %v", end, grid)
+		}
+	})
+}
+
+func TestStandings(t *testing.T) {
+	t.Parallel()
+	s, jobs := stage(6, 0, time.Minute, time.Minute)
+	jobs[2].Ending = true
+	jobs[4].Step = 900
+	v := s.View()
+	offered := newSupply([]*policy.Job{jobs[0]}, map[*policy.Job]cluster.Gang{jobs[3]: gang(6, 7)})
+	got := standings(v, offered)
+	// Job 0 is on a lease that is up, 4 and 5 wait, 4 with least left to do. 1 keeps one device, 3 has two reserved.
+	if want := []*policy.Job{jobs[0], jobs[5], jobs[4]}; len(got) != 1 || !slices.Equal(got[0].open, want) || got[0].keeps != 3 {
+		t.Errorf("standings %+v", got)
+	}
+	if offered.devices() != 1 || !offered.tradable(v) {
+		t.Errorf("%d devices on leases that are up", offered.devices())
+	}
+	jobs[0].App.Paused = true
+	if got := standings(v, newSupply(nil, nil)); len(got) != 0 || newSupply(nil, nil).tradable(v) {
+		t.Errorf("a paused app stands in line: %+v", got)
+	}
+}
+
+// apps are ranked entries that want so many devices each; a negative number is an app that holds all it can use already
+// and wants its devices again.
+func apps(wants ...int) []ranked {
+	var order []ranked
+	for _, n := range wants {
+		a := &policy.App{}
+		r := ranked{standing: standing{app: a}}
+		for range max(n, -n) {
+			j := &policy.Job{App: a, Demand: cluster.Demand{Min: 1, Max: 1}}
+			if n < 0 {
+				j.Gang = gang(0)
+			}
+			a.Jobs, r.open = append(a.Jobs, j), append(r.open, j)
+		}
+		order = append(order, r)
+	}
+	return order
+}
+
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		wants   []int
+		devices int
+		set     settings
+		want    []int
+	}{
+		"the worst fifth":              {[]int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, 8, settings{knob: 0.8}, []int{0, 1}},
+		"at least one":                 {[]int{1, 1}, 8, settings{knob: 0.8}, []int{0}},
+		"everybody":                    {[]int{1, 1, 1}, 8, settings{}, []int{0, 1, 2}},
+		"who wants nothing counts":     {[]int{0, 1, 1, 1, 1}, 8, settings{knob: 0.6}, []int{1}},
+		"no more than it takes":        {[]int{2, 2, 2, 2}, 4, settings{cover: 1}, []int{0, 1}},
+		"so many times":                {[]int{2, 2, 2, 2}, 4, settings{cover: 1.5}, []int{0, 1, 2}},
+		"covering, at most 1-f":        {[]int{1, 1, 1, 1}, 100, settings{knob: 0.5, cover: 1}, []int{0, 1}},
+		"who is sated is asked beside": {[]int{-1, 2, -1, 2}, 100, settings{knob: 0.75, cover: 1}, []int{0, 1}},
+		"covering skips who is content": {
+			[]int{0, 1, 0, 1}, 1, settings{cover: 1}, []int{1},
+		},
+	} {
+		if got := ask(apps(tc.wants...), tc.devices, &tc.set); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v are asked, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestRank(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(10_000, 0)
+	v := &policy.View{Now: now}
+	var all []standing
+	known := map[string]*memory{}
+	for id, m := range map[string]memory{
+		"idle-longest": {IdleSince: now.Add(-50 * time.Second)},
+		"idle":         {IdleSince: now.Add(-10 * time.Second)},
+		"idle-short":   {IdleSince: now.Add(-5 * time.Second), Ideal: 50}, // as long in units of its own time
+		"poor":         {Work: 900},
+		"rich":         {Work: 100, Shortest: 1000, Chain: 1},
+	} {
+		if m.Ideal == 0 {
+			m.Ideal = 100
+		}
+		m.Apps, m.Least, m.Most, m.Chain = 1, 1, 1, max(1, m.Chain)
+		a := &policy.App{ID: id, Submitted: now.Add(-100 * time.Second), AppSecondsBefore: -100}
+		a.Jobs = []*policy.Job{{Gang: gang(0), Granted: now}}
+		a.Jobs[0].App = a
+		known[id] = &m
+		all = append(all, standing{app: a})
+	}
+	slices.SortFunc(all, func(a, b standing) int { return strings.Compare(b.app.ID, a.app.ID) })
+	names := func(set settings) (got []string) {
+		for _, r := range rank(v, all, known, &set) {
+			got = append(got, r.app.ID)
+		}
+		return got
+	}
+	if diff := cmp.Diff([]string{"idle-longest", "idle-short", "idle", "poor", "rich"}, names(settings{rank: "rho"})); diff != "" {
+		t.Errorf("by rho (-want +got):\n%s", diff)
+	}
+	if got := names(settings{rank: passedOver, lease: time.Minute}); got[0] != "rich" || got[1] != "idle-short" {
+		t.Errorf("by what passing over would cost: %v", got)
+	}
+}
+
+// What is reserved is granted once it is free, and kept from others until then, for a lease at most.
+func TestFulfil(t *testing.T) {
+	t.Parallel()
+	const lease = 10 * time.Minute
+	for name, tc := range map[string]struct {
+		change           func(s *stagetest.Stage, holder, waits *policy.Job, r *policy.Reservation)
+		granted, secured int
+		still            int
+	}{
+		"free now":          {func(_ *stagetest.Stage, h, _ *policy.Job, _ *policy.Reservation) { h.Gang = nil }, 1, 1, 0},
+		"the holder leaves": {func(_ *stagetest.Stage, h, _ *policy.Job, _ *policy.Reservation) { h.Ending = true }, 0, 1, 1},
+		"the holder stays":  {func(*stagetest.Stage, *policy.Job, *policy.Job, *policy.Reservation) {}, 0, 0, 0},
+		"it is too old": {func(_ *stagetest.Stage, h, _ *policy.Job, r *policy.Reservation) {
+			h.Gang, r.Made = nil, r.Made.Add(-lease)
+		}, 0, 0, 0},
+		"the app is paused": {func(_ *stagetest.Stage, h, w *policy.Job, _ *policy.Reservation) {
+			h.Gang, w.App.Paused = nil, true
+		}, 0, 0, 0},
+		"the app is gone": {func(_ *stagetest.Stage, h, _ *policy.Job, r *policy.Reservation) { h.Gang, r.Job.App = nil, "x" }, 0, 0, 0},
+		"the node drains": {func(s *stagetest.Stage, h, _ *policy.Job, _ *policy.Reservation) {
+			h.Gang, s.Nodes[0].Draining = nil, true
+		}, 0, 0, 0},
+		"the node is gone": {func(_ *stagetest.Stage, h, _ *policy.Job, r *policy.Reservation) {
+			h.Gang, r.Nodes = nil, policy.NamedGang{{Node: "x", Devices: []int{0}}}
+		}, 0, 0, 0},
+	} {
+		s, jobs := stage(2, time.Minute)
+		r := policy.Reservation{Job: jobs[1].Name(), Made: s.Now, Nodes: s.View().Named(gang(0))}
+		tc.change(s, jobs[0], jobs[1], &r)
+		v := s.View()
+		plan := policy.Extend(v)
+		secured, still := fulfil(v, plan, []policy.Reservation{r}, lease)
+		if len(plan.Plan("", "").Grants) != tc.granted || len(secured) != tc.secured || len(still) != tc.still {
+			t.Errorf("%s: secured %v, still reserved %v", name, secured, still)
+		}
+	}
+}
+
+// An offer is what is free and what is on leases that are up; who may use no more than a part of it is told so. The view
+// is as it was.
+func TestOffer(t *testing.T) {
+	t.Parallel()
+	s, jobs := stage(3, 0, time.Minute)
+	s.Nodes = append(s.Nodes, stagetest.Nodes("old", 1, 2, 2)...)
+	v := s.View()
+	before := policytest.Imprint(v)
+	plain := &agent.Situation{}
+	picky := &agent.Situation{Demand: cluster.Demand{Min: 1, Max: 1, Exclude: []string{"old"}}}
+	o := offerTo(v, newSupply(jobs[:1], nil), []*agent.Situation{plain, picky})
+	if len(o.Lots) != 2 || o.Lots[0].Free != 7 || o.Lots[1].Free != 2 || o.Lots[1].Type != "old" {
+		t.Errorf("offered %+v", o.Lots)
+	}
+	if plain.Free != nil || !slices.Equal(picky.Free, []int{7, 0}) {
+		t.Errorf("may use %v, %v", plain.Free, picky.Free)
+	}
+	if !slices.Equal(before, policytest.Imprint(v)) {
+		t.Error("the view is not as it was")
+	}
+}
+
+// teller is an agent that answers with tables of its own.
+type teller struct{ tables []agent.Table }
+
+func (b teller) Bid(*agent.Offer, []*agent.Situation) ([]agent.Table, error) { return b.tables, nil }
+
+// Who chose an agent outside is asked by it, with T_id as the arbiter has it; what the arbiter goes by stays its own.
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	s, jobs := stage(2)
+	v := s.View()
+	none := func(*policy.Job) (held, lost agent.Holding) { return }
+	state := func(plugin string) *agent.Situation {
+		st := v.Situation(jobs[0].App, v.Stock(), none, nil)
+		st.Agent = plugin
+		return st
+	}
+	offer := &agent.Offer{Lots: []agent.Lot{{Node: v.Nodes[0].Name, Type: "gpu", Free: 8, Slots: []int{4, 4}}}}
+	row := agent.Row{Rho: 2, Gangs: []agent.Gangs{{Count: 1, Machines: 1, Devices: 1, Type: "gpu"}}}
+	their := agent.Table{Rho: 8, Ideal: 10, Rows: []agent.Row{row}}
+	bids := collect(offer, []int{3, 5}, []*agent.Situation{state(""), state("theirs")}, teller{[]agent.Table{their}}, &study{})
+	in, out := bids[0], bids[1]
+	if in.of != 3 || out.of != 5 || in.outside() || !out.outside() {
+		t.Fatalf("bids %+v", bids)
+	}
+	if diff := cmp.Diff(in.own, in.table); diff != "" || len(in.table.Rows) == 0 {
+		t.Errorf("the built-in agent's bid (-own +said):\n%s", diff)
+	}
+	if diff := cmp.Diff(in.own, out.own); diff != "" {
+		t.Errorf("the arbiter's own table of it is another (-without +with an agent):\n%s", diff)
+	}
+	if out.table.Ideal != out.own.Ideal || out.table.Rho != 8*10/out.own.Ideal {
+		t.Errorf("its rho is %v at a T_id of %v", out.table.Rho, out.table.Ideal)
+	}
+}
+
+// Who holds something is taken at its word about nothing; for others nothing is worth less by the option.
+func TestNothingHasNoBound(t *testing.T) {
+	t.Parallel()
+	b := bid{state: &agent.Situation{Jobs: []agent.Job{{}}}, table: agent.Table{Rho: 3}}
+	if got := b.nothing(4); got != 12 {
+		t.Errorf("rho of nothing is %v for who holds nothing", got)
+	}
+	b.state.Jobs = append(b.state.Jobs, agent.Job{Held: agent.Holding{Devices: 1}})
+	if got := b.nothing(4); got != 3 {
+		t.Errorf("rho of nothing is %v for who holds something", got)
+	}
+}
+
+// What a record or a memory is made of stays as it was: an auction can be written down twice, or not at all, and what is
+// remembered is the same.
+func TestRecordingChangesNothing(t *testing.T) {
+	t.Parallel()
+	s, jobs := stage(6, 0, time.Minute)
+	v := s.View()
+	set := settings{rank: passedOver, lease: time.Minute, knob: 0, cover: 1, nothing: 1}
+	offered := newSupply(jobs[:1], nil)
+	state := func(a *policy.App) *agent.Situation {
+		return v.Situation(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) { return offered.holdings(v, j) }, nil)
+	}
+	all := standings(v, offered)
+	seen := map[string]*memory{}
+	known := recall(v, offered, all, seen, &set, state)
+	before := fmt.Sprintf("%+v", *known["a"])
+	order := rank(v, all, known, &set)
+	states := []*agent.Situation{state(order[0].app)}
+	offer := offerTo(v, offered, states)
+	bids := collect(offer, []int{0}, states, nil, &study{})
+	awards, result := hold(offer, bids, &set, rand.New(rand.NewPCG(1, 1)))
+	p := newPlacing(v, policy.Extend(v), offered, order)
+	p.give(awards)
+	after, rhos := learn(v, order, awards, p.shares, known, &set)
+	r := recorded{&set, 1, offer, result, order, awards, p.shares, after, rhos}
+	text := func() string { return strings.Join(strings.Fields(fmt.Sprint(r.record())), " ") } // its spaces are random
+	first := text()
+	if len(seen) != 0 || fmt.Sprintf("%+v", *known["a"]) != before || after["a"] == known["a"] {
+		t.Errorf("memory of before was changed: %v, %+v, was %s", seen, *known["a"], before)
+	}
+	if again := text(); again != first || r.record().GetBidders()[0].GetRhoAfter() != rhos[0] {
+		t.Errorf("recorded\n%s\nand then\n%s", first, again)
+	}
+}
+
+// Long tables are thinned out in a record, but for the row that won, and not what agents outside said.
+func TestListsAreThinned(t *testing.T) {
+	t.Parallel()
+	table := agent.Table{Rho: 9, Ideal: 1}
+	for i := range 40 {
+		table.Rows = append(table.Rows, agent.Row{Rho: float64(40 - i), Gangs: []agent.Gangs{{Count: 1, Machines: 1, Devices: i + 1}}})
+	}
+	rows := func(plugin string, room int) (n int, fair float64) {
+		a := award{bid: &bid{state: &agent.Situation{Agent: plugin}, table: table}, row: 33}
+		r := recorded{order: apps(1), awards: []award{a}, shares: make([]share, 1)}
+		r.awards[0].bid.of = 0
+		b := r.bidder(0, &a)
+		if room > 0 {
+			a.list(b, room)
+		}
+		return len(b.GetBids()), b.GetBids()[b.GetFair()].GetRho()
+	}
+	if n, fair := rows("", 8); n < 8 || n > 10 || fair != 7 {
+		t.Errorf("%d rows, the winning one has rho %v; want about 8, and 7", n, fair)
+	}
+	if n, fair := rows("theirs", 8); n != 40 || fair != 7 {
+		t.Errorf("%d rows of an agent outside, the winning one has rho %v; want all 40, and 7", n, fair)
+	}
+}
+
+// A snapshot of before reservations were the planner's is read as it was.
+func TestOldSnapshotsAreRead(t *testing.T) {
+	t.Parallel()
+	p := New(policy.NewOptions(nil))
+	random, err := p.pcg.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Random = random
+	fresh, err := p.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := strings.Replace(string(fresh), `"Promises":null`, `"Promises":[{"Job":"digits-1/17","Rho":1.5,"Made":"2026-11-21T10:00:00Z",`+
+		`"Nodes":[{"Node":"n1","Devices":[0,2]}]}]`, 1)
+	if old == string(fresh) {
+		t.Fatalf("the snapshot names its reservations otherwise: %s", fresh)
+	}
+	if err := p.Restore([]byte(old)); err != nil {
+		t.Fatal(err)
+	}
+	want := policy.Reservation{
+		Job: policy.JobName{App: "digits-1", Trial: 17}, Made: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC),
+		Nodes: policy.NamedGang{{Node: "n1", Devices: []int{0, 2}}},
+	}
+	if len(p.Reservations) != 1 || fmt.Sprint(p.Reservations[0]) != fmt.Sprint(want) {
+		t.Errorf("reservations %+v, want %+v", p.Reservations, want)
+	}
+}

@@ -1,0 +1,216 @@
+package themis
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// share is what an app gets in a round.
+type share struct {
+	// open jobs have got nothing yet, and devices is how many the app has when all is done.
+	open    []*policy.Job
+	devices int
+	// won in the auction, and left over from it; renewed is what of both goes on where it is.
+	won, leftover, renewed []*outbidv1.Lot
+}
+
+// served says that a job of the app got a gang.
+func (s *share) served(j *policy.Job, g cluster.Gang) {
+	s.open = slices.DeleteFunc(s.open, func(o *policy.Job) bool { return o == j })
+	s.devices += g.Size()
+}
+
+// placing turns awards and leftovers into grants, renewals and reservations of a plan.
+type placing struct {
+	v    *policy.View
+	plan *policy.Planner
+	// expired jobs hold leases that are up, and lost are those of them that have got nothing yet. Their devices are in
+	// the plan's free capacity once reclaimed.
+	expired   []*policy.Job
+	lost      map[*policy.Job]bool
+	reclaimed bool
+	// shares of the apps, in the order of rank.
+	shares []share
+}
+
+func newPlacing(v *policy.View, plan *policy.Planner, s *supply, order []ranked) *placing {
+	p := &placing{v: v, plan: plan, expired: s.expired, lost: maps.Clone(s.up), shares: make([]share, len(order))}
+	for i := range order {
+		p.shares[i] = share{open: slices.Clone(order[i].open), devices: order[i].keeps}
+	}
+	return p
+}
+
+// onOffer counts the devices that may be given: free ones, and those on leases that are up.
+func (p *placing) onOffer() int {
+	n := p.plan.Free().FreeDevices()
+	if !p.reclaimed {
+		for j := range p.lost {
+			n += j.Gang.Size()
+		}
+	}
+	return n
+}
+
+// reclaim puts the devices on leases that are up, but for those renewed, among the free ones.
+func (p *placing) reclaim() {
+	if p.reclaimed {
+		return
+	}
+	p.reclaimed = true
+	for _, j := range p.expired {
+		if p.lost[j] {
+			p.plan.Reclaim(j)
+		}
+	}
+}
+
+// renew lets a job go on where it is, if nobody was given its devices.
+func (p *placing) renew(j *policy.Job, reason string) bool {
+	if !p.lost[j] || !p.plan.Renew(j, reason) {
+		return false
+	}
+	delete(p.lost, j)
+	return true
+}
+
+// win is one gang that was won and has still to be given.
+type win struct {
+	*award
+	gang agent.Gangs
+}
+
+// give gives the winners what they won, the largest gangs first: what divides evenly fits the machines, and small gangs
+// that go on where they are do not break up the places that large ones need. A gang that fits nowhere any more is left over.
+func (p *placing) give(awards []award) {
+	var wins []win
+	for i := range awards {
+		for _, g := range awards[i].gangs {
+			wins = append(wins, win{&awards[i], g})
+		}
+	}
+	slices.SortStableFunc(wins, func(a, b win) int {
+		return cmp.Or(cmp.Compare(b.gang.Devices, a.gang.Devices), cmp.Compare(b.gang.Machines, a.gang.Machines))
+	})
+	for _, w := range wins {
+		if !p.goOn(w) {
+			p.deliver(w)
+		}
+	}
+}
+
+// goOn lets a job go on that holds a gang as it was won, if there is one.
+func (p *placing) goOn(w win) bool {
+	s := &p.shares[w.of]
+	for _, j := range s.open {
+		if p.lost[j] && alike(p.v, j.Gang, w.gang) && p.renew(j, w.reason()) {
+			s.served(j, j.Gang)
+			s.won, s.renewed = book(p.v, s.won, j.Gang), book(p.v, s.renewed, j.Gang)
+			return true
+		}
+	}
+	return false
+}
+
+// alike says whether what a job holds is a gang as it was won.
+func alike(v *policy.View, held cluster.Gang, g agent.Gangs) bool {
+	if held.Size() != g.Size() || len(held) > g.Machines || cluster.TypeOf(v.Nodes, held) != g.Type {
+		return false
+	}
+	for _, at := range held {
+		n := &v.Nodes[at.Node]
+		if g.Node != "" && g.Node != n.Name || g.Rack != "" && g.Rack != n.Rack {
+			return false
+		}
+	}
+	return true
+}
+
+// deliver finds a job and a place for a gang that was won.
+func (p *placing) deliver(w win) {
+	s := &p.shares[w.of]
+	i := slices.IndexFunc(s.open, func(j *policy.Job) bool {
+		return j.Demand.Min <= w.gang.Size() && j.Demand.Accepts(w.gang.Type) && (w.gang.Machines == 1 || j.Demand.Spread)
+	})
+	if i < 0 {
+		return
+	}
+	j := s.open[i]
+	n := min(w.gang.Size(), max(j.Demand.Min, j.Demand.Max))
+	if g, ok := p.locate(w.gang, j.Demand, n); ok && p.plan.PlaceOn(j, g, w.reason()) {
+		s.served(j, g)
+		s.won = book(p.v, s.won, g)
+	}
+}
+
+// locate finds a gang's place: on the node that it names, on one machine if it is for one, otherwise wherever there is
+// room.
+func (p *placing) locate(g agent.Gangs, d cluster.Demand, n int) (cluster.Gang, bool) {
+	if g.Node != "" {
+		i := slices.IndexFunc(p.v.Nodes, func(node cluster.Node) bool { return node.Name == g.Node })
+		if i < 0 {
+			return nil, false
+		}
+		if at, ok := p.plan.Free().PlaceAt(i, d, n, g.Type); ok || p.reclaimed {
+			return at, ok
+		}
+		p.reclaim()
+		return p.plan.Free().PlaceAt(i, d, n, g.Type)
+	}
+	if g.Machines == 1 {
+		return p.together(d, n, max(1, d.Min), g.Type)
+	}
+	return p.find(d, n, g.Type)
+}
+
+// find finds a gang of n devices for a job: on what is free now, or else on what is about to be.
+func (p *placing) find(d cluster.Demand, n int, kind string) (cluster.Gang, bool) {
+	d.Min, d.Max = n, n
+	if g, ok := p.plan.Free().Place(d, n, kind); ok || p.reclaimed || len(p.lost) == 0 {
+		return g, ok
+	}
+	p.reclaim()
+	return p.plan.Free().Place(d, n, kind)
+}
+
+// together finds n devices on one machine or, if there is none with so many, half as many and so on down to least; over
+// several machines only if there is no room for the least on any.
+func (p *placing) together(d cluster.Demand, n, least int, kind string) (cluster.Gang, bool) {
+	alone := d
+	alone.Spread = false
+	for ; ; n = max(least, n/2) {
+		if g, ok := p.find(alone, n, kind); ok {
+			return g, true
+		}
+		if n <= least {
+			break
+		}
+	}
+	if !d.Spread {
+		return nil, false
+	}
+	return p.find(d, least, kind)
+}
+
+// end lets go on whose devices nobody wants, and takes the others off theirs. Those that have other devices reserved move
+// there.
+func (p *placing) end(reserved []policy.Reservation) policy.Plan {
+	for _, j := range p.expired {
+		moves := slices.ContainsFunc(reserved, func(r policy.Reservation) bool { return r.Job == j.Name() })
+		if p.lost[j] && !moves {
+			p.renew(j, "nobody else wants its devices")
+		}
+	}
+	for _, j := range p.expired {
+		if p.lost[j] {
+			p.plan.Reclaim(j)
+		}
+	}
+	return p.plan.Plan("", "its lease is up, and its devices went to others in the auction")
+}

@@ -1,0 +1,110 @@
+package themis
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// supply is what a round has to give: the jobs on leases that are up, and the gangs that were secured by reservations and
+// are nobody else's.
+type supply struct {
+	expired []*policy.Job
+	up      map[*policy.Job]bool
+	secured map[*policy.Job]cluster.Gang
+}
+
+func newSupply(expired []*policy.Job, secured map[*policy.Job]cluster.Gang) *supply {
+	s := &supply{expired: expired, secured: secured}
+	if len(expired) > 0 {
+		s.up = make(map[*policy.Job]bool, len(expired))
+	}
+	for _, j := range expired {
+		s.up[j] = true
+	}
+	return s
+}
+
+// devices counts those on leases that are up.
+func (s *supply) devices() int {
+	n := 0
+	for _, j := range s.expired {
+		n += j.Gang.Size()
+	}
+	return n
+}
+
+// open says whether a job could take a gang.
+func (s *supply) open(j *policy.Job) bool {
+	if j.Running() {
+		return s.up[j]
+	}
+	return s.secured[j] == nil
+}
+
+// holdings are what a job keeps, or has secured, and what it holds on a lease that is up.
+func (s *supply) holdings(v *policy.View, j *policy.Job) (held, lost agent.Holding) {
+	switch g := s.secured[j]; {
+	case g != nil:
+		held = v.Holding(j, g)
+	case j.Running() && s.up[j]:
+		lost = v.Holding(j, j.Gang)
+	case j.Running() && !j.Ending:
+		held = v.Holding(j, j.Gang)
+	}
+	return held, lost
+}
+
+// holds says whether an app holds something: devices on leases that are up, and secured ones, count.
+func (s *supply) holds(a *policy.App) bool {
+	return slices.ContainsFunc(a.Jobs, func(j *policy.Job) bool { return j.Running() || s.secured[j] != nil })
+}
+
+// tradable says whether something is on offer and somebody wants something.
+func (s *supply) tradable(v *policy.View) bool {
+	if len(s.expired) > 0 {
+		return true
+	}
+	return v.Free.FreeDevices() > 0 && slices.ContainsFunc(v.Apps, func(a *policy.App) bool {
+		return !a.Paused && slices.ContainsFunc(a.Jobs, s.open)
+	})
+}
+
+// standing is how an app stands before the auction.
+type standing struct {
+	app *policy.App
+	// open jobs could take a gang, those with most left to do first; keeps is the devices of the others.
+	open  []*policy.Job
+	keeps int
+}
+
+// standings of the apps that are not paused.
+func standings(v *policy.View, s *supply) []standing {
+	all := make([]standing, 0, len(v.Apps))
+	for _, a := range v.Apps {
+		if a.Paused {
+			continue
+		}
+		one := standing{app: a}
+		for _, j := range a.Jobs {
+			switch g := s.secured[j]; {
+			case g != nil:
+				one.keeps += g.Size()
+			case s.open(j):
+				one.open = append(one.open, j)
+			case !j.Ending:
+				one.keeps += j.Gang.Size()
+			}
+		}
+		left := make(map[*policy.Job]float64, len(one.open))
+		for _, j := range one.open {
+			left[j] = v.StepsLeft(j)
+		}
+		slices.SortStableFunc(one.open, func(x, y *policy.Job) int { return cmp.Compare(left[y], left[x]) })
+		all = append(all, one)
+	}
+	return all
+}

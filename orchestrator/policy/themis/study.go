@@ -1,0 +1,61 @@
+package themis
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+)
+
+// study makes what apps know and say wrong, to see what that does to a mechanism (figures 17 and 18).
+type study struct {
+	seed uint64
+	// errors is by what part estimates are off at most, liars the part of the apps that over-report their slowdowns, and
+	// lie by how much they do.
+	errors, liars, lie float64
+}
+
+// chance is an app's own random numbers, the same in every round.
+func (s *study) chance(app string) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(app))
+	return rand.New(rand.NewPCG(s.seed, h.Sum64()))
+}
+
+// err makes an app's estimate of its work wrong.
+func (s *study) err(state *agent.Situation) {
+	if s.errors == 0 {
+		return
+	}
+	off := 1 + s.errors*(2*s.chance(state.App).Float64()-1)
+	for i := range state.Jobs {
+		j := &state.Jobs[i]
+		j.Until, j.Total = j.Done+max(0, j.Until-j.Done)*off, j.Done+max(0, j.Total-j.Done)*off
+	}
+	if state.Outlook.Steps > 0 {
+		state.Outlook.Steps = int64(state.StepsDone + (float64(state.Outlook.Steps)-state.StepsDone)*off)
+	}
+}
+
+// distort makes an app's slowdowns wrong.
+func (s *study) distort(app string, t *agent.Table) {
+	if s.errors == 0 && (s.liars == 0 || s.lie == 0) {
+		return
+	}
+	draw := s.chance(app)
+	draw.Float64()
+	factor := 1 + s.errors*(2*draw.Float64()-1)
+	if draw.Float64() < s.liars {
+		factor *= 1 + s.lie
+	}
+	t.Rows = slices.Clone(t.Rows)
+	for i := range t.Rows {
+		for _, g := range t.Rows[i].Gangs {
+			if g.Machines > 1 {
+				t.Rows[i].Rho *= factor
+				break
+			}
+		}
+	}
+}
