@@ -20,7 +20,7 @@ var (
 // pureMayImport are the modules that a pure room may use: they compute, and touch nothing.
 var pureMayImport = []string{
 	"google.golang.org/protobuf", "gonum.org/v1/gonum", "github.com/expr-lang/expr", "sigs.k8s.io/yaml",
-	"github.com/google/go-cmp", "pgregory.net/rapid",
+	"github.com/google/go-cmp", "pgregory.net/rapid", "github.com/benbjohnson/immutable",
 }
 
 // pureMayNotImport are the packages of the standard library that reach outside, or hide state.

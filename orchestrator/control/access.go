@@ -12,10 +12,8 @@ import (
 // MayReach says why a node may not read or store an object, nil if it may: only for a trial whose lease it holds, what
 // that trial starts from, its sweep's function, and the checkpoints that it saves under this lease.
 func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
 	ref := req.GetFork()
-	s, t, place := l.core.holder(req.GetNode(), ref)
+	s, t, place := holder(l.view.Load(), req.GetNode(), ref)
 	if t == nil {
 		return fmt.Errorf("node %s holds no lease %d of trial %d of %s", req.GetNode(), ref.GetEpoch(), ref.GetTrial(), ref.GetSweep())
 	}
@@ -36,9 +34,9 @@ func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 }
 
 // holder returns the trial whose lease a node holds, and which place of a gang the node is; nil if it holds none.
-func (c *Core) holder(node string, ref *outbidv1.ForkRef) (*state.Sweep, *state.Trial, int) {
-	s := c.st.Sweeps[ref.GetSweep()]
-	if s == nil {
+func holder(v *view, node string, ref *outbidv1.ForkRef) (*state.Sweep, *state.Trial, int) {
+	s, err := v.Sweep(ref.GetSweep())
+	if err != nil {
 		return nil, nil, -1
 	}
 	t, err := s.Trial(ref.GetTrial())
@@ -49,5 +47,5 @@ func (c *Core) holder(node string, ref *outbidv1.ForkRef) (*state.Sweep, *state.
 	if place < 0 {
 		return nil, nil, -1
 	}
-	return s, t, place
+	return s.Sweep(), t, place
 }

@@ -173,14 +173,14 @@ func (c *Core) changeSweep(s *state.Sweep, to outbidv1.SweepState, reason, actor
 	changed := &outbidv1.SweepChanged{Sweep: s.ID, State: to, Reason: reason, Actor: actor}
 	if to != outbidv1.SweepState_SWEEP_STATE_STOPPING && to != outbidv1.SweepState_SWEEP_STATE_RUNNING &&
 		to != outbidv1.SweepState_SWEEP_STATE_PAUSED && c.set.Fairness != nil {
-		changed.Fairness = c.fairness(c.board.refresh(c), s, true)
+		changed.Fairness = c.fairness(c.views.refresh(c), s, true)
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepChanged{SweepChanged: changed}})
 }
 
 // fairness is how a sweep fares in a view; nil if it is not in it or nobody can say.
 func (c *Core) fairness(v *policy.View, s *state.Sweep, over bool) *outbidv1.Fairness {
-	at := c.board.seats[s.ID]
+	at := c.views.apps[s.ID]
 	if at == nil || c.set.Fairness == nil {
 		return nil
 	}

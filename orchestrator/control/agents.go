@@ -29,18 +29,18 @@ func (c *Core) rememberAgents(round *outbidv1.RoundDecided) func() {
 }
 
 // checkAgent says what is wrong with the agent that a sweep chose.
-func (c *Core) checkAgent(spec *outbidv1.SweepSpec) error {
+func checkAgent(p policy.Policy, agents Agents, spec *outbidv1.SweepSpec) error {
 	name := spec.GetAgent().GetPlugin()
 	if name == "" {
 		return nil
 	}
-	if _, ok := c.policy.(policy.Bidding); !ok {
+	if _, ok := p.(policy.Bidding); !ok {
 		return fmt.Errorf("%w: agent.plugin: policy %s of this server holds no auctions, so agent %q would never be asked; "+
-			"leave agent out, or submit to a server under a policy that does, such as themis", state.ErrInvalid, c.policy.Name(), name)
+			"leave agent out, or submit to a server under a policy that does, such as themis", state.ErrInvalid, p.Name(), name)
 	}
 	var names []string
-	if c.set.Agents != nil {
-		names = c.set.Agents.Names()
+	if agents != nil {
+		names = agents.Names()
 	}
 	if slices.Contains(names, name) {
 		return nil
@@ -54,9 +54,7 @@ func (c *Core) checkAgent(spec *outbidv1.SweepSpec) error {
 
 // CheckAgent says what is wrong with the agent that a sweep chose, as Submit does.
 func (l *Loop) CheckAgent(spec *outbidv1.SweepSpec) error {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.core.checkAgent(spec)
+	return checkAgent(l.cfg.Policy, l.cfg.Settings.Agents, spec)
 }
 
 // AgentUp says that an agent outside the binary can answer, which it could not before.

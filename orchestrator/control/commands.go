@@ -26,7 +26,7 @@ func (in Submit) apply(c *Core) {
 		c.reply(func() { in.Done(id, nil) })
 		return
 	}
-	if err := c.checkAgent(in.Spec); err != nil {
+	if err := checkAgent(c.policy, c.set.Agents, in.Spec); err != nil {
 		c.reply(func() { in.Done("", err) })
 		return
 	}

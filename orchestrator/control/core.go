@@ -9,7 +9,6 @@ package control
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
@@ -41,8 +40,7 @@ type Settings struct {
 	GangsInPlace bool
 	// MayReportNothing: a trial that never reports its sweep's metric has not failed by that. Jobs of traces report nothing.
 	MayReportNothing bool
-	// Fairness says how an app fares by sharing the cluster, or fared if it is over; nil if nobody wants to know. Readers
-	// call it side by side.
+	// Fairness says how an app fares by sharing the cluster, or fared if it is over; nil if nobody wants to know.
 	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
 	// Agents outside the binary, which sweeps may choose; nil for none.
 	Agents Agents
@@ -66,8 +64,6 @@ type Core struct {
 	tuners   map[string]tuner.Tuner
 	rested   map[string]rested
 	unopened map[string]error
-	// outlooks guards tuners while they are asked for their outlook, which they may keep: readers come side by side.
-	outlooks sync.Mutex
 	// policy decides. While the past is gone through it is the one that decided then, nil if that has another name than
 	// own, which the core was made with.
 	policy, own policy.Policy
@@ -90,8 +86,8 @@ type Core struct {
 	next time.Time
 	// err is set once, by an event that does not fit; the core is unusable from then on.
 	err error
-	// board is the policy's view.
-	board *board
+	// views keeps the policy's view.
+	views *viewCache
 	// stateful policies remember something, so that each of their rounds is recorded; one that preempts is shown all that
 	// sweeps could use.
 	stateful, preempts bool
@@ -131,7 +127,7 @@ func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
 		set: set, st: st, own: p, tuners: map[string]tuner.Tuner{}, rested: map[string]rested{},
 		unopened: map[string]error{}, nodes: map[string]*link{},
 		touched: map[string]bool{}, later: map[string]bool{}, demand: true,
-		board: newBoard(), hungry: map[string]bool{}, restless: map[string]bool{},
+		views: newViewCache(), hungry: map[string]bool{}, restless: map[string]bool{},
 	}
 	c.install(p)
 	c.blank, _ = p.Snapshot()

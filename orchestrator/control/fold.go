@@ -28,7 +28,7 @@ func (c *Core) fold(at time.Time, e *outbidv1.Event) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	c.board.mark(change)
+	c.views.mark(change)
 	if !c.replaying {
 		c.mark(change)
 		c.demand = c.demand || suspects != c.st.CountSuspects() // a node is kept for one, or open to all again

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
@@ -30,6 +31,8 @@ type Config struct {
 	// Uptime is a clock of this machine that nobody sets; nil for none.
 	Uptime Uptime
 	Logger *slog.Logger
+	// Fairness is Settings.Fairness for readers, who call it side by side; it must not wait for what that one does.
+	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
 	// Info says what the server is, for the API.
 	Info func() *outbidv1.GetServerInfoResponse
 	// Observe is told how long each step's decisions and append took, and of how many reports; nil for nobody.
@@ -62,12 +65,15 @@ type Loop struct {
 	in   chan Input
 	done chan struct{}
 
-	// mu is held by Run while it decides and appends, so that readers see only what is in the ledger.
-	mu      sync.RWMutex
-	core    *Core
-	changed map[string]chan struct{}
-	// unshown are the parts of sweeps that could not be shown to readers, by sweep and part: each is logged once.
-	unshown sync.Map
+	// core is Run's alone.
+	core *Core
+	// view is what readers see: what the ledger says after the newest append. They take no lock that Run holds.
+	view atomic.Pointer[view]
+	// drawn are the sweeps as readers saw them last, by id.
+	drawn    sync.Map
+	capacity atomic.Pointer[capacity]
+	// heard is when each node was last heard of.
+	heard sync.Map
 
 	recent recent
 	clock  *clock
@@ -94,11 +100,14 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 	if cfg.SnapshotEvery == 0 {
 		cfg.SnapshotEvery = 50_000
 	}
+	if cfg.Fairness == nil {
+		cfg.Fairness = cfg.Settings.Fairness
+	}
 	if cfg.AppendPatience == 0 {
 		cfg.AppendPatience = time.Minute
 	}
 	l := &Loop{
-		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}), changed: map[string]chan struct{}{},
+		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}),
 		saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
 	}
 	l.leading, l.abandon = context.WithCancel(context.Background())
@@ -150,6 +159,7 @@ func (l *Loop) takeOver(ctx context.Context) error {
 	}
 	core.Appended(b)
 	l.remember(b, []*outbidv1.Event{started})
+	l.publishAll()
 	l.cfg.Logger.Info("the state is restored", "ledger", b.GetSeq(), "batches_after_snapshot", batches, "events", replayed,
 		"took", time.Since(began).Round(time.Millisecond))
 	return nil
@@ -227,8 +237,6 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 }
 
 func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	now := l.clock.now()
 	began := time.Now()
 	out, err := l.core.Step(now, inputs...)
@@ -304,7 +312,7 @@ func (l *Loop) append(ctx context.Context, now time.Time, events []*outbidv1.Eve
 		l.remember(b, rest[:n])
 		rest = rest[n:]
 	}
-	l.tellReaders(events)
+	l.publish(events)
 	l.events += len(events)
 	l.maybeSnapshot()
 	return nil
@@ -329,6 +337,7 @@ func (l *Loop) send(ctx context.Context, in Input) error {
 // Uplink takes in what a worker said. It waits while the loop is busy, and drops the message once it has ended: the
 // worker sends it again to whoever leads then.
 func (l *Loop) Uplink(up *outbidv1.Uplink) {
+	l.heard.Store(up.GetNode(), l.clock.now())
 	select {
 	case l.in <- Uplink{up}:
 	case <-l.done:

@@ -38,9 +38,7 @@ func (l *Loop) DeleteOrphans(ctx context.Context, store lister, before time.Time
 }
 
 func (l *Loop) orphan(key string) bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	t := l.trialOf(key)
+	t := l.view.Load().trialOf(key)
 	if t == nil || t.Lease != nil && strings.Contains(key, fmt.Sprintf("-%d.", t.Lease.Epoch)) {
 		return false
 	}
@@ -49,14 +47,17 @@ func (l *Loop) orphan(key string) bool {
 }
 
 // trialOf is the trial that a checkpoint's key belongs to, nil if the ledger does not know it.
-func (l *Loop) trialOf(key string) *state.Trial {
+func (v *view) trialOf(key string) *state.Trial {
 	parts := strings.Split(key, "/")
 	if len(parts) < 4 {
 		return nil
 	}
-	s := l.core.st.Sweeps[parts[1]]
 	n, err := strconv.ParseInt(parts[2], 10, 32)
-	if s == nil || err != nil {
+	if err != nil {
+		return nil
+	}
+	s, err := v.Sweep(parts[1])
+	if err != nil {
 		return nil
 	}
 	t, err := s.Trial(int32(n))

@@ -76,7 +76,7 @@ func (c *Core) redecide(round *outbidv1.RoundDecided) {
 	}
 	c.heir = true
 	defer c.rememberAgents(round)()
-	v := c.board.refresh(c)
+	v := c.views.refresh(c)
 	plan := c.decide(v)
 	if c.audit != nil {
 		c.audit(c.now, round, c.decided(v, plan), c.following)

@@ -120,11 +120,7 @@ func takesPart(r *outbidv1.Round, sweep string) bool {
 }
 
 // last is the sequence of the newest batch.
-func (l *Loop) last() uint64 {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.core.st.Seq
-}
+func (l *Loop) last() uint64 { return l.view.Load().Seq }
 
 // firstRound is the first round between two batches, both included; nil if there is none.
 func (l *Loop) firstRound(ctx context.Context, low, high uint64) (*outbidv1.Round, error) {

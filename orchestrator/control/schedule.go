@@ -1,7 +1,6 @@
 package control
 
 import (
-	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -20,7 +19,7 @@ func (c *Core) schedule() {
 	}
 	c.placeSuspects()
 	c.askTuners()
-	v := c.board.refresh(c)
+	v := c.views.refresh(c)
 	plan := c.decide(v)
 	c.next = plan.Next
 	if c.stateful || len(plan.Grants)+len(plan.Revokes)+len(plan.Renews) > 0 {
@@ -128,7 +127,7 @@ func (c *Core) askTuners() {
 	if len(c.hungry) == 0 {
 		return
 	}
-	v := c.board.refresh(c)
+	v := c.views.refresh(c)
 	idle, size := v.Free.FreeDevices(), 0
 	if c.preempts {
 		for i := range v.Nodes {
@@ -194,25 +193,4 @@ func demand(s *state.Sweep) cluster.Demand {
 		d.Memory = bytes
 	}
 	return d
-}
-
-// whyWaiting says why a sweep's trials wait for devices.
-func (c *Core) whyWaiting(s *state.Sweep) string {
-	if s.Spec.GetExternal() != nil || c.board.view.Free == nil {
-		return ""
-	}
-	if why := cluster.Impossible(c.board.view.Nodes, demand(s)); why != "" {
-		return why
-	}
-	if len(s.Queued) > 0 && alone(s.Trials[s.Queued[0]]) {
-		return fmt.Sprintf("trial %d waits for a node of its own, as nodes were lost under it", s.Queued[0])
-	}
-	if len(s.Queued) > 0 {
-		return "waits for devices that others hold"
-	}
-	held := -c.board.view.Free.FreeDevices()
-	for i := range c.board.view.Nodes {
-		held += len(c.board.view.Nodes[i].Devices)
-	}
-	return fmt.Sprintf("waits for devices; %d of this cluster's are held", held)
 }

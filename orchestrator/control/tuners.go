@@ -75,8 +75,6 @@ func (c *Core) wake(s *state.Sweep, what string) error {
 // outlook is what a sweep's tuner will do, or did, in all; false if nobody knows.
 func (c *Core) outlook(id string) (tuner.Outlook, bool) {
 	if t := c.tuners[id]; t != nil {
-		c.outlooks.Lock()
-		defer c.outlooks.Unlock()
 		return t.Outlook(), true
 	}
 	r, ok := c.rested[id]

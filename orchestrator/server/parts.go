@@ -131,7 +131,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: newFairness(),
 			NewPolicy: s.cfg.earlierPolicy(s.log),
 		},
-		Policy: rules, PolicyOptions: options, Ledger: record, History: reports,
+		Policy: rules, PolicyOptions: options, Ledger: record, History: reports, Fairness: newFairness(),
 		Send:   s.members.send,
 		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe,
 	})

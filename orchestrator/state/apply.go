@@ -91,7 +91,7 @@ func (f *folding) note(e *outbidv1.Note) error {
 	s.Version++
 	s.Notes = append(s.Notes, newNote(f.at, e))
 	if len(s.Notes) > maxNotes {
-		s.Notes = slices.Delete(s.Notes, 0, len(s.Notes)-maxNotes)
+		s.Notes = slices.Clone(s.Notes[len(s.Notes)-maxNotes:]) // readers may have the list
 	}
 	return nil
 }

@@ -210,22 +210,26 @@ func (s *Sweep) touch(t *Trial) {
 
 // compactChanges keeps the newest change of each trial.
 func (s *Sweep) compactChanges() {
-	kept := s.changes[:0]
+	var kept []change // readers may have the list
 	for _, c := range s.changes {
 		if s.Trials[c.trial].version == c.version {
 			kept = append(kept, c)
 		}
 	}
-	s.changes = slices.Clip(kept)
+	s.changes = kept
 }
 
 // ChangedSince lists the trials that changed after a version, by number; 0 lists all, math.MaxUint64 none.
 func (s *Sweep) ChangedSince(version uint64) []int32 {
+	return s.changedSince(version, len(s.Trials), func(n int32) *Trial { return s.Trials[n] })
+}
+
+func (s *Sweep) changedSince(version uint64, trials int, trial func(int32) *Trial) []int32 {
 	if version == math.MaxUint64 {
 		return nil
 	}
 	if version == 0 || version > s.Version {
-		all := make([]int32, len(s.Trials))
+		all := make([]int32, trials)
 		for i := range all {
 			all[i] = int32(i)
 		}
@@ -243,7 +247,7 @@ func (s *Sweep) ChangedSince(version uint64) []int32 {
 	})
 	var changed []int32
 	for _, c := range s.changes[i:] {
-		if s.Trials[c.trial].version == c.version {
+		if trial(c.trial).version == c.version {
 			changed = append(changed, c.trial)
 		}
 	}

@@ -98,11 +98,13 @@ func (s *Sweep) unreadable(t *Trial, key string) {
 			if c.GetKey() == key {
 				c = proto.CloneOf(c) // the event that saved it is not changed
 				c.Unreadable = true
+				s.touch(o)
 				o.Checkpoints = slices.Clone(o.Checkpoints)
 				o.Checkpoints[i] = c
 			}
 		}
 		if o.Start.GetKey() == key {
+			s.touch(o)
 			s.setStart(o, s.before(key))
 		}
 	}

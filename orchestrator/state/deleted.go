@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -52,13 +53,10 @@ func (s *Sweep) CanDelete() error {
 }
 
 // Deleted lists the sweeps that were deleted, by id.
-func (st *State) Deleted() []Deleted {
-	return slices.SortedFunc(maps.Values(st.deleted), func(a, b Deleted) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
+func (st *State) Deleted() []Deleted { return sortedDeleted(st.deleted) }
+
+func sortedDeleted(deleted map[string]Deleted) []Deleted {
+	return slices.SortedFunc(maps.Values(deleted), func(a, b Deleted) int { return strings.Compare(a.ID, b.ID) })
 }
 
 // sweepDeleted forgets a sweep. Its id is not given again: names are counted.

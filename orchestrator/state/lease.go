@@ -100,14 +100,21 @@ func (st *State) shares(at time.Time, s *Sweep, by int) {
 	}
 	st.appSeconds = st.AppSeconds(at)
 	st.appsChanged = at
-	st.sharing += by
+	st.competing += by
+}
+
+// sharing counts the sweeps that compete for devices. appSeconds is the time integral of competing up to appsChanged.
+type sharing struct {
+	appSeconds  float64
+	appsChanged time.Time
+	competing   int
 }
 
 // AppSeconds is the time integral of the number of sweeps that competed for devices, in seconds, up to a time: the mean
 // over a span, Themis's N_avg, is the difference over it.
-func (st *State) AppSeconds(now time.Time) float64 {
-	if st.appsChanged.IsZero() || now.Before(st.appsChanged) {
-		return st.appSeconds
+func (s *sharing) AppSeconds(now time.Time) float64 {
+	if s.appsChanged.IsZero() || now.Before(s.appsChanged) {
+		return s.appSeconds
 	}
-	return st.appSeconds + float64(st.sharing)*now.Sub(st.appsChanged).Seconds()
+	return s.appSeconds + float64(s.competing)*now.Sub(s.appsChanged).Seconds()
 }

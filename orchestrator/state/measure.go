@@ -50,16 +50,16 @@ func record(all []cluster.Speed, m cluster.Speed, weight float64) []cluster.Spee
 // plot adds a point to the curve; what a restarted fork repeats takes the place of what was there.
 func (t *Trial) plot(step int64, value float64) {
 	for len(t.Curve) > 0 && t.Curve[len(t.Curve)-1].Step >= step {
-		t.Curve = t.Curve[:len(t.Curve)-1]
+		t.Curve = slices.Clip(t.Curve[:len(t.Curve)-1]) // readers may have what is beyond
 	}
 	if len(t.Curve) >= curvePoints {
-		kept := t.Curve[:0]
+		kept := make([]Point, 0, curvePoints)
 		for i, p := range t.Curve {
 			if i%2 == 0 {
 				kept = append(kept, p)
 			}
 		}
-		t.Curve = slices.Clip(kept)
+		t.Curve = kept
 	}
 	t.Curve = append(t.Curve, Point{step, value})
 }

@@ -97,7 +97,7 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 		}
 		st.addSweep(s)
 		if shares(s) && !s.Done() {
-			st.sharing++
+			st.competing++
 		}
 	}
 	st.restoreDeleted(snap)

@@ -39,11 +39,8 @@ type State struct {
 
 	names map[string]int64
 	keys  map[string]string
-	// appSeconds is the time integral of sharing, the number of sweeps that compete for devices, up to appsChanged.
-	appSeconds  float64
-	appsChanged time.Time
-	sharing     int
-	suspects    map[*Trial]*Sweep
+	sharing
+	suspects map[*Trial]*Sweep
 
 	kinds kinds
 }

@@ -15,28 +15,32 @@ import (
 
 // View is the sweep as people see it. The caller adds what the state does not know: outlook and why trials wait.
 func (st *State) View(s *Sweep) *outbidv1.Sweep {
+	return s.view(st.Time, len(s.Trials), func(n int32) *Trial { return s.Trials[n] })
+}
+
+func (s *Sweep) view(at time.Time, trials int, trial func(int32) *Trial) *outbidv1.Sweep {
 	v := &outbidv1.Sweep{
 		Id: s.ID, Spec: s.Spec, State: s.State, Reason: s.Reason, Actor: s.Actor,
 		Submitted: stamp(s.Submitted), Ended: stamp(s.Ended),
-		Steps: s.Steps, DeviceSeconds: st.deviceSeconds(s), Notes: slices.Clone(s.Notes),
+		Steps: s.Steps, DeviceSeconds: s.deviceSeconds(at, trial), Notes: slices.Clone(s.Notes),
 		Counts: &outbidv1.TrialCounts{
 			Queued: s.Counts[trialQueued], Running: s.Counts[trialRunning], Paused: s.Counts[trialPaused],
 			Completed: s.Counts[trialCompleted], Stopped: s.Counts[trialStopped], Failed: s.Counts[trialFailed],
-			Cancelled: s.Counts[trialCancelled], Total: int32(len(s.Trials)),
+			Cancelled: s.Counts[trialCancelled], Total: int32(trials),
 		},
 	}
 	v.Fairness = s.Fairness
 	if s.Best >= 0 {
-		v.Best = st.TrialView(s, s.Trials[s.Best])
+		v.Best = s.trialView(at, trial(s.Best))
 	}
 	return v
 }
 
 // deviceSeconds counts the leases that still run up to the newest event.
-func (st *State) deviceSeconds(s *Sweep) float64 {
+func (s *Sweep) deviceSeconds(at time.Time, trial func(int32) *Trial) float64 {
 	total := s.DeviceSeconds
 	for _, n := range s.Running {
-		total += s.Trials[n].Lease.DeviceSeconds(st.Time)
+		total += trial(n).Lease.DeviceSeconds(at)
 	}
 	return total
 }
@@ -47,7 +51,9 @@ func (l *Lease) DeviceSeconds(now time.Time) float64 {
 }
 
 // TrialView is the trial as people see it.
-func (st *State) TrialView(s *Sweep, t *Trial) *outbidv1.Trial {
+func (st *State) TrialView(s *Sweep, t *Trial) *outbidv1.Trial { return s.trialView(st.Time, t) }
+
+func (s *Sweep) trialView(at time.Time, t *Trial) *outbidv1.Trial {
 	v := t.record(s.ID)
 	v.Config = configStruct(t.Config)
 	if t.State == trialFailed && v.GetRestarts() > 0 && !t.FailedOtherwise {
@@ -57,7 +63,7 @@ func (st *State) TrialView(s *Sweep, t *Trial) *outbidv1.Trial {
 		if len(l.Places) > 0 {
 			v.Node, v.Devices = l.Places[0].Node, l.Places[0].Devices
 		}
-		v.DeviceSeconds += l.DeviceSeconds(st.Time)
+		v.DeviceSeconds += l.DeviceSeconds(at)
 		if t.Last.GetTrainSeconds() > 0 && t.LastReportSeq > 0 {
 			v.StepsPerSecond = float64(t.Step-l.FromStep) / t.Last.GetTrainSeconds()
 		}
@@ -127,7 +133,13 @@ func (l *Lease) Fork() *outbidv1.ForkRef {
 // BestTrials lists up to n trials by the metric, best first, from offset on; trials without one come last.
 func (s *Sweep) BestTrials(n, offset int) []*Trial {
 	sorted := slices.Clone(s.Trials)
-	slices.SortStableFunc(sorted, func(a, b *Trial) int {
+	s.sortBest(sorted)
+	return sorted[min(len(sorted), offset):min(len(sorted), offset+n)]
+}
+
+// sortBest puts the best trial first, and those without a value last.
+func (s *Sweep) sortBest(trials []*Trial) {
+	slices.SortStableFunc(trials, func(a, b *Trial) int {
 		switch {
 		case better(a.Best, b.Best, s.Maximise()):
 			return -1
@@ -137,8 +149,4 @@ func (s *Sweep) BestTrials(n, offset int) []*Trial {
 			return int(a.Number - b.Number)
 		}
 	})
-	if offset >= len(sorted) {
-		return nil
-	}
-	return sorted[offset:min(len(sorted), offset+n)]
 }

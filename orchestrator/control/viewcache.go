@@ -14,12 +14,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// board is the policy's view, kept up to date as events are folded in: what changed is looked at again before a round,
-// and nothing else, so that a round costs what changed and not what there is.
-type board struct {
+// viewCache is the policy's view, kept up to date as events are folded in: what changed is looked at again before a
+// round, and nothing else, so that a round costs what changed and not what there is.
+type viewCache struct {
 	view  policy.View
 	nodes map[string]int
-	seats map[string]*seat
+	apps  map[string]*appEntry
 
 	// apart are the nodes that others keep off, for trials that run alone.
 	apart       map[string]bool
@@ -28,31 +28,31 @@ type board struct {
 	staleTrials map[*state.Trial]*state.Sweep
 }
 
-// seat is a sweep's place in the view.
-type seat struct {
+// appEntry is a sweep in the view.
+type appEntry struct {
 	sweep *state.Sweep
 	app   *policy.App
 	// hints of the spec about speeds, and whether some are of one trial only.
 	hints   []cluster.Speed
 	byTrial map[int32][]cluster.Speed
-	chairs  map[int32]*chair
+	jobs    map[int32]*jobEntry
 }
 
-// chair is a trial's place in the view. held is the gang that the view's capacity lacks.
-type chair struct {
+// jobEntry is a trial in the view. held is the gang that the view's capacity lacks.
+type jobEntry struct {
 	job  *policy.Job
 	held cluster.Gang
 }
 
-func newBoard() *board {
-	return &board{
-		nodes: map[string]int{}, seats: map[string]*seat{}, staleNodes: true,
+func newViewCache() *viewCache {
+	return &viewCache{
+		nodes: map[string]int{}, apps: map[string]*appEntry{}, staleNodes: true,
 		staleSweeps: map[*state.Sweep]bool{}, staleTrials: map[*state.Trial]*state.Sweep{},
 	}
 }
 
 // mark notes what an event changed.
-func (b *board) mark(change state.Change) {
+func (b *viewCache) mark(change state.Change) {
 	s := change.Sweep
 	switch change.Kind.View {
 	case state.ViewNodes:
@@ -74,7 +74,7 @@ func (b *board) mark(change state.Change) {
 }
 
 // refresh brings the view up to date and returns it.
-func (b *board) refresh(c *Core) *policy.View {
+func (b *viewCache) refresh(c *Core) *policy.View {
 	b.view.Now, b.view.Round, b.view.AppSeconds = c.now, c.st.NextRound, c.st.AppSeconds(c.now)
 	if apart := c.apart(); !maps.Equal(apart, b.apart) {
 		b.apart, b.staleNodes = apart, true
@@ -89,8 +89,8 @@ func (b *board) refresh(c *Core) *policy.View {
 		return cmp.Or(b.staleTrials[t].Order-b.staleTrials[o].Order, int(t.Number-o.Number))
 	})
 	for _, t := range stale { // before others take what these held
-		if at := b.seats[b.staleTrials[t].ID]; at != nil {
-			b.vacate(at.chairs[t.Number], b.gang(t.Lease))
+		if at := b.apps[b.staleTrials[t].ID]; at != nil {
+			b.vacate(at.jobs[t.Number], gangOf(t.Lease, b.nodes))
 		}
 	}
 	for _, t := range stale {
@@ -103,7 +103,7 @@ func (b *board) refresh(c *Core) *policy.View {
 }
 
 // vacate frees what a trial held unless it holds it still.
-func (b *board) vacate(ch *chair, gang cluster.Gang) {
+func (b *viewCache) vacate(ch *jobEntry, gang cluster.Gang) {
 	if ch != nil && !gang.Equal(ch.held) {
 		b.view.Free.Release(ch.held, ch.job.Demand)
 		ch.held = nil
@@ -111,7 +111,7 @@ func (b *board) vacate(ch *chair, gang cluster.Gang) {
 }
 
 // rebuild starts over: gangs name nodes by index, and those have changed.
-func (b *board) rebuild(c *Core) {
+func (b *viewCache) rebuild(c *Core) {
 	b.staleNodes = false
 	clear(b.nodes)
 	b.view.Nodes = nil
@@ -124,7 +124,7 @@ func (b *board) rebuild(c *Core) {
 		}
 	}
 	b.view.Free = cluster.NewCapacity(b.view.Nodes)
-	b.view.Apps, b.seats = nil, map[string]*seat{}
+	b.view.Apps, b.apps = nil, map[string]*appEntry{}
 	for _, s := range c.st.Live {
 		if s.Spec.GetExternal() != nil {
 			continue
@@ -139,12 +139,12 @@ func (b *board) rebuild(c *Core) {
 	}
 }
 
-func (b *board) refreshSweep(c *Core, s *state.Sweep) {
-	at := b.seats[s.ID]
+func (b *viewCache) refreshSweep(c *Core, s *state.Sweep) {
+	at := b.apps[s.ID]
 	if s.Done() {
 		if at != nil {
-			delete(b.seats, s.ID)
-			for _, ch := range at.chairs {
+			delete(b.apps, s.ID)
+			for _, ch := range at.jobs {
 				b.view.Free.Release(ch.held, ch.job.Demand)
 			}
 			if i := slices.Index(b.view.Apps, at.app); i >= 0 {
@@ -154,25 +154,37 @@ func (b *board) refreshSweep(c *Core, s *state.Sweep) {
 		return
 	}
 	if at == nil || at.sweep.Spec != at.app.Spec {
-		at = b.sit(c, s, at)
+		at = b.describe(c, s, at)
 	}
+	at.update(s, len(s.Trials))
+}
+
+// update takes in how far a sweep is.
+func (at *appEntry) update(s *state.Sweep, trials int) {
 	a := at.app
 	a.DeviceSeconds, a.StepsDone = s.DeviceSeconds, s.Steps
 	a.Paused = s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING
 	open := s.Counts[outbidv1.TrialState_TRIAL_STATE_QUEUED] + s.Counts[outbidv1.TrialState_TRIAL_STATE_RUNNING] +
 		s.Counts[outbidv1.TrialState_TRIAL_STATE_PAUSED]
-	a.Finished = len(s.Trials) - int(open)
+	a.Finished = trials - int(open)
 	a.Speeds.Measured = merged(s.Measured, at.hints)
 }
 
-// sit gives a sweep its place, or brings it up to date after an extension.
-func (b *board) sit(c *Core, s *state.Sweep, at *seat) *seat {
+// describe adds a sweep to the view, or brings it up to date after an extension.
+func (b *viewCache) describe(c *Core, s *state.Sweep, at *appEntry) *appEntry {
 	if at == nil {
-		at = &seat{sweep: s, app: &policy.App{}, chairs: map[int32]*chair{}}
-		b.seats[s.ID] = at
+		at = &appEntry{sweep: s, app: &policy.App{}, jobs: map[int32]*jobEntry{}}
+		b.apps[s.ID] = at
 		i, _ := slices.BinarySearchFunc(b.view.Apps, s.Order, func(a *policy.App, order int) int { return a.Order - order })
 		b.view.Apps = slices.Insert(b.view.Apps, i, at.app)
 	}
+	at.describe(func() tuner.Outlook { o, _ := c.outlook(s.ID); return o })
+	return at
+}
+
+// describe fills in what only an extension of the sweep changes.
+func (at *appEntry) describe(outlook func() tuner.Outlook) {
+	s := at.sweep
 	at.readHints()
 	weight := s.Spec.GetWeight()
 	if weight == 0 {
@@ -183,12 +195,11 @@ func (b *board) sit(c *Core, s *state.Sweep, at *seat) *seat {
 		ID: s.ID, Tenant: s.Spec.GetTenant(), Weight: weight, Submitted: s.Submitted, Order: s.Order, Spec: s.Spec,
 		AppSecondsBefore: s.AppSecondsBefore, Demand: demand(s), Speeds: &cluster.Speeds{}, Jobs: jobs,
 		TotalSteps: spec.MaxSteps(s.Spec.GetTuner()), Tuner: spec.TunerKind(s.Spec.GetTuner()),
-		Outlook: func() tuner.Outlook { o, _ := c.outlook(s.ID); return o },
+		Outlook: outlook,
 	}
-	return at
 }
 
-func (at *seat) readHints() {
+func (at *appEntry) readHints() {
 	at.hints, at.byTrial = nil, nil
 	for _, h := range at.sweep.Spec.GetThroughputs() {
 		spread, _ := cluster.ParseSpread(h.GetSpread())
@@ -221,36 +232,42 @@ func merged(measured, hints []cluster.Speed) []cluster.Speed {
 }
 
 // refreshTrial gives a trial its place, takes it away, or brings it up to date.
-func (b *board) refreshTrial(s *state.Sweep, t *state.Trial) {
-	at := b.seats[s.ID]
+func (b *viewCache) refreshTrial(s *state.Sweep, t *state.Trial) {
+	at := b.apps[s.ID]
 	if at == nil {
 		return
 	}
-	ch := at.chairs[t.Number]
-	leased := t.Lease != nil && t.Lease.Holder == state.Workers && !alone(t)
-	if !leased && (alone(t) || t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED) {
+	ch := at.jobs[t.Number]
+	if !shown(t) {
 		if ch != nil {
-			delete(at.chairs, t.Number)
+			delete(at.jobs, t.Number)
 			at.app.Jobs = slices.DeleteFunc(at.app.Jobs, func(j *policy.Job) bool { return j == ch.job })
 		}
 		return
 	}
 	if ch == nil {
-		ch = &chair{job: &policy.Job{App: at.app, Trial: t.Number, Demand: at.app.Demand, Weight: 1}}
-		at.chairs[t.Number] = ch
+		ch = &jobEntry{job: &policy.Job{Demand: at.app.Demand}}
+		at.jobs[t.Number] = ch
 		i, _ := slices.BinarySearchFunc(at.app.Jobs, t.Number, func(j *policy.Job, n int32) int { return int(j.Trial - n) })
 		at.app.Jobs = slices.Insert(at.app.Jobs, i, ch.job)
 	}
-	b.fill(at, ch, t)
-}
-
-func (b *board) fill(at *seat, ch *chair, t *state.Trial) {
-	j := ch.job
-	gang := b.gang(t.Lease)
+	gang := gangOf(t.Lease, b.nodes)
 	if !gang.Equal(ch.held) {
-		b.view.Free.Take(gang, j.Demand)
+		b.view.Free.Take(gang, ch.job.Demand)
 		ch.held = gang
 	}
+	at.fill(ch.job, t, gang)
+}
+
+// shown says whether a trial is in the view: it holds devices of workers or waits for some, and is none that control itself
+// places alone on a node.
+func shown(t *state.Trial) bool {
+	leased := t.Lease != nil && t.Lease.Holder == state.Workers
+	return !alone(t) && (leased || t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED)
+}
+
+// fill makes a job of a trial. Its demand stays what it was.
+func (at *appEntry) fill(j *policy.Job, t *state.Trial, gang cluster.Gang) {
 	*j = policy.Job{
 		App: at.app, Trial: t.Number, Demand: j.Demand, Weight: 1, Created: t.Created, Queued: t.Queued, Gang: gang,
 		Step: t.Step, UntilStep: t.UntilStep, TotalSteps: at.app.TotalSteps, Reported: t.Training,
@@ -268,13 +285,13 @@ func (b *board) fill(at *seat, ch *chair, t *state.Trial) {
 	}
 }
 
-// gang is what a lease still holds on nodes that are up.
-func (b *board) gang(l *state.Lease) cluster.Gang {
+// gangOf is what a lease still holds on nodes that are up, which have an index.
+func gangOf(l *state.Lease, nodes map[string]int) cluster.Gang {
 	if l == nil {
 		return nil
 	}
 	return state.GangOf(l.Places, func(p state.Place) (int, bool) {
-		i, up := b.nodes[p.Node]
+		i, up := nodes[p.Node]
 		return i, up && !p.Ended
 	})
 }

@@ -1,0 +1,171 @@
+package state
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/benbjohnson/immutable"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Published is what the ledger says after one of its batches, for readers. It never changes, so it is read without a lock
+// while the state goes on. The next one shares with it what the events between them did not change.
+type Published struct {
+	// Seq and Time are those of the last batch.
+	Seq  uint64
+	Time time.Time
+	// SweepIDs in order of submission.
+	SweepIDs []string
+	// Inventory are the nodes that can be counted on; it is the same value as long as those are the same.
+	Inventory *Inventory
+
+	sweeps  *immutable.Map[string, *PublishedSweep]
+	nodes   *immutable.SortedMap[string, *PublishedNode]
+	deleted map[string]Deleted
+	held    int
+	sharing
+}
+
+// Inventory is a cluster's nodes as policies see them, by index and by name.
+type Inventory struct {
+	Nodes []cluster.Node
+	Index map[string]int
+}
+
+// PublishedNode is a node as people see it.
+type PublishedNode struct {
+	View *outbidv1.Node
+	// Up says whether the node can be counted on.
+	Up bool
+}
+
+// Publish copies the whole state.
+func (st *State) Publish() *Published {
+	p := &Published{
+		sweeps: immutable.NewMap[string, *PublishedSweep](nil), nodes: immutable.NewSortedMap[string, *PublishedNode](nil),
+	}
+	sweeps, nodes := map[string]bool{}, map[string]bool{}
+	for id := range st.Sweeps {
+		sweeps[id] = true
+	}
+	for name := range st.Nodes {
+		nodes[name] = true
+	}
+	next, _ := p.next(st, sweeps, nodes)
+	next.SweepIDs, next.deleted, next.Inventory = slices.Clone(st.SweepIDs), maps.Clone(st.deleted), st.inventory()
+	return next
+}
+
+// After returns what readers see once the events that led from p to the state are in the ledger. Call tell when others can
+// get at it: it wakes those who wait for a change.
+func (p *Published) After(st *State, events []*outbidv1.Event) (next *Published, tell func()) {
+	sweeps, nodes := map[string]bool{}, map[string]bool{}
+	list, inventory := false, false
+	for _, e := range events {
+		switch k := e.GetKind().(type) {
+		case *outbidv1.Event_NodeJoined:
+			nodes[k.NodeJoined.GetNode().GetName()], inventory = true, true
+		case *outbidv1.Event_NodeChanged:
+			nodes[k.NodeChanged.GetNode()], inventory = true, true
+		case *outbidv1.Event_Note:
+			sweeps[k.Note.GetSweep()] = true
+		case *outbidv1.Event_SweepSubmitted:
+			sweeps[k.SweepSubmitted.GetSweep()], list = true, true
+		case *outbidv1.Event_SweepDeleted:
+			sweeps[k.SweepDeleted.GetSweep()], list = true, true
+		default:
+			if id := st.SweepOf(e); id != "" {
+				sweeps[id] = true
+			}
+		}
+	}
+	next, tell = p.next(st, sweeps, nodes)
+	next.SweepIDs, next.deleted, next.Inventory = p.SweepIDs, p.deleted, p.Inventory
+	if list {
+		next.SweepIDs, next.deleted = slices.Clone(st.SweepIDs), maps.Clone(st.deleted)
+	}
+	if inventory {
+		next.Inventory = st.inventory()
+	}
+	return next, tell
+}
+
+// next copies some sweeps and nodes, and the nodes on which those sweeps' trials hold or held devices.
+func (p *Published) next(st *State, sweeps, nodes map[string]bool) (*Published, func()) {
+	next := &Published{Seq: st.Seq, Time: st.Time, sharing: st.sharing, sweeps: p.sweeps, nodes: p.nodes, held: p.held}
+	var stale []chan struct{}
+	for id := range sweeps {
+		old, known := p.sweeps.Get(id)
+		if known {
+			stale = append(stale, old.next)
+		}
+		if s := st.Sweeps[id]; s != nil {
+			next.sweeps = next.sweeps.Set(id, s.publish(old, nodes))
+		} else if known {
+			next.sweeps = next.sweeps.Delete(id)
+		}
+	}
+	for name := range nodes {
+		n := st.Nodes[name]
+		if n == nil {
+			continue
+		}
+		if old, known := next.nodes.Get(name); known {
+			next.held -= old.held()
+		}
+		now := &PublishedNode{n.NodeView(), n.Up()}
+		next.nodes = next.nodes.Set(name, now)
+		next.held += now.held()
+	}
+	return next, func() {
+		for _, ch := range stale {
+			close(ch)
+		}
+	}
+}
+
+func (st *State) inventory() *Inventory {
+	inv := &Inventory{Index: map[string]int{}}
+	for _, name := range st.NodeNames {
+		if n := st.Nodes[name]; n.Up() {
+			inv.Index[name] = len(inv.Nodes)
+			inv.Nodes = append(inv.Nodes, n.Shape)
+		}
+	}
+	return inv
+}
+
+// Sweep returns a sweep by id; a *DeletedError if it was deleted.
+func (p *Published) Sweep(id string) (*PublishedSweep, error) {
+	if s, ok := p.sweeps.Get(id); ok {
+		return s, nil
+	}
+	if d, ok := p.deleted[id]; ok {
+		return nil, &DeletedError{d}
+	}
+	return nil, notFound("sweep", id)
+}
+
+// Deleted lists the sweeps that were deleted, by id.
+func (p *Published) Deleted() []Deleted { return sortedDeleted(p.deleted) }
+
+// Nodes calls f with every node, by name.
+func (p *Published) Nodes(f func(name string, n *PublishedNode)) {
+	for i := p.nodes.Iterator(); !i.Done(); {
+		name, n, _ := i.Next()
+		f(name, n)
+	}
+}
+
+// Held counts the devices that trials hold on nodes that can be counted on.
+func (p *Published) Held() int { return p.held }
+
+func (n *PublishedNode) held() int {
+	if !n.Up {
+		return 0
+	}
+	return len(n.View.GetUses())
+}

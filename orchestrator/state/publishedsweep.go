@@ -1,0 +1,113 @@
+package state
+
+import (
+	"slices"
+	"time"
+
+	"github.com/benbjohnson/immutable"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// PublishedSweep is a sweep after a batch of the ledger. It never changes.
+type PublishedSweep struct {
+	// sweep has no Trials: those are in trials, by number.
+	sweep  Sweep
+	trials *immutable.List[*Trial]
+	next   chan struct{}
+}
+
+// publish copies a sweep: of its trials those that changed since old was made, which may be nil. It adds the nodes where
+// these hold devices, or held some in old.
+func (s *Sweep) publish(old *PublishedSweep, nodes map[string]bool) *PublishedSweep {
+	p := &PublishedSweep{sweep: *s, next: make(chan struct{})}
+	p.sweep.Trials, p.sweep.ranking, p.sweep.refs = nil, nil, nil
+	p.sweep.Queued, p.sweep.Running = slices.Clone(s.Queued), slices.Clone(s.Running)
+	p.sweep.Measured = slices.Clone(s.Measured)
+	p.sweep.Notes, p.sweep.changes = slices.Clip(s.Notes), slices.Clip(s.changes)
+	if old == nil {
+		all := immutable.NewListBuilder[*Trial]()
+		for _, t := range s.Trials {
+			all.Append(t.publish())
+			mark(nodes, t.Lease)
+		}
+		p.trials = all.List()
+	} else {
+		p.trials = old.trials
+		for _, n := range s.ChangedSince(old.sweep.Version) {
+			t := s.Trials[n].publish()
+			mark(nodes, t.Lease)
+			if int(n) == p.trials.Len() { // they are listed by number
+				p.trials = p.trials.Append(t)
+				continue
+			}
+			mark(nodes, p.trials.Get(int(n)).Lease)
+			p.trials = p.trials.Set(int(n), t)
+		}
+	}
+	return p
+}
+
+func mark(nodes map[string]bool, l *Lease) {
+	if l == nil {
+		return
+	}
+	for _, place := range l.Places {
+		nodes[place.Node] = true
+	}
+}
+
+func (t *Trial) publish() *Trial {
+	c := *t
+	c.Checkpoints, c.Measured = slices.Clone(t.Checkpoints), slices.Clone(t.Measured)
+	if t.Lease != nil {
+		l := *t.Lease
+		l.Places = slices.Clone(l.Places) // they end one by one
+		c.Lease = &l
+	}
+	return &c
+}
+
+// Sweep is the sweep without its Trials. It must not be changed.
+func (p *PublishedSweep) Sweep() *Sweep { return &p.sweep }
+
+// Len is the number of its trials.
+func (p *PublishedSweep) Len() int { return p.trials.Len() }
+
+// At returns the trial of a number, which is at least 0 and below Len. It must not be changed.
+func (p *PublishedSweep) At(n int32) *Trial { return p.trials.Get(int(n)) }
+
+// Trial returns a trial by number.
+func (p *PublishedSweep) Trial(n int32) (*Trial, error) {
+	if n < 0 || int(n) >= p.Len() {
+		return nil, notFound("trial", trialName(p.sweep.ID, n))
+	}
+	return p.At(n), nil
+}
+
+// Best lists all trials by the metric, best first; those without one come last.
+func (p *PublishedSweep) Best() []*Trial {
+	all := make([]*Trial, 0, p.Len())
+	for i := p.trials.Iterator(); !i.Done(); {
+		_, t := i.Next()
+		all = append(all, t)
+	}
+	p.sweep.sortBest(all)
+	return all
+}
+
+// ChangedSince lists the trials that changed after a version, by number; 0 lists all, math.MaxUint64 none.
+func (p *PublishedSweep) ChangedSince(version uint64) []int32 {
+	return p.sweep.changedSince(version, p.Len(), p.At)
+}
+
+// Changed is closed when a newer one of the sweep is published, or that it was deleted.
+func (p *PublishedSweep) Changed() <-chan struct{} { return p.next }
+
+// View is State.View at a time.
+func (p *PublishedSweep) View(at time.Time) *outbidv1.Sweep { return p.sweep.view(at, p.Len(), p.At) }
+
+// TrialView is State.TrialView at a time.
+func (p *PublishedSweep) TrialView(at time.Time, t *Trial) *outbidv1.Trial {
+	return p.sweep.trialView(at, t)
+}
