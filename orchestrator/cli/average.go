@@ -21,15 +21,15 @@ func (a *app) averageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "average FILE[=WEIGHT]... --to FILE",
 		Short: "Average checkpoints into one",
-		Long: `Average writes the weighted mean of safetensors files that hold the same tensors, such as checkpoints that trials
-of one model saved. A file's weight is 1 unless it is given, for example as the steps that it was trained.
+		Long: `Average writes the weighted mean of safetensors files that hold the same tensors, such as checkpoints that trials of
+one model saved. A file's weight is 1 unless it is given, for example as the steps that it was trained.
 
-Floats (F64, F32, F16, BF16, F8) are averaged; integers and booleans are those of the file of the largest weight, as is
-the metadata. Files whose tensors differ in name, type or shape are refused, as are weights of which one is NaN or infinite
-and another is not. It takes some megabytes of memory, whatever the files' size.
+Floats (F64, F32, F16, BF16, F8) are averaged; integers and booleans are those of the file of the largest weight, as
+is the metadata. Files whose tensors differ in name, type or shape are refused, as are weights of which one is NaN or
+infinite and another is not. It takes some megabytes of memory, whatever the files' size.
 
-Averaged weights are good where the files began from one checkpoint and did not move far from each other; of models that were
-trained from different beginnings they are useless. Test what you get.`,
+Averaged weights are good where the files began from one checkpoint and did not move far from each other; of models
+that were trained from different beginnings they are useless. Test what you get.`,
 		Example: `  outbid show digits/3 --checkpoint a.safetensors
   outbid show digits/7 --checkpoint b.safetensors
   outbid average a.safetensors b.safetensors --to mean.safetensors

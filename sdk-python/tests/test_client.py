@@ -16,7 +16,8 @@ from safetensors.numpy import save
 
 import outbid as ob
 from fake_server import TRAINED, FakeServer, make_report, make_trial
-from outbid import _pickle, _transport
+from outbid import _pickle, rpc
+from outbid.rpc import _transport
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 
@@ -329,7 +330,7 @@ def test_calls_outlive_a_restart_of_the_server(server: FakeServer, client: ob.Cl
 
 
 def test_patience_has_an_end(server: FakeServer, client: ob.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_transport.Patience, "more", lambda self: False)
+    monkeypatch.setattr(rpc.Patience, "more", lambda self: False)
     server.fail = [(grpc.StatusCode.UNAVAILABLE, "going down")]
     with pytest.raises(ob.UnavailableError, match="going down"):
         client.sweeps()

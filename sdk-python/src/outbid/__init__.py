@@ -12,7 +12,8 @@
     result = sweep.run()
     print(result.best.config)
 
-Everything public is a name of this package; names are imported when they are first used.
+Everything public is a name of this package, of `outbid.plugin` (tuners and agents of your own) or of `outbid.rpc` (the
+server's API, call by call). Names are imported when they are first used.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from outbid._client import Client
 from outbid._config import Config, parse_config
+from outbid._connection import Connection
 from outbid._metrics import metric_values
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
@@ -37,7 +37,7 @@ class AskedTrial:
 class AskTell:
     """The ask-and-tell half of a sweep's handle. The sweep must have neither function nor program."""
 
-    def __init__(self, client: Client, sweep_id: str) -> None:
+    def __init__(self, client: Connection, sweep_id: str) -> None:
         self._client = client
         self._sweep_id = sweep_id
         self._metric = ""
@@ -53,7 +53,7 @@ class AskTell:
         pause = 0.02
         while True:
             request = pb.AskTrialRequest(sweep=self._sweep_id, client=self._name)
-            answer = self._client._transport.call(lambda s: s.AskTrial, request, pb.AskTrialResponse)
+            answer = self._client.rpc.ask_trial(request)
             if answer.HasField("trial"):
                 trial = answer.trial
                 return AskedTrial(
@@ -107,7 +107,7 @@ class AskTell:
             request.reports.append(report)
         elif not finished:
             raise TypeError("tell: give metrics, finished=True or error")
-        answer = self._client._transport.call(lambda s: s.TellTrial, request, pb.TellTrialResponse)
+        answer = self._client.rpc.tell_trial(request)
         trial.step = step
         if answer.go_on:
             trial.until_step = answer.trial.until_step

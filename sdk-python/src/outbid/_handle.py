@@ -12,19 +12,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-import grpc
-
 from outbid import _model
 from outbid._asktell import AskTell
 from outbid._callbacks import Callback, Caller
-from outbid._client import Client
+from outbid._connection import Connection
 from outbid._display import Display, NoDisplay, make_display
-from outbid._errors import OutbidError, SweepFailedError
+from outbid._errors import OutbidError, SweepFailedError, UnavailableError
 from outbid._interrupt import interrupted
 from outbid._resources import Limits
 from outbid._result import Result
 from outbid._space import Space, fill_space
-from outbid._transport import Patience
+from outbid.rpc import Patience
 from outbid.v1 import service_pb2 as pb
 
 
@@ -42,7 +40,7 @@ class LogLine:
 class SweepHandle(AskTell):
     """A sweep on the server. It goes on without this handle: `outbid.attach(id)` gets another one."""
 
-    def __init__(self, client: Client, sweep_id: str) -> None:
+    def __init__(self, client: Connection, sweep_id: str) -> None:
         super().__init__(client, sweep_id)
 
     def __repr__(self) -> str:
@@ -127,7 +125,7 @@ class SweepHandle(AskTell):
         With `force` a sweep that has not ended is stopped first. Deleting it once more is no error.
         """
         request = pb.DeleteSweepRequest(sweep=self.id, force=force)
-        self._client._transport.call(lambda s: s.DeleteSweep, request, pb.DeleteSweepResponse)
+        self._client.rpc.delete_sweep(request)
 
     def extend(
         self,
@@ -180,21 +178,18 @@ class SweepHandle(AskTell):
         request = pb.StreamLogsRequest(sweep=self.id, follow=follow, tail=tail)
         if trial is not None:
             request.trial = trial
-        try:
-            for line in self._client._transport.stream(lambda s: s.StreamLogs, request, pb.StreamLogsResponse):
-                when = line.time.ToDatetime(datetime.timezone.utc) if line.HasField("time") else None
-                yield LogLine(line.trial, line.node, line.stream, when, line.line)
-        except grpc.RpcError as error:
-            raise self._client._transport.explain(error) from None
+        for line in self._client.rpc.stream_logs(request):
+            when = line.time.ToDatetime(datetime.timezone.utc) if line.HasField("time") else None
+            yield LogLine(line.trial, line.node, line.stream, when, line.line)
 
     def _extend(self, request: pb.ExtendSweepRequest, *, preview: bool) -> tuple[_model.TrainedAgain, ...]:
         request.preview = preview
-        answer = self._client._transport.call(lambda s: s.ExtendSweep, request, pb.ExtendSweepResponse)
+        answer = self._client.rpc.extend_sweep(request)
         return tuple(_model.TrainedAgain(t.trial, t.from_step, t.step) for t in answer.trained_again)
 
     def _control(self, command: pb.SweepCommand.ValueType) -> None:
         request = pb.ControlSweepRequest(sweep=self.id, command=command)
-        self._client._transport.call(lambda s: s.ControlSweep, request, pb.ControlSweepResponse)
+        self._client.rpc.control_sweep(request)
 
     def _wait(
         self,
@@ -217,7 +212,7 @@ class SweepHandle(AskTell):
             except KeyboardInterrupt:
                 if not pausing:
                     raise
-                raise interrupted(self, display) from None
+                raise interrupted(self, self._client, display) from None
             result = self.result()
             display.end(result.sweep, result.trials)
         caller.end(result)
@@ -226,7 +221,7 @@ class SweepHandle(AskTell):
         return result
 
     def _watch(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
-        transport = self._client._transport
+        rpc = self._client.rpc
         end = None if timeout is None else time.monotonic() + timeout
         request = pb.WatchSweepRequest(sweep=self.id, reports=reports)
         waiting, seen = Patience(), 0
@@ -236,13 +231,7 @@ class SweepHandle(AskTell):
                 raise self._late(timeout)
             state, skip = "", seen  # a new connection tells every report again, in the same order
             try:
-                for news in transport.stream(
-                    lambda s: s.WatchSweep,
-                    request,
-                    pb.WatchSweepResponse,
-                    timeout=left,
-                    started=cancel.watch,
-                ):
+                for news in rpc.watch_sweep(request, timeout=left, started=cancel.watch):
                     waiting = Patience()
                     fresh = news.reports[min(skip, len(news.reports)) :]
                     skip -= len(news.reports) - len(fresh)
@@ -254,10 +243,10 @@ class SweepHandle(AskTell):
                         tuple(_model.trial_result(t, self._client) for t in news.trials),
                         tuple(_model.report_info(r) for r in fresh),
                     )
-            except grpc.RpcError as error:
-                if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
-                    raise self._late(timeout) from None
-                transport.recover(error, waiting)
+            except TimeoutError:
+                raise self._late(timeout) from None
+            except UnavailableError as error:
+                rpc.recover(error, waiting)
                 continue
             if state in _model.ENDED_SWEEP:
                 return

@@ -6,24 +6,40 @@ import contextlib
 import os
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from outbid import _client
+from outbid._connection import Connection
 from outbid._display import Display
 from outbid._errors import OutbidError
-
-if TYPE_CHECKING:
-    from outbid._client import Client
-    from outbid._handle import SweepHandle
+from outbid._model import SweepInfo, Update
+from outbid._server import DATA
 
 
-def interrupted(handle: SweepHandle, display: Display) -> KeyboardInterrupt:
+class Followed(Protocol):
+    """The sweep that is waited for."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    def info(self) -> SweepInfo:
+        """Return how it stands."""
+
+    def pause(self) -> None:
+        """Pause it."""
+
+    def watch(self) -> Iterator[Update]:
+        """Yield its news."""
+
+
+def interrupted(handle: Followed, client: Connection, display: Display) -> KeyboardInterrupt:
     """Pause a sweep whose server ends with this program, leave another running; return what is to be raised."""
     try:
-        if not handle._client.passing:
+        if not client.passing:
             display.close()  # what is said stands below the table
-            return _leave(handle)
+            return _leave(handle, client)
         asked = False
         try:
             _say(f"{handle.id}: saving its trials and pausing; Ctrl-C again does not wait for them")
@@ -34,25 +50,25 @@ def interrupted(handle: SweepHandle, display: Display) -> KeyboardInterrupt:
             if not asked:
                 with contextlib.suppress(OutbidError):
                     handle.pause()
-            handle._client.hurry()
+            client.hurry()
             saved = False
         display.close()
-        return _paused(handle, saved)
+        return _paused(handle, client, saved)
     except OutbidError as error:
         display.close()
-        return _told(f"{handle.id} could not be paused ({error})", go_on(handle, "resume().wait(display=True)"))
+        return _told(f"{handle.id} could not be paused ({error})", go_on(handle, client, "resume().wait(display=True)"))
 
 
-def _leave(handle: SweepHandle) -> KeyboardInterrupt:
-    attached, shell = go_on(handle, "wait(display=True)"), f"outbid{_server_flag(handle._client)}"
+def _leave(handle: Followed, client: Connection) -> KeyboardInterrupt:
+    attached, shell = go_on(handle, client, "wait(display=True)"), f"outbid{_server_flag(client)}"
     return _told(
-        f"{handle.id} goes on at {handle._client.url}",
+        f"{handle.id} goes on at {client.url}",
         f"follow it with {attached} or `{shell} watch {handle.id}`",
-        f"stop it with {go_on(handle, 'stop()')} or `{shell} stop {handle.id}`",
+        f"stop it with {go_on(handle, client, 'stop()')} or `{shell} stop {handle.id}`",
     )
 
 
-def _saved(handle: SweepHandle, display: Display) -> bool:
+def _saved(handle: Followed, display: Display) -> bool:
     """Return, once no trial runs any more, whether the sweep is paused rather than over."""
     for update in handle.watch():
         display.update(update)
@@ -61,40 +77,36 @@ def _saved(handle: SweepHandle, display: Display) -> bool:
     return False
 
 
-def _paused(handle: SweepHandle, saved: bool) -> KeyboardInterrupt:
-    client = handle._client
-    if not saved and not _hurried(client) and handle.info().over:
-        return _told(f"{handle.id} has ended", f"its result: {go_on(handle, 'result()')}")
+def _paused(handle: Followed, client: Connection, saved: bool) -> KeyboardInterrupt:
+    if not saved and not client.hurried and handle.info().over:
+        return _told(f"{handle.id} has ended", f"its result: {go_on(handle, client, 'result()')}")
     state = "is paused, and its trials are saved" if saved else "is being paused"
     shell = f"`outbid{_server_flag(client)} resume {handle.id}`"
     if not _lives_on():
         # The server ends with this program.
-        data = client.data or Path(_client.DATA)
-        place = "" if data == Path(_client.DATA).resolve() else f" --data {shlex.quote(str(data))}"
+        data = client.data or Path(DATA)
+        place = "" if data == Path(DATA).resolve() else f" --data {shlex.quote(str(data))}"
         shell = f"`outbid up{place}` and, in another shell, `outbid resume {handle.id}`"
-    return _told(f"{handle.id} {state}", f"go on with {go_on(handle, 'resume().wait(display=True)')}", f"or {shell}")
+    return _told(
+        f"{handle.id} {state}", f"go on with {go_on(handle, client, 'resume().wait(display=True)')}", f"or {shell}"
+    )
 
 
-def go_on(handle: SweepHandle, call: str) -> str:
+def go_on(handle: Followed, client: Connection, call: str) -> str:
     """Return the Python that attaches to a sweep from a program of its own, and calls what is to be called."""
-    client = handle._client
     if client.data is None:
         named = os.environ.get("OUTBID_URL") == client.url
         start = "ob" if named else f"ob.connect({client.url!r})"
     else:
-        start = "ob" if client.data == Path(_client.DATA).resolve() else f"ob.connect(data={str(client.data)!r})"
+        start = "ob" if client.data == Path(DATA).resolve() else f"ob.connect(data={str(client.data)!r})"
     return f"{start}.attach({handle.id!r}).{call}"
 
 
-def _server_flag(client: Client) -> str:
+def _server_flag(client: Connection) -> str:
     """Return the flag by which the command line finds the server, if it needs one."""
-    if os.environ.get("OUTBID_URL") == client.url or client.data == Path(_client.DATA).resolve():
+    if os.environ.get("OUTBID_URL") == client.url or client.data == Path(DATA).resolve():
         return ""
     return f" --server {client.url}"
-
-
-def _hurried(client: Client) -> bool:
-    return bool(getattr(client._address, "hurry", False))
 
 
 def _lives_on() -> bool:

@@ -5,20 +5,35 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from outbid._errors import MissingExtraError
-from outbid._model import TrialResult, flatten
+from outbid._model import Report, SweepInfo, TrialResult, flatten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from outbid._result import Result
 
 _MOST_CURVES = 200
 _ABSENT = -1e9  # what encode() gives for a parameter that a trial has not
 _BELOW = -0.15  # where it is drawn
+
+
+class Source(Protocol):
+    """What is drawn: a result."""
+
+    sweep: SweepInfo
+    trials: list[TrialResult]
+
+    def reports(self) -> list[Report]:
+        """Return every report, oldest first."""
+
+    def space_scales(self) -> dict[str, bool]:
+        """Return the numeric parameters, and whether each is on a log scale."""
+
+    def importance(self) -> dict[str, float]:
+        """Return how much each parameter matters."""
 
 
 class Chart:
@@ -42,7 +57,7 @@ class Chart:
 class Plots:
     """The plots of one result. Each method draws into `ax` if it is given, else into a new figure."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: Source) -> None:
         try:
             import matplotlib.figure  # noqa: F401
         except ImportError:
@@ -150,7 +165,7 @@ def _finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
-def _ranked(result: Result) -> list[TrialResult]:
+def _ranked(result: Source) -> list[TrialResult]:
     """Return the trials with a finite metric, best first."""
     sign = 1 if result.sweep.mode == "min" else -1
     scored = [(t.metric, t) for t in result.trials if t.metric is not None and math.isfinite(t.metric)]

@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from outbid import _model
+from outbid._connection import Connection
 from outbid._errors import MissingExtraError, NoResultError
 from outbid._model import best_of
+from outbid._plots import Plots
 from outbid.v1 import sweep_pb2
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from outbid._client import Client
-    from outbid._plots import Plots
-
 
 class Result:
     """What a sweep has found: its trials as they stood when this was made, the best one, tables and plots."""
 
-    def __init__(self, client: Client, sweep: _model.SweepInfo, trials: list[_model.TrialResult]) -> None:
+    def __init__(self, client: Connection, sweep: _model.SweepInfo, trials: list[_model.TrialResult]) -> None:
         self._client = client
         self._spec: sweep_pb2.SweepSpec | None = None
         self._reports: list[_model.Report] | None = None
@@ -52,8 +51,6 @@ class Result:
     @property
     def plot(self) -> Plots:
         """Plots of the result; needs the extra outbid[plots]."""
-        from outbid._plots import Plots
-
         return Plots(self)
 
     def records(self) -> list[dict[str, Any]]:

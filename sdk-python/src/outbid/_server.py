@@ -17,6 +17,9 @@ from pathlib import Path
 from outbid._errors import UnavailableError
 from outbid._lease import Lease
 
+DATA = ".outbid"
+"""The directory of a server of one's own, unless another is named."""
+
 _START_SECONDS = 60.0
 _LEFT_SECONDS = 2.0  # after which a server that nobody uses has noticed it
 _STOP_SECONDS = 45.0  # in which its trials have saved, or been given up
@@ -41,7 +44,7 @@ class LocalServer:
     however that ended; unless `keep`. The next one goes on where it stopped.
     """
 
-    def __init__(self, data: str | os.PathLike[str] = ".outbid", *, keep: bool = False) -> None:
+    def __init__(self, data: str | os.PathLike[str] = DATA, *, keep: bool = False) -> None:
         self.data = Path(data).resolve()
         self.hurry = False
         """Whether to leave without waiting for the server's end."""

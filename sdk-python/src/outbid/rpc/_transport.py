@@ -43,7 +43,7 @@ _ERRORS: dict[grpc.StatusCode, type[_errors.OutbidError]] = {
 
 
 class Address(Protocol):
-    """Where a server is. It may change when the server is started again."""
+    """Where a server is. It may change when the server is started again, so it is asked at every new connection."""
 
     def url(self) -> str:
         """Return the URL; may start the server."""
@@ -95,7 +95,7 @@ class Transport:
             try:
                 answer = method(self._stub)(request, timeout=_CALL_SECONDS, metadata=self._metadata)
             except grpc.RpcError as error:
-                self.recover(error, waiting)
+                self.recover(self._explain(error), waiting)
                 continue
             self._reached = True
             if not isinstance(answer, kind):
@@ -115,7 +115,7 @@ class Transport:
         timeout: float | None = None,
         started: Callable[[Any], None] | None = None,
     ) -> Iterator[T]:
-        """Make a call with a stream of answers; not repeated by itself. Errors are grpc's: see `recover`."""
+        """Make a call with a stream of answers, which is not repeated by itself: see `recover`."""
         call = method(self._stub)(request, timeout=timeout, metadata=self._metadata)
         if started is not None:
             started(call)
@@ -123,17 +123,21 @@ class Transport:
             for answer in call:
                 self._reached = True
                 yield answer
+        except grpc.RpcError as error:
+            raise self._explain(error) from None
         finally:
             call.cancel()
 
-    def recover(self, error: grpc.RpcError, waiting: Patience) -> None:
-        """Wait until a failed call may be repeated, or raise what it failed with."""
-        code = error.code()
-        if code != grpc.StatusCode.UNAVAILABLE or not self._reached or not waiting.more():
-            raise self.explain(error) from None
+    def recover(self, error: Exception, waiting: Patience) -> None:
+        """Wait a little before a call that failed is repeated, or raise what it failed with.
+
+        Only a server that was reached before is waited for, and no longer than `waiting` says.
+        """
+        if not isinstance(error, _errors.UnavailableError) or not self._reached or not waiting.more():
+            raise error from None
         self._dial()
 
-    def explain(self, error: grpc.RpcError) -> Exception:
+    def _explain(self, error: grpc.RpcError) -> Exception:
         """Return a failed call's error as one of the SDK's."""
         code, details = error.code(), (error.details() or "").strip()
         if code == grpc.StatusCode.UNAVAILABLE:
@@ -167,7 +171,7 @@ class Transport:
 
 
 class Patience:
-    """Waits longer and longer, PATIENCE seconds in all."""
+    """Waits longer and longer between the tries of one call: `seconds` in all."""
 
     def __init__(self, seconds: float = PATIENCE) -> None:
         self._end = time.monotonic() + seconds

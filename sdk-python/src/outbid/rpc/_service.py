@@ -1,0 +1,169 @@
+"""The server's service: a typed method for each of its calls."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from outbid._errors import ServerError
+from outbid.rpc._transport import Address, FixedAddress, Patience, Transport
+from outbid.v1 import service_pb2 as pb
+
+_PIECE = 1 << 20
+
+
+class Service:
+    """The service of one server. Each method is one call of the API; all may be called from any thread.
+
+    `address` is the server's URL, http://host:port or https://host:port, or an `Address` that says it anew at every
+    connection. `token` is sent with every call; `ca_file` (PEM) is the authority that signed the certificate, if it is
+    one of your own.
+
+    Requests and answers are the messages of `outbid.v1.service_pb2`. Errors are the SDK's: InvalidError, NotFoundError,
+    ConflictError, UnauthenticatedError, UnavailableError, ServerError, and TimeoutError. A call with one answer is
+    repeated while a server that was reached before is away, for a minute at most. One with a stream of answers is not,
+    because only the caller knows where to go on: after an UnavailableError `recover` waits.
+    """
+
+    def __init__(self, address: Address | str, token: str | None = None, ca_file: str | None = None) -> None:
+        self._transport = Transport(FixedAddress(address) if isinstance(address, str) else address, token, ca_file)
+
+    def __repr__(self) -> str:
+        return f"<outbid.rpc.Service of {self.url}>"
+
+    @property
+    def url(self) -> str:
+        """The server's URL."""
+        return self._transport.url
+
+    @property
+    def local(self) -> bool:
+        """Whether the server is on this machine."""
+        return self._transport.local
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._transport.close()
+
+    def recover(self, error: Exception, waiting: Patience) -> None:
+        """Wait a little before a call that failed is repeated, or raise what it failed with.
+
+        Only a server that was reached before is waited for, and no longer than `waiting` says.
+        """
+        self._transport.recover(error, waiting)
+
+    def submit_sweep(self, request: pb.SubmitSweepRequest) -> pb.SubmitSweepResponse:
+        """Submit a sweep. A request with the same idempotency key, after a lost answer, returns the same sweep."""
+        return self._transport.call(lambda s: s.SubmitSweep, request, pb.SubmitSweepResponse)
+
+    def preview_sweep(self, request: pb.PreviewSweepRequest) -> pb.PreviewSweepResponse:
+        """Ask what a sweep would do; nothing is started."""
+        return self._transport.call(lambda s: s.PreviewSweep, request, pb.PreviewSweepResponse)
+
+    def list_sweeps(self, request: pb.ListSweepsRequest) -> pb.ListSweepsResponse:
+        """Return one page of the sweeps, newest first."""
+        return self._transport.call(lambda s: s.ListSweeps, request, pb.ListSweepsResponse)
+
+    def get_sweep(self, request: pb.GetSweepRequest) -> pb.GetSweepResponse:
+        """Return a sweep as it stands now."""
+        return self._transport.call(lambda s: s.GetSweep, request, pb.GetSweepResponse)
+
+    def list_trials(self, request: pb.ListTrialsRequest) -> pb.ListTrialsResponse:
+        """Return one page of the trials of a sweep, by number."""
+        return self._transport.call(lambda s: s.ListTrials, request, pb.ListTrialsResponse)
+
+    def get_trial(self, request: pb.GetTrialRequest) -> pb.GetTrialResponse:
+        """Return a trial as it stands now."""
+        return self._transport.call(lambda s: s.GetTrial, request, pb.GetTrialResponse)
+
+    def list_reports(self, request: pb.ListReportsRequest) -> Iterator[pb.ListReportsResponse]:
+        """Yield the reports of a sweep, or of one trial, oldest first."""
+        return self._transport.stream(lambda s: s.ListReports, request, pb.ListReportsResponse)
+
+    def watch_sweep(
+        self,
+        request: pb.WatchSweepRequest,
+        *,
+        timeout: float | None = None,
+        started: Callable[[Any], None] | None = None,
+    ) -> Iterator[pb.WatchSweepResponse]:
+        """Yield news of a sweep until it has ended; TimeoutError after `timeout` seconds.
+
+        `started` gets the call, which has a method `cancel`, before anything has come.
+        """
+        return self._transport.stream(
+            lambda s: s.WatchSweep, request, pb.WatchSweepResponse, timeout=timeout, started=started
+        )
+
+    def control_sweep(self, request: pb.ControlSweepRequest) -> pb.ControlSweepResponse:
+        """Pause, resume or stop a sweep."""
+        return self._transport.call(lambda s: s.ControlSweep, request, pb.ControlSweepResponse)
+
+    def extend_sweep(self, request: pb.ExtendSweepRequest) -> pb.ExtendSweepResponse:
+        """Give a sweep more to do."""
+        return self._transport.call(lambda s: s.ExtendSweep, request, pb.ExtendSweepResponse)
+
+    def delete_sweep(self, request: pb.DeleteSweepRequest) -> pb.DeleteSweepResponse:
+        """Delete a sweep for good."""
+        return self._transport.call(lambda s: s.DeleteSweep, request, pb.DeleteSweepResponse)
+
+    def stream_logs(self, request: pb.StreamLogsRequest) -> Iterator[pb.StreamLogsResponse]:
+        """Yield what the trials of a sweep printed."""
+        return self._transport.stream(lambda s: s.StreamLogs, request, pb.StreamLogsResponse)
+
+    def list_nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
+        """Return the nodes that the server knows, and what they run."""
+        return self._transport.call(lambda s: s.ListNodes, request, pb.ListNodesResponse)
+
+    def put_blob(self, blob: bytes) -> str:
+        """Store bytes; return their SHA-256 in hex, which is their name."""
+
+        def pieces() -> Iterator[pb.PutBlobRequest]:
+            for start in range(0, len(blob), _PIECE):
+                yield pb.PutBlobRequest(data=blob[start : start + _PIECE])
+
+        answer = self._transport.upload(lambda s: s.PutBlob, pieces, pb.PutBlobResponse)
+        if answer.sha256 != hashlib.sha256(blob).hexdigest():
+            raise ServerError("the server stored something else than what was sent")
+        return answer.sha256
+
+    def get_checkpoint(self, request: pb.GetCheckpointRequest) -> Iterator[pb.GetCheckpointResponse]:
+        """Yield a checkpoint in pieces; the first says which it is."""
+        return self._transport.stream(lambda s: s.GetCheckpoint, request, pb.GetCheckpointResponse)
+
+    def ask_trial(self, request: pb.AskTrialRequest) -> pb.AskTrialResponse:
+        """Ask for a trial to train in a loop of one's own."""
+        return self._transport.call(lambda s: s.AskTrial, request, pb.AskTrialResponse)
+
+    def tell_trial(self, request: pb.TellTrialRequest) -> pb.TellTrialResponse:
+        """Tell what such a trial has measured."""
+        return self._transport.call(lambda s: s.TellTrial, request, pb.TellTrialResponse)
+
+    def read_ledger(self, request: pb.ReadLedgerRequest) -> Iterator[pb.ReadLedgerResponse]:
+        """Yield batches of the ledger; it takes an admin's token."""
+        return self._transport.stream(lambda s: s.ReadLedger, request, pb.ReadLedgerResponse)
+
+    def get_round(self, request: pb.GetRoundRequest) -> pb.GetRoundResponse:
+        """Return one round of the policy."""
+        return self._transport.call(lambda s: s.GetRound, request, pb.GetRoundResponse)
+
+    def list_rounds(self, request: pb.ListRoundsRequest) -> pb.ListRoundsResponse:
+        """Return the newest rounds of the policy."""
+        return self._transport.call(lambda s: s.ListRounds, request, pb.ListRoundsResponse)
+
+    def new_worker_token(self, request: pb.NewWorkerTokenRequest) -> pb.NewWorkerTokenResponse:
+        """Make a token with which one worker may join; it takes an admin's token."""
+        return self._transport.call(lambda s: s.NewWorkerToken, request, pb.NewWorkerTokenResponse)
+
+    def join_worker(self, request: pb.JoinWorkerRequest) -> pb.JoinWorkerResponse:
+        """Make a worker a member of the cluster."""
+        return self._transport.call(lambda s: s.JoinWorker, request, pb.JoinWorkerResponse)
+
+    def remove_worker(self, request: pb.RemoveWorkerRequest) -> pb.RemoveWorkerResponse:
+        """Take a worker out of the cluster; it takes an admin's token."""
+        return self._transport.call(lambda s: s.RemoveWorker, request, pb.RemoveWorkerResponse)
+
+    def get_server_info(self, request: pb.GetServerInfoRequest) -> pb.GetServerInfoResponse:
+        """Return what the server says of itself."""
+        return self._transport.call(lambda s: s.GetServerInfo, request, pb.GetServerInfoResponse)

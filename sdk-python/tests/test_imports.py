@@ -1,0 +1,109 @@
+"""The layers of the package: which module imports which, wherever in a file it says so."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1] / "src"
+
+# From the bottom up: what stands further down knows nothing of what stands above it.
+LAYERS = [
+    {"outbid._errors", "outbid._version"},
+    {"outbid.rpc"},
+    {"outbid._connection"},
+    {"outbid._handle", "outbid._result"},
+    {"outbid._client"},
+    {"outbid._sweep"},
+]
+
+
+def modules() -> dict[str, Path]:
+    """Return every module by name; those that are generated are left out."""
+    found = {}
+    for path in sorted(ROOT.glob("outbid/**/*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if "v1" not in parts:
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(name: str, path: Path, known: set[str]) -> set[str]:
+    """Return what a module imports of this package: at its top, for type checkers, and inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports are not followed here"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in known else str(node.module))
+    return {there for there in found if there in known and there != name}
+
+
+def graph() -> dict[str, set[str]]:
+    """Return the modules that each imports."""
+    known = modules()
+    edges = {name: imports(name, path, set(known)) for name, path in known.items()}
+    # `import outbid` in a text or a module's own loader is no dependency; any other is one.
+    return {name: there for name, there in edges.items() if name != "outbid"}
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Return a path back to its beginning for every module that has one, the shortest first."""
+    found = []
+    for start in edges:
+        paths, seen = [[start]], {start}
+        while paths:
+            path = paths.pop(0)
+            if start in edges.get(path[-1], ()):
+                found.append([*path, start])
+                break
+            new = sorted(edges.get(path[-1], set()) - seen)
+            seen |= set(new)
+            paths += [[*path, there] for there in new]
+    return sorted(found, key=len)
+
+
+def test_no_module_imports_itself_on_a_detour() -> None:
+    found = circles(graph())
+    assert not found, "circle: " + " -> ".join(found[0])
+
+
+def test_circles_are_found_wherever_an_import_stands(tmp_path: Path) -> None:
+    texts = {
+        "outbid._a": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from outbid._b import B\n",
+        "outbid._b": "def f():\n    from outbid import _c\n",
+        "outbid._c": "import outbid._a\n",
+        "outbid._d": "from outbid import _a\n",
+    }
+    edges = {}
+    for name, text in texts.items():
+        path = tmp_path / f"{name}.py"
+        path.write_text(text)
+        edges[name] = imports(name, path, set(texts))
+    assert {path[0] for path in circles(edges)} == {"outbid._a", "outbid._b", "outbid._c"}
+
+
+def test_no_layer_knows_one_above() -> None:
+    edges = graph()
+    reach: dict[str, set[str]] = {}
+    for name in edges:
+        todo, seen = [name], set()
+        while todo:
+            for there in edges.get(todo.pop(), ()):
+                if there not in seen:
+                    seen.add(there)
+                    todo.append(there)
+        reach[name] = seen
+    for height, layer in enumerate(LAYERS):
+        above = set().union(*LAYERS[height + 1 :])
+        for name in layer:
+            assert name in reach, f"there is no module {name} any more"
+            assert not reach[name] & above, f"{name} stands on {reach[name] & above}, which is above it"
+
+
+def test_the_package_itself_is_imported_by_no_module() -> None:
+    for name, there in graph().items():
+        assert "outbid" not in there, f"{name} imports the package's public names: import the module that has them"
