@@ -93,7 +93,7 @@ func (c *Core) actOne(s *state.Sweep, action tuner.Action) error {
 			return fmt.Errorf("it wants trial %d to train until step %d, which is not beyond %d", a.Trial, a.UntilStep, t.UntilStep)
 		}
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialTargeted{TrialTargeted: &outbidv1.TrialTargeted{
-			Sweep: s.ID, Trial: t.Number, UntilStep: a.UntilStep, Reason: a.Reason,
+			Sweep: s.ID, Trial: t.Number, UntilStep: a.UntilStep, Reason: a.Reason, Reopens: t.Done() && t.Lease != nil,
 		}}})
 		if t.Lease != nil && t.Lease.Gang() && !c.set.GangsInPlace {
 			// Its other processes have ended at the old target, where they wait for word. They start again together.

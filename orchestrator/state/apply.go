@@ -38,9 +38,6 @@ func (st *State) addSweep(s *Sweep) {
 
 func (f *folding) sweepChanged(e *outbidv1.SweepChanged) error {
 	st, s, at := f.st, f.sweep, f.at
-	if err := checkSweep(s.State, e.GetState()); err != nil {
-		return broken("%v", err)
-	}
 	if s.Done() && e.GetState() == sweepRunning {
 		st.reopen(at, s)
 	}
@@ -60,9 +57,6 @@ func (f *folding) sweepChanged(e *outbidv1.SweepChanged) error {
 
 func (f *folding) sweepExtended(e *outbidv1.SweepExtended) error {
 	st, s, at := f.st, f.sweep, f.at
-	if err := checkSweep(s.State, sweepRunning); err != nil && s.State != sweepRunning {
-		return broken("%v", err)
-	}
 	s.Spec = e.GetSpec()
 	s.Exhausted, s.Waiting = false, false
 	if s.Done() {

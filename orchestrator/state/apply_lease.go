@@ -102,9 +102,6 @@ func (f *folding) trialAsked(e *outbidv1.TrialAsked) error {
 }
 
 func (st *State) lease(s *Sweep, t *Trial, l *Lease) error {
-	if err := checkTrial("lease granted", t.State); err != nil {
-		return err
-	}
 	if l.Epoch != st.NextEpoch {
 		return broken("lease has epoch %d, %d was to be next", l.Epoch, st.NextEpoch)
 	}

@@ -119,14 +119,16 @@ func (f *folding) reached(e *outbidv1.TrialReached) error {
 
 func (f *folding) targeted(e *outbidv1.TrialTargeted) error {
 	s, t, at := f.sweep, f.trial, f.at
-	if err := checkTrial("targeted", t.State); err != nil {
-		return err
-	}
 	if t.UntilStep != 0 && e.GetUntilStep() <= t.UntilStep {
 		return broken("target %d is not beyond %d", e.GetUntilStep(), t.UntilStep)
 	}
 	t.UntilStep, t.Reason = e.GetUntilStep(), e.GetReason()
 	t.AtTarget, t.Pausing = false, false
+	if e.GetReopens() && t.State == trialCompleted && t.Lease != nil {
+		t.Resumes++
+		t.Ended = time.Time{}
+		s.setState(t, trialRunning)
+	}
 	if t.Lease != nil {
 		if t.Training.IsZero() && t.Lease.Started {
 			t.Training = at
@@ -144,9 +146,6 @@ func (f *folding) targeted(e *outbidv1.TrialTargeted) error {
 
 func (f *folding) paused(e *outbidv1.TrialPaused) error {
 	s, t := f.sweep, f.trial
-	if err := checkTrial("paused", t.State); err != nil {
-		return err
-	}
 	t.Reason = e.GetReason()
 	if t.Lease != nil {
 		t.Pausing = true
@@ -158,9 +157,6 @@ func (f *folding) paused(e *outbidv1.TrialPaused) error {
 
 func (f *folding) ended(e *outbidv1.TrialEnded) error {
 	s, t, at := f.sweep, f.trial, f.at
-	if err := checkTrial("ended", t.State); err != nil {
-		return err
-	}
 	if e.GetState() < trialCompleted || e.GetState() > trialCancelled {
 		return broken("a trial cannot end as %s", TrialWord(e.GetState()))
 	}
@@ -182,9 +178,6 @@ func (f *folding) ended(e *outbidv1.TrialEnded) error {
 
 func (f *folding) cloned(e *outbidv1.TrialCloned) error {
 	s, t, at := f.sweep, f.trial, f.at
-	if err := checkTrial("cloned", t.State); err != nil {
-		return err
-	}
 	source, err := s.Trial(e.GetSource())
 	if err != nil {
 		return broken("cloned: %v", err)

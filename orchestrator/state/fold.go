@@ -24,6 +24,7 @@ type Change struct {
 // folding is one event being folded in.
 type folding struct {
 	st    *State
+	kind  *Kind
 	at    time.Time
 	sweep *Sweep
 	trial *Trial
@@ -37,7 +38,7 @@ func (st *State) Fold(at time.Time, event *outbidv1.Event) (Change, error) {
 	if kind == nil {
 		return Change{}, errUnknown(event)
 	}
-	f := &folding{st: st, at: at}
+	f := &folding{st: st, kind: kind, at: at}
 	if err := f.find(kind, event); err != nil {
 		return Change{}, err
 	}
@@ -51,7 +52,7 @@ func (st *State) Fold(at time.Time, event *outbidv1.Event) (Change, error) {
 	case TunerHearsNews:
 		done.News = kind.news(f, event)
 	}
-	if err := kind.fold(f, event); err != nil {
+	if err := f.run(event); err != nil {
 		if f.trial != nil {
 			err = fmt.Errorf("%s: %w", trialName(f.sweep.ID, f.trial.Number), err)
 		}
@@ -64,6 +65,26 @@ func (st *State) Fold(at time.Time, event *outbidv1.Event) (Change, error) {
 		}
 	}
 	return done, nil
+}
+
+// run folds the event in, and holds what it does against the tables of transitions.
+func (f *folding) run(event *outbidv1.Event) error {
+	var from [2]int32
+	for i, c := range f.kind.courses {
+		from[i] = c.where(f, event)
+		if err := c.leaves(from[i]); err != nil {
+			return err
+		}
+	}
+	if err := f.kind.fold(f, event); err != nil {
+		return err
+	}
+	for i, c := range f.kind.courses {
+		if err := c.leads(from[i], c.where(f, event)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // find looks up whom an event is about, and counts its versions up.

@@ -28,6 +28,8 @@ type Kind struct {
 	Orders bool
 
 	fold func(*folding, *outbidv1.Event) error
+	// courses are what it does to those that have a life of their own.
+	courses []*course
 	// creates: the trial exists only once the event is folded in.
 	creates bool
 	// news says, before the event is folded in, whether it is news to the tuner.

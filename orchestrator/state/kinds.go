@@ -18,24 +18,31 @@ func Kinds() []*Kind {
 
 func sweepKinds() []*Kind {
 	return []*Kind{
-		of(AboutSweep, (*event).GetSweepSubmitted, (*folding).submitted, TunerStarts, asks, advances, ViewSweep),
-		ofSweep((*event).GetSweepChanged, (*folding).sweepChanged, TunerRests, asks, advances, ViewWaiting),
-		ofSweep((*event).GetSweepExtended, (*folding).sweepExtended, TunerWidens, asks, advances, ViewWaiting),
-		ofSweep((*event).GetSweepDeleted, (*folding).sweepDeleted, TunerForgotten),
+		of(AboutSweep, (*event).GetSweepSubmitted, (*folding).submitted,
+			sweepCourse("submitted"), TunerStarts, asks, advances, ViewSweep),
+		ofSweep((*event).GetSweepChanged, (*folding).sweepChanged,
+			sweepCourse("pause", "resume", "stop or limit", "tuner done", "trials ended", "tuner failed"), TunerRests, asks, advances, ViewWaiting),
+		ofSweep((*event).GetSweepExtended, (*folding).sweepExtended,
+			sweepCourse("extend"), TunerWidens, asks, advances, ViewWaiting),
+		ofSweep((*event).GetSweepDeleted, (*folding).sweepDeleted, sweepCourse("deleted"), TunerForgotten),
 		ofSweep((*event).GetTunerAsked, (*folding).tunerAsked, TunerAsked, advances, ViewSweep),
 	}
 }
 
 func trialKinds() []*Kind {
 	return []*Kind{
-		ofTrial((*event).GetTrialCreated, (*folding).created, createsTrial, asks, advances, ViewTrial),
-		ofTrial((*event).GetTrialTargeted, (*folding).targeted, asks, advances, ViewTrial),
-		ofTrial((*event).GetTrialPaused, (*folding).paused, advances, ViewTrial),
-		ofTrial((*event).GetTrialEnded, (*folding).ended, newsIf((*event).GetTrialEnded, (*folding).exitIsNews), asks, advances, ViewTrial),
-		ofTrial((*event).GetTrialCloned, (*folding).cloned, asks, advances, ViewTrial),
+		ofTrial((*event).GetTrialCreated, (*folding).created,
+			trialCourse("created"), createsTrial, asks, advances, ViewTrial),
+		ofTrial((*event).GetTrialTargeted, (*folding).targeted, trialCourse("targeted"), asks, advances, ViewTrial),
+		ofTrial((*event).GetTrialPaused, (*folding).paused, trialCourse("paused"), advances, ViewTrial),
+		ofTrial((*event).GetTrialEnded, (*folding).ended,
+			trialCourse("ended"), newsIf((*event).GetTrialEnded, (*folding).exitIsNews), asks, advances, ViewTrial),
+		ofTrial((*event).GetTrialCloned, (*folding).cloned, trialCourse("cloned"), asks, advances, ViewTrial),
 		// By far the most events are reports, and alone they change nobody's demand.
-		ofTrial((*event).GetTrialReported, (*folding).reported, newsIf((*event).GetTrialReported, (*folding).reportIsNews), ViewTrial),
-		ofTrial((*event).GetTrialReached, (*folding).reached, TunerHears, asks, advances, ViewTrial),
+		ofTrial((*event).GetTrialReported, (*folding).reported,
+			leaseCourse("reported"), newsIf((*event).GetTrialReported, (*folding).reportIsNews), ViewTrial),
+		ofTrial((*event).GetTrialReached, (*folding).reached,
+			leaseCourse("target reached"), TunerHears, asks, advances, ViewTrial),
 		ofTrial((*event).GetCheckpointSaved, (*folding).checkpointSaved, advances),
 		ofTrial((*event).GetCheckpointDropped, (*folding).checkpointDropped, advances),
 	}
@@ -43,24 +50,32 @@ func trialKinds() []*Kind {
 
 func leaseKinds() []*Kind {
 	return []*Kind{
-		ofTrial((*event).GetLeaseGranted, (*folding).leaseGranted, advances, ViewTrial, orders),
-		ofTrial((*event).GetTrialAsked, (*folding).trialAsked, advances, ViewTrial),
-		ofTrial((*event).GetLeaseRenewed, (*folding).leaseRenewed, advances, ViewTrial, orders),
-		ofTrial((*event).GetLeaseRevoked, (*folding).leaseRevoked, advances, ViewTrial, orders),
-		ofTrial((*event).GetPlaceEnded, (*folding).placeEnded, asks, advances, ViewTrial),
-		ofTrial((*event).GetLeaseEnded, (*folding).leaseEnded, asks, advances, ViewTrial, orders),
-		ofTrial((*event).GetForkStarted, (*folding).forkStarted, advances, ViewTrial),
-		ofTrial((*event).GetForkFailed, (*folding).forkFailed, advances, ViewTrial),
+		ofTrial((*event).GetLeaseGranted, (*folding).leaseGranted,
+			trialCourse("lease granted"), leaseCourse("granted"), advances, ViewTrial, orders),
+		ofTrial((*event).GetTrialAsked, (*folding).trialAsked,
+			trialCourse("lease granted"), leaseCourse("asked for by a client"), advances, ViewTrial),
+		ofTrial((*event).GetLeaseRenewed, (*folding).leaseRenewed, leaseCourse("renewed"), advances, ViewTrial, orders),
+		ofTrial((*event).GetLeaseRevoked, (*folding).leaseRevoked, leaseCourse("revoked"), advances, ViewTrial, orders),
+		ofTrial((*event).GetPlaceEnded, (*folding).placeEnded, leaseCourse("place ended"), asks, advances, ViewTrial),
+		ofTrial((*event).GetLeaseEnded, (*folding).leaseEnded,
+			trialCourse("lease ended"), leaseCourse("ended"), asks, advances, ViewTrial, orders),
+		ofTrial((*event).GetForkStarted, (*folding).forkStarted, leaseCourse("process started"), advances, ViewTrial),
+		ofTrial((*event).GetForkFailed, (*folding).forkFailed, leaseCourse("process failed"), advances, ViewTrial),
 	}
 }
 
 func ledgerKinds() []*Kind {
 	return []*Kind{
-		of(AboutNode, (*event).GetNodeJoined, (*folding).nodeJoined, asks, ViewNodes),
-		of(AboutNode, (*event).GetNodeChanged, (*folding).nodeChanged, asks, ViewNodes),
-		of(AboutNode, (*event).GetUplinkSeen, (*folding).uplinkSeen),
+		of(AboutNode, (*event).GetNodeJoined, (*folding).nodeJoined, nodeCourse(joining, "joined"), asks, ViewNodes),
+		of(AboutNode, (*event).GetNodeChanged, (*folding).nodeChanged,
+			nodeCourse(changing, "drained", "opened again", "silent", "heard of again", "said goodbye"), asks, ViewNodes),
+		of(AboutNode, (*event).GetUplinkSeen, (*folding).uplinkSeen, nodeCourse(heardOf, "heard of")),
 		of(AboutLedger, (*event).GetNote, (*folding).note),
 		of(AboutLedger, (*event).GetRoundDecided, (*folding).roundDecided, PolicyDecided),
 		of(AboutLedger, (*event).GetOrchestratorStarted, (*folding).started, PolicyStarts),
 	}
 }
+
+func joining(e *event) string  { return e.GetNodeJoined().GetNode().GetName() }
+func changing(e *event) string { return e.GetNodeChanged().GetNode() }
+func heardOf(e *event) string  { return e.GetUplinkSeen().GetNode() }

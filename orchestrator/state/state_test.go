@@ -90,55 +90,6 @@ func reported(n int32, epoch uint64, metric float64) *outbidv1.Event {
 	}}}
 }
 
-// Every event is tried on a trial in every state: the table says which pairs are legal, and where they lead.
-func TestEveryTrialTransition(t *testing.T) {
-	t.Parallel()
-	const (
-		queued    = outbidv1.TrialState_TRIAL_STATE_QUEUED
-		running   = outbidv1.TrialState_TRIAL_STATE_RUNNING
-		pausedS   = outbidv1.TrialState_TRIAL_STATE_PAUSED
-		completed = outbidv1.TrialState_TRIAL_STATE_COMPLETED
-	)
-	reach := map[outbidv1.TrialState][]*outbidv1.Event{
-		queued:    nil,
-		running:   {granted(0, 1, 0)},
-		pausedS:   {paused(0)},
-		completed: {ended(0, completed)},
-	}
-	events := map[string]func() *outbidv1.Event{
-		"granted":  func() *outbidv1.Event { return granted(0, 1, 0) },
-		"ended":    func() *outbidv1.Event { return ended(0, outbidv1.TrialState_TRIAL_STATE_STOPPED) },
-		"lease":    func() *outbidv1.Event { return leaseEnded(0, 1) },
-		"paused":   func() *outbidv1.Event { return paused(0) },
-		"targeted": func() *outbidv1.Event { return targeted(0, 9) },
-		"cloned":   func() *outbidv1.Event { return cloned(0, 1, 9) },
-	}
-	want := map[string]outbidv1.TrialState{
-		"queued granted": running, "queued ended": outbidv1.TrialState_TRIAL_STATE_STOPPED, "queued paused": pausedS,
-		"queued targeted": queued, "queued cloned": queued,
-		"running ended": outbidv1.TrialState_TRIAL_STATE_STOPPED, "running lease": queued, "running paused": running,
-		"running targeted": running, "running cloned": running,
-		"completed targeted": queued,
-		"paused ended":       outbidv1.TrialState_TRIAL_STATE_STOPPED, "paused targeted": queued, "paused cloned": queued,
-	}
-	for from, before := range reach {
-		for name, event := range events {
-			st := state.New()
-			apply(t, st, submitted(spec(1)), joined(1), created(0), created(1))
-			apply(t, st, before...)
-			err := st.Apply(at(), event())
-			to, legal := want[state.TrialWord(from)+" "+name]
-			got := st.Sweeps["s-1"].Trials[0].State
-			switch {
-			case legal && (err != nil || got != to):
-				t.Errorf("%s %s: is %s, %v", state.TrialWord(from), name, state.TrialWord(got), err)
-			case !legal && !errors.Is(err, state.ErrBroken):
-				t.Errorf("%s %s: must be refused as broken, was %v", state.TrialWord(from), name, err)
-			}
-		}
-	}
-}
-
 func TestALeaseEndsWhereTheTrialIsWanted(t *testing.T) {
 	t.Parallel()
 	reached := &outbidv1.Event{Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{Sweep: "s-1", Trial: 0, Epoch: 1, Step: 3}}}

@@ -8,20 +8,24 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A transition says which states an event may be applied in, and where it leads. The tables below are the whole legal
-// graph: docs/architecture.md prints them and a test tries every pair.
-type transition[S comparable] struct {
+// A transition says in which states something may be when an event is folded in, and where that leads. The tables below
+// are the whole legal graph: every event is held against them, docs/architecture.md prints them, and a test tries every
+// pair of state and event.
+type transition[S ~int32] struct {
 	Event string
 	From  []S
-	To    []S
+	// To are the states that it may lead to, each of From to each of them; nil leaves it as it was.
+	To []S
 }
 
 type (
 	sweepState = outbidv1.SweepState
 	trialState = outbidv1.TrialState
+	nodeState  = outbidv1.NodeState
 )
 
 const (
+	sweepNone     = outbidv1.SweepState_SWEEP_STATE_UNSPECIFIED
 	sweepRunning  = outbidv1.SweepState_SWEEP_STATE_RUNNING
 	sweepPaused   = outbidv1.SweepState_SWEEP_STATE_PAUSED
 	sweepStopping = outbidv1.SweepState_SWEEP_STATE_STOPPING
@@ -37,56 +41,214 @@ const (
 	trialStopped   = outbidv1.TrialState_TRIAL_STATE_STOPPED
 	trialFailed    = outbidv1.TrialState_TRIAL_STATE_FAILED
 	trialCancelled = outbidv1.TrialState_TRIAL_STATE_CANCELLED
+
+	nodeNone     = outbidv1.NodeState_NODE_STATE_UNSPECIFIED
+	nodeUp       = outbidv1.NodeState_NODE_STATE_UP
+	nodeDraining = outbidv1.NodeState_NODE_STATE_DRAINING
+	nodeLost     = outbidv1.NodeState_NODE_STATE_LOST
+	nodeLeft     = outbidv1.NodeState_NODE_STATE_LEFT
 )
+
+// leaseState is where a lease is in its life.
+type leaseState int32
+
+const (
+	leaseNone leaseState = iota
+	// leaseStarting: devices are held, and no process has begun.
+	leaseStarting
+	leaseRunning
+	// leasePausing and leaseStopping: the process was asked to end, to save first or not.
+	leasePausing
+	leaseStopping
+)
+
+// state of a lease; leaseNone of none.
+func (l *Lease) state() leaseState {
+	switch {
+	case l == nil:
+		return leaseNone
+	case l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_PAUSE:
+		return leasePausing
+	case l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_STOP:
+		return leaseStopping
+	case l.Started:
+		return leaseRunning
+	default:
+		return leaseStarting
+	}
+}
 
 // sweepTransitions is the life of a sweep.
 func sweepTransitions() []transition[sweepState] {
 	return []transition[sweepState]{
+		{"submitted", []sweepState{sweepNone}, []sweepState{sweepRunning}},
 		{"pause", []sweepState{sweepRunning}, []sweepState{sweepPaused}},
 		{"resume", []sweepState{sweepPaused, sweepStopped}, []sweepState{sweepRunning}},
 		{"stop or limit", []sweepState{sweepRunning, sweepPaused}, []sweepState{sweepStopping}},
 		{"tuner done", []sweepState{sweepRunning}, []sweepState{sweepDone, sweepFailed}},
 		{"trials ended", []sweepState{sweepStopping}, []sweepState{sweepDone, sweepStopped, sweepFailed}},
 		{"tuner failed", []sweepState{sweepRunning, sweepPaused}, []sweepState{sweepStopping}},
-		{"extend", []sweepState{sweepRunning, sweepPaused, sweepDone, sweepStopped}, []sweepState{sweepRunning, sweepPaused}},
+		{"extend", []sweepState{sweepRunning, sweepPaused}, nil},
+		{"extend", []sweepState{sweepDone, sweepStopped}, []sweepState{sweepRunning}},
+		{"deleted", []sweepState{sweepDone, sweepStopped, sweepFailed}, []sweepState{sweepNone}},
 	}
 }
 
 // trialTransitions is the life of a trial.
 func trialTransitions() []transition[trialState] {
-	open := slices.Clip([]trialState{trialQueued, trialRunning, trialPaused})
+	open := []trialState{trialQueued, trialRunning, trialPaused}
+	over := []trialState{trialCompleted, trialStopped, trialFailed, trialCancelled}
 	return []transition[trialState]{
 		{"created", []trialState{trialNone}, []trialState{trialQueued}},
 		{"lease granted", []trialState{trialQueued}, []trialState{trialRunning}},
 		{"lease ended", []trialState{trialRunning}, []trialState{trialQueued, trialPaused}},
-		// A completed trial goes on when its sweep is extended by longer steps.
-		{"targeted", append(open, trialCompleted), []trialState{trialQueued, trialRunning}},
-		{"paused", []trialState{trialQueued, trialRunning}, []trialState{trialPaused, trialRunning}},
-		{"cloned", open, []trialState{trialQueued, trialRunning}},
+		{"lease ended", over, nil},
+		{"targeted", []trialState{trialQueued, trialRunning}, nil},
+		{"targeted", []trialState{trialPaused}, []trialState{trialQueued}},
+		// A completed trial goes on when its sweep is extended by longer steps: it runs while its process is still ending.
+		// Where versions before did not say so, it stays as it was.
+		{"targeted", []trialState{trialCompleted}, []trialState{trialQueued, trialRunning, trialCompleted}},
+		// One that holds a lease is paused once that has ended.
+		{"paused", []trialState{trialQueued}, []trialState{trialPaused}},
+		{"paused", []trialState{trialRunning}, nil},
+		{"cloned", []trialState{trialQueued, trialRunning}, nil},
+		{"cloned", []trialState{trialPaused}, []trialState{trialQueued}},
 		// What a person's stop cancelled is again what it was once the sweep is resumed or extended.
 		{"resumed", []trialState{trialCancelled}, []trialState{trialQueued, trialPaused}},
-		{"ended", open, []trialState{trialCompleted, trialStopped, trialFailed, trialCancelled}},
+		{"ended", open, over},
 	}
 }
 
-// checkSweep says whether a sweep may go from one state to another.
-func checkSweep(from, to sweepState) error {
-	for _, t := range sweepTransitions() {
-		if slices.Contains(t.From, from) && slices.Contains(t.To, to) {
-			return nil
-		}
+// leaseTransitions is the life of a lease.
+func leaseTransitions() []transition[leaseState] {
+	held := []leaseState{leaseStarting, leaseRunning, leasePausing, leaseStopping}
+	return []transition[leaseState]{
+		{"granted", []leaseState{leaseNone}, []leaseState{leaseStarting}},
+		{"asked for by a client", []leaseState{leaseNone}, []leaseState{leaseRunning}},
+		{"process started", []leaseState{leaseStarting, leaseRunning}, []leaseState{leaseRunning}},
+		{"process started", []leaseState{leasePausing, leaseStopping}, nil},
+		{"reported", held, nil},
+		{"target reached", held, nil},
+		{"renewed", held, nil},
+		{"revoked", []leaseState{leaseStarting, leaseRunning, leasePausing}, []leaseState{leasePausing, leaseStopping}},
+		{"revoked", []leaseState{leaseStopping}, nil},
+		{"process failed", held, nil},
+		{"place ended", held, nil},
+		{"ended", held, []leaseState{leaseNone}},
 	}
-	return fmt.Errorf("%w: a sweep cannot go from %s to %s", ErrConflict, SweepWord(from), SweepWord(to))
 }
 
-// checkTrial says whether an event may be applied to a trial in a state.
-func checkTrial(event string, from trialState) error {
-	for _, t := range trialTransitions() {
-		if t.Event == event && slices.Contains(t.From, from) {
-			return nil
+// nodeTransitions is the life of a node.
+func nodeTransitions() []transition[nodeState] {
+	known := []nodeState{nodeUp, nodeDraining, nodeLost, nodeLeft}
+	return []transition[nodeState]{
+		{"joined", append([]nodeState{nodeNone}, known...), []nodeState{nodeUp}},
+		{"drained", []nodeState{nodeUp}, []nodeState{nodeDraining}},
+		{"opened again", []nodeState{nodeDraining}, []nodeState{nodeUp}},
+		{"silent", []nodeState{nodeUp, nodeDraining}, []nodeState{nodeLost}},
+		{"heard of again", []nodeState{nodeLost}, []nodeState{nodeUp}},
+		{"said goodbye", []nodeState{nodeUp, nodeDraining, nodeLost}, []nodeState{nodeLeft}},
+		{"heard of", known, nil},
+	}
+}
+
+// graph says where a state may lead, as bits.
+type graph [9]uint16
+
+// graphOf is the part of a table that some events make.
+func graphOf[S ~int32](table []transition[S], events ...string) graph {
+	var g graph
+	for _, t := range table {
+		if !slices.Contains(events, t.Event) {
+			continue
+		}
+		for _, from := range t.From {
+			for _, to := range t.To {
+				g[from] |= 1 << to
+			}
+			if t.To == nil {
+				g[from] |= 1 << from
+			}
 		}
 	}
-	return fmt.Errorf("%w: a trial that is %s cannot be %s", ErrBroken, TrialWord(from), event)
+	return g
+}
+
+// A course is what a kind of event does to one of those that have a life of their own.
+type course struct {
+	what, event string
+	legal       graph
+	// where it is in its life; 0 for one that is not there.
+	where func(*folding, *outbidv1.Event) int32
+	word  func(int32) string
+}
+
+// leaves says whether the event may be folded in, in a state.
+func (c *course) leaves(from int32) error {
+	if int(from) < len(c.legal) && c.legal[from] != 0 {
+		return nil
+	}
+	return broken("%s: the %s is %s", c.event, c.what, c.word(from))
+}
+
+// leads says whether the event may have led from one state to another.
+func (c *course) leads(from, to int32) error {
+	if c.legal[from]&(1<<to) != 0 {
+		return nil
+	}
+	return broken("%s: the %s goes from %s to %s", c.event, c.what, c.word(from), c.word(to))
+}
+
+// set makes it a part of a row.
+func (c *course) set(k *Kind) { k.courses = append(k.courses, c) }
+
+func aCourse[S ~int32](
+	what string, table []transition[S], where func(*folding, *outbidv1.Event) S, word func(S) string, events []string,
+) *course {
+	return &course{
+		what: what, event: strings.Join(events, " or "), legal: graphOf(table, events...),
+		where: func(f *folding, e *outbidv1.Event) int32 { return int32(where(f, e)) },
+		word:  func(s int32) string { return word(S(s)) },
+	}
+}
+
+func sweepCourse(events ...string) *course {
+	return aCourse("sweep", sweepTransitions(), func(f *folding, _ *outbidv1.Event) sweepState {
+		if f.sweep == nil || f.st.Sweeps[f.sweep.ID] != f.sweep {
+			return sweepNone
+		}
+		return f.sweep.State
+	}, SweepWord, events)
+}
+
+func trialCourse(events ...string) *course {
+	return aCourse("trial", trialTransitions(), func(f *folding, _ *outbidv1.Event) trialState {
+		if f.trial == nil {
+			return trialNone
+		}
+		return f.trial.State
+	}, TrialWord, events)
+}
+
+// leaseCourse is of the lease that an event names by its epoch.
+func leaseCourse(events ...string) *course {
+	return aCourse("lease", leaseTransitions(), func(f *folding, e *outbidv1.Event) leaseState {
+		named, ok := f.kind.trial(e).(interface{ GetEpoch() uint64 })
+		if l := f.trial.Lease; ok && l != nil && l.Epoch == named.GetEpoch() {
+			return l.state()
+		}
+		return leaseNone
+	}, leaseWord, events)
+}
+
+// nodeCourse is of the node that an event names.
+func nodeCourse(node func(*outbidv1.Event) string, events ...string) *course {
+	return aCourse("node", nodeTransitions(), func(f *folding, e *outbidv1.Event) nodeState {
+		if n := f.st.Nodes[node(e)]; n != nil {
+			return n.State
+		}
+		return nodeNone
+	}, NodeWord, events)
 }
 
 // SweepWord is a sweep's state as people read it: "running".
@@ -97,6 +259,10 @@ func TrialWord(s outbidv1.TrialState) string { return word(s.String(), "TRIAL_ST
 
 // NodeWord is a node's state as people read it: "up".
 func NodeWord(s outbidv1.NodeState) string { return word(s.String(), "NODE_STATE_") }
+
+func leaseWord(s leaseState) string {
+	return [...]string{"unspecified", "starting", "running", "pausing", "stopping"}[s]
+}
 
 func word(enum, prefix string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(enum, prefix), "_", " "))

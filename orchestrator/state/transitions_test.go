@@ -8,7 +8,7 @@ import (
 )
 
 // printTransitions is a table of transitions as docs/architecture.md prints it.
-func printTransitions[S comparable](what string, all []transition[S], word func(S) string) string {
+func printTransitions[S ~int32](what string, all []transition[S], word func(S) string) string {
 	words := func(states []S) string {
 		named := make([]string, len(states))
 		for i, s := range states {
@@ -19,7 +19,11 @@ func printTransitions[S comparable](what string, all []transition[S], word func(
 	var out strings.Builder
 	fmt.Fprintf(&out, "| %s: event | from | to |\n|---|---|---|\n", what)
 	for _, t := range all {
-		fmt.Fprintf(&out, "| %s | %s | %s |\n", t.Event, words(t.From), words(t.To))
+		to := words(t.To)
+		if t.To == nil {
+			to = "as it was"
+		}
+		fmt.Fprintf(&out, "| %s | %s | %s |\n", t.Event, words(t.From), to)
 	}
 	return out.String()
 }
@@ -30,18 +34,24 @@ func TestTheDocsPrintTheTransitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trialWord := func(s trialState) string {
-		if s == trialNone {
-			return "-"
-		}
-		return TrialWord(s)
-	}
 	for _, want := range []string{
-		printTransitions("trial", trialTransitions(), trialWord),
-		printTransitions("sweep", sweepTransitions(), SweepWord),
+		printTransitions("sweep", sweepTransitions(), orNone(SweepWord)),
+		printTransitions("trial", trialTransitions(), orNone(TrialWord)),
+		printTransitions("lease", leaseTransitions(), orNone(leaseWord)),
+		printTransitions("node", nodeTransitions(), orNone(NodeWord)),
 	} {
 		if !strings.Contains(string(text), "\n"+want+"\n") {
 			t.Errorf("docs/architecture.md does not print this table as it is in transitions.go:\n%s", want)
 		}
+	}
+}
+
+// orNone prints what is not there as "-".
+func orNone[S ~int32](word func(S) string) func(S) string {
+	return func(s S) string {
+		if s == 0 {
+			return "-"
+		}
+		return word(s)
 	}
 }

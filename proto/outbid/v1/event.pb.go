@@ -1399,11 +1399,13 @@ func (x *TrialCreated) GetSeed() uint64 {
 
 // TrialTargeted lets a trial train on until a later step.
 type TrialTargeted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	UntilStep     int64                  `protobuf:"varint,3,opt,name=until_step,json=untilStep,proto3" json:"until_step,omitempty"`
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Sweep     string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial     int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	UntilStep int64                  `protobuf:"varint,3,opt,name=until_step,json=untilStep,proto3" json:"until_step,omitempty"`
+	Reason    string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// It had completed, and its process was still ending: it is open again, and waits for devices once that is gone.
+	Reopens       bool `protobuf:"varint,5,opt,name=reopens,proto3" json:"reopens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1464,6 +1466,13 @@ func (x *TrialTargeted) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *TrialTargeted) GetReopens() bool {
+	if x != nil {
+		return x.Reopens
+	}
+	return false
 }
 
 // TrialPaused takes a trial off its devices until the tuner wants it again.
@@ -3428,13 +3437,14 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"until_step\x18\x04 \x01(\x03R\tuntilStep\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
 	"\abracket\x18\x06 \x01(\x05R\abracket\x12\x12\n" +
-	"\x04seed\x18\a \x01(\x04R\x04seed\"r\n" +
+	"\x04seed\x18\a \x01(\x04R\x04seed\"\x8c\x01\n" +
 	"\rTrialTargeted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x1d\n" +
 	"\n" +
 	"until_step\x18\x03 \x01(\x03R\tuntilStep\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"Q\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
+	"\areopens\x18\x05 \x01(\bR\areopens\"Q\n" +
 	"\vTrialPaused\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x16\n" +

@@ -553,10 +553,13 @@ class TrialTargeted(google.protobuf.message.Message):
     TRIAL_FIELD_NUMBER: builtins.int
     UNTIL_STEP_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
+    REOPENS_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     until_step: builtins.int
     reason: builtins.str
+    reopens: builtins.bool
+    """It had completed, and its process was still ending: it is open again, and waits for devices once that is gone."""
     def __init__(
         self,
         *,
@@ -564,8 +567,9 @@ class TrialTargeted(google.protobuf.message.Message):
         trial: builtins.int = ...,
         until_step: builtins.int = ...,
         reason: builtins.str = ...,
+        reopens: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["reason", b"reason", "sweep", b"sweep", "trial", b"trial", "until_step", b"until_step"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["reason", b"reason", "reopens", b"reopens", "sweep", b"sweep", "trial", b"trial", "until_step", b"until_step"]) -> None: ...
 
 Global___TrialTargeted: typing_extensions.TypeAlias = TrialTargeted
 

@@ -1,0 +1,297 @@
+package state_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+type (
+	event = outbidv1.Event
+	// legal says where an event leads, by the state before; what is not in it must be refused.
+	legal map[string]string
+)
+
+// same is legal for states that an event leaves as they are.
+func same(states ...string) legal {
+	l := legal{}
+	for _, s := range states {
+		l[s] = s
+	}
+	return l
+}
+
+func (l legal) and(from, to string) legal {
+	l[from] = to
+	return l
+}
+
+// tryPairs folds every event into every state, and looks where that leads.
+func tryPairs(
+	t *testing.T, states map[string][]*event, events map[string]*event, want map[string]legal, word func(*state.State) string,
+) {
+	t.Helper()
+	for from, before := range states {
+		for name, e := range events {
+			st := state.New()
+			apply(t, st, before...)
+			if got := word(st); got != from {
+				t.Fatalf("what leads to %q leads to %q", from, got)
+			}
+			err := st.Apply(at(), e)
+			kind, _, _ := strings.Cut(name, " ")
+			rules, known := want[name]
+			if !known {
+				rules, known = want[kind]
+			}
+			if !known {
+				t.Fatalf("the test does not say what %s may lead to", name)
+			}
+			switch to, ok := rules[from]; {
+			case ok && err != nil:
+				t.Errorf("%s, when it is %s: %v", name, from, err)
+			case ok && word(st) != to:
+				t.Errorf("%s, when it is %s, leads to %s, want %s", name, from, word(st), to)
+			case !ok && !errors.Is(err, state.ErrBroken):
+				t.Errorf("%s, when it is %s, must be refused as broken; was %v", name, from, err)
+			}
+		}
+	}
+}
+
+// everyKind fails if a kind of event that something is about is not among those that were tried.
+func everyKind(t *testing.T, events map[string]*event, about ...state.About) {
+	t.Helper()
+	tried := map[string]bool{}
+	st := state.New()
+	for _, e := range events {
+		tried[st.Kind(e).Name] = true
+	}
+	for _, k := range state.Kinds() {
+		if slices.Contains(about, k.About) && !tried[k.Name] {
+			t.Errorf("%s is tried in no state", k.Name)
+		}
+	}
+}
+
+func leaseEvents() map[string]*event {
+	revoked := func(how outbidv1.RevokeKind) *event {
+		return &event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{Sweep: "s-1", Epoch: 1, How: how}}}
+	}
+	return map[string]*event{
+		"LeaseGranted":       granted(0, 1, 0),
+		"LeaseEnded":         leaseEnded(0, 1),
+		"TrialAsked":         {Kind: &outbidv1.Event_TrialAsked{TrialAsked: &outbidv1.TrialAsked{Sweep: "s-1", Epoch: 1, Client: "c"}}},
+		"LeaseRevoked pause": revoked(outbidv1.RevokeKind_REVOKE_KIND_PAUSE),
+		"LeaseRevoked stop":  revoked(outbidv1.RevokeKind_REVOKE_KIND_STOP),
+		"LeaseRenewed":       {Kind: &outbidv1.Event_LeaseRenewed{LeaseRenewed: &outbidv1.LeaseRenewed{Sweep: "s-1", Epoch: 1}}},
+		"PlaceEnded":         {Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", Epoch: 1, Node: "n"}}},
+		"ForkStarted":        {Kind: &outbidv1.Event_ForkStarted{ForkStarted: &outbidv1.ForkStarted{Sweep: "s-1", Epoch: 1}}},
+		"ForkFailed": {Kind: &outbidv1.Event_ForkFailed{ForkFailed: &outbidv1.ForkFailed{
+			Sweep: "s-1", Epoch: 1, Kind: outbidv1.FailureKind_FAILURE_KIND_ERROR,
+		}}},
+		"TrialReported": reported(0, 1, .5),
+		"TrialReached":  {Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{Sweep: "s-1", Epoch: 1, Step: 3}}},
+	}
+}
+
+func TestEveryEventInEveryStateOfATrial(t *testing.T) {
+	t.Parallel()
+	begun := []*event{submitted(spec(1)), joined(1), created(0), created(1), saved(0, "a", 1, .5)}
+	states := map[string][]*event{
+		"queued": begun, "running": append(slices.Clip(begun), granted(0, 1, 0)), "paused": append(slices.Clip(begun), paused(0)),
+	}
+	over := map[string]outbidv1.TrialState{
+		"completed": outbidv1.TrialState_TRIAL_STATE_COMPLETED, "stopped": outbidv1.TrialState_TRIAL_STATE_STOPPED,
+		"failed": outbidv1.TrialState_TRIAL_STATE_FAILED, "cancelled": outbidv1.TrialState_TRIAL_STATE_CANCELLED,
+	}
+	events := leaseEvents()
+	reopened := targeted(0, 9)
+	reopened.GetTrialTargeted().Reopens = true
+	maps.Copy(events, map[string]*event{
+		"TrialPaused": paused(0), "TrialTargeted": targeted(0, 9), "TrialTargeted reopens": reopened, "TrialCloned": cloned(0, 1, 9), "TrialCreated": created(0),
+		"CheckpointSaved": saved(0, "b", 2, .5), "TrialEnded queued": ended(0, outbidv1.TrialState_TRIAL_STATE_QUEUED),
+		"CheckpointDropped": {Kind: &outbidv1.Event_CheckpointDropped{CheckpointDropped: &outbidv1.CheckpointDropped{Sweep: "s-1", Key: "a"}}},
+	})
+	var ends, leased []string
+	for word, s := range over {
+		held := word + " and leased"
+		states[word] = append(slices.Clip(begun), ended(0, s))
+		states[held] = append(slices.Clip(begun), granted(0, 1, 0), ended(0, s))
+		events["TrialEnded "+word] = ended(0, s)
+		ends, leased = append(ends, word), append(leased, held)
+	}
+	withLease := same(append(leased, "running")...)
+	leaseOver := legal{"running": "queued"}
+	for _, word := range ends {
+		leaseOver[word+" and leased"] = word
+	}
+	want := map[string]legal{
+		"TrialCreated": {}, // it is there
+		"LeaseGranted": {"queued": "running"}, "TrialAsked": {"queued": "running"}, "LeaseEnded": leaseOver,
+		"LeaseRevoked": withLease, "LeaseRenewed": withLease, "PlaceEnded": withLease, "ForkStarted": withLease,
+		"ForkFailed": withLease, "TrialReported": withLease, "TrialReached": withLease,
+		"TrialPaused":   same("running").and("queued", "paused"),
+		"TrialTargeted": same("queued", "running", "completed and leased").and("paused", "queued").and("completed", "queued"),
+		"TrialTargeted reopens": same("queued", "running").and("paused", "queued").and("completed", "queued").
+			and("completed and leased", "running"),
+		"TrialCloned":       same("queued", "running").and("paused", "queued"),
+		"CheckpointSaved":   same(slices.Collect(maps.Keys(states))...),
+		"CheckpointDropped": same(slices.Collect(maps.Keys(states))...),
+		"TrialEnded queued": {},
+	}
+	for _, word := range ends {
+		want["TrialEnded "+word] = legal{"queued": word, "paused": word, "running": word + " and leased"}
+	}
+	everyKind(t, events, state.AboutTrial)
+	tryPairs(t, states, events, want, func(st *state.State) string {
+		trial := st.Sweeps["s-1"].Trials[0]
+		if trial.Done() && trial.Lease != nil {
+			return state.TrialWord(trial.State) + " and leased"
+		}
+		return state.TrialWord(trial.State)
+	})
+}
+
+func TestEveryEventInEveryStateOfALease(t *testing.T) {
+	t.Parallel()
+	events := leaseEvents()
+	starting := []*event{submitted(spec(1)), joined(1), created(0), granted(0, 1, 0)}
+	with := func(more ...string) []*event {
+		all := slices.Clip(starting)
+		for _, name := range more {
+			all = append(all, events[name])
+		}
+		return all
+	}
+	states := map[string][]*event{
+		"none": starting[:3], "starting": with(), "running": with("ForkStarted"), "pausing": with("LeaseRevoked pause"),
+		"pausing later": with("ForkStarted", "LeaseRevoked pause"), "stopping": with("LeaseRevoked stop"),
+		"stopping later": with("ForkStarted", "LeaseRevoked pause", "LeaseRevoked stop"),
+	}
+	held := []string{"starting", "running", "pausing", "pausing later", "stopping", "stopping later"}
+	gone := legal{}
+	for _, s := range held {
+		gone[s] = "none"
+	}
+	stays := same(held...)
+	started := same("running", "pausing later", "stopping later").and("starting", "running").and("pausing", "pausing later").
+		and("stopping", "stopping later")
+	want := map[string]legal{
+		"LeaseGranted": {"none": "starting"}, "TrialAsked": {"none": "running"}, "LeaseEnded": gone, "ForkStarted": started,
+		"LeaseRevoked pause": maps.Clone(stays).and("starting", "pausing").and("running", "pausing later"),
+		"LeaseRevoked stop": same("stopping", "stopping later").and("starting", "stopping").and("running", "stopping later").
+			and("pausing", "stopping").and("pausing later", "stopping later"),
+		"LeaseRenewed": stays, "PlaceEnded": stays, "ForkFailed": stays, "TrialReported": stays, "TrialReached": stays,
+	}
+	tryPairs(t, states, events, want, func(st *state.State) string {
+		l := st.Sweeps["s-1"].Trials[0].Lease
+		switch {
+		case l == nil:
+			return "none"
+		case l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED:
+			how := map[bool]string{true: "pausing", false: "stopping"}[l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_PAUSE]
+			return how + map[bool]string{true: " later"}[l.Started]
+		default:
+			return map[bool]string{true: "running", false: "starting"}[l.Started]
+		}
+	})
+	for name, e := range events { // the lease that was held before is nobody's
+		if name == "LeaseGranted" || name == "TrialAsked" {
+			continue
+		}
+		st := state.New()
+		apply(t, st, append(with("LeaseEnded"), granted(0, 2, 0))...)
+		if err := st.Apply(at(), e); !errors.Is(err, state.ErrBroken) {
+			t.Errorf("%s of a lease that is over, while its trial holds another: %v", name, err)
+		}
+	}
+}
+
+func TestEveryEventInEveryStateOfASweep(t *testing.T) {
+	t.Parallel()
+	const (
+		running  = outbidv1.SweepState_SWEEP_STATE_RUNNING
+		pausedS  = outbidv1.SweepState_SWEEP_STATE_PAUSED
+		stopping = outbidv1.SweepState_SWEEP_STATE_STOPPING
+		done     = outbidv1.SweepState_SWEEP_STATE_DONE
+		stopped  = outbidv1.SweepState_SWEEP_STATE_STOPPED
+		failed   = outbidv1.SweepState_SWEEP_STATE_FAILED
+	)
+	to := func(s outbidv1.SweepState) *event { return changed("s-1", s) }
+	begun := []*event{submitted(spec(1)), created(0)}
+	states := map[string][]*event{
+		"none": {joined(1)}, "running": begun, "paused": append(slices.Clip(begun), to(pausedS)), "stopping": append(slices.Clip(begun), to(stopping)),
+		"done": append(slices.Clip(begun), to(done)), "stopped": append(slices.Clip(begun), to(stopping), to(stopped)),
+		"failed": append(slices.Clip(begun), to(failed)),
+	}
+	events := map[string]*event{
+		"SweepSubmitted": submitted(spec(1)), "SweepDeleted": deleted("s-1"),
+		"SweepExtended": {Kind: &outbidv1.Event_SweepExtended{SweepExtended: &outbidv1.SweepExtended{Sweep: "s-1", Spec: spec(1)}}},
+		"TunerAsked":    {Kind: &outbidv1.Event_TunerAsked{TunerAsked: &outbidv1.TunerAsked{Sweep: "s-1", N: 1}}},
+	}
+	for n := range outbidv1.SweepState_name {
+		s := outbidv1.SweepState(n)
+		events["SweepChanged "+state.SweepWord(s)] = to(s)
+	}
+	all := slices.DeleteFunc(slices.Collect(maps.Keys(states)), func(s string) bool { return s == "none" })
+	want := map[string]legal{
+		"SweepSubmitted": {"none": "running"}, "SweepDeleted": {"done": "none", "stopped": "none", "failed": "none"},
+		"SweepExtended": same("running", "paused").and("done", "running").and("stopped", "running"), "TunerAsked": same(all...),
+		"SweepChanged unspecified": {}, "SweepChanged running": {"paused": "running", "stopped": "running"},
+		"SweepChanged paused": {"running": "paused"}, "SweepChanged stopping": {"running": "stopping", "paused": "stopping"},
+		"SweepChanged done": {"running": "done", "stopping": "done"}, "SweepChanged stopped": {"stopping": "stopped"},
+		"SweepChanged failed": {"running": "failed", "stopping": "failed"},
+	}
+	everyKind(t, events, state.AboutSweep)
+	tryPairs(t, states, events, want, func(st *state.State) string {
+		if s := st.Sweeps["s-1"]; s != nil {
+			return state.SweepWord(s.State)
+		}
+		return "none"
+	})
+}
+
+func TestEveryEventInEveryStateOfANode(t *testing.T) {
+	t.Parallel()
+	to := func(s outbidv1.NodeState) *event {
+		return &event{Kind: &outbidv1.Event_NodeChanged{NodeChanged: &outbidv1.NodeChanged{Node: "n", State: s}}}
+	}
+	states := map[string][]*event{"none": nil, "up": {joined(1)}}
+	events := map[string]*event{
+		"NodeJoined": joined(2),
+		"UplinkSeen": {Kind: &outbidv1.Event_UplinkSeen{UplinkSeen: &outbidv1.UplinkSeen{Node: "n", Boot: "b", Seq: 1}}},
+	}
+	for n := range outbidv1.NodeState_name {
+		s := outbidv1.NodeState(n)
+		events["NodeChanged "+state.NodeWord(s)] = to(s)
+		if s > outbidv1.NodeState_NODE_STATE_UP {
+			states[state.NodeWord(s)] = []*event{joined(1), to(s)}
+		}
+	}
+	joins := legal{}
+	for from := range states {
+		joins[from] = "up"
+	}
+	want := map[string]legal{
+		"NodeJoined": joins, "UplinkSeen": same("up", "draining", "lost", "left"),
+		"NodeChanged unspecified": {}, "NodeChanged up": {"draining": "up", "lost": "up"}, "NodeChanged draining": {"up": "draining"},
+		"NodeChanged lost": {"up": "lost", "draining": "lost"}, "NodeChanged left": {"up": "left", "draining": "left", "lost": "left"},
+	}
+	everyKind(t, events, state.AboutNode)
+	tryPairs(t, states, events, want, func(st *state.State) string {
+		if n := st.Nodes["n"]; n != nil {
+			return state.NodeWord(n.State)
+		}
+		return "none"
+	})
+	if len(states) != 5 {
+		t.Errorf("%d states of nodes were tried: %s", len(states), fmt.Sprint(slices.Sorted(maps.Keys(states))))
+	}
+}
