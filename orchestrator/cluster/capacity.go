@@ -123,7 +123,7 @@ func (c *Capacity) IsFree(g Gang) bool {
 // Fits says whether a gang is free and the demand's other needs are met where it lies.
 func (c *Capacity) Fits(g Gang, d Demand) bool {
 	for _, p := range g {
-		if !c.admits(p.Node, d) {
+		if !c.Admits(p.Node, d) {
 			return false
 		}
 	}
@@ -173,8 +173,8 @@ func (c *Capacity) move(m move, record bool) {
 	}
 }
 
-// admits says whether one job of the demand would find cores, memory and trust on the node.
-func (c *Capacity) admits(node int, d Demand) bool {
+// Admits says whether one job of the demand would find cores, memory and trust on the node.
+func (c *Capacity) Admits(node int, d Demand) bool {
 	n, r := &c.nodes[node], &c.rooms[node]
 	return !n.Draining && (n.Trusted || !d.NeedsTrust) &&
 		(n.CPUs == 0 || coresOf(d.CPUs) <= r.cpus) && (n.Memory == 0 || d.Memory <= r.memory)
@@ -189,7 +189,7 @@ func (c *Capacity) Slots(d Demand, limit int) int {
 	}
 	for i := range c.nodes {
 		r := &c.rooms[i]
-		if r.all == 0 || !c.admits(i, d) {
+		if r.all == 0 || !c.Admits(i, d) {
 			continue
 		}
 		slots := 0

@@ -45,7 +45,7 @@ func (c *Capacity) Place(d Demand, n int, kind string) (Gang, bool) {
 
 // PlaceAt picks n of the free devices of a type on one node, "" for any one type.
 func (c *Capacity) PlaceAt(node int, d Demand, n int, kind string) (Gang, bool) {
-	if !c.admits(node, d) {
+	if !c.Admits(node, d) {
 		return nil, false
 	}
 	for k, name := range c.types {
@@ -65,7 +65,7 @@ func (c *Capacity) onOne(d Demand, least, most int, kind string) (Gang, bool) {
 	var best Place
 	bestSpeed, bestTake, bestLeft := -1.0, 0, 0
 	for i := range c.nodes {
-		if r := &c.rooms[i]; r.all < least || !c.admits(i, d) {
+		if r := &c.rooms[i]; r.all < least || !c.Admits(i, d) {
 			continue
 		}
 		for k, name := range c.types {
@@ -103,7 +103,7 @@ func (c *Capacity) overMany(d Demand, n, kind int) (Gang, bool) {
 	racks := map[string]int{}
 	all := 0
 	for i := range c.nodes {
-		if c.rooms[i].all == 0 || !c.admits(i, d) {
+		if c.rooms[i].all == 0 || !c.Admits(i, d) {
 			continue
 		}
 		if free := c.freeOn(i, kind, d); free > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/elastic"
 	"github.com/outbid-dev/outbid/orchestrator/policy/gandivafair"
 	"github.com/outbid-dev/outbid/orchestrator/policy/gavel/rounds"
+	"github.com/outbid-dev/outbid/orchestrator/policy/hadar"
 	"github.com/outbid-dev/outbid/orchestrator/policy/hived"
 	"github.com/outbid-dev/outbid/orchestrator/policy/rrh"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
@@ -29,6 +30,7 @@ func makers() map[string]maker {
 		"dorm":                     elastic.NewDorm,
 		"allox":                    allox.New,
 		"gandiva-fair":             gandivafair.New,
+		"hadar":                    hadar.New,
 		"hived":                    hived.New,
 		"rrh":                      rrh.New,
 		"themis":                   func(o *policy.Options) policy.Policy { return themis.New(o) },

@@ -1,0 +1,221 @@
+package hadar
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/pricing"
+)
+
+// entry is a job of the round's queue.
+type entry struct {
+	job *policy.Job
+	// age is how long ago it was submitted, and left how many steps it has to its end of total, at least one.
+	age, left, total float64
+	// rate by type is what all its devices do together, were they of that type in one machine; 0 where it cannot run.
+	rate []float64
+	// order of the types that it can run on, from the fastest.
+	order []int
+	// best is the job's payoff on the cluster as the round begins, which only falls as others take devices.
+	best float64
+}
+
+// round is one decision.
+type round struct {
+	*Policy
+
+	v     *policy.View
+	plan  *policy.Planner
+	free  *cluster.Capacity
+	types []string
+	// capacity is how many devices of each type a node has.
+	capacity [][]int
+	prices   []pricing.Range
+	// queue are the jobs still to be decided about, by payoff for a device, and passed those that the program left out.
+	queue, passed []*entry
+}
+
+func (p *Policy) newRound(v *policy.View, plan *policy.Planner, jobs []*policy.Job) *round {
+	r := &round{Policy: p, v: v, plan: plan, free: plan.Free(), types: v.Free.Types()}
+	r.capacity = make([][]int, len(v.Nodes))
+	for i := range v.Nodes {
+		r.capacity[i] = make([]int, len(r.types))
+		for _, d := range v.Nodes[i].Devices {
+			r.capacity[i][slices.Index(r.types, d.Type)]++
+		}
+	}
+	var entries []*entry
+	for i, left := range v.StepsLeftOf(jobs) {
+		if e := r.entry(jobs[i], max(left, 1)); !jobs[i].Ending && len(e.order) > 0 {
+			entries = append(entries, e)
+		}
+	}
+	r.price(entries)
+	for _, e := range entries {
+		a, ok := r.find(e, true)
+		if !ok {
+			r.passed = append(r.passed, e)
+			continue
+		}
+		e.best = a.payoff
+		r.queue = append(r.queue, e)
+	}
+	slices.SortStableFunc(r.queue, func(a, b *entry) int {
+		return cmp.Compare(b.best/float64(wants(b.job.Demand)), a.best/float64(wants(a.job.Demand)))
+	})
+	return r
+}
+
+// wants is how many devices a job asks for.
+func wants(d cluster.Demand) int { return max(1, d.Min, d.Max) }
+
+func (r *round) entry(j *policy.Job, left float64) *entry {
+	e := &entry{job: j, age: max(0, r.v.Now.Sub(j.Created).Seconds()), left: left, rate: make([]float64, len(r.types))}
+	e.total = max(left, float64(j.TotalSteps), float64(j.UntilStep))
+	for k, kind := range r.types {
+		if !j.Demand.Accepts(kind) {
+			continue
+		}
+		if e.rate[k] = j.Speeds.Rate(kind, wants(j.Demand), cluster.SameMachine); e.rate[k] > 0 {
+			e.order = append(e.order, k)
+		}
+	}
+	slices.SortStableFunc(e.order, func(a, b int) int { return cmp.Compare(e.rate[b], e.rate[a]) })
+	return e
+}
+
+// utility of a job that ends so many seconds from now: by default its effective throughput, the steps that it has done by
+// then over the time since it was submitted (section 3.1).
+func (r *round) utility(e *entry, seconds float64) float64 {
+	u := e.total / max(e.age+seconds, 1e-3)
+	if r.relative {
+		u /= e.rate[e.order[0]]
+	}
+	return u * weight(e.job)
+}
+
+func weight(j *policy.Job) float64 {
+	w := 1.0
+	for _, f := range []float64{j.App.Weight, j.Weight} {
+		if f > 0 {
+			w *= f
+		}
+	}
+	return w
+}
+
+// price sets what devices of each type cost (eqs. 6 and 7). Times are counted in rounds. The last job ends at the latest
+// when all have run one after the other, each on its slowest devices.
+func (r *round) price(jobs []*entry) {
+	r.prices = make([]pricing.Range, len(r.types))
+	horizon, devices := 0.0, 0
+	for _, e := range jobs {
+		horizon += e.left / e.rate[e.order[len(e.order)-1]]
+	}
+	for _, node := range r.capacity {
+		for _, n := range node {
+			devices += n
+		}
+	}
+	low, share := math.Inf(1), math.Inf(1)
+	for _, e := range jobs {
+		w := float64(wants(e.job.Demand))
+		rounds := max(1, e.total/e.rate[e.order[len(e.order)-1]]/r.round.Seconds())
+		low = min(low, r.utility(e, horizon)/(rounds*w))
+		share = min(share, rounds*w/float64(max(1, devices))) // 1/eta
+		for _, k := range e.order {
+			r.prices[k].High = max(r.prices[k].High, r.utility(e, e.left/e.rate[e.order[0]])/w)
+		}
+	}
+	for k := range r.prices {
+		r.prices[k].Low = min(low*share/4, r.prices[k].High)
+	}
+}
+
+// window decides about the first jobs of the queue: which of them run, and where.
+func (r *round) window() {
+	n := min(r.Policy.window, len(r.queue))
+	w := r.search(r.queue[:n])
+	w.from(0, 0)
+	for i, e := range w.jobs {
+		if a := w.best[i]; a == nil || !r.give(e, a, "payoff "+short(a.payoff)) {
+			r.passed = append(r.passed, e)
+		}
+	}
+	r.queue = r.queue[n:]
+}
+
+func short(x float64) string { return fmt.Sprintf("%.3g", x) }
+
+// give has a job run where it was allocated, from its own devices or from free ones.
+func (r *round) give(e *entry, a *allocation, why string) bool {
+	if a.own {
+		return r.plan.Keep(e.job)
+	}
+	return r.plan.PlaceOn(e.job, r.plan.PreferFreeNow(e.job, a.gang),
+		fmt.Sprintf("%s: utility %s for %s", why, short(a.payoff+a.cost), short(a.cost)))
+}
+
+// fill gives what is left to the jobs that prices kept out, where each is of most use.
+func (r *round) fill() {
+	var none policy.Unplaceable
+	for _, e := range r.passed {
+		if r.free.FreeDevices() == 0 {
+			return
+		}
+		if none.Covers(e.job.Demand) {
+			continue
+		}
+		if a, ok := r.find(e, false); ok {
+			r.give(e, &a, "nobody else wants these devices")
+			continue
+		}
+		none.Add(e.job.Demand)
+	}
+}
+
+// search is the dynamic program of a window (algorithm 2): depth first, with what cannot be better left out.
+type search struct {
+	*round
+
+	jobs []*entry
+	// rest is the most that the jobs from one on can add.
+	rest  []float64
+	picks []*allocation
+	best  []*allocation
+	most  float64
+}
+
+func (r *round) search(jobs []*entry) *search {
+	n := len(jobs)
+	s := &search{round: r, jobs: jobs, rest: make([]float64, n+1), picks: make([]*allocation, n), best: make([]*allocation, n)}
+	for i := n - 1; i >= 0; i-- {
+		s.rest[i] = s.rest[i+1] + jobs[i].best
+	}
+	return s
+}
+
+// from decides about the jobs from i on, after those before are worth so much.
+func (s *search) from(i int, worth float64) {
+	if worth > s.most {
+		s.most = worth
+		copy(s.best, s.picks)
+	}
+	if i == len(s.jobs) || worth+s.rest[i] <= s.most || s.free.FreeDevices() == 0 {
+		return
+	}
+	e := s.jobs[i]
+	if a, ok := s.find(e, true); ok {
+		mark := s.free.Mark()
+		s.free.Take(a.gang, e.job.Demand)
+		s.picks[i] = &a
+		s.from(i+1, worth+a.payoff)
+		s.picks[i] = nil
+		s.free.Rollback(mark)
+	}
+	s.from(i+1, worth)
+}
