@@ -86,7 +86,7 @@ func TestAsking(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 
-	fork := &outbidv1.ForkRef{Sweep: "s-1", Trial: 2, Epoch: 7}
+	fork := &outbidv1.ForkRef{Sweep: "s-1", Trial: 2, LeaseId: 7}
 	access := Asking(Link{NC: nc, Who: who, Check: orders(keys).Message}, nil)(fork)
 	if err := access.Put(ctx, "a/b", strings.NewReader("x"), 1); !errors.Is(err, objects.ErrUnavailable) {
 		t.Errorf("nobody answers: %v", err)
@@ -94,7 +94,7 @@ func TestAsking(t *testing.T) {
 	var refuse string
 	answers, err := bus.AnswerAccess(admin, by.Message, keys.Orders(), func(req *outbidv1.AccessRequest) *outbidv1.AccessAnswer {
 		a := &outbidv1.AccessAnswer{Store: dir.String()}
-		if req.GetNode() != "n1" || req.GetFork().GetEpoch() != 7 {
+		if req.GetNode() != "n1" || req.GetFork().GetLeaseId() != 7 {
 			refuse = "asked for another"
 		}
 		if a.Refused = refuse; refuse != "" {

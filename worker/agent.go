@@ -237,8 +237,8 @@ func (a *agent) status() []*outbidv1.ForkStatus {
 		return a.statuses
 	}
 	a.statuses = nil
-	for _, epoch := range a.epochs() {
-		if s := a.forks[epoch].status(); s != nil {
+	for _, leaseID := range a.leases() {
+		if s := a.forks[leaseID].status(); s != nil {
 			a.statuses = append(a.statuses, s)
 		}
 	}

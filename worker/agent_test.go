@@ -56,10 +56,10 @@ func (x *fakeTraining) saved(t *testing.T, want string) {
 }
 
 // equal compares what a fork said.
-func (o *orch) equal(t *testing.T, epoch uint64, want string) {
+func (o *orch) equal(t *testing.T, leaseID uint64, want string) {
 	t.Helper()
-	if got := o.heard(epoch); got != want {
-		t.Errorf("fork %d said\n%swant\n%s", epoch, got, want)
+	if got := o.heard(leaseID); got != want {
+		t.Errorf("fork %d said\n%swant\n%s", leaseID, got, want)
 	}
 }
 
@@ -177,8 +177,8 @@ func TestDevicesHaveOneOwner(t *testing.T) {
 		o.assign(assignment(1, 2, 0, 1))
 		x := <-r.starts
 		o.with(func() { o.assignments = []*outbidv1.Assignment{assignment(2, 2, 1, 2), assignment(3, 2, 3)} })
-		if y := <-r.starts; y.fork.ref.GetEpoch() != 3 {
-			t.Errorf("fork %d started", y.fork.ref.GetEpoch())
+		if y := <-r.starts; y.fork.ref.GetLeaseId() != 3 {
+			t.Errorf("fork %d started", y.fork.ref.GetLeaseId())
 		}
 		x.heard(t, "STOP 0")
 		synctest.Wait()
@@ -186,8 +186,8 @@ func TestDevicesHaveOneOwner(t *testing.T) {
 			t.Fatal("a device has two owners")
 		}
 		x.end(ordered)
-		if y := <-r.starts; y.fork.ref.GetEpoch() != 2 {
-			t.Errorf("fork %d started", y.fork.ref.GetEpoch())
+		if y := <-r.starts; y.fork.ref.GetLeaseId() != 2 {
+			t.Errorf("fork %d started", y.fork.ref.GetLeaseId())
 		}
 	})
 }
@@ -213,8 +213,8 @@ func TestLeaseExpires(t *testing.T) {
 		o.awaitText(t, 1, "ended EXPIRED")
 		o.equal(t, 1, "began 0\nreport 1\nreport 2\nended EXPIRED at 2: no word from the orchestrator for the time of the lease\n")
 		o.with(func() { o.assignments = []*outbidv1.Assignment{assignment(2, 2, 0)} })
-		if y := <-r.starts; y.fork.ref.GetEpoch() != 2 {
-			t.Errorf("fork %d", y.fork.ref.GetEpoch())
+		if y := <-r.starts; y.fork.ref.GetLeaseId() != 2 {
+			t.Errorf("fork %d", y.fork.ref.GetLeaseId())
 		}
 	})
 }

@@ -74,7 +74,7 @@ func BenchmarkTrials(b *testing.B) {
 			next++
 			sends = true
 			for i, a := range o.assignments {
-				if a.GetFork().GetEpoch() == m.GetFork().GetEpoch() {
+				if a.GetFork().GetLeaseId() == m.GetFork().GetLeaseId() {
 					o.assignments[i] = function(next, "nan", 1, a.GetBody().GetDevices()...)
 				}
 			}
@@ -90,13 +90,13 @@ func BenchmarkTrials(b *testing.B) {
 	b.ReportMetric(float64(ended)/b.Elapsed().Seconds(), "trials/s")
 }
 
-func awaitBench(b *testing.B, o *orch, epoch uint64, is func(*outbidv1.UplinkMessage) bool) {
+func awaitBench(b *testing.B, o *orch, leaseID uint64, is func(*outbidv1.UplinkMessage) bool) {
 	b.Helper()
 	for from := 0; ; {
 		o.mu.Lock()
 		changed := o.changed
 		for _, m := range o.messages[from:] {
-			if m.GetFork().GetEpoch() == epoch && is(m) {
+			if m.GetFork().GetLeaseId() == leaseID && is(m) {
 				o.mu.Unlock()
 				return
 			}

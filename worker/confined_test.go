@@ -107,11 +107,11 @@ func TestNoDaemonOutlivesItsTrial(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = os.Remove(lock) })
-			for epoch := uint64(1); epoch <= 4; epoch++ {
+			for leaseID := uint64(1); leaseID <= 4; leaseID++ {
 				text := fmt.Sprintf(`exec 9<%q; flock -n 9 || exit 3
 setsid sh -c 'touch up; exec sleep 600' & while [ ! -e up ]; do sleep 0.01; done; echo '{"loss":1}' >> $OUTBID_REPORT`, lock)
-				s.orch.with(func() { s.orch.assignments = []*outbidv1.Assignment{script(epoch, text, 0, 0)} })
-				s.orch.awaitText(t, epoch, "ended FINISHED at 1")
+				s.orch.with(func() { s.orch.assignments = []*outbidv1.Assignment{script(leaseID, text, 0, 0)} })
+				s.orch.awaitText(t, leaseID, "ended FINISHED at 1")
 			}
 		})
 	}

@@ -182,8 +182,8 @@ func (s *site) workUntil(t testing.TB, url string, change func(*Config), ended f
 }
 
 // function assigns a function trial; what is what it does.
-func function(epoch uint64, what string, until int64, devices ...int32) *outbidv1.Assignment {
-	a := assignment(epoch, until, devices...)
+func function(leaseID uint64, what string, until int64, devices ...int32) *outbidv1.Assignment {
+	a := assignment(leaseID, until, devices...)
 	a.Body.ConfigJson = fmt.Sprintf("%q", what)
 	a.Body.Workload = &outbidv1.WorkloadBody{Kind: &outbidv1.WorkloadBody_Function{Function: &outbidv1.FunctionBody{
 		Blob: blobSum, Env: map[string]string{"WORD": "yes"},
@@ -191,8 +191,8 @@ func function(epoch uint64, what string, until int64, devices ...int32) *outbidv
 	return a
 }
 
-func script(epoch uint64, text string, until int64, devices ...int32) *outbidv1.Assignment {
-	a := assignment(epoch, until, devices...)
+func script(leaseID uint64, text string, until int64, devices ...int32) *outbidv1.Assignment {
+	a := assignment(leaseID, until, devices...)
 	a.Body.Workload = &outbidv1.WorkloadBody{Kind: &outbidv1.WorkloadBody_Program{Program: &outbidv1.ProgramBody{
 		Argv: []string{"sh", "-ec", text}, Grace: durationpb.New(5 * time.Second),
 	}}}
@@ -200,12 +200,12 @@ func script(epoch uint64, text string, until int64, devices ...int32) *outbidv1.
 }
 
 // last returns the newest checkpoint of a fork.
-func (o *orch) last(epoch uint64) *outbidv1.Checkpoint {
+func (o *orch) last(leaseID uint64) *outbidv1.Checkpoint {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var c *outbidv1.Checkpoint
 	for _, m := range o.messages {
-		if m.GetFork().GetEpoch() == epoch && m.GetSaved() != nil {
+		if m.GetFork().GetLeaseId() == leaseID && m.GetSaved() != nil {
 			c = m.GetSaved()
 		}
 	}
@@ -213,11 +213,11 @@ func (o *orch) last(epoch uint64) *outbidv1.Checkpoint {
 }
 
 // metric returns a metric of a fork's first report.
-func (o *orch) metric(epoch uint64, name string) float64 {
+func (o *orch) metric(leaseID uint64, name string) float64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, m := range o.messages {
-		if m.GetFork().GetEpoch() == epoch && m.GetReport() != nil {
+		if m.GetFork().GetLeaseId() == leaseID && m.GetReport() != nil {
 			return m.GetReport().GetMetrics()[name]
 		}
 	}
@@ -306,8 +306,8 @@ func TestFailures(t *testing.T) {
 		{assignment(11, 3), []string{"ended FAILED at 0 START: this worker () does not know the kind of work"}},
 	} {
 		o.assign(tc.a)
-		o.awaitText(t, tc.a.GetFork().GetEpoch(), tc.want...)
-		o.drop(tc.a.GetFork().GetEpoch())
+		o.awaitText(t, tc.a.GetFork().GetLeaseId(), tc.want...)
+		o.drop(tc.a.GetFork().GetLeaseId())
 	}
 	if v := o.metric(3, "loss"); !math.IsNaN(v) {
 		t.Errorf("NaN became %v", v)

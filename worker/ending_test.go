@@ -109,7 +109,7 @@ func TestDrain(t *testing.T) {
 		o.assign(assignment(1, 9, 0))
 		o.assign(assignment(2, 9, 1))
 		x, y := <-r.starts, <-r.starts
-		if x.fork.ref.GetEpoch() == 2 {
+		if x.fork.ref.GetLeaseId() == 2 {
 			x, y = y, x
 		}
 		synctest.Wait()

@@ -95,7 +95,7 @@ func (b *fakeBus) Reconnected(f func()) func() {
 func (b *fakeBus) Log(c *outbidv1.LogChunk) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.logs = append(b.logs, fmt.Sprintf("%d %s", c.GetFork().GetEpoch(), c.GetData()))
+	b.logs = append(b.logs, fmt.Sprintf("%d %s", c.GetFork().GetLeaseId(), c.GetData()))
 	return nil
 }
 
@@ -250,9 +250,9 @@ func machine(n int) inventory.Machine {
 	return m
 }
 
-func assignment(epoch uint64, until int64, devices ...int32) *outbidv1.Assignment {
+func assignment(leaseID uint64, until int64, devices ...int32) *outbidv1.Assignment {
 	return &outbidv1.Assignment{
-		Fork: &outbidv1.ForkRef{Sweep: "s-1", Trial: int32(epoch), Epoch: epoch}, Version: 1,
+		Fork: &outbidv1.ForkRef{Sweep: "s-1", Trial: int32(leaseID), LeaseId: leaseID}, Version: 1,
 		Verdict: outbidv1.Verdict_VERDICT_TRAIN, UntilStep: until,
 		Body: &outbidv1.AssignmentBody{ConfigJson: `{}`, Devices: devices, Metric: "loss", Mode: "min", Tenant: "vision"},
 	}

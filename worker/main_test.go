@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // trainForTest is the training code of the tests with real processes; the configuration says what it does.
 func trainForTest(t *sessiontest.Trial) error {
-	fmt.Printf("\x1eoutbid:%s/%d@%d\n", t.GetFork().GetSweep(), t.GetFork().GetTrial(), t.GetFork().GetEpoch())
+	fmt.Printf("\x1eoutbid:%s/%d@%d\n", t.GetFork().GetSweep(), t.GetFork().GetTrial(), t.GetFork().GetLeaseId())
 	what := strings.Trim(t.GetConfigJson(), `{}"`)
 	switch what {
 	case "flood", "storm":

@@ -62,7 +62,7 @@ func (o *orch) uplink(up *outbidv1.Uplink) {
 	o.forks, o.leaving = up.GetForks(), up.GetLeaving()
 	o.taken = map[uint64]uint64{}
 	for _, f := range up.GetForks() {
-		o.taken[f.GetFork().GetEpoch()] = f.GetVersion()
+		o.taken[f.GetFork().GetLeaseId()] = f.GetVersion()
 	}
 	for i, m := range up.GetMessages() {
 		switch seq := up.GetFirstSeq() + uint64(i); {
@@ -92,7 +92,7 @@ func (o *orch) order() {
 		short := &outbidv1.Assignment{
 			Fork: a.GetFork(), Version: a.GetVersion(), Verdict: a.GetVerdict(), UntilStep: a.GetUntilStep(), Reason: a.GetReason(),
 		}
-		if o.taken[a.GetFork().GetEpoch()] == 0 {
+		if o.taken[a.GetFork().GetLeaseId()] == 0 {
 			short.Body = a.GetBody()
 		}
 		orders.Assignments = append(orders.Assignments, short)
@@ -114,10 +114,10 @@ func (o *orch) assign(a *outbidv1.Assignment) {
 }
 
 // change directs a fork.
-func (o *orch) change(epoch uint64, verdict outbidv1.Verdict, until int64) {
+func (o *orch) change(leaseID uint64, verdict outbidv1.Verdict, until int64) {
 	o.with(func() {
 		for _, a := range o.assignments {
-			if a.GetFork().GetEpoch() == epoch {
+			if a.GetFork().GetLeaseId() == leaseID {
 				a.Version++
 				a.Verdict, a.UntilStep = verdict, until
 			}
@@ -126,17 +126,17 @@ func (o *orch) change(epoch uint64, verdict outbidv1.Verdict, until int64) {
 }
 
 // drop takes a fork off the orders.
-func (o *orch) drop(epoch uint64) {
+func (o *orch) drop(leaseID uint64) {
 	o.with(func() {
-		o.assignments = slices.DeleteFunc(o.assignments, func(a *outbidv1.Assignment) bool { return a.GetFork().GetEpoch() == epoch })
+		o.assignments = slices.DeleteFunc(o.assignments, func(a *outbidv1.Assignment) bool { return a.GetFork().GetLeaseId() == leaseID })
 	})
 }
 
 // text writes down the messages of a fork, reports summed up.
-func (o *orch) text(epoch uint64) string {
+func (o *orch) text(leaseID uint64) string {
 	var b strings.Builder
 	for _, m := range o.messages {
-		if m.GetFork().GetEpoch() == epoch {
+		if m.GetFork().GetLeaseId() == leaseID {
 			fmt.Fprintf(&b, "%s\n", describe(m))
 		}
 	}
@@ -188,7 +188,7 @@ func (o *orch) await(t *testing.T, what string, cond func() bool) {
 			var all []string
 			for _, m := range o.messages {
 				if m.GetReport() == nil {
-					all = append(all, fmt.Sprintf("%d: %s", m.GetFork().GetEpoch(), describe(m)))
+					all = append(all, fmt.Sprintf("%d: %s", m.GetFork().GetLeaseId(), describe(m)))
 				}
 			}
 			t.Fatalf("never: %s; heard %d messages:\n%s\nforks %v", what, len(o.messages), strings.Join(all, "\n"), o.forks)
@@ -197,16 +197,16 @@ func (o *orch) await(t *testing.T, what string, cond func() bool) {
 }
 
 // awaitText waits until the messages of a fork contain each of the texts.
-func (o *orch) awaitText(t *testing.T, epoch uint64, texts ...string) {
+func (o *orch) awaitText(t *testing.T, leaseID uint64, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
-		o.await(t, fmt.Sprintf("%q of fork %d", text, epoch), func() bool { return strings.Contains(o.text(epoch), text) })
+		o.await(t, fmt.Sprintf("%q of fork %d", text, leaseID), func() bool { return strings.Contains(o.text(leaseID), text) })
 	}
 }
 
 // heard returns what a fork said.
-func (o *orch) heard(epoch uint64) string {
+func (o *orch) heard(leaseID uint64) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.text(epoch)
+	return o.text(leaseID)
 }

@@ -101,11 +101,11 @@ func (a *agent) take(o *outbidv1.Orders, came time.Time) {
 	a.leaseEnd = came.Add(lease)
 	clear(a.wanted)
 	for _, as := range o.GetAssignments() {
-		a.wanted[as.GetFork().GetEpoch()] = true
+		a.wanted[as.GetFork().GetLeaseId()] = true
 		a.assign(as)
 	}
-	for _, epoch := range a.epochs() {
-		if f := a.forks[epoch]; !a.wanted[epoch] && !f.over() {
+	for _, leaseID := range a.leases() {
+		if f := a.forks[leaseID]; !a.wanted[leaseID] && !f.over() {
 			f.direct(outbidv1.Verdict_VERDICT_STOP, 0, "ended by order", 0)
 			if !f.started {
 				a.begin(f)
@@ -141,14 +141,14 @@ func (a *agent) hello() {
 
 // assign takes in one assignment.
 func (a *agent) assign(as *outbidv1.Assignment) {
-	epoch := as.GetFork().GetEpoch()
-	f := a.forks[epoch]
+	leaseID := as.GetFork().GetLeaseId()
+	f := a.forks[leaseID]
 	if f == nil {
 		if as.GetBody() == nil || a.draining {
 			return // it comes with its body once the orchestrator sees that it is not here
 		}
 		f = newFork(a, as)
-		a.forks[epoch] = f
+		a.forks[leaseID] = f
 		a.changed.Store(true)
 	}
 	f.direct(as.GetVerdict(), as.GetUntilStep(), as.GetReason(), as.GetVersion())
@@ -180,17 +180,17 @@ func (a *agent) acknowledge(seq uint64) {
 
 // forget drops forks whose end is in the ledger and that are not wanted any more.
 func (a *agent) forget() {
-	for epoch, f := range a.forks {
-		if f.delivered && !a.wanted[epoch] {
-			delete(a.forks, epoch)
+	for leaseID, f := range a.forks {
+		if f.delivered && !a.wanted[leaseID] {
+			delete(a.forks, leaseID)
 		}
 	}
 }
 
 // startWaiting starts the forks whose devices are free: one that ends keeps its devices until it is gone.
 func (a *agent) startWaiting() {
-	for _, epoch := range a.epochs() {
-		if f := a.forks[epoch]; !f.started && !a.busy(f) {
+	for _, leaseID := range a.leases() {
+		if f := a.forks[leaseID]; !f.started && !a.busy(f) {
 			a.begin(f)
 		}
 	}
@@ -220,4 +220,4 @@ func (a *agent) busy(f *fork) bool {
 	return false
 }
 
-func (a *agent) epochs() []uint64 { return slices.Sorted(maps.Keys(a.forks)) }
+func (a *agent) leases() []uint64 { return slices.Sorted(maps.Keys(a.forks)) }

@@ -22,7 +22,7 @@ func TestOutboxDelivers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		o, f := newOutbox(), &fork{ref: &outbidv1.ForkRef{Sweep: "s", Epoch: 1}}
+		o, f := newOutbox(), &fork{ref: &outbidv1.ForkRef{Sweep: "s", LeaseId: 1}}
 		now := time.Unix(0, 0)
 		type uplink struct {
 			first    uint64

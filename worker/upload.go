@@ -248,7 +248,7 @@ func (f *fork) checkpointKey(step int64) string {
 	if f.body.GetWorkload().GetProgram() != nil {
 		suffix = "ckpt"
 	}
-	return objects.CheckpointKey(f.ref.GetSweep(), f.ref.GetTrial(), step, f.ref.GetEpoch(), suffix)
+	return objects.CheckpointKey(f.ref.GetSweep(), f.ref.GetTrial(), step, f.ref.GetLeaseId(), suffix)
 }
 
 // store is what the fork may reach of the object store.
@@ -262,5 +262,5 @@ func (f *fork) store() objects.Access {
 
 // scratch is the fork's own directory.
 func (f *fork) scratch() string {
-	return filepath.Join(f.cfg.files, fmt.Sprint(f.ref.GetEpoch()))
+	return filepath.Join(f.cfg.files, fmt.Sprint(f.ref.GetLeaseId()))
 }

@@ -203,7 +203,7 @@ func (c *fakeControl) Ask(_ context.Context, id, _ string) (*outbidv1.AskTrialRe
 	if len(s.trials) == 0 {
 		return &outbidv1.AskTrialResponse{Exhausted: true}, nil
 	}
-	return &outbidv1.AskTrialResponse{Trial: s.trials[0], Epoch: 1}, nil
+	return &outbidv1.AskTrialResponse{Trial: s.trials[0], LeaseId: 1}, nil
 }
 
 func (c *fakeControl) Tell(_ context.Context, req *outbidv1.TellTrialRequest) (*outbidv1.TellTrialResponse, error) {
@@ -275,7 +275,7 @@ func (c *fakeControl) Trial(id string, n int32) (*outbidv1.Trial, error) {
 func (c *fakeControl) Nodes() []*outbidv1.Node { return c.nodes }
 
 func (c *fakeControl) Superseded(string) (func(int32, *outbidv1.Report) bool, error) {
-	return func(_ int32, r *outbidv1.Report) bool { return r.GetEpoch() == 13 }, nil
+	return func(_ int32, r *outbidv1.Report) bool { return r.GetLeaseId() == 13 }, nil
 }
 
 func (c *fakeControl) Changes(id string, since uint64) ([]*outbidv1.Trial, uint64, <-chan struct{}, error) {

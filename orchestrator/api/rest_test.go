@@ -79,9 +79,14 @@ func TestRESTAnswers(t *testing.T) {
 	if !bytes.Contains(b, []byte(`"digits-1"`)) || h.control.actors[0] != "local" {
 		t.Errorf("control: %s by %v", b, h.control.actors)
 	}
-	_, b = h.call(t, "POST", "/v1/sweeps/digits-1/trials/1:tell", `{"epoch":"1","reports":[{"step":"3","metrics":{"a":1}}]}`)
-	if !bytes.Contains(b, []byte(`"go_on":true`)) {
-		t.Errorf("tell: %s", b)
+	if _, b = h.call(t, "POST", "/v1/sweeps/digits-1:ask", `{"client":"me"}`); !bytes.Contains(b, []byte(`"lease_id":"1"`)) {
+		t.Errorf("ask: %s", b)
+	}
+	for _, lease := range []string{"lease_id", "epoch"} { // the latter is what older clients say
+		_, b = h.call(t, "POST", "/v1/sweeps/digits-1/trials/1:tell", `{"`+lease+`":"1","reports":[{"step":"3","metrics":{"a":1}}]}`)
+		if !bytes.Contains(b, []byte(`"go_on":true`)) {
+			t.Errorf("tell: %s", b)
+		}
 	}
 	_, b = h.call(t, "GET", "/v1/sweeps/digits-1/trials?order=best&page_size=1", "")
 	var page struct {

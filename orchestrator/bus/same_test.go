@@ -17,9 +17,9 @@ func TestRepeatedListsAreDecodedAsAnyOther(t *testing.T) {
 			up := &outbidv1.Uplink{
 				Node: "n", Boot: "b", FirstSeq: rapid.Uint64Range(0, 3).Draw(t, "seq"), Leaving: rapid.Bool().Draw(t, "leaving"),
 			}
-			for epoch := range rapid.Uint64Range(0, 3).Draw(t, "forks") {
+			for leaseID := range rapid.Uint64Range(0, 3).Draw(t, "forks") {
 				version := rapid.Uint64Range(0, 1).Draw(t, "version")
-				up.Forks = append(up.Forks, &outbidv1.ForkStatus{Fork: &outbidv1.ForkRef{Sweep: "s", Epoch: epoch}, Version: version})
+				up.Forks = append(up.Forks, &outbidv1.ForkStatus{Fork: &outbidv1.ForkRef{Sweep: "s", LeaseId: leaseID}, Version: version})
 			}
 			data, err := proto.Marshal(up)
 			if err != nil {

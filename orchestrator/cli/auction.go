@@ -178,7 +178,7 @@ type roundView struct {
 	Seq       uint64         `json:"seq" doc:"the ledger's batch that holds it"`
 	Policy    string         `json:"policy" doc:"who decided"`
 	Reason    string         `json:"reason" doc:"why, for the round as a whole"`
-	Decisions []decisionView `json:"decisions" doc:"what it gave and took: kind (grant, renew, revoke), sweep, trial, epoch, devices, term_end, reason"`
+	Decisions []decisionView `json:"decisions" doc:"what it gave and took: kind (grant, renew, revoke), sweep, trial, lease_id, devices, term_end, reason"`
 	Auction   *auctionView   `json:"auction" doc:"the auction: offered, fairness_knob, exact, gap, sweeps, bidders; null without one"`
 }
 
@@ -186,7 +186,7 @@ type decisionView struct {
 	Kind    string     `json:"kind"`
 	Sweep   string     `json:"sweep"`
 	Trial   int32      `json:"trial"`
-	Epoch   uint64     `json:"epoch"`
+	Lease   uint64     `json:"lease_id"`
 	Devices []string   `json:"devices"`
 	TermEnd *time.Time `json:"term_end"`
 	Reason  string     `json:"reason"`
@@ -229,7 +229,7 @@ func viewRound(r *outbidv1.Round) roundView {
 	}
 	for _, d := range r.GetDecisions() {
 		dv := decisionView{
-			Kind: d.GetKind(), Sweep: d.GetSweep(), Trial: d.GetTrial(), Epoch: d.GetEpoch(), Reason: d.GetReason(),
+			Kind: d.GetKind(), Sweep: d.GetSweep(), Trial: d.GetTrial(), Lease: d.GetLeaseId(), Reason: d.GetReason(),
 			TermEnd: viewTime(d.GetTermEnd()), Devices: []string{},
 		}
 		for _, p := range d.GetPlaces() {

@@ -320,7 +320,7 @@ func (a *app) exportReports(ctx context.Context, c *connection, sweep *outbidv1.
 	err = c.reports(ctx, sweep.GetId(), func(r *outbidv1.TrialReport) bool {
 		writeErr = s.write(appendValues([]cell{
 			sweep.GetId(), int64(r.GetTrial()), r.GetReport().GetStep(), timeCell(r.GetReport().GetTime()),
-			r.GetReport().GetTrainSeconds(), int64(r.GetReport().GetEpoch()), r.GetSuperseded(),
+			r.GetReport().GetTrainSeconds(), int64(r.GetReport().GetLeaseId()), r.GetSuperseded(),
 		}, r.GetReport().GetMetrics(), metrics))
 		rows++
 		return writeErr == nil && rows < count

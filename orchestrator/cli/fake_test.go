@@ -306,7 +306,7 @@ func newFake() *fakeService {
 					Links: []*outbidv1.DeviceLink{{A: 0, B: 1, Kind: "nvlink", Lanes: 6}}, Trusted: true,
 				},
 				State: outbidv1.NodeState_NODE_STATE_UP, LastSeen: ago(time.Second),
-				Uses: []*outbidv1.DeviceUse{{Device: 0, Fork: &outbidv1.ForkRef{Sweep: "digits-2", Trial: 1, Epoch: 4}}},
+				Uses: []*outbidv1.DeviceUse{{Device: 0, Fork: &outbidv1.ForkRef{Sweep: "digits-2", Trial: 1, LeaseId: 4}}},
 			},
 			{
 				Info:  &outbidv1.NodeInfo{Name: "right", Hostname: "h2", Version: "old"},

@@ -15,13 +15,13 @@ func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 	ref := req.GetFork()
 	s, t, place := holder(l.view.Load(), req.GetNode(), ref)
 	if t == nil {
-		return fmt.Errorf("node %s holds no lease %d of trial %d of %s", req.GetNode(), ref.GetEpoch(), ref.GetTrial(), ref.GetSweep())
+		return fmt.Errorf("node %s holds no lease %d of trial %d of %s", req.GetNode(), ref.GetLeaseId(), ref.GetTrial(), ref.GetSweep())
 	}
 	if req.GetWrite() {
-		if place == 0 && objects.IsCheckpointOf(req.GetKey(), s.ID, t.Number, t.Lease.Epoch) {
+		if place == 0 && objects.IsCheckpointOf(req.GetKey(), s.ID, t.Number, t.Lease.ID) {
 			return nil
 		}
-		return fmt.Errorf("%s is no checkpoint that trial %d of %s may save under lease %d", req.GetKey(), t.Number, s.ID, t.Lease.Epoch)
+		return fmt.Errorf("%s is no checkpoint that trial %d of %s may save under lease %d", req.GetKey(), t.Number, s.ID, t.Lease.ID)
 	}
 	if f := s.Spec.GetFunction(); f != nil && req.GetKey() == objects.BlobKey(f.GetBlob()) {
 		return nil
@@ -40,7 +40,7 @@ func holder(v *view, node string, ref *outbidv1.ForkRef) (*state.Sweep, *state.T
 		return nil, nil, -1
 	}
 	t, err := s.Trial(ref.GetTrial())
-	if err != nil || t.Lease == nil || t.Lease.Epoch != ref.GetEpoch() {
+	if err != nil || t.Lease == nil || t.Lease.ID != ref.GetLeaseId() {
 		return nil, nil, -1
 	}
 	place := t.Lease.PlaceOn(node)

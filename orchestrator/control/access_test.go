@@ -28,8 +28,8 @@ func TestANodeReachesWhatItsLeasesNeed(t *testing.T) {
 		o = node(&outbidv1.Uplink{})
 	}
 	fork := o.GetAssignments()[0].GetFork()
-	mine := objects.CheckpointKey(id, fork.GetTrial(), 3, fork.GetEpoch(), "ckpt")
-	stolen := objects.CheckpointKey("other-1", 0, 3, fork.GetEpoch(), "ckpt")
+	mine := objects.CheckpointKey(id, fork.GetTrial(), 3, fork.GetLeaseId(), "ckpt")
+	stolen := objects.CheckpointKey("other-1", 0, 3, fork.GetLeaseId(), "ckpt")
 	say := func(first uint64, key string) {
 		node(&outbidv1.Uplink{FirstSeq: first, Messages: []*outbidv1.UplinkMessage{
 			{Fork: fork, Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{Key: key, Step: 3}}},
@@ -53,10 +53,10 @@ func TestANodeReachesWhatItsLeasesNeed(t *testing.T) {
 	check("save a function", "n", fork, objects.BlobKey(strings.Repeat("0", 64)), true, false)
 	check("read a function of nobody's", "n", fork, objects.BlobKey(strings.Repeat("0", 64)), false, false)
 	check("save as another node", "m", fork, mine, true, false)
-	check("save under a lease that ended", "n", &outbidv1.ForkRef{Sweep: id, Trial: fork.GetTrial(), Epoch: fork.GetEpoch() - 1},
-		objects.CheckpointKey(id, fork.GetTrial(), 3, fork.GetEpoch()-1, "ckpt"), true, false)
-	check("save for a trial that does not run", "n", &outbidv1.ForkRef{Sweep: id, Trial: 99, Epoch: fork.GetEpoch()}, mine, true, false)
-	check("save for a sweep that is not there", "n", &outbidv1.ForkRef{Sweep: "no-1", Epoch: fork.GetEpoch()}, mine, true, false)
+	check("save under a lease that ended", "n", &outbidv1.ForkRef{Sweep: id, Trial: fork.GetTrial(), LeaseId: fork.GetLeaseId() - 1},
+		objects.CheckpointKey(id, fork.GetTrial(), 3, fork.GetLeaseId()-1, "ckpt"), true, false)
+	check("save for a trial that does not run", "n", &outbidv1.ForkRef{Sweep: id, Trial: 99, LeaseId: fork.GetLeaseId()}, mine, true, false)
+	check("save for a sweep that is not there", "n", &outbidv1.ForkRef{Sweep: "no-1", LeaseId: fork.GetLeaseId()}, mine, true, false)
 	node(&outbidv1.Uplink{FirstSeq: 3, Messages: []*outbidv1.UplinkMessage{
 		{Fork: fork, Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED}}},
 	}})

@@ -35,7 +35,7 @@ type bench struct {
 	ledger *ledger.Memory
 	now    time.Time
 	seq    uint64
-	// forks that run, by epoch.
+	// forks that run, by lease id.
 	forks map[uint64]*outbidv1.ForkRef
 	tb    judge
 }
@@ -88,7 +88,7 @@ func (b *bench) step(inputs ...control.Input) {
 	}
 	for _, o := range out.Orders {
 		for _, a := range o.GetAssignments() {
-			b.forks[a.GetFork().GetEpoch()] = a.GetFork()
+			b.forks[a.GetFork().GetLeaseId()] = a.GetFork()
 		}
 	}
 }
@@ -96,8 +96,8 @@ func (b *bench) step(inputs ...control.Input) {
 // say sends messages as the node.
 func (b *bench) say(messages []*outbidv1.UplinkMessage) {
 	up := &outbidv1.Uplink{Node: "n1", Boot: "b1", FirstSeq: b.seq, Messages: messages}
-	for epoch, f := range b.forks {
-		up.Forks = append(up.Forks, &outbidv1.ForkStatus{Fork: f, Version: epoch})
+	for leaseID, f := range b.forks {
+		up.Forks = append(up.Forks, &outbidv1.ForkStatus{Fork: f, Version: leaseID})
 	}
 	b.seq += uint64(len(messages))
 	b.step(control.Uplink{Message: up})
@@ -133,12 +133,12 @@ func (b *bench) turnOver(n int) {
 // work lets every fork report once and end.
 func (b *bench) work() {
 	var messages []*outbidv1.UplinkMessage
-	for epoch, f := range b.forks {
+	for leaseID, f := range b.forks {
 		messages = append(messages, report(f, 1, 1),
 			&outbidv1.UplinkMessage{Fork: f, Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{
 				Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, Step: 1,
 			}}})
-		delete(b.forks, epoch)
+		delete(b.forks, leaseID)
 	}
 	b.say(messages)
 }

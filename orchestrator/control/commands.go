@@ -244,11 +244,11 @@ func (c *Core) askTrial(in Ask) (*outbidv1.AskTrialResponse, error) {
 		return &outbidv1.AskTrialResponse{Exhausted: t == nil || t.Status().Exhausted && len(s.Running) == 0}, nil
 	}
 	t := s.Trials[s.Queued[0]]
-	epoch := c.st.NextEpoch
+	leaseID := c.st.NextLease
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialAsked{TrialAsked: &outbidv1.TrialAsked{
-		Sweep: s.ID, Trial: t.Number, Epoch: epoch, Client: in.Client,
+		Sweep: s.ID, Trial: t.Number, LeaseId: leaseID, Client: in.Client,
 	}}})
-	return &outbidv1.AskTrialResponse{Trial: c.st.TrialView(s, t), Epoch: epoch}, nil
+	return &outbidv1.AskTrialResponse{Trial: c.st.TrialView(s, t), LeaseId: leaseID}, nil
 }
 
 // A Tell is what a client measured.
@@ -265,7 +265,7 @@ func (in Tell) apply(c *Core) {
 	}
 	s := c.st.Sweeps[in.Request.GetSweep()]
 	c.advance(s)
-	goOn := t.Lease != nil && t.Lease.Epoch == in.Request.GetEpoch() && !t.Done()
+	goOn := t.Lease != nil && t.Lease.ID == in.Request.GetLeaseId() && !t.Done()
 	answer := &outbidv1.TellTrialResponse{Trial: c.st.TrialView(s, t), GoOn: goOn}
 	c.reply(func() { in.Done(answer, nil) })
 }
@@ -279,7 +279,7 @@ func (c *Core) tellTrial(r *outbidv1.TellTrialRequest) (*state.Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Lease == nil || t.Lease.Epoch != r.GetEpoch() {
+	if t.Lease == nil || t.Lease.ID != r.GetLeaseId() {
 		return t, nil // it was taken back or ended in the meantime: the client is told not to go on
 	}
 	for _, report := range r.GetReports() {
@@ -289,7 +289,7 @@ func (c *Core) tellTrial(r *outbidv1.TellTrialRequest) (*state.Trial, error) {
 		c.report(s, t, report)
 	}
 	switch {
-	case t.Lease == nil || t.Lease.Epoch != r.GetEpoch():
+	case t.Lease == nil || t.Lease.ID != r.GetLeaseId():
 	case r.GetError() != "":
 		c.forkFailed(s, t, "", failure{kind: outbidv1.FailureKind_FAILURE_KIND_ERROR, detail: r.GetError()})
 	case t.UntilStep > 0 && t.Step >= t.UntilStep:

@@ -28,7 +28,7 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, node string, f failure
 		return
 	}
 	e := &outbidv1.ForkFailed{
-		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Kind: f.kind, Detail: f.detail, Step: new(max(t.Step, f.step)),
+		Sweep: s.ID, Trial: t.Number, LeaseId: t.Lease.ID, Kind: f.kind, Detail: f.detail, Step: new(max(t.Step, f.step)),
 	}
 	switch {
 	case f.died:

@@ -339,7 +339,7 @@ func (l *life) tell() {
 	}
 	a := pick(l, l.asked)
 	l.step(control.Tell{Request: &outbidv1.TellTrialRequest{
-		Sweep: a.GetTrial().GetSweep(), Trial: a.GetTrial().GetNumber(), Epoch: a.GetEpoch(), Finished: l.n(4) == 0,
+		Sweep: a.GetTrial().GetSweep(), Trial: a.GetTrial().GetNumber(), LeaseId: a.GetLeaseId(), Finished: l.n(4) == 0,
 		Reports: []*outbidv1.Report{{Step: int64(1 + l.n(8)), Metrics: l.metrics()}},
 	}, Done: func(*outbidv1.TellTrialResponse, error) {}})
 }
@@ -392,7 +392,7 @@ func TestATrialThatIsJustEndingGoesOn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2, sim.Sweep("s", "min", 1, sim.Tuner("random", map[string]int64{"max_steps": 2})))
 	trial := b.core.State().Sweeps["s-1"].Trials[0]
-	fork := b.forks[trial.Lease.Epoch]
+	fork := b.forks[trial.Lease.ID]
 	b.say([]*outbidv1.UplinkMessage{
 		report(fork, 1, 1), report(fork, 2, 2),
 		{Fork: fork, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 2}}},

@@ -60,10 +60,10 @@ func (l *life) work() {
 		return
 	}
 	a := pick(l, m.orders)
-	f := m.forks[a.GetFork().GetEpoch()]
+	f := m.forks[a.GetFork().GetLeaseId()]
 	if f == nil {
 		f = &fork{step: a.GetBody().GetStart().GetStep()}
-		m.forks[a.GetFork().GetEpoch()] = f
+		m.forks[a.GetFork().GetLeaseId()] = f
 	}
 	var messages []*outbidv1.UplinkMessage
 	for range 1 + l.n(4) {
@@ -107,7 +107,7 @@ func (l *life) say(a *outbidv1.Assignment, f *fork) *outbidv1.UplinkMessage {
 func (l *life) saved(a *outbidv1.Assignment, f *fork) *outbidv1.UplinkMessage {
 	ref := a.GetFork()
 	ck := &outbidv1.Checkpoint{
-		Key:  objects.CheckpointKey(ref.GetSweep(), ref.GetTrial(), f.step, ref.GetEpoch(), "ckpt"),
+		Key:  objects.CheckpointKey(ref.GetSweep(), ref.GetTrial(), f.step, ref.GetLeaseId(), "ckpt"),
 		Step: f.step, Bytes: 1,
 	}
 	if l.n(3) > 0 {

@@ -75,7 +75,7 @@ func stand(t *testing.T, c *control.Core) *standing {
 	st := c.State()
 	s := &standing{
 		Seq: st.Seq, Queued: map[string][]int32{}, Running: map[string][]int32{}, Ranked: map[string][]int32{},
-		Best: map[string]int32{}, Starts: map[string]string{}, Measure: map[string][]string{}, Next: st.NextEpoch,
+		Best: map[string]int32{}, Starts: map[string]string{}, Measure: map[string][]string{}, Next: st.NextLease,
 	}
 	for _, name := range st.NodeNames {
 		s.Nodes = append(s.Nodes, asJSON(t, st.Nodes[name].NodeView()))
@@ -106,7 +106,7 @@ func standingLeaseOf(name string, tr *state.Trial) *standingLease {
 		return nil
 	}
 	held := &standingLease{
-		Trial: name, ID: l.Epoch, Client: l.Client, Granted: l.Granted, TermEnd: l.TermEnd, Revoking: l.Revoking.String(),
+		Trial: name, ID: l.ID, Client: l.Client, Granted: l.Granted, TermEnd: l.TermEnd, Revoking: l.Revoking.String(),
 		Started: l.Started, From: l.FromStep, Version: l.Version, Training: tr.Training, Reports: tr.LastReportSeq,
 		Type: l.Type(), Spread: l.Spread().String(),
 	}

@@ -46,14 +46,14 @@ func (c *Core) orders(name string, l *link) *outbidv1.Orders {
 	said := l.said
 	l.said = make(map[uint64]*outbidv1.Assignment, len(n.Leases))
 	for _, lease := range n.Leases {
-		a, err := c.assignment(name, lease, l.taken[lease.Epoch] == 0, said[lease.Epoch])
+		a, err := c.assignment(name, lease, l.taken[lease.ID] == 0, said[lease.ID])
 		if err != nil {
 			s := c.st.Sweeps[lease.Sweep]
 			c.err = fmt.Errorf("orders for trial %d of %s: %w", lease.Trial, s.ID, err)
 			return nil
 		}
 		o.Assignments = append(o.Assignments, a)
-		l.said[lease.Epoch] = a
+		l.said[lease.ID] = a
 	}
 	return o
 }
@@ -170,7 +170,7 @@ func (c *Core) gang(s *state.Sweep, l *state.Lease, place int) *outbidv1.Gang {
 	}
 	g := &outbidv1.Gang{
 		Place: int32(place), Places: int32(len(l.Places)), PerDevice: perDevice,
-		Address: c.st.Nodes[l.Rank0()].Info.GetHostname(), Port: int32(portBase + l.Epoch%portCount),
+		Address: c.st.Nodes[l.Rank0()].Info.GetHostname(), Port: int32(portBase + l.ID%portCount),
 	}
 	for i, p := range l.Places {
 		ranks := 1

@@ -39,7 +39,7 @@ func (l *Loop) DeleteOrphans(ctx context.Context, store lister, before time.Time
 
 func (l *Loop) orphan(key string) bool {
 	t := l.view.Load().trialOf(key)
-	if t == nil || t.Lease != nil && strings.Contains(key, fmt.Sprintf("-%d.", t.Lease.Epoch)) {
+	if t == nil || t.Lease != nil && strings.Contains(key, fmt.Sprintf("-%d.", t.Lease.ID)) {
 		return false
 	}
 	named := func(c *outbidv1.Checkpoint) bool { return key == c.GetKey() || strings.HasPrefix(key, c.GetKey()+"/") }

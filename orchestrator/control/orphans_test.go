@@ -36,14 +36,14 @@ func TestOrphansAreOldNamelessAndOfNoForkThatGoesOn(t *testing.T) {
 		l.Uplink(&outbidv1.Uplink{Node: "n", Boot: "b"})
 		o = <-l.orders
 	}
-	epoch := o.GetAssignments()[0].GetFork().GetEpoch()
+	leaseID := o.GetAssignments()[0].GetFork().GetLeaseId()
 	now := time.Now()
 	old := now.Add(-2 * time.Hour)
 	for key, want := range map[string]int{
-		fmt.Sprintf("checkpoints/%s/0/000000000003-%d.ckpt", id, epoch+7): 1,
-		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.ckpt", id, epoch):   0, // of the fork that runs
-		"checkpoints/other-9/0/000000000003-1.ckpt":                       0, // of a sweep of somebody else
-		"checkpoints/" + id + "/99/000000000003-1.ckpt":                   0,
+		fmt.Sprintf("checkpoints/%s/0/000000000003-%d.ckpt", id, leaseID+7): 1,
+		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.ckpt", id, leaseID):   0, // of the fork that runs
+		"checkpoints/other-9/0/000000000003-1.ckpt":                         0, // of a sweep of somebody else
+		"checkpoints/" + id + "/99/000000000003-1.ckpt":                     0,
 		"checkpoints/readme": 0,
 	} {
 		if n, err := l.DeleteOrphans(t.Context(), shelf{key: old}, now.Add(-time.Hour)); err != nil || n != want {

@@ -24,7 +24,7 @@ type site struct {
 	*control.Loop
 	mu     sync.Mutex
 	seq    uint64
-	began  map[uint64]int64 // until which step each fork has trained, by epoch
+	began  map[uint64]int64 // until which step each fork has trained, by lease id
 	orders chan *outbidv1.Orders
 	ended  chan error
 	stop   context.CancelFunc
@@ -85,7 +85,7 @@ func (s *site) train(o *outbidv1.Orders) *outbidv1.Uplink {
 	}
 	for _, a := range o.GetAssignments() {
 		f := a.GetFork()
-		done, began := s.began[f.GetEpoch()]
+		done, began := s.began[f.GetLeaseId()]
 		if !began {
 			say(f, &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: a.GetBody().GetStart().GetStep()}}})
 			done = a.GetBody().GetStart().GetStep()
@@ -96,7 +96,7 @@ func (s *site) train(o *outbidv1.Orders) *outbidv1.Uplink {
 				say(f, &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{
 					Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Step: done,
 				}}})
-				s.began[f.GetEpoch()] = -1
+				s.began[f.GetLeaseId()] = -1
 			}
 			continue
 		}
@@ -108,12 +108,12 @@ func (s *site) train(o *outbidv1.Orders) *outbidv1.Uplink {
 		}
 		if done < until {
 			if a.GetUntilStep() > 0 {
-				key := fmt.Sprintf("checkpoints/%s/%d/%d-%d.ckpt", f.GetSweep(), f.GetTrial(), until, f.GetEpoch())
+				key := fmt.Sprintf("checkpoints/%s/%d/%d-%d.ckpt", f.GetSweep(), f.GetTrial(), until, f.GetLeaseId())
 				say(f, &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{Key: key, Step: until}}})
 			}
 			say(f, &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: until}}})
 		}
-		s.began[f.GetEpoch()] = max(done, until)
+		s.began[f.GetLeaseId()] = max(done, until)
 	}
 	s.seq += uint64(len(up.GetMessages()))
 	return up
@@ -181,7 +181,7 @@ func (s *site) everything(tb testing.TB) {
 	s.Tenants()
 	s.Blobs()
 	s.Deleted()
-	_ = s.MayReach(&outbidv1.AccessRequest{Node: "n1", Fork: &outbidv1.ForkRef{Sweep: "s", Trial: 0, Epoch: 1}})
+	_ = s.MayReach(&outbidv1.AccessRequest{Node: "n1", Fork: &outbidv1.ForkRef{Sweep: "s", Trial: 0, LeaseId: 1}})
 	_ = s.CheckAgent(&outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "none"}})
 }
 

@@ -166,18 +166,18 @@ func roundOf(b *outbidv1.Batch, e *outbidv1.RoundDecided, then []*outbidv1.Event
 		case *outbidv1.Event_LeaseGranted:
 			g := k.LeaseGranted
 			r.Decisions = append(r.Decisions, &outbidv1.Decision{
-				Kind: "grant", Sweep: g.GetSweep(), Trial: g.GetTrial(), Epoch: g.GetEpoch(), Places: g.GetPlaces(), Reason: g.GetReason(),
+				Kind: "grant", Sweep: g.GetSweep(), Trial: g.GetTrial(), LeaseId: g.GetLeaseId(), Places: g.GetPlaces(), Reason: g.GetReason(),
 				TermEnd: g.GetTermEnd(),
 			})
 		case *outbidv1.Event_LeaseRenewed:
 			n := k.LeaseRenewed
 			r.Decisions = append(r.Decisions, &outbidv1.Decision{
-				Kind: "renew", Sweep: n.GetSweep(), Trial: n.GetTrial(), Epoch: n.GetEpoch(), Reason: n.GetReason(), TermEnd: n.GetTermEnd(),
+				Kind: "renew", Sweep: n.GetSweep(), Trial: n.GetTrial(), LeaseId: n.GetLeaseId(), Reason: n.GetReason(), TermEnd: n.GetTermEnd(),
 			})
 		case *outbidv1.Event_LeaseRevoked:
 			n := k.LeaseRevoked
 			r.Decisions = append(r.Decisions, &outbidv1.Decision{
-				Kind: "revoke", Sweep: n.GetSweep(), Trial: n.GetTrial(), Epoch: n.GetEpoch(), Reason: n.GetReason(),
+				Kind: "revoke", Sweep: n.GetSweep(), Trial: n.GetTrial(), LeaseId: n.GetLeaseId(), Reason: n.GetReason(),
 			})
 		case *outbidv1.Event_Note: // what did not fit
 		default:

@@ -47,7 +47,7 @@ func (c *Core) decided(v *policy.View, plan policy.Plan) []*outbidv1.Event {
 	for _, r := range plan.Revokes {
 		if t := c.trialOf(r.Job); t != nil && t.Lease != nil {
 			events = append(events, &outbidv1.Event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{
-				Sweep: r.Job.App.ID, Trial: t.Number, Epoch: t.Lease.Epoch, How: outbidv1.RevokeKind_REVOKE_KIND_PAUSE,
+				Sweep: r.Job.App.ID, Trial: t.Number, LeaseId: t.Lease.ID, How: outbidv1.RevokeKind_REVOKE_KIND_PAUSE,
 				Reason: r.Reason,
 			}}})
 		}
@@ -55,14 +55,14 @@ func (c *Core) decided(v *policy.View, plan policy.Plan) []*outbidv1.Event {
 	for _, r := range plan.Renews {
 		if t := c.trialOf(r.Job); t != nil && t.Lease != nil {
 			events = append(events, &outbidv1.Event{Kind: &outbidv1.Event_LeaseRenewed{LeaseRenewed: &outbidv1.LeaseRenewed{
-				Sweep: r.Job.App.ID, Trial: t.Number, Epoch: t.Lease.Epoch, TermEnd: timestamppb.New(r.TermEnd), Reason: r.Reason,
+				Sweep: r.Job.App.ID, Trial: t.Number, LeaseId: t.Lease.ID, TermEnd: timestamppb.New(r.TermEnd), Reason: r.Reason,
 			}}})
 		}
 	}
-	epoch := c.st.NextEpoch
+	leaseID := c.st.NextLease
 	for i := range plan.Grants {
-		events = append(events, granted(v, &plan.Grants[i], epoch))
-		epoch++
+		events = append(events, granted(v, &plan.Grants[i], leaseID))
+		leaseID++
 	}
 	return events
 }
@@ -75,8 +75,8 @@ func (c *Core) trialOf(j *policy.Job) *state.Trial {
 	return s.Trials[j.Trial]
 }
 
-func granted(v *policy.View, g *policy.Grant, epoch uint64) *outbidv1.Event {
-	e := &outbidv1.LeaseGranted{Sweep: g.Job.App.ID, Trial: g.Job.Trial, Epoch: epoch, Reason: g.Reason, Places: state.LeasePlaces(v.Nodes, g.Gang)}
+func granted(v *policy.View, g *policy.Grant, leaseID uint64) *outbidv1.Event {
+	e := &outbidv1.LeaseGranted{Sweep: g.Job.App.ID, Trial: g.Job.Trial, LeaseId: leaseID, Reason: g.Reason, Places: state.LeasePlaces(v.Nodes, g.Gang)}
 	if !g.TermEnd.IsZero() {
 		e.TermEnd = timestamppb.New(g.TermEnd)
 	}
@@ -96,7 +96,7 @@ func (c *Core) refused(e *outbidv1.Event) bool {
 			return true // it is ending already
 		}
 	case *outbidv1.Event_LeaseGranted:
-		k.LeaseGranted.Epoch = c.st.NextEpoch // one that was refused before leaves no gap
+		k.LeaseGranted.LeaseId = c.st.NextLease // one that was refused before leaves no gap
 		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING ||
 			holdsNothing(k.LeaseGranted) {
 			why = "devices that it cannot have now"

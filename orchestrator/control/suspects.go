@@ -28,7 +28,7 @@ func (c *Core) placeSuspects() {
 			continue
 		}
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: &outbidv1.LeaseGranted{
-			Sweep: s.ID, Trial: t.Number, Epoch: c.st.NextEpoch, Places: state.LeasePlaces(nodes, gang),
+			Sweep: s.ID, Trial: t.Number, LeaseId: c.st.NextLease, Places: state.LeasePlaces(nodes, gang),
 			Reason: "alone on its node, as nodes were lost under it",
 		}}})
 	}

@@ -213,7 +213,7 @@ func (c *Core) revoke(s *state.Sweep, t *state.Trial, how outbidv1.RevokeKind, r
 		return
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{
-		Sweep: s.ID, Trial: t.Number, Epoch: l.Epoch, How: how, Reason: reason,
+		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, How: how, Reason: reason,
 	}}})
 	if l.Holder == state.Client {
 		c.endLease(s, t, reason)
@@ -222,7 +222,7 @@ func (c *Core) revoke(s *state.Sweep, t *state.Trial, how outbidv1.RevokeKind, r
 
 func (c *Core) endLease(s *state.Sweep, t *state.Trial, reason string) {
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseEnded{LeaseEnded: &outbidv1.LeaseEnded{
-		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Reason: reason, DeviceSeconds: t.Lease.DeviceSeconds(c.now),
+		Sweep: s.ID, Trial: t.Number, LeaseId: t.Lease.ID, Reason: reason, DeviceSeconds: t.Lease.DeviceSeconds(c.now),
 	}}})
 	c.drop(s, t)
 }

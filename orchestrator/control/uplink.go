@@ -24,11 +24,11 @@ type link struct {
 	own time.Time
 	// boot that was last heard of; unknown boots are asked for their info.
 	boot string
-	// taken is the version of each assignment that the node acts on, by epoch.
+	// taken is the version of each assignment that the node acts on, by lease id.
 	taken map[uint64]uint64
-	// missing says since when the node has not named a fork that it had taken in, by epoch.
+	// missing says since when the node has not named a fork that it had taken in, by lease id.
 	missing map[uint64]time.Time
-	// said are the assignments of the orders sent last, by epoch: most are the same the next time. They are not changed.
+	// said are the assignments of the orders sent last, by lease id: most are the same the next time. They are not changed.
 	said map[uint64]*outbidv1.Assignment
 	// generation of the orders sent last.
 	generation uint64
@@ -74,7 +74,7 @@ func (u Uplink) apply(c *Core) {
 	l.hello, l.own = false, c.now
 	l.taken = make(map[uint64]uint64, len(up.GetForks()))
 	for _, f := range up.GetForks() {
-		l.taken[f.GetFork().GetEpoch()] = f.GetVersion()
+		l.taken[f.GetFork().GetLeaseId()] = f.GetVersion()
 	}
 	c.messages(n, up)
 	c.missing(n, up)
@@ -169,7 +169,7 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 		return
 	}
 	t, err := s.Trial(ref.GetTrial())
-	if err != nil || t.Lease == nil || t.Lease.Epoch != ref.GetEpoch() {
+	if err != nil || t.Lease == nil || t.Lease.ID != ref.GetLeaseId() {
 		return
 	}
 	switch place := t.Lease.PlaceOn(n.Info.GetName()); {
@@ -181,7 +181,7 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 	switch k := m.GetKind().(type) {
 	case *outbidv1.UplinkMessage_Began:
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForkStarted{ForkStarted: &outbidv1.ForkStarted{
-			Sweep: s.ID, Trial: t.Number, Epoch: ref.GetEpoch(), FromStep: k.Began.GetFromStep(),
+			Sweep: s.ID, Trial: t.Number, LeaseId: ref.GetLeaseId(), FromStep: k.Began.GetFromStep(),
 		}}})
 	case *outbidv1.UplinkMessage_Report:
 		c.report(s, t, k.Report)
@@ -189,7 +189,7 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 		c.reached(s, t, k.Reached.GetStep())
 	case *outbidv1.UplinkMessage_Saved:
 		// A worker that names another trial's object would have it read by this one, and deleted.
-		if objects.IsCheckpointOf(k.Saved.GetKey(), s.ID, t.Number, t.Lease.Epoch) {
+		if objects.IsCheckpointOf(k.Saved.GetKey(), s.ID, t.Number, t.Lease.ID) {
 			c.saved(s, t, k.Saved)
 		}
 	case *outbidv1.UplinkMessage_Ended:
@@ -218,9 +218,9 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, r *outbidv1.Report) {
 			r.GetStep(), quoted(s.Spec.GetMetric()), reportedInstead(s.Spec.GetMetric(), r))
 	}
 	best := s.Best
-	r.Epoch = t.Lease.Epoch
+	r.LeaseId = t.Lease.ID
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
-		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Report: r,
+		Sweep: s.ID, Trial: t.Number, LeaseId: t.Lease.ID, Report: r,
 	}}})
 	if best >= 0 && best != s.Best {
 		c.drop(s, s.Trials[best])
@@ -248,13 +248,13 @@ func (c *Core) reached(s *state.Sweep, t *state.Trial, step int64) {
 		return
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{
-		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Step: step,
+		Sweep: s.ID, Trial: t.Number, LeaseId: t.Lease.ID, Step: step,
 	}}})
 }
 
 func (c *Core) saved(s *state.Sweep, t *state.Trial, ck *outbidv1.Checkpoint) {
 	best := s.Ranked()
-	ck.Epoch = t.Lease.Epoch
+	ck.LeaseId = t.Lease.ID
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_CheckpointSaved{CheckpointSaved: &outbidv1.CheckpointSaved{
 		Sweep: s.ID, Trial: t.Number, Checkpoint: ck,
 	}}})
@@ -291,7 +291,7 @@ func (c *Core) leave(s *state.Sweep, t *state.Trial, node, reason string) {
 		return
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{
-		Sweep: s.ID, Trial: t.Number, Epoch: t.Lease.Epoch, Node: node, Reason: reason,
+		Sweep: s.ID, Trial: t.Number, LeaseId: t.Lease.ID, Node: node, Reason: reason,
 	}}})
 	if t.Lease.Over() {
 		c.endLease(s, t, reason)
@@ -316,19 +316,19 @@ func (c *Core) finished(s *state.Sweep, t *state.Trial, node string, step int64)
 func (c *Core) missing(n *state.Node, up *outbidv1.Uplink) {
 	l := c.link(up.GetNode())
 	for _, lease := range slices.Clone(n.Leases) {
-		if _, has := l.taken[lease.Epoch]; has || !lease.Started {
-			delete(l.missing, lease.Epoch)
+		if _, has := l.taken[lease.ID]; has || !lease.Started {
+			delete(l.missing, lease.ID)
 			continue
 		}
-		since, noted := l.missing[lease.Epoch]
+		since, noted := l.missing[lease.ID]
 		if !noted {
-			l.missing[lease.Epoch] = c.now
+			l.missing[lease.ID] = c.now
 			continue
 		}
 		if c.now.Sub(since) < c.set.Lease {
 			continue
 		}
-		delete(l.missing, lease.Epoch)
+		delete(l.missing, lease.ID)
 		s := c.st.Sweeps[lease.Sweep]
 		c.forkFailed(s, s.Trials[lease.Trial], up.GetNode(), failure{
 			kind: outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, detail: "its worker does not know it any more",

@@ -51,9 +51,9 @@ func (c client) tellReports(reports, each int) error {
 	if err != nil {
 		return err
 	}
-	trial, epoch := asked.GetTrial().GetNumber(), asked.GetEpoch()
+	trial, leaseID := asked.GetTrial().GetNumber(), asked.GetLeaseId()
 	for step := 0; step < reports; {
-		tell := &outbidv1.TellTrialRequest{Sweep: c.sweep, Trial: trial, Epoch: epoch}
+		tell := &outbidv1.TellTrialRequest{Sweep: c.sweep, Trial: trial, LeaseId: leaseID}
 		for range min(each, reports-step) {
 			step++
 			tell.Reports = append(tell.Reports, &outbidv1.Report{

@@ -125,15 +125,15 @@ func (s *stronghold) mustRefuseObjects(t *testing.T, th *thief, node, victim str
 	t.Helper()
 	key := trial.GetCheckpoints()[0].GetKey()
 	text := strings.TrimSuffix(key[strings.LastIndex(key, "-")+1:], ".ckpt")
-	epoch, err := strconv.ParseUint(text, 10, 64)
+	leaseID, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		t.Fatalf("%s: %v", key, err)
 	}
 	for what, req := range map[string]*outbidv1.AccessRequest{
-		"read another trial's checkpoint": {Fork: &outbidv1.ForkRef{Sweep: victim, Epoch: epoch}, Key: key},
-		"overwrite another trial's":       {Fork: &outbidv1.ForkRef{Sweep: victim, Epoch: epoch}, Key: key, Write: true, Bytes: 4},
-		"write a function":                {Fork: &outbidv1.ForkRef{Sweep: victim, Epoch: epoch}, Key: "blobs/" + strings.Repeat("0", 64), Write: true, Bytes: 4},
-		"read for a trial of nobody's":    {Fork: &outbidv1.ForkRef{Sweep: "none-1", Epoch: 1}, Key: key},
+		"read another trial's checkpoint": {Fork: &outbidv1.ForkRef{Sweep: victim, LeaseId: leaseID}, Key: key},
+		"overwrite another trial's":       {Fork: &outbidv1.ForkRef{Sweep: victim, LeaseId: leaseID}, Key: key, Write: true, Bytes: 4},
+		"write a function":                {Fork: &outbidv1.ForkRef{Sweep: victim, LeaseId: leaseID}, Key: "blobs/" + strings.Repeat("0", 64), Write: true, Bytes: 4},
+		"read for a trial of nobody's":    {Fork: &outbidv1.ForkRef{Sweep: "none-1", LeaseId: 1}, Key: key},
 	} {
 		req.Node = node
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

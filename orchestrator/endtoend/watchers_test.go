@@ -204,7 +204,7 @@ func (c client) talk(ctx context.Context, t *testing.T) int64 {
 			return step
 		}
 		_, err := c.TellTrial(t.Context(), &outbidv1.TellTrialRequest{
-			Sweep: c.sweep, Trial: asked.GetTrial().GetNumber(), Epoch: asked.GetEpoch(),
+			Sweep: c.sweep, Trial: asked.GetTrial().GetNumber(), LeaseId: asked.GetLeaseId(),
 			Reports: []*outbidv1.Report{{Step: step + 1, Metrics: map[string]float64{"loss": 1 / float64(step+1)}}},
 		})
 		if err != nil {

@@ -30,7 +30,7 @@ type entry struct {
 
 func report(sweep string, trial int32, step int64) *outbidv1.Event {
 	return &outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
-		Sweep: sweep, Trial: trial, Epoch: 1,
+		Sweep: sweep, Trial: trial, LeaseId: 1,
 		Report: &outbidv1.Report{
 			Seq: uint64(step), Step: step, Metrics: map[string]float64{"loss": 1 / float64(step+1)},
 			Time: timestamppb.New(time.Unix(1.7e9+step, 0)), TrainSeconds: float64(step) / 7,

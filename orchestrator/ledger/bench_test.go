@@ -16,7 +16,7 @@ func reports(n int) []*outbidv1.Event {
 	events := make([]*outbidv1.Event, n)
 	for i := range events {
 		events[i] = &outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
-			Sweep: "digits-1", Trial: int32(i), Epoch: uint64(i + 1),
+			Sweep: "digits-1", Trial: int32(i), LeaseId: uint64(i + 1),
 			Report: &outbidv1.Report{
 				Seq: uint64(i), Step: int64(i), Metrics: map[string]float64{"loss": 0.25, "accuracy": 0.75},
 				Time: timestamppb.New(time.Unix(1.7e9, int64(i))), TrainSeconds: 1.5,

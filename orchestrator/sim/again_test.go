@@ -55,7 +55,7 @@ func TestAnExtensionSaysWhatIsTrainedAgain(t *testing.T) {
 		for _, s := range said {
 			twice = twice || s.GetTrial() == trial.Number
 		}
-		first := &outbidv1.Report{Step: 3, Epoch: 1 + uint64(trial.Number)}
+		first := &outbidv1.Report{Step: 3, LeaseId: 1 + uint64(trial.Number)}
 		if trial.Superseded(first) != twice || trial.Superseded(trial.Last) {
 			t.Errorf("trial %d: superseded %t, its last report %t", trial.Number, trial.Superseded(first), trial.Superseded(trial.Last))
 		}

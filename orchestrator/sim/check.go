@@ -17,9 +17,9 @@ func Check(st *state.State) error {
 			if l == nil {
 				continue
 			}
-			held[l.Epoch]++
+			held[l.ID]++
 			if at := l.PlaceOn(name); at < 0 || !slices.Contains(l.Places[at].Devices, int32(i)) {
-				return fmt.Errorf("device %d of %s is held by lease %d, which has no such place", i, name, l.Epoch)
+				return fmt.Errorf("device %d of %s is held by lease %d, which has no such place", i, name, l.ID)
 			}
 		}
 	}
@@ -50,11 +50,11 @@ func checkSweep(s *state.Sweep, held map[uint64]int) error {
 		counts[t.State]++
 		if t.Lease != nil {
 			running++
-			if want := stillHeld(t.Lease); held[t.Lease.Epoch] != want {
+			if want := stillHeld(t.Lease); held[t.Lease.ID] != want {
 				return fmt.Errorf("trial %d: its gang of %d, of which %d have not ended, holds %d devices", t.Number,
-					t.Lease.Size(), want, held[t.Lease.Epoch])
+					t.Lease.Size(), want, held[t.Lease.ID])
 			}
-			delete(held, t.Lease.Epoch)
+			delete(held, t.Lease.ID)
 		}
 		isRunning := t.State == outbidv1.TrialState_TRIAL_STATE_RUNNING
 		if isRunning && t.Lease == nil || !isRunning && !t.Done() && t.Lease != nil {

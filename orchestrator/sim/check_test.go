@@ -22,7 +22,7 @@ func gangState(t *testing.T) *state.State {
 		}}},
 		{Kind: &outbidv1.Event_TrialCreated{TrialCreated: &outbidv1.TrialCreated{Sweep: "s-1", ConfigJson: "{}"}}},
 		{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: &outbidv1.LeaseGranted{
-			Sweep: "s-1", Epoch: 1, Places: []*outbidv1.LeasePlace{{Node: "a", Devices: []int32{0}}, {Node: "b", Devices: []int32{0}}},
+			Sweep: "s-1", LeaseId: 1, Places: []*outbidv1.LeasePlace{{Node: "a", Devices: []int32{0}}, {Node: "b", Devices: []int32{0}}},
 		}}},
 	} {
 		apply(t, st, e)
@@ -43,11 +43,11 @@ func TestCheckKnowsGangsOverNodes(t *testing.T) {
 	if err := sim.Check(st); err != nil {
 		t.Errorf("a whole gang: %v", err)
 	}
-	apply(t, st, &outbidv1.Event{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", Epoch: 1, Node: "a"}}})
+	apply(t, st, &outbidv1.Event{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", LeaseId: 1, Node: "a"}}})
 	if err := sim.Check(st); err != nil {
 		t.Errorf("a gang of which one place has ended: %v", err)
 	}
-	apply(t, st, &outbidv1.Event{Kind: &outbidv1.Event_LeaseEnded{LeaseEnded: &outbidv1.LeaseEnded{Sweep: "s-1", Epoch: 1}}})
+	apply(t, st, &outbidv1.Event{Kind: &outbidv1.Event_LeaseEnded{LeaseEnded: &outbidv1.LeaseEnded{Sweep: "s-1", LeaseId: 1}}})
 	if err := sim.Check(st); err != nil {
 		t.Errorf("its lease has ended: %v", err)
 	}
@@ -55,7 +55,7 @@ func TestCheckKnowsGangsOverNodes(t *testing.T) {
 		"a gang that is not whole":   func(st *state.State) { st.Nodes["b"].Holders[0] = nil },
 		"a device of an ended place": func(st *state.State) { st.Sweeps["s-1"].Trials[0].Lease.Places[0].Ended = true },
 		"a device that is held by another lease": func(st *state.State) {
-			st.Nodes["a"].Holders[0] = &state.Lease{Epoch: 2, Places: []state.Place{{Node: "b"}}}
+			st.Nodes["a"].Holders[0] = &state.Lease{ID: 2, Places: []state.Place{{Node: "b"}}}
 		},
 		"a lease that its trial does not have": func(st *state.State) { st.Sweeps["s-1"].Trials[0].Lease = nil },
 		"a count that is off":                  func(st *state.State) { st.Sweeps["s-1"].Running = nil },

@@ -16,11 +16,11 @@ import (
 // at most, and steps are neither lost nor counted twice: what a trial has trained at its end is what its leases trained.
 type guard struct {
 	r *run
-	// leases by epoch, and the epoch that holds each device, and each trial's.
+	// leases by id, and the lease that holds each device, and each trial's.
 	leases map[uint64]*guarded
 	owner  map[deviceKey]uint64
 	holds  map[trialKey]uint64
-	// runs are the devices that processes use, by epoch and place.
+	// runs are the devices that processes use, by lease and place.
 	runs map[deviceKey]uint64
 	// done is how far each trial was saved, as the sum of what its leases trained.
 	done map[trialKey]float64
@@ -98,7 +98,7 @@ func (g *guard) wishes(e *outbidv1.Event) {
 	case *outbidv1.Event_TrialCloned:
 		g.cloned(k.TrialCloned)
 	case *outbidv1.Event_ForkFailed:
-		if l := g.leases[k.ForkFailed.GetEpoch()]; l != nil {
+		if l := g.leases[k.ForkFailed.GetLeaseId()]; l != nil {
 			l.failed = true
 		}
 	case *outbidv1.Event_SweepChanged:
@@ -155,20 +155,20 @@ func (g *guard) granted(e *outbidv1.LeaseGranted) error {
 	for _, p := range l.places {
 		at, known := g.r.places[p.GetNode()]
 		if !known || !g.r.machines[p.GetNode()].up {
-			return fmt.Errorf("lease %d is on node %s, which is not up", e.GetEpoch(), p.GetNode())
+			return fmt.Errorf("lease %d is on node %s, which is not up", e.GetLeaseId(), p.GetNode())
 		}
 		for _, d := range p.GetDevices() {
 			key := deviceKey{p.GetNode(), d}
 			if other, held := g.owner[key]; held {
-				return fmt.Errorf("device %d of %s is given to lease %d while %d holds it", d, p.GetNode(), e.GetEpoch(), other)
+				return fmt.Errorf("device %d of %s is given to lease %d while %d holds it", d, p.GetNode(), e.GetLeaseId(), other)
 			}
-			g.owner[key] = e.GetEpoch()
+			g.owner[key] = e.GetLeaseId()
 			t := g.r.set.Nodes[at].Devices[d].Type
 			if !(cluster.Demand{Types: what.GetTypes(), Exclude: what.GetExcludeTypes()}).Accepts(t) {
-				return fmt.Errorf("lease %d holds a %s, which its trial does not accept", e.GetEpoch(), t)
+				return fmt.Errorf("lease %d holds a %s, which its trial does not accept", e.GetLeaseId(), t)
 			}
 			if kind != "" && kind != t && !what.GetMixed() {
-				return fmt.Errorf("lease %d mixes %s and %s", e.GetEpoch(), kind, t)
+				return fmt.Errorf("lease %d mixes %s and %s", e.GetLeaseId(), kind, t)
 			}
 			kind = t
 			size++
@@ -176,9 +176,9 @@ func (g *guard) granted(e *outbidv1.LeaseGranted) error {
 	}
 	least := max(1, int(what.GetDevices().GetMin()))
 	if size < least || size > max(least, int(what.GetDevices().GetMax())) || len(l.places) > 1 && !what.GetSpread() {
-		return fmt.Errorf("lease %d has a gang of %d over %d nodes; its trial wants %s", e.GetEpoch(), size, len(l.places), what)
+		return fmt.Errorf("lease %d has a gang of %d over %d nodes; its trial wants %s", e.GetLeaseId(), size, len(l.places), what)
 	}
-	g.leases[e.GetEpoch()], g.holds[l.key] = l, e.GetEpoch()
+	g.leases[e.GetLeaseId()], g.holds[l.key] = l, e.GetLeaseId()
 	return nil
 }
 
@@ -186,28 +186,28 @@ func (g *guard) granted(e *outbidv1.LeaseGranted) error {
 func (g *guard) mayHold(e *outbidv1.LeaseGranted, l *guarded) error {
 	if e.GetTermEnd() != nil {
 		if l.term = e.GetTermEnd().AsTime(); !l.term.After(g.r.clock.now) {
-			return fmt.Errorf("lease %d is granted until %s, which is past", e.GetEpoch(), l.term)
+			return fmt.Errorf("lease %d is granted until %s, which is past", e.GetLeaseId(), l.term)
 		}
 	}
 	if other, has := g.holds[l.key]; has {
-		return fmt.Errorf("trial %d of %s is given lease %d while it has %d", e.GetTrial(), e.GetSweep(), e.GetEpoch(), other)
+		return fmt.Errorf("trial %d of %s is given lease %d while it has %d", e.GetTrial(), e.GetSweep(), e.GetLeaseId(), other)
 	}
 	if g.quiet[l.key] || g.idle[e.GetSweep()] {
 		return fmt.Errorf("trial %d of %s is given lease %d, and wants none: paused or ended %t, its sweep %t",
-			e.GetTrial(), e.GetSweep(), e.GetEpoch(), g.quiet[l.key], g.idle[e.GetSweep()])
+			e.GetTrial(), e.GetSweep(), e.GetLeaseId(), g.quiet[l.key], g.idle[e.GetSweep()])
 	}
 	return nil
 }
 
 // leaseRevoked: before its term's end only a tuner, a person or a failure may end a lease.
 func (g *guard) leaseRevoked(e *outbidv1.LeaseRevoked) error {
-	l := g.leases[e.GetEpoch()]
+	l := g.leases[e.GetLeaseId()]
 	if l == nil {
-		return fmt.Errorf("lease %d is revoked, which does not exist", e.GetEpoch())
+		return fmt.Errorf("lease %d is revoked, which does not exist", e.GetLeaseId())
 	}
 	excused := l.revoked || l.failed || l.stale || g.quiet[l.key] || g.idle[l.key.sweep]
 	if g.r.clock.now.Before(l.term) && !excused {
-		return fmt.Errorf("lease %d of trial %d of %s is revoked %s before the end of its term: %s", e.GetEpoch(), l.key.trial,
+		return fmt.Errorf("lease %d of trial %d of %s is revoked %s before the end of its term: %s", e.GetLeaseId(), l.key.trial,
 			l.key.sweep, l.term.Sub(g.r.clock.now), e.GetReason())
 	}
 	l.revoked = true
@@ -215,9 +215,9 @@ func (g *guard) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 }
 
 func (g *guard) leaseRenewed(e *outbidv1.LeaseRenewed) error {
-	l := g.leases[e.GetEpoch()]
+	l := g.leases[e.GetLeaseId()]
 	if l == nil || l.revoked {
-		return fmt.Errorf("lease %d is renewed, which does not exist or is ending", e.GetEpoch())
+		return fmt.Errorf("lease %d is renewed, which does not exist or is ending", e.GetLeaseId())
 	}
 	l.term = e.GetTermEnd().AsTime()
 	return nil
@@ -250,29 +250,29 @@ func (g *guard) free(epoch uint64, p *outbidv1.LeasePlace) error {
 }
 
 func (g *guard) placeEnded(e *outbidv1.PlaceEnded) error {
-	l := g.leases[e.GetEpoch()]
+	l := g.leases[e.GetLeaseId()]
 	if l == nil {
-		return fmt.Errorf("place of lease %d ended, which does not exist", e.GetEpoch())
+		return fmt.Errorf("place of lease %d ended, which does not exist", e.GetLeaseId())
 	}
 	for _, p := range l.places {
 		if p.GetNode() == e.GetNode() {
-			return g.free(e.GetEpoch(), p)
+			return g.free(e.GetLeaseId(), p)
 		}
 	}
-	return fmt.Errorf("lease %d has no place on %s", e.GetEpoch(), e.GetNode())
+	return fmt.Errorf("lease %d has no place on %s", e.GetLeaseId(), e.GetNode())
 }
 
 func (g *guard) leaseEnded(e *outbidv1.LeaseEnded) error {
-	l := g.leases[e.GetEpoch()]
+	l := g.leases[e.GetLeaseId()]
 	if l == nil {
-		return fmt.Errorf("lease %d ended, which does not exist", e.GetEpoch())
+		return fmt.Errorf("lease %d ended, which does not exist", e.GetLeaseId())
 	}
-	delete(g.leases, e.GetEpoch())
-	if g.holds[l.key] == e.GetEpoch() {
+	delete(g.leases, e.GetLeaseId())
+	if g.holds[l.key] == e.GetLeaseId() {
 		delete(g.holds, l.key)
 	}
 	for _, p := range l.places {
-		if err := g.free(e.GetEpoch(), p); err != nil {
+		if err := g.free(e.GetLeaseId(), p); err != nil {
 			return err
 		}
 	}
@@ -290,17 +290,17 @@ func (g *guard) started(e *outbidv1.ForkStarted) error {
 // claim and unclaim are a process's use of devices.
 func (g *guard) claim(t *training) error {
 	for _, d := range g.devices(t) {
-		if g.owner[d] != t.ref.GetEpoch() {
-			return fmt.Errorf("a process of lease %d starts on device %d of %s, which lease %d holds", t.ref.GetEpoch(), d.device, d.node, g.owner[d])
+		if g.owner[d] != t.ref.GetLeaseId() {
+			return fmt.Errorf("a process of lease %d starts on device %d of %s, which lease %d holds", t.ref.GetLeaseId(), d.device, d.node, g.owner[d])
 		}
-		g.runs[d] = t.ref.GetEpoch()
+		g.runs[d] = t.ref.GetLeaseId()
 	}
 	return nil
 }
 
 func (g *guard) unclaim(t *training) {
 	for _, d := range g.devices(t) {
-		if g.runs[d] == t.ref.GetEpoch() {
+		if g.runs[d] == t.ref.GetLeaseId() {
 			delete(g.runs, d)
 		}
 	}
@@ -320,7 +320,7 @@ func (g *guard) devices(t *training) []deviceKey {
 
 // kept counts what a lease trained and saved.
 func (g *guard) kept(t *training, step float64) {
-	if l := g.leases[t.ref.GetEpoch()]; l == nil || !l.stale {
+	if l := g.leases[t.ref.GetLeaseId()]; l == nil || !l.stale {
 		g.done[t.key] += step - t.from
 	}
 }

@@ -137,14 +137,14 @@ func (m *machine) obey(o *outbidv1.Orders) {
 		return
 	}
 	for _, a := range o.GetAssignments() {
-		t := m.forks[a.GetFork().GetEpoch()]
+		t := m.forks[a.GetFork().GetLeaseId()]
 		switch {
 		case t == nil && a.GetBody() != nil && a.GetVerdict() == outbidv1.Verdict_VERDICT_TRAIN:
 			m.start(a)
 		case t == nil && a.GetBody() != nil:
 			// Revoked before it was heard of: there is nothing to end but its place.
 			t = &training{m: m, ref: a.GetFork(), version: a.GetVersion(), over: true}
-			m.forks[a.GetFork().GetEpoch()] = t
+			m.forks[a.GetFork().GetLeaseId()] = t
 			t.end(outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED)
 		case t == nil || t.over || a.GetVersion() <= t.version:
 		default:
@@ -163,7 +163,7 @@ func (m *machine) start(a *outbidv1.Assignment) {
 		m: m, ref: a.GetFork(), key: key, version: a.GetVersion(), until: a.GetUntilStep(),
 		job: &app.Jobs[min(int(key.trial), len(app.Jobs)-1)], place: int(a.GetBody().GetGang().GetPlace()),
 	}
-	m.forks[t.ref.GetEpoch()] = t
+	m.forks[t.ref.GetLeaseId()] = t
 	t.gang = r.gang(trial.Lease.Places)
 	if err := r.guard.claim(t); err != nil {
 		r.fail(err)
@@ -200,7 +200,7 @@ func (t *training) plan(after time.Duration, do func()) {
 		return
 	}
 	t.m.r.clock.after(after, func() {
-		if t.turn == turn && !t.over && t.m.forks[t.ref.GetEpoch()] == t {
+		if t.turn == turn && !t.over && t.m.forks[t.ref.GetLeaseId()] == t {
 			do()
 		}
 	})
@@ -211,7 +211,7 @@ func (t *training) begin() {
 	t.running, t.since, t.savedAt = true, r.clock.now, r.clock.now
 	t.m.say(t.message(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: int64(t.from)}}}))
 	if mean := r.set.Mishaps.JobFails; mean > 0 {
-		epoch := t.ref.GetEpoch()
+		epoch := t.ref.GetLeaseId()
 		r.clock.after(r.draw(mean), func() {
 			if t.m.forks[epoch] == t && !t.over {
 				t.crash()
@@ -293,7 +293,7 @@ func (t *training) keep(step float64) *outbidv1.UplinkMessage {
 		return nil
 	}
 	t.m.r.guard.kept(t, step)
-	key := objects.CheckpointKey(t.key.sweep, t.key.trial, int64(step), t.ref.GetEpoch(), "ckpt")
+	key := objects.CheckpointKey(t.key.sweep, t.key.trial, int64(step), t.ref.GetLeaseId(), "ckpt")
 	t.m.r.exact[key] = step
 	t.from, t.saved = step, step
 	return t.message(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{
@@ -335,7 +335,7 @@ func (t *training) finish() {
 		t.m.say(t.reportMessage())
 	}
 	for _, p := range t.gang[1:] { // rank 0 is the last to leave
-		if o := t.m.r.machines[t.m.r.set.Nodes[p.Node].Name].forks[t.ref.GetEpoch()]; o != nil && !o.over {
+		if o := t.m.r.machines[t.m.r.set.Nodes[p.Node].Name].forks[t.ref.GetLeaseId()]; o != nil && !o.over {
 			o.end(outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED)
 		}
 	}
@@ -380,7 +380,7 @@ func (t *training) end(how outbidv1.ForkOutcome) {
 	t.stop()
 	ended := &outbidv1.ForkEnded{Outcome: how, Step: int64(t.step)}
 	if how == outbidv1.ForkOutcome_FORK_OUTCOME_FAILED {
-		ended.Failure, ended.Detail = outbidv1.FailureKind_FAILURE_KIND_ERROR, fmt.Sprintf("exit code 1 of lease %d", t.ref.GetEpoch())
+		ended.Failure, ended.Detail = outbidv1.FailureKind_FAILURE_KIND_ERROR, fmt.Sprintf("exit code 1 of lease %d", t.ref.GetLeaseId())
 	}
 	t.m.say(t.message(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: ended}}))
 }
@@ -388,7 +388,7 @@ func (t *training) end(how outbidv1.ForkOutcome) {
 func (t *training) stop() {
 	t.over, t.running = true, false
 	t.turn++
-	delete(t.m.forks, t.ref.GetEpoch())
+	delete(t.m.forks, t.ref.GetLeaseId())
 	t.m.r.guard.unclaim(t)
 }
 

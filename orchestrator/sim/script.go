@@ -164,7 +164,7 @@ func (p *script) trial(name string) (*state.Trial, *worker, *fork, error) {
 		return t, nil, nil, err
 	}
 	k := p.w.workers[t.Lease.Rank0()]
-	return t, k, k.forks[t.Lease.Epoch], nil
+	return t, k, k.forks[t.Lease.ID], nil
 }
 
 func (p *script) report(name, step, metric string) error {

@@ -114,7 +114,7 @@ func (k *worker) orders(o *outbidv1.Orders) {
 	}
 	wanted := map[uint64]bool{}
 	for _, a := range o.GetAssignments() {
-		wanted[a.GetFork().GetEpoch()] = true
+		wanted[a.GetFork().GetLeaseId()] = true
 		k.assign(a)
 	}
 	for _, epoch := range slices.Sorted(maps.Keys(k.forks)) {
@@ -126,13 +126,13 @@ func (k *worker) orders(o *outbidv1.Orders) {
 }
 
 func (k *worker) assign(a *outbidv1.Assignment) {
-	f := k.forks[a.GetFork().GetEpoch()]
+	f := k.forks[a.GetFork().GetLeaseId()]
 	if f == nil {
-		if a.GetBody() == nil || k.over(a.GetFork().GetEpoch()) {
+		if a.GetBody() == nil || k.over(a.GetFork().GetLeaseId()) {
 			return
 		}
 		f = &fork{ref: a.GetFork(), body: a.GetBody()}
-		k.forks[a.GetFork().GetEpoch()] = f
+		k.forks[a.GetFork().GetLeaseId()] = f
 	}
 	if a.GetVersion() <= f.version {
 		return
@@ -151,7 +151,7 @@ func (k *worker) assign(a *outbidv1.Assignment) {
 // over says whether the end of a fork is still to be acknowledged: it must not start a second time.
 func (k *worker) over(epoch uint64) bool {
 	return slices.ContainsFunc(k.unacked, func(m *outbidv1.UplinkMessage) bool {
-		return m.GetEnded() != nil && m.GetFork().GetEpoch() == epoch
+		return m.GetEnded() != nil && m.GetFork().GetLeaseId() == epoch
 	})
 }
 
@@ -200,7 +200,7 @@ func (k *worker) train(f *fork) {
 	}
 	boot := k.boots
 	k.w.clock.after(k.w.stepTime(k, f), func() {
-		if !k.up || boot != k.boots || k.forks[f.ref.GetEpoch()] != f || f.finished {
+		if !k.up || boot != k.boots || k.forks[f.ref.GetLeaseId()] != f || f.finished {
 			return
 		}
 		if f.verdict != outbidv1.Verdict_VERDICT_TRAIN {
@@ -222,7 +222,7 @@ func (k *worker) step(f *fork) {
 	if k.w.failsNow() {
 		k.end(f, &outbidv1.ForkEnded{
 			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, Failure: outbidv1.FailureKind_FAILURE_KIND_ERROR,
-			Detail: fmt.Sprintf("simulated failure of lease %d", f.ref.GetEpoch()), Step: f.step,
+			Detail: fmt.Sprintf("simulated failure of lease %d", f.ref.GetLeaseId()), Step: f.step,
 		})
 		k.send()
 		return
@@ -256,7 +256,7 @@ func (k *worker) save(f *fork) {
 	f.saved = f.step
 	metric := f.metric
 	k.say(&outbidv1.UplinkMessage{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{
-		Key:  objects.CheckpointKey(f.ref.GetSweep(), f.ref.GetTrial(), f.step, f.ref.GetEpoch(), "ckpt"),
+		Key:  objects.CheckpointKey(f.ref.GetSweep(), f.ref.GetTrial(), f.step, f.ref.GetLeaseId(), "ckpt"),
 		Step: f.step, Bytes: 1, Metric: &metric,
 	}}})
 }
@@ -265,7 +265,7 @@ func (k *worker) save(f *fork) {
 func (k *worker) obey(f *fork) {
 	boot := k.boots
 	k.w.clock.after(k.w.stopTime(), func() {
-		if !k.up || boot != k.boots || k.forks[f.ref.GetEpoch()] != f || f.finished {
+		if !k.up || boot != k.boots || k.forks[f.ref.GetLeaseId()] != f || f.finished {
 			return
 		}
 		if f.verdict == outbidv1.Verdict_VERDICT_PAUSE && f.started {
@@ -281,7 +281,7 @@ func (k *worker) end(f *fork, how *outbidv1.ForkEnded) {
 		return
 	}
 	f.finished = true
-	delete(k.forks, f.ref.GetEpoch())
+	delete(k.forks, f.ref.GetLeaseId())
 	k.w.release(k, f)
 	k.say(&outbidv1.UplinkMessage{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Ended{Ended: how}})
 	k.startWaiting()

@@ -11,11 +11,11 @@ import (
 func (f *folding) leaseGranted(e *outbidv1.LeaseGranted) error {
 	st, s, t, at := f.st, f.sweep, f.trial, f.at
 	l := &Lease{
-		Sweep: s.ID, Trial: t.Number, Epoch: e.GetEpoch(), Places: PlacesOf(e.GetPlaces()),
+		Sweep: s.ID, Trial: t.Number, ID: e.GetLeaseId(), Places: PlacesOf(e.GetPlaces()),
 		Granted: at, Reason: e.GetReason(), Version: 1,
 	}
 	if len(l.Places) == 0 {
-		return broken("lease %d has no places", l.Epoch)
+		return broken("lease %d has no places", l.ID)
 	}
 	if err := st.canHold(l); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (f *folding) leaseGranted(e *outbidv1.LeaseGranted) error {
 
 // CanGrant says what keeps a lease from being granted: devices that are held or do not exist.
 func (st *State) CanGrant(e *outbidv1.LeaseGranted) error {
-	l := &Lease{Epoch: e.GetEpoch(), Places: PlacesOf(e.GetPlaces())}
+	l := &Lease{ID: e.GetLeaseId(), Places: PlacesOf(e.GetPlaces())}
 	for _, p := range l.Places {
 		if n := st.Nodes[p.Node]; n == nil || !n.Up() {
 			return broken("node %q is not up", p.Node)
@@ -49,14 +49,14 @@ func (st *State) canHold(l *Lease) error {
 		}
 		n, ok := st.Nodes[p.Node]
 		if !ok {
-			return broken("lease %d on node %q, which does not exist", l.Epoch, p.Node)
+			return broken("lease %d on node %q, which does not exist", l.ID, p.Node)
 		}
 		for _, d := range p.Devices {
 			if int(d) >= len(n.Holders) || d < 0 {
-				return broken("lease %d on device %d of node %s, which has %d", l.Epoch, d, p.Node, len(n.Holders))
+				return broken("lease %d on device %d of node %s, which has %d", l.ID, d, p.Node, len(n.Holders))
 			}
 			if h := n.Holders[d]; h != nil {
-				return broken("device %d of node %s is held by %s under epoch %d", d, p.Node, trialName(h.Sweep, h.Trial), h.Epoch)
+				return broken("device %d of node %s is held by %s under lease %d", d, p.Node, trialName(h.Sweep, h.Trial), h.ID)
 			}
 		}
 	}
@@ -96,16 +96,16 @@ func (st *State) hold(l *Lease) {
 func (f *folding) trialAsked(e *outbidv1.TrialAsked) error {
 	st, s, t, at := f.st, f.sweep, f.trial, f.at
 	return st.lease(s, t, &Lease{
-		Sweep: s.ID, Trial: t.Number, Epoch: e.GetEpoch(), Granted: at, Holder: Client, Client: e.GetClient(), Started: true,
+		Sweep: s.ID, Trial: t.Number, ID: e.GetLeaseId(), Granted: at, Holder: Client, Client: e.GetClient(), Started: true,
 		Version: 1, FromStep: t.Step,
 	})
 }
 
 func (st *State) lease(s *Sweep, t *Trial, l *Lease) error {
-	if l.Epoch != st.NextEpoch {
-		return broken("lease has epoch %d, %d was to be next", l.Epoch, st.NextEpoch)
+	if l.ID != st.NextLease {
+		return broken("lease has id %d, %d was to be next", l.ID, st.NextLease)
 	}
-	st.NextEpoch++
+	st.NextLease++
 	t.Lease, t.LastReportSeq, t.AtTarget = l, 0, false
 	t.Leases++
 	t.forkFailed = false
@@ -116,8 +116,8 @@ func (st *State) lease(s *Sweep, t *Trial, l *Lease) error {
 
 func (f *folding) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	t := f.trial
-	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
-		return broken("revoked epoch %d is not its lease", e.GetEpoch())
+	if t.Lease == nil || t.Lease.ID != e.GetLeaseId() {
+		return broken("revoked lease %d is not its own", e.GetLeaseId())
 	}
 	// A stop overrides a pause, never the other way round.
 	if t.Lease.Revoking != outbidv1.RevokeKind_REVOKE_KIND_STOP {
@@ -130,8 +130,8 @@ func (f *folding) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
 	st, s, t, at := f.st, f.sweep, f.trial, f.at
 	l := t.Lease
-	if l == nil || l.Epoch != e.GetEpoch() {
-		return broken("ended epoch %d is not its lease", e.GetEpoch())
+	if l == nil || l.ID != e.GetLeaseId() {
+		return broken("ended lease %d is not its own", e.GetLeaseId())
 	}
 	t.Lease, t.Training = nil, time.Time{}
 	s.Running = remove(s.Running, t.Number)
@@ -155,12 +155,12 @@ func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
 func (f *folding) placeEnded(e *outbidv1.PlaceEnded) error {
 	st, t := f.st, f.trial
 	l := t.Lease
-	if l == nil || l.Epoch != e.GetEpoch() {
-		return broken("ended place of epoch %d is not of its lease", e.GetEpoch())
+	if l == nil || l.ID != e.GetLeaseId() {
+		return broken("ended place of lease %d, which is not its own", e.GetLeaseId())
 	}
 	i := l.PlaceOn(e.GetNode())
 	if i < 0 {
-		return broken("lease %d has no place on node %s, or it has ended", l.Epoch, e.GetNode())
+		return broken("lease %d has no place on node %s, or it has ended", l.ID, e.GetNode())
 	}
 	st.release(l, l.Places[i])
 	l.Places[i].Ended = true
@@ -172,8 +172,8 @@ func (f *folding) placeEnded(e *outbidv1.PlaceEnded) error {
 
 func (f *folding) leaseRenewed(e *outbidv1.LeaseRenewed) error {
 	t := f.trial
-	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
-		return broken("renewed epoch %d is not its lease", e.GetEpoch())
+	if t.Lease == nil || t.Lease.ID != e.GetLeaseId() {
+		return broken("renewed lease %d is not its own", e.GetLeaseId())
 	}
 	t.Lease.TermEnd = from(e.GetTermEnd())
 	return nil
@@ -194,11 +194,11 @@ func (st *State) release(l *Lease, p Place) {
 
 func (f *folding) forkStarted(e *outbidv1.ForkStarted) error {
 	t, at := f.trial, f.at
-	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
-		return broken("started epoch %d is not its lease", e.GetEpoch())
+	if t.Lease == nil || t.Lease.ID != e.GetLeaseId() {
+		return broken("started lease %d is not its own", e.GetLeaseId())
 	}
 	t.Lease.Started, t.Lease.FromStep = true, e.GetFromStep()
-	t.goBack(e.GetEpoch(), e.GetFromStep())
+	t.goBack(e.GetLeaseId(), e.GetFromStep())
 	t.Step, t.Training = e.GetFromStep(), at
 	return nil
 }

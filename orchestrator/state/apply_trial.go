@@ -52,8 +52,8 @@ func remove(list []int32, n int32) []int32 {
 
 func (f *folding) reported(e *outbidv1.TrialReported) error {
 	s, t, at := f.sweep, f.trial, f.at
-	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
-		return broken("report under epoch %d, which is not its lease", e.GetEpoch())
+	if t.Lease == nil || t.Lease.ID != e.GetLeaseId() {
+		return broken("report under lease %d, which is not its own", e.GetLeaseId())
 	}
 	r := e.GetReport()
 	t.Last, t.LastReportSeq = r, r.GetSeq()
@@ -108,8 +108,8 @@ func (s *Sweep) improve(t *Trial, v float64, step int64) {
 
 func (f *folding) reached(e *outbidv1.TrialReached) error {
 	s, t, at := f.sweep, f.trial, f.at
-	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
-		return broken("target reached under epoch %d, which is not its lease", e.GetEpoch())
+	if t.Lease == nil || t.Lease.ID != e.GetLeaseId() {
+		return broken("target reached under lease %d, which is not its own", e.GetLeaseId())
 	}
 	s.advance(t, e.GetStep())
 	t.gotFurther(at, e.GetStep(), 0)

@@ -37,7 +37,7 @@ func (f *folding) checkpointSaved(e *outbidv1.CheckpointSaved) error {
 // place is where a checkpoint belongs among the trial's: one of the best step may be written after later ones.
 func (t *Trial) place(c *outbidv1.Checkpoint) int {
 	i := len(t.Checkpoints)
-	for c.GetEpoch() > 0 && i > 0 && t.Checkpoints[i-1].GetEpoch() == c.GetEpoch() && t.Checkpoints[i-1].GetStep() > c.GetStep() {
+	for c.GetLeaseId() > 0 && i > 0 && t.Checkpoints[i-1].GetLeaseId() == c.GetLeaseId() && t.Checkpoints[i-1].GetStep() > c.GetStep() {
 		i--
 	}
 	return i

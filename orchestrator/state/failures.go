@@ -21,8 +21,8 @@ const (
 // forkFailed: the training process of a lease ended badly.
 func (f *folding) forkFailed(e *outbidv1.ForkFailed) error {
 	s, t := f.sweep, f.trial
-	if t.Lease == nil || t.Lease.Epoch != e.GetEpoch() {
-		return broken("failed epoch %d is not its lease", e.GetEpoch())
+	if t.Lease == nil || t.Lease.ID != e.GetLeaseId() {
+		return broken("failed lease %d is not its own", e.GetLeaseId())
 	}
 	switch {
 	case e.GetUnreadable() != "":
@@ -67,7 +67,7 @@ func (t *Trial) outlived(at time.Time) {
 
 // goBack notes a fork that begins before the furthest step that was done: what was reported beyond is said again. Of
 // those before only the ones that went back less far matter still.
-func (t *Trial) goBack(epoch uint64, from int64) {
+func (t *Trial) goBack(leaseID uint64, from int64) {
 	if from >= t.MaxStep {
 		return
 	}
@@ -75,16 +75,16 @@ func (t *Trial) goBack(epoch uint64, from int64) {
 	for len(kept) > 0 && kept[len(kept)-1].GetFromStep() >= from {
 		kept = kept[:len(kept)-1]
 	}
-	t.Rollbacks = append(kept, &outbidv1.Rollback{Epoch: epoch, FromStep: from})
+	t.Rollbacks = append(kept, &outbidv1.Rollback{LeaseId: leaseID, FromStep: from})
 }
 
 // Superseded says whether a report was said by a fork that a later one went back behind.
 func (t *Trial) Superseded(r *outbidv1.Report) bool {
-	if r.GetEpoch() == 0 {
+	if r.GetLeaseId() == 0 {
 		return false // nobody knows
 	}
-	i, _ := slices.BinarySearchFunc(t.Rollbacks, r.GetEpoch()+1, func(b *outbidv1.Rollback, epoch uint64) int {
-		return cmp.Compare(b.GetEpoch(), epoch)
+	i, _ := slices.BinarySearchFunc(t.Rollbacks, r.GetLeaseId()+1, func(b *outbidv1.Rollback, leaseID uint64) int {
+		return cmp.Compare(b.GetLeaseId(), leaseID)
 	})
 	return i < len(t.Rollbacks) && t.Rollbacks[i].GetFromStep() < r.GetStep()
 }

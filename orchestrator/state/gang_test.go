@@ -23,13 +23,13 @@ func TestAGangThatLeavesIsRestored(t *testing.T) {
 		}
 		return &outbidv1.Event{Kind: &outbidv1.Event_NodeJoined{NodeJoined: &outbidv1.NodeJoined{Node: info}}}
 	}
-	grant := func(trial int32, epoch uint64, nodes ...string) *outbidv1.Event {
+	grant := func(trial int32, leaseID uint64, nodes ...string) *outbidv1.Event {
 		var places []*outbidv1.LeasePlace
 		for _, node := range nodes {
 			places = append(places, &outbidv1.LeasePlace{Node: node, Devices: []int32{0}})
 		}
 		return &outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: &outbidv1.LeaseGranted{
-			Sweep: "s-1", Trial: trial, Epoch: epoch, Places: places,
+			Sweep: "s-1", Trial: trial, LeaseId: leaseID, Places: places,
 		}}}
 	}
 	for _, e := range []*outbidv1.Event{
@@ -38,8 +38,8 @@ func TestAGangThatLeavesIsRestored(t *testing.T) {
 		{Kind: &outbidv1.Event_TrialCreated{TrialCreated: &outbidv1.TrialCreated{Sweep: "s-1", Trial: 0, ConfigJson: "{}"}}},
 		{Kind: &outbidv1.Event_TrialCreated{TrialCreated: &outbidv1.TrialCreated{Sweep: "s-1", Trial: 1, ConfigJson: "{}"}}},
 		grant(0, 1, "a", "b", "c"),
-		{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", Epoch: 1, Node: "a"}}},
-		{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", Epoch: 1, Node: "b"}}},
+		{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", LeaseId: 1, Node: "a"}}},
+		{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", LeaseId: 1, Node: "b"}}},
 		grant(1, 2, "b"), node("a", 0),
 		{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{
 			Policy: &outbidv1.PolicySettings{Name: "themis", Options: map[string]string{"lease": "5m0s"}},
@@ -59,10 +59,10 @@ func TestAGangThatLeavesIsRestored(t *testing.T) {
 	if again.Decider.GetOptions()["lease"] != "5m0s" {
 		t.Errorf("%v decides", again.Decider)
 	}
-	if l := again.Nodes["b"].Holders[0]; l == nil || l.Epoch != 2 || len(again.Nodes["b"].Leases) != 1 {
+	if l := again.Nodes["b"].Holders[0]; l == nil || l.ID != 2 || len(again.Nodes["b"].Leases) != 1 {
 		t.Errorf("device b/0 is held by %+v", l)
 	}
-	if l := again.Nodes["c"].Holders[0]; l == nil || l.Epoch != 1 {
+	if l := again.Nodes["c"].Holders[0]; l == nil || l.ID != 1 {
 		t.Errorf("device c/0 is held by %+v", l)
 	}
 }

@@ -82,22 +82,22 @@ func everyKind(t *testing.T, events map[string]*event, about ...state.About) {
 
 func leaseEvents() map[string]*event {
 	revoked := func(how outbidv1.RevokeKind) *event {
-		return &event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{Sweep: "s-1", Epoch: 1, How: how}}}
+		return &event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{Sweep: "s-1", LeaseId: 1, How: how}}}
 	}
 	return map[string]*event{
 		"LeaseGranted":       granted(0, 1, 0),
 		"LeaseEnded":         leaseEnded(0, 1),
-		"TrialAsked":         {Kind: &outbidv1.Event_TrialAsked{TrialAsked: &outbidv1.TrialAsked{Sweep: "s-1", Epoch: 1, Client: "c"}}},
+		"TrialAsked":         {Kind: &outbidv1.Event_TrialAsked{TrialAsked: &outbidv1.TrialAsked{Sweep: "s-1", LeaseId: 1, Client: "c"}}},
 		"LeaseRevoked pause": revoked(outbidv1.RevokeKind_REVOKE_KIND_PAUSE),
 		"LeaseRevoked stop":  revoked(outbidv1.RevokeKind_REVOKE_KIND_STOP),
-		"LeaseRenewed":       {Kind: &outbidv1.Event_LeaseRenewed{LeaseRenewed: &outbidv1.LeaseRenewed{Sweep: "s-1", Epoch: 1}}},
-		"PlaceEnded":         {Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", Epoch: 1, Node: "n"}}},
-		"ForkStarted":        {Kind: &outbidv1.Event_ForkStarted{ForkStarted: &outbidv1.ForkStarted{Sweep: "s-1", Epoch: 1}}},
+		"LeaseRenewed":       {Kind: &outbidv1.Event_LeaseRenewed{LeaseRenewed: &outbidv1.LeaseRenewed{Sweep: "s-1", LeaseId: 1}}},
+		"PlaceEnded":         {Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", LeaseId: 1, Node: "n"}}},
+		"ForkStarted":        {Kind: &outbidv1.Event_ForkStarted{ForkStarted: &outbidv1.ForkStarted{Sweep: "s-1", LeaseId: 1}}},
 		"ForkFailed": {Kind: &outbidv1.Event_ForkFailed{ForkFailed: &outbidv1.ForkFailed{
-			Sweep: "s-1", Epoch: 1, Kind: outbidv1.FailureKind_FAILURE_KIND_ERROR,
+			Sweep: "s-1", LeaseId: 1, Kind: outbidv1.FailureKind_FAILURE_KIND_ERROR,
 		}}},
 		"TrialReported": reported(0, 1, .5),
-		"TrialReached":  {Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{Sweep: "s-1", Epoch: 1, Step: 3}}},
+		"TrialReached":  {Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{Sweep: "s-1", LeaseId: 1, Step: 3}}},
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // Snapshot is the whole state. Tuners' and the policy's own snapshots are added by who owns them.
 func (st *State) Snapshot() *outbidv1.StateSnapshot {
 	snap := &outbidv1.StateSnapshot{
-		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextEpoch: st.NextEpoch, NextRound: st.NextRound,
+		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextLeaseId: st.NextLease, NextRound: st.NextRound,
 		NameCounters: maps.Clone(st.names), AppSeconds: st.AppSeconds(st.Time),
 		Decider: st.Decider, Format: Format,
 	}
@@ -62,7 +62,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 	r.Trial.Sweep = ""
 	if l := t.Lease; l != nil {
 		r.Lease = &outbidv1.LeaseRecord{
-			Epoch: l.Epoch, Places: placeRecords(l.Places), Granted: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
+			LeaseId: l.ID, Places: placeRecords(l.Places), Granted: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
 			Revoking: l.Revoking, Reason: l.Reason, Started: l.Started, Client: l.Client, Version: l.Version,
 			FromStep: l.FromStep, Training: stamp(t.Training),
 		}
@@ -77,7 +77,7 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	}
 	st := New()
 	st.Seq, st.Hash, st.Time = snap.GetSeq(), snap.GetHash(), from(snap.GetTime())
-	st.NextEpoch, st.NextRound, st.Decider = snap.GetNextEpoch(), snap.GetNextRound(), snap.GetDecider()
+	st.NextLease, st.NextRound, st.Decider = snap.GetNextLeaseId(), snap.GetNextRound(), snap.GetDecider()
 	maps.Copy(st.names, snap.GetNameCounters())
 	for _, r := range snap.GetNodes() {
 		st.Nodes[r.GetInfo().GetName()] = &Node{
@@ -156,7 +156,7 @@ func (s *Sweep) indexTrial(t *Trial) {
 func (s *Sweep) sortByTime() {
 	slices.SortStableFunc(s.Queued, func(a, b int32) int { return s.Trials[a].Queued.Compare(s.Trials[b].Queued) })
 	slices.SortFunc(s.Running, func(a, b int32) int {
-		return int(int64(s.Trials[a].Lease.Epoch) - int64(s.Trials[b].Lease.Epoch))
+		return int(int64(s.Trials[a].Lease.ID) - int64(s.Trials[b].Lease.ID))
 	})
 }
 
@@ -166,7 +166,7 @@ func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error
 	}
 	outbidv1.UpgradeLease(r)
 	l := &Lease{
-		Sweep: s.ID, Trial: t.Number, Epoch: r.GetEpoch(), Places: PlacesOf(r.GetPlaces()),
+		Sweep: s.ID, Trial: t.Number, ID: r.GetLeaseId(), Places: PlacesOf(r.GetPlaces()),
 		Granted: from(r.GetGranted()), TermEnd: from(r.GetTermEnd()), Reason: r.GetReason(), Revoking: r.GetRevoking(),
 		Started: r.GetStarted(), FromStep: r.GetFromStep(), Version: r.GetVersion(), Client: r.GetClient(),
 	}

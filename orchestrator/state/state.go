@@ -18,8 +18,8 @@ type State struct {
 	Seq  uint64
 	Hash []byte
 	Time time.Time
-	// NextEpoch is the epoch of the next lease; NextRound the number of the policy's next round.
-	NextEpoch uint64
+	// NextLease is the id of the next lease; NextRound the number of the policy's next round.
+	NextLease uint64
 	NextRound uint64
 	// Decider is the policy of the newest orchestrator; nil if that did not write it down.
 	Decider *outbidv1.PolicySettings
@@ -48,7 +48,7 @@ type State struct {
 // New returns the state before the first event.
 func New() *State {
 	return &State{
-		NextEpoch: 1,
+		NextLease: 1,
 		NextRound: 1,
 		Nodes:     map[string]*Node{},
 		Sweeps:    map[string]*Sweep{},
@@ -72,7 +72,7 @@ type Node struct {
 	Shape cluster.Node
 	// Holders says which lease holds each device, by index; nil for none.
 	Holders []*Lease
-	// Leases on this node, by epoch.
+	// Leases on this node, by lease id.
 	Leases []*Lease
 }
 
@@ -90,7 +90,7 @@ type Sweep struct {
 
 	// Trials by number.
 	Trials []*Trial
-	// Queued are the trials that want a device, first come first; Running those with a lease, by epoch.
+	// Queued are the trials that want a device, first come first; Running those with a lease, by lease id.
 	Queued  []int32
 	Running []int32
 	Counts  [8]int32
@@ -196,7 +196,7 @@ type Trial struct {
 type Lease struct {
 	Sweep string
 	Trial int32
-	Epoch uint64
+	ID    uint64
 	// Holder trains under it; Client is the name that it gave, if it is a client.
 	Holder Holder
 	Client string

@@ -50,14 +50,14 @@ func created(n int32) *outbidv1.Event {
 	}}}
 }
 
-func granted(n int32, epoch uint64, device int32) *outbidv1.Event {
+func granted(n int32, leaseID uint64, device int32) *outbidv1.Event {
 	return &outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: &outbidv1.LeaseGranted{
-		Sweep: "s-1", Trial: n, Epoch: epoch, Places: []*outbidv1.LeasePlace{{Node: "n", Devices: []int32{device}}}, Reason: "free",
+		Sweep: "s-1", Trial: n, LeaseId: leaseID, Places: []*outbidv1.LeasePlace{{Node: "n", Devices: []int32{device}}}, Reason: "free",
 	}}}
 }
 
-func leaseEnded(n int32, epoch uint64) *outbidv1.Event {
-	return &outbidv1.Event{Kind: &outbidv1.Event_LeaseEnded{LeaseEnded: &outbidv1.LeaseEnded{Sweep: "s-1", Trial: n, Epoch: epoch}}}
+func leaseEnded(n int32, leaseID uint64) *outbidv1.Event {
+	return &outbidv1.Event{Kind: &outbidv1.Event_LeaseEnded{LeaseEnded: &outbidv1.LeaseEnded{Sweep: "s-1", Trial: n, LeaseId: leaseID}}}
 }
 
 func paused(n int32) *outbidv1.Event {
@@ -84,15 +84,15 @@ func saved(n int32, key string, step int64, metric float64) *outbidv1.Event {
 	}}}
 }
 
-func reported(n int32, epoch uint64, metric float64) *outbidv1.Event {
+func reported(n int32, leaseID uint64, metric float64) *outbidv1.Event {
 	return &outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
-		Sweep: "s-1", Trial: n, Epoch: epoch, Report: &outbidv1.Report{Seq: 1, Step: 1, Metrics: map[string]float64{"loss": metric}},
+		Sweep: "s-1", Trial: n, LeaseId: leaseID, Report: &outbidv1.Report{Seq: 1, Step: 1, Metrics: map[string]float64{"loss": metric}},
 	}}}
 }
 
 func TestALeaseEndsWhereTheTrialIsWanted(t *testing.T) {
 	t.Parallel()
-	reached := &outbidv1.Event{Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{Sweep: "s-1", Trial: 0, Epoch: 1, Step: 3}}}
+	reached := &outbidv1.Event{Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{Sweep: "s-1", Trial: 0, LeaseId: 1, Step: 3}}}
 	for name, tc := range map[string]struct {
 		events []*outbidv1.Event
 		want   string
@@ -228,9 +228,9 @@ func legalEvent(rt *rapid.T, st *state.State) *outbidv1.Event {
 	}
 	n := int32(rapid.IntRange(0, len(s.Trials)-1).Draw(rt, "trial"))
 	t := s.Trials[n]
-	var epoch uint64
+	var leaseID uint64
 	if t.Lease != nil {
-		epoch = t.Lease.Epoch
+		leaseID = t.Lease.ID
 	}
 	metric := float64(rapid.IntRange(0, 5).Draw(rt, "metric")) / 10
 	step := t.Step + 1
@@ -238,9 +238,9 @@ func legalEvent(rt *rapid.T, st *state.State) *outbidv1.Event {
 	case 0:
 		return created(int32(len(s.Trials)))
 	case 1, 2:
-		return granted(n, st.NextEpoch, int32(rapid.IntRange(0, 2).Draw(rt, "device")))
+		return granted(n, st.NextLease, int32(rapid.IntRange(0, 2).Draw(rt, "device")))
 	case 3:
-		return leaseEnded(n, epoch)
+		return leaseEnded(n, leaseID)
 	case 4:
 		return paused(n)
 	case 5:
@@ -251,7 +251,7 @@ func legalEvent(rt *rapid.T, st *state.State) *outbidv1.Event {
 		return cloned(n, int32(rapid.IntRange(0, len(s.Trials)-1).Draw(rt, "source")), t.UntilStep+1)
 	case 8:
 		return &outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
-			Sweep: "s-1", Trial: n, Epoch: epoch, Report: &outbidv1.Report{Seq: t.LastReportSeq + 1, Step: step, Metrics: map[string]float64{"loss": metric}},
+			Sweep: "s-1", Trial: n, LeaseId: leaseID, Report: &outbidv1.Report{Seq: t.LastReportSeq + 1, Step: step, Metrics: map[string]float64{"loss": metric}},
 		}}}
 	default:
 		return ended(n, outbidv1.TrialState_TRIAL_STATE_COMPLETED)

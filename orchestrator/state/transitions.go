@@ -230,11 +230,11 @@ func trialCourse(events ...string) *course {
 	}, TrialWord, events)
 }
 
-// leaseCourse is of the lease that an event names by its epoch.
+// leaseCourse is of the lease that an event names by its leaseID.
 func leaseCourse(events ...string) *course {
 	return aCourse("lease", leaseTransitions(), func(f *folding, e *outbidv1.Event) leaseState {
-		named, ok := f.kind.trial(e).(interface{ GetEpoch() uint64 })
-		if l := f.trial.Lease; ok && l != nil && l.Epoch == named.GetEpoch() {
+		named, ok := f.kind.trial(e).(interface{ GetLeaseId() uint64 })
+		if l := f.trial.Lease; ok && l != nil && l.ID == named.GetLeaseId() {
 			return l.state()
 		}
 		return leaseNone

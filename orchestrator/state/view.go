@@ -127,7 +127,7 @@ func (n *Node) NodeView() *outbidv1.Node {
 
 // Fork names the fork that runs under the lease.
 func (l *Lease) Fork() *outbidv1.ForkRef {
-	return &outbidv1.ForkRef{Sweep: l.Sweep, Trial: l.Trial, Epoch: l.Epoch}
+	return &outbidv1.ForkRef{Sweep: l.Sweep, Trial: l.Trial, LeaseId: l.ID}
 }
 
 // BestTrials lists up to n trials by the metric, best first, from offset on; trials without one come last.

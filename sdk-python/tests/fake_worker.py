@@ -73,7 +73,7 @@ class FakeWorker:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self.epoch = 0
+        self.lease_id = 0
         self.fork = node_pb2.ForkRef()
 
     def hear(self, kind: str | None = None) -> Any:
@@ -104,8 +104,8 @@ class FakeWorker:
                 return getattr(message, kind)
 
     def assign(self, config: str = "{}", *, trial: int = 0, save_every: float = 0, **fields: Any) -> None:
-        self.epoch += 1
-        self.fork = node_pb2.ForkRef(sweep="s-1", trial=trial, epoch=self.epoch)
+        self.lease_id += 1
+        self.fork = node_pb2.ForkRef(sweep="s-1", trial=trial, lease_id=self.lease_id)
         assignment = session_pb2.TrialAssignment(
             fork=self.fork,
             config_json=config,

@@ -219,7 +219,7 @@ def test_ask_and_tell(server: FakeServer, client: ob.Client) -> None:
     sweep = ob.Sweep(space={"lr": ob.uniform(0, 1)}, metric="loss", mode="min", tuner=ob.Hyperband(9))
     server.asks.put(pb.AskTrialResponse())  # nothing now
     trial = make_trial(0, "running", until_step=1)
-    server.asks.put(pb.AskTrialResponse(trial=trial, epoch=7))
+    server.asks.put(pb.AskTrialResponse(trial=trial, lease_id=7))
     asked = sweep.ask()
     assert asked is not None
     assert server.sweep.spec.HasField("external")
@@ -228,7 +228,7 @@ def test_ask_and_tell(server: FakeServer, client: ob.Client) -> None:
     server.tells.put(pb.TellTrialResponse(trial=trial, go_on=True))
     assert sweep.tell(asked, 0.5)
     request = server.last(pb.TellTrialRequest)
-    assert (request.epoch, request.finished) == (7, True)
+    assert (request.lease_id, request.finished) == (7, True)
     report = request.reports[0]
     assert (report.seq, report.step, dict(report.metrics)) == (1, 1, {"loss": 0.5})
     assert (asked.step, asked.until_step) == (1, 3)

@@ -21,7 +21,7 @@ class Worker:
     def __init__(self, tmp_path: Path, **fields: Any) -> None:
         self.inbox: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
         self.said: list[str] = []
-        self.fork = node_pb2.ForkRef(sweep="s-1", trial=0, epoch=1)
+        self.fork = node_pb2.ForkRef(sweep="s-1", trial=0, lease_id=1)
         self.targets: list[int] = []  # what Reached is answered with; nothing left: stop
         self.save_errors: list[str] = []
         fields.setdefault("config_json", "{}")
@@ -146,7 +146,7 @@ def test_stop_after_pause_saves_nothing(tmp_path: Path) -> None:
 
 def test_orders_of_another_fork_are_nothing(tmp_path: Path) -> None:
     w = Worker(tmp_path)
-    w.direct("STOP", fork=node_pb2.ForkRef(sweep="s-1", trial=0, epoch=2))
+    w.direct("STOP", fork=node_pb2.ForkRef(sweep="s-1", trial=0, lease_id=2))
     assert not w.trial.should_stop
     assert next(w.trial.steps()) == 1
 

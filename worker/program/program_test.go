@@ -85,7 +85,7 @@ func newSpec(t *testing.T, until int64, script string) Spec {
 		}
 	})
 	return Spec{
-		Host: host, Fork: &outbidv1.ForkRef{Sweep: "s-1", Trial: 4, Epoch: 9}, Logger: slog.New(slog.DiscardHandler),
+		Host: host, Fork: &outbidv1.ForkRef{Sweep: "s-1", Trial: 4, LeaseId: 9}, Logger: slog.New(slog.DiscardHandler),
 		Argv: []string{"sh", "-ec", script}, Env: os.Environ(), Dir: t.TempDir(), ConfigJSON: `{"lr":0.1}`,
 		In: inside(t), Scratch: t.TempDir(), UntilStep: until, Metric: "loss", Seed: 7, Devices: []int32{1, 3},
 	}

@@ -67,12 +67,12 @@ func parseMarker(line []byte) (*outbidv1.ForkRef, bool) {
 	if !ok {
 		return nil, false
 	}
-	name, epoch, ok1 := strings.Cut(string(text), "@")
+	name, leaseID, ok1 := strings.Cut(string(text), "@")
 	sweep, trial, ok2 := strings.Cut(name, "/")
 	number, err1 := strconv.ParseInt(trial, 10, 32)
-	lease, err2 := strconv.ParseUint(strings.TrimSpace(epoch), 10, 64)
+	lease, err2 := strconv.ParseUint(strings.TrimSpace(leaseID), 10, 64)
 	if !ok1 || !ok2 || sweep == "" || err1 != nil || err2 != nil {
 		return nil, false
 	}
-	return &outbidv1.ForkRef{Sweep: sweep, Trial: int32(number), Epoch: lease}, true
+	return &outbidv1.ForkRef{Sweep: sweep, Trial: int32(number), LeaseId: lease}, true
 }

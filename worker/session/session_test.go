@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 
 // train is the training code of the tests; the configuration names what it does.
 func train(t *sessiontest.Trial) error {
-	fmt.Printf("\x1eoutbid:%s/%d@%d\n", t.GetFork().GetSweep(), t.GetFork().GetTrial(), t.GetFork().GetEpoch())
+	fmt.Printf("\x1eoutbid:%s/%d@%d\n", t.GetFork().GetSweep(), t.GetFork().GetTrial(), t.GetFork().GetLeaseId())
 	fmt.Println("training", t.GetConfigJson())
 	switch t.GetConfigJson() {
 	case "error":
@@ -163,7 +163,7 @@ func spec(env ...string) Spec {
 
 func assignment(trial int32, until int64, what string, dir string) *outbidv1.TrialAssignment {
 	return &outbidv1.TrialAssignment{
-		Fork:       &outbidv1.ForkRef{Sweep: "s-1", Trial: trial, Epoch: uint64(trial) + 1},
+		Fork:       &outbidv1.ForkRef{Sweep: "s-1", Trial: trial, LeaseId: uint64(trial) + 1},
 		ConfigJson: what, UntilStep: until, Scratch: dir,
 	}
 }
@@ -403,7 +403,7 @@ func TestLongPath(t *testing.T) {
 func TestParseMarker(t *testing.T) {
 	t.Parallel()
 	ref, ok := parseMarker([]byte("\x1eoutbid:digits-1/17@42\r"))
-	if !ok || ref.GetSweep() != "digits-1" || ref.GetTrial() != 17 || ref.GetEpoch() != 42 {
+	if !ok || ref.GetSweep() != "digits-1" || ref.GetTrial() != 17 || ref.GetLeaseId() != 42 {
 		t.Errorf("%v %v", ref, ok)
 	}
 	for _, line := range []string{"", "outbid:a/1@2", "\x1eoutbid:a/1", "\x1eoutbid:a@2", "\x1eoutbid:/1@2", "\x1eoutbid:a/x@2"} {

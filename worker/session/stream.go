@@ -151,7 +151,7 @@ type Session struct {
 }
 
 func (t *Session) is(ref *outbidv1.ForkRef) bool {
-	return ref.GetEpoch() == t.fork.GetEpoch() && ref.GetTrial() == t.fork.GetTrial() &&
+	return ref.GetLeaseId() == t.fork.GetLeaseId() && ref.GetTrial() == t.fork.GetTrial() &&
 		ref.GetSweep() == t.fork.GetSweep()
 }
 

@@ -5,7 +5,7 @@
 // source: outbid/v1/event.proto
 
 // The ledger: what happened, in order. State is a fold of these and nothing else is truth. Field numbers are only
-// ever added.
+// ever added. What JSON once called epoch, the id of a lease, is read by both names.
 
 package outbidv1
 
@@ -1714,7 +1714,7 @@ type TrialReported struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	Report        *Report                `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1764,9 +1764,9 @@ func (x *TrialReported) GetTrial() int32 {
 	return 0
 }
 
-func (x *TrialReported) GetEpoch() uint64 {
+func (x *TrialReported) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -1783,7 +1783,7 @@ type TrialReached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	Step          int64                  `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1833,9 +1833,9 @@ func (x *TrialReached) GetTrial() int32 {
 	return 0
 }
 
-func (x *TrialReached) GetEpoch() uint64 {
+func (x *TrialReached) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -1975,7 +1975,7 @@ type LeaseGranted struct {
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
 	// Counts leases of the whole ledger: a fencing token.
-	Epoch uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LeaseId uint64 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	// The first place and the rest of them, as ledgers of formats 1 and 2 say it. Readers of a ledger find them in places.
 	//
 	// Deprecated: Marked as deprecated in outbid/v1/event.proto.
@@ -2037,9 +2037,9 @@ func (x *LeaseGranted) GetTrial() int32 {
 	return 0
 }
 
-func (x *LeaseGranted) GetEpoch() uint64 {
+func (x *LeaseGranted) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -2157,7 +2157,7 @@ type LeaseRenewed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	TermEnd       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2208,9 +2208,9 @@ func (x *LeaseRenewed) GetTrial() int32 {
 	return 0
 }
 
-func (x *LeaseRenewed) GetEpoch() uint64 {
+func (x *LeaseRenewed) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -2234,7 +2234,7 @@ type PlaceEnded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2285,9 +2285,9 @@ func (x *PlaceEnded) GetTrial() int32 {
 	return 0
 }
 
-func (x *PlaceEnded) GetEpoch() uint64 {
+func (x *PlaceEnded) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -2311,7 +2311,7 @@ type LeaseRevoked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	How           RevokeKind             `protobuf:"varint,4,opt,name=how,proto3,enum=outbid.v1.RevokeKind" json:"how,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2362,9 +2362,9 @@ func (x *LeaseRevoked) GetTrial() int32 {
 	return 0
 }
 
-func (x *LeaseRevoked) GetEpoch() uint64 {
+func (x *LeaseRevoked) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -2385,11 +2385,11 @@ func (x *LeaseRevoked) GetReason() string {
 
 // LeaseEnded frees the devices of a lease.
 type LeaseEnded struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Sweep  string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	Trial  int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	Epoch  uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Reason string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	Reason  string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Device-seconds from the grant to now.
 	DeviceSeconds float64 `protobuf:"fixed64,5,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2440,9 +2440,9 @@ func (x *LeaseEnded) GetTrial() int32 {
 	return 0
 }
 
-func (x *LeaseEnded) GetEpoch() uint64 {
+func (x *LeaseEnded) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -2463,10 +2463,10 @@ func (x *LeaseEnded) GetDeviceSeconds() float64 {
 
 // ForkStarted says that the training process of a lease runs.
 type ForkStarted struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	Epoch uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	// The step that its start checkpoint holds.
 	FromStep      int64 `protobuf:"varint,4,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2517,9 +2517,9 @@ func (x *ForkStarted) GetTrial() int32 {
 	return 0
 }
 
-func (x *ForkStarted) GetEpoch() uint64 {
+func (x *ForkStarted) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -2533,11 +2533,11 @@ func (x *ForkStarted) GetFromStep() int64 {
 
 // ForkFailed says that a training process ended badly.
 type ForkFailed struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	Epoch uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Kind  FailureKind            `protobuf:"varint,4,opt,name=kind,proto3,enum=outbid.v1.FailureKind" json:"kind,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	Kind    FailureKind            `protobuf:"varint,4,opt,name=kind,proto3,enum=outbid.v1.FailureKind" json:"kind,omitempty"`
 	// One line for the user.
 	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
 	// The furthest step it had done; absent in ledgers of versions that did not say.
@@ -2596,9 +2596,9 @@ func (x *ForkFailed) GetTrial() int32 {
 	return 0
 }
 
-func (x *ForkFailed) GetEpoch() uint64 {
+func (x *ForkFailed) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -2895,7 +2895,7 @@ type TrialAsked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial         int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	Client        string                 `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2945,9 +2945,9 @@ func (x *TrialAsked) GetTrial() int32 {
 	return 0
 }
 
-func (x *TrialAsked) GetEpoch() uint64 {
+func (x *TrialAsked) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -3169,7 +3169,7 @@ type Report struct {
 	TrainSeconds float64 `protobuf:"fixed64,5,opt,name=train_seconds,json=trainSeconds,proto3" json:"train_seconds,omitempty"`
 	// The lease that it was said under, 0 if that was not kept. A trial that was started again from an earlier step says
 	// the steps after it again, under a later lease.
-	Epoch         uint64 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LeaseId       uint64 `protobuf:"varint,6,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3239,9 +3239,9 @@ func (x *Report) GetTrainSeconds() float64 {
 	return 0
 }
 
-func (x *Report) GetEpoch() uint64 {
+func (x *Report) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -3261,7 +3261,7 @@ type Checkpoint struct {
 	// It was found damaged or missing: nothing starts from it any more.
 	Unreadable bool `protobuf:"varint,7,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
 	// The lease that it was saved under; 0 if that was not kept.
-	Epoch         uint64 `protobuf:"varint,8,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LeaseId       uint64 `protobuf:"varint,8,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3345,9 +3345,9 @@ func (x *Checkpoint) GetUnreadable() bool {
 	return false
 }
 
-func (x *Checkpoint) GetEpoch() uint64 {
+func (x *Checkpoint) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -3465,16 +3465,16 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"configJson\x12\x1d\n" +
 	"\n" +
 	"until_step\x18\x05 \x01(\x03R\tuntilStep\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"|\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x7f\n" +
 	"\rTrialReported\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12)\n" +
-	"\x06report\x18\x04 \x01(\v2\x11.outbid.v1.ReportR\x06report\"d\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
+	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12)\n" +
+	"\x06report\x18\x04 \x01(\v2\x11.outbid.v1.ReportR\x06report\"g\n" +
 	"\fTrialReached\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
+	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x12\n" +
 	"\x04step\x18\x04 \x01(\x03R\x04step\"t\n" +
 	"\x0fCheckpointSaved\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
@@ -3485,11 +3485,11 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x11CheckpointDropped\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"\xb3\x02\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\xb6\x02\n" +
 	"\fLeaseGranted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
+	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x04node\x18\x04 \x01(\tB\x02\x18\x01R\x04node\x12\x1c\n" +
 	"\adevices\x18\x05 \x03(\x05B\x02\x18\x01R\adevices\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x125\n" +
@@ -3500,43 +3500,43 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"LeasePlace\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\adevices\x18\x02 \x03(\x05R\adevices\x12\x14\n" +
-	"\x05ended\x18\x03 \x01(\bR\x05ended\"\x9f\x01\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\"\xa2\x01\n" +
 	"\fLeaseRenewed\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x125\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
+	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x125\n" +
 	"\bterm_end\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"z\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"}\n" +
 	"\n" +
 	"PlaceEnded\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
+	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x91\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x94\x01\n" +
 	"\fLeaseRevoked\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12'\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
+	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12'\n" +
 	"\x03how\x18\x04 \x01(\x0e2\x15.outbid.v1.RevokeKindR\x03how\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x8d\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x90\x01\n" +
 	"\n" +
 	"LeaseEnded\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
+	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12%\n" +
-	"\x0edevice_seconds\x18\x05 \x01(\x01R\rdeviceSeconds\"l\n" +
+	"\x0edevice_seconds\x18\x05 \x01(\x01R\rdeviceSeconds\"o\n" +
 	"\vForkStarted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfrom_step\x18\x04 \x01(\x03R\bfromStep\"\x8a\x02\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
+	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tfrom_step\x18\x04 \x01(\x03R\bfromStep\"\x8d\x02\n" +
 	"\n" +
 	"ForkFailed\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12*\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
+	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12*\n" +
 	"\x04kind\x18\x04 \x01(\x0e2\x16.outbid.v1.FailureKindR\x04kind\x12\x16\n" +
 	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x17\n" +
 	"\x04step\x18\x06 \x01(\x03H\x00R\x04step\x88\x01\x01\x12\x16\n" +
@@ -3564,12 +3564,12 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x14\n" +
 	"\x05level\x18\x04 \x01(\tR\x05level\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04textB\b\n" +
-	"\x06_trial\"f\n" +
+	"\x06_trial\"i\n" +
 	"\n" +
 	"TrialAsked\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
+	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06client\x18\x04 \x01(\tR\x06client\"\x82\x01\n" +
 	"\fRoundDecided\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x16\n" +
@@ -3586,17 +3586,17 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\aoptions\x18\x02 \x03(\v2&.outbid.v1.PolicySettings.OptionsEntryR\aoptions\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x92\x02\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x128\n" +
 	"\ametrics\x18\x03 \x03(\v2\x1e.outbid.v1.Report.MetricsEntryR\ametrics\x12.\n" +
 	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12#\n" +
-	"\rtrain_seconds\x18\x05 \x01(\x01R\ftrainSeconds\x12\x14\n" +
-	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\x1a:\n" +
+	"\rtrain_seconds\x18\x05 \x01(\x01R\ftrainSeconds\x12\x17\n" +
+	"\blease_id\x18\x06 \x01(\x04R\x05epoch\x1a:\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xee\x01\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xf1\x01\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
@@ -3607,8 +3607,8 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06metric\x18\x06 \x01(\x01H\x00R\x06metric\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"unreadable\x18\a \x01(\bR\n" +
-	"unreadable\x12\x14\n" +
-	"\x05epoch\x18\b \x01(\x04R\x05epochB\t\n" +
+	"unreadable\x12\x17\n" +
+	"\blease_id\x18\b \x01(\x04R\x05epochB\t\n" +
 	"\a_metric*V\n" +
 	"\n" +
 	"RevokeKind\x12\x1b\n" +

@@ -2758,8 +2758,8 @@ type AskTrialResponse struct {
 	Trial *Trial `protobuf:"bytes,1,opt,name=trial,proto3" json:"trial,omitempty"`
 	// There will never be more unless the sweep is extended.
 	Exhausted bool `protobuf:"varint,2,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
-	// Hand this back in TellTrial.
-	Epoch         uint64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Hand this back in TellTrial. Requests in JSON may call it epoch, as they did once.
+	LeaseId       uint64 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2808,9 +2808,9 @@ func (x *AskTrialResponse) GetExhausted() bool {
 	return false
 }
 
-func (x *AskTrialResponse) GetEpoch() uint64 {
+func (x *AskTrialResponse) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -2820,7 +2820,7 @@ type TellTrialRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	Epoch   uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	Reports []*Report              `protobuf:"bytes,4,rep,name=reports,proto3" json:"reports,omitempty"`
 	// The client is done with the trial: it reached its target or ended by itself.
 	Finished bool `protobuf:"varint,5,opt,name=finished,proto3" json:"finished,omitempty"`
@@ -2874,9 +2874,9 @@ func (x *TellTrialRequest) GetTrial() int32 {
 	return 0
 }
 
-func (x *TellTrialRequest) GetEpoch() uint64 {
+func (x *TellTrialRequest) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -3565,9 +3565,9 @@ type Decision struct {
 	// "grant", "renew" or "revoke".
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Empty if the sweep is another tenant's.
-	Sweep string `protobuf:"bytes,2,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	Trial int32  `protobuf:"varint,3,opt,name=trial,proto3" json:"trial,omitempty"`
-	Epoch uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Sweep   string `protobuf:"bytes,2,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial   int32  `protobuf:"varint,3,opt,name=trial,proto3" json:"trial,omitempty"`
+	LeaseId uint64 `protobuf:"varint,4,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	// Where, for a grant.
 	Places        []*LeasePlace          `protobuf:"bytes,5,rep,name=places,proto3" json:"places,omitempty"`
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3627,9 +3627,9 @@ func (x *Decision) GetTrial() int32 {
 	return 0
 }
 
-func (x *Decision) GetEpoch() uint64 {
+func (x *Decision) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -4195,15 +4195,15 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"?\n" +
 	"\x0fAskTrialRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
-	"\x06client\x18\x02 \x01(\tR\x06client\"n\n" +
+	"\x06client\x18\x02 \x01(\tR\x06client\"q\n" +
 	"\x10AskTrialResponse\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12\x1c\n" +
-	"\texhausted\x18\x02 \x01(\bR\texhausted\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xb3\x01\n" +
+	"\texhausted\x18\x02 \x01(\bR\texhausted\x12\x17\n" +
+	"\blease_id\x18\x03 \x01(\x04R\x05epoch\"\xb6\x01\n" +
 	"\x10TellTrialRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12+\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
+	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12+\n" +
 	"\areports\x18\x04 \x03(\v2\x11.outbid.v1.ReportR\areports\x12\x1a\n" +
 	"\bfinished\x18\x05 \x01(\bR\bfinished\x12\x14\n" +
 	"\x05error\x18\x06 \x01(\tR\x05error\"P\n" +
@@ -4251,12 +4251,12 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x06policy\x18\x04 \x01(\tR\x06policy\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12,\n" +
 	"\aauction\x18\x06 \x01(\v2\x12.outbid.v1.AuctionR\aauction\x121\n" +
-	"\tdecisions\x18\a \x03(\v2\x13.outbid.v1.DecisionR\tdecisions\"\xde\x01\n" +
+	"\tdecisions\x18\a \x03(\v2\x13.outbid.v1.DecisionR\tdecisions\"\xe1\x01\n" +
 	"\bDecision\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05sweep\x18\x02 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05trial\x18\x03 \x01(\x05R\x05trial\x12\x14\n" +
-	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12-\n" +
+	"\x05trial\x18\x03 \x01(\x05R\x05trial\x12\x17\n" +
+	"\blease_id\x18\x04 \x01(\x04R\x05epoch\x12-\n" +
 	"\x06places\x18\x05 \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x125\n" +
 	"\bterm_end\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\"Z\n" +

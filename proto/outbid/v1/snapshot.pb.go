@@ -31,7 +31,7 @@ type StateSnapshot struct {
 	Seq          uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	Hash         []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
 	Time         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
-	NextEpoch    uint64                 `protobuf:"varint,4,opt,name=next_epoch,json=nextEpoch,proto3" json:"next_epoch,omitempty"`
+	NextLeaseId  uint64                 `protobuf:"varint,4,opt,name=next_lease_id,json=nextLeaseId,proto3" json:"next_lease_id,omitempty"`
 	NextRound    uint64                 `protobuf:"varint,5,opt,name=next_round,json=nextRound,proto3" json:"next_round,omitempty"`
 	NameCounters map[string]int64       `protobuf:"bytes,6,rep,name=name_counters,json=nameCounters,proto3" json:"name_counters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Nodes        []*NodeRecord          `protobuf:"bytes,7,rep,name=nodes,proto3" json:"nodes,omitempty"`
@@ -103,9 +103,9 @@ func (x *StateSnapshot) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *StateSnapshot) GetNextEpoch() uint64 {
+func (x *StateSnapshot) GetNextLeaseId() uint64 {
 	if x != nil {
-		return x.NextEpoch
+		return x.NextLeaseId
 	}
 	return 0
 }
@@ -786,7 +786,7 @@ func (x *TrialRecord) GetFailedOtherwise() bool {
 // Rollback is a fork that began before the furthest step that was reported.
 type Rollback struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	LeaseId       uint64                 `protobuf:"varint,1,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	FromStep      int64                  `protobuf:"varint,2,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -822,9 +822,9 @@ func (*Rollback) Descriptor() ([]byte, []int) {
 	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *Rollback) GetEpoch() uint64 {
+func (x *Rollback) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -838,8 +838,8 @@ func (x *Rollback) GetFromStep() int64 {
 
 // LeaseRecord is a lease in a snapshot.
 type LeaseRecord struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Epoch uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	LeaseId uint64                 `protobuf:"varint,1,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	// The first place and the rest of them, as snapshots of formats 1 and 2 say it.
 	//
 	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
@@ -897,9 +897,9 @@ func (*LeaseRecord) Descriptor() ([]byte, []int) {
 	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *LeaseRecord) GetEpoch() uint64 {
+func (x *LeaseRecord) GetLeaseId() uint64 {
 	if x != nil {
-		return x.Epoch
+		return x.LeaseId
 	}
 	return 0
 }
@@ -1010,13 +1010,12 @@ var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\x8b\x05\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\x90\x05\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1d\n" +
-	"\n" +
-	"next_epoch\x18\x04 \x01(\x04R\tnextEpoch\x12\x1d\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\"\n" +
+	"\rnext_lease_id\x18\x04 \x01(\x04R\vnextLeaseId\x12\x1d\n" +
 	"\n" +
 	"next_round\x18\x05 \x01(\x04R\tnextRound\x12O\n" +
 	"\rname_counters\x18\x06 \x03(\v2*.outbid.v1.StateSnapshot.NameCountersEntryR\fnameCounters\x12+\n" +
@@ -1102,12 +1101,12 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"resumes_as\x18\x13 \x01(\x0e2\x15.outbid.v1.TrialStateR\tresumesAs\x121\n" +
 	"\trollbacks\x18\x14 \x03(\v2\x13.outbid.v1.RollbackR\trollbacks\x12)\n" +
 	"\x10failed_otherwise\x18\x15 \x01(\bR\x0ffailedOtherwiseB\t\n" +
-	"\a_metric\"=\n" +
-	"\bRollback\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xaa\x04\n" +
-	"\vLeaseRecord\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\a_metric\"@\n" +
+	"\bRollback\x12\x17\n" +
+	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xad\x04\n" +
+	"\vLeaseRecord\x12\x17\n" +
+	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x04node\x18\x02 \x01(\tB\x02\x18\x01R\x04node\x12\x1c\n" +
 	"\adevices\x18\x03 \x03(\x05B\x02\x18\x01R\adevices\x124\n" +
 	"\agranted\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\agranted\x125\n" +

@@ -25,7 +25,7 @@ class AskedTrial:
     step: int
     until_step: int
     sweep: str
-    epoch: int
+    lease_id: int
     seq: int = 0
 
     @property
@@ -62,7 +62,7 @@ class AskTell:
                     step=trial.step,
                     until_step=trial.until_step,
                     sweep=trial.sweep or self._sweep_id,
-                    epoch=answer.epoch,
+                    lease_id=answer.lease_id,
                 )
             if answer.exhausted:
                 return None
@@ -95,7 +95,7 @@ class AskTell:
         request = pb.TellTrialRequest(
             sweep=self._sweep_id,
             trial=trial.number,
-            epoch=trial.epoch,
+            lease_id=trial.lease_id,
             finished=finished,
             error=error,
         )

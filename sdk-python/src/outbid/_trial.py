@@ -99,7 +99,7 @@ def trace_of(failure: BaseException) -> str:
 
 def mark(fork: node_pb2.ForkRef) -> None:
     """Tell the worker, in both streams, whose output follows."""
-    line = f"{_MARK}{fork.sweep}/{fork.trial}@{fork.epoch}\n"
+    line = f"{_MARK}{fork.sweep}/{fork.trial}@{fork.lease_id}\n"
     for stream in (sys.stdout, sys.stderr):
         stream.write(line)
         stream.flush()

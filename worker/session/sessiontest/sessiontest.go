@@ -180,10 +180,10 @@ func (t *Trial) Wait() (*outbidv1.SaveDone, error) {
 	if err != nil {
 		return nil, fmt.Errorf("receive from the worker: %w", err)
 	}
-	if d := m.GetDirective(); d != nil && d.GetFork().GetEpoch() == t.GetFork().GetEpoch() {
+	if d := m.GetDirective(); d != nil && d.GetFork().GetLeaseId() == t.GetFork().GetLeaseId() {
 		t.Until, t.Verdict, t.Acked = d.GetUntilStep(), d.GetVerdict(), d.GetAckedSeq()
 	}
-	if s := m.GetSaveDone(); s.GetFork().GetEpoch() == t.GetFork().GetEpoch() {
+	if s := m.GetSaveDone(); s.GetFork().GetLeaseId() == t.GetFork().GetLeaseId() {
 		return s, nil
 	}
 	return nil, nil

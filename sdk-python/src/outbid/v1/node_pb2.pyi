@@ -168,17 +168,17 @@ class ForkRef(google.protobuf.message.Message):
 
     SWEEP_FIELD_NUMBER: builtins.int
     TRIAL_FIELD_NUMBER: builtins.int
-    EPOCH_FIELD_NUMBER: builtins.int
+    LEASE_ID_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
-    epoch: builtins.int
+    lease_id: builtins.int
     def __init__(
         self,
         *,
         sweep: builtins.str = ...,
         trial: builtins.int = ...,
-        epoch: builtins.int = ...,
+        lease_id: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["lease_id", b"lease_id", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
 
 Global___ForkRef: typing_extensions.TypeAlias = ForkRef

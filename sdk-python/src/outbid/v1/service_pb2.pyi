@@ -1199,11 +1199,11 @@ class AskTrialResponse(google.protobuf.message.Message):
 
     TRIAL_FIELD_NUMBER: builtins.int
     EXHAUSTED_FIELD_NUMBER: builtins.int
-    EPOCH_FIELD_NUMBER: builtins.int
+    LEASE_ID_FIELD_NUMBER: builtins.int
     exhausted: builtins.bool
     """There will never be more unless the sweep is extended."""
-    epoch: builtins.int
-    """Hand this back in TellTrial."""
+    lease_id: builtins.int
+    """Hand this back in TellTrial. Requests in JSON may call it epoch, as they did once."""
     @property
     def trial(self) -> Global___Trial:
         """Absent if there is nothing to train now."""
@@ -1213,10 +1213,10 @@ class AskTrialResponse(google.protobuf.message.Message):
         *,
         trial: Global___Trial | None = ...,
         exhausted: builtins.bool = ...,
-        epoch: builtins.int = ...,
+        lease_id: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["trial", b"trial"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "exhausted", b"exhausted", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["exhausted", b"exhausted", "lease_id", b"lease_id", "trial", b"trial"]) -> None: ...
 
 Global___AskTrialResponse: typing_extensions.TypeAlias = AskTrialResponse
 
@@ -1228,13 +1228,13 @@ class TellTrialRequest(google.protobuf.message.Message):
 
     SWEEP_FIELD_NUMBER: builtins.int
     TRIAL_FIELD_NUMBER: builtins.int
-    EPOCH_FIELD_NUMBER: builtins.int
+    LEASE_ID_FIELD_NUMBER: builtins.int
     REPORTS_FIELD_NUMBER: builtins.int
     FINISHED_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
-    epoch: builtins.int
+    lease_id: builtins.int
     finished: builtins.bool
     """The client is done with the trial: it reached its target or ended by itself."""
     error: builtins.str
@@ -1246,12 +1246,12 @@ class TellTrialRequest(google.protobuf.message.Message):
         *,
         sweep: builtins.str = ...,
         trial: builtins.int = ...,
-        epoch: builtins.int = ...,
+        lease_id: builtins.int = ...,
         reports: collections.abc.Iterable[outbid.v1.event_pb2.Report] | None = ...,
         finished: builtins.bool = ...,
         error: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "error", b"error", "finished", b"finished", "reports", b"reports", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "finished", b"finished", "lease_id", b"lease_id", "reports", b"reports", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
 
 Global___TellTrialRequest: typing_extensions.TypeAlias = TellTrialRequest
 
@@ -1549,7 +1549,7 @@ class Decision(google.protobuf.message.Message):
     KIND_FIELD_NUMBER: builtins.int
     SWEEP_FIELD_NUMBER: builtins.int
     TRIAL_FIELD_NUMBER: builtins.int
-    EPOCH_FIELD_NUMBER: builtins.int
+    LEASE_ID_FIELD_NUMBER: builtins.int
     PLACES_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     TERM_END_FIELD_NUMBER: builtins.int
@@ -1558,7 +1558,7 @@ class Decision(google.protobuf.message.Message):
     sweep: builtins.str
     """Empty if the sweep is another tenant's."""
     trial: builtins.int
-    epoch: builtins.int
+    lease_id: builtins.int
     reason: builtins.str
     @property
     def places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.LeasePlace]:
@@ -1572,13 +1572,13 @@ class Decision(google.protobuf.message.Message):
         kind: builtins.str = ...,
         sweep: builtins.str = ...,
         trial: builtins.int = ...,
-        epoch: builtins.int = ...,
+        lease_id: builtins.int = ...,
         places: collections.abc.Iterable[outbid.v1.event_pb2.LeasePlace] | None = ...,
         reason: builtins.str = ...,
         term_end: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["term_end", b"term_end"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "kind", b"kind", "places", b"places", "reason", b"reason", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["kind", b"kind", "lease_id", b"lease_id", "places", b"places", "reason", b"reason", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
 
 Global___Decision: typing_extensions.TypeAlias = Decision
 

@@ -49,7 +49,7 @@ class StateSnapshot(google.protobuf.message.Message):
     SEQ_FIELD_NUMBER: builtins.int
     HASH_FIELD_NUMBER: builtins.int
     TIME_FIELD_NUMBER: builtins.int
-    NEXT_EPOCH_FIELD_NUMBER: builtins.int
+    NEXT_LEASE_ID_FIELD_NUMBER: builtins.int
     NEXT_ROUND_FIELD_NUMBER: builtins.int
     NAME_COUNTERS_FIELD_NUMBER: builtins.int
     NODES_FIELD_NUMBER: builtins.int
@@ -64,7 +64,7 @@ class StateSnapshot(google.protobuf.message.Message):
     seq: builtins.int
     """The batch it includes last, and that batch's hash."""
     hash: builtins.bytes
-    next_epoch: builtins.int
+    next_lease_id: builtins.int
     next_round: builtins.int
     policy: builtins.bytes
     """Snapshot of the policy, if it has state."""
@@ -95,7 +95,7 @@ class StateSnapshot(google.protobuf.message.Message):
         seq: builtins.int = ...,
         hash: builtins.bytes = ...,
         time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
-        next_epoch: builtins.int = ...,
+        next_lease_id: builtins.int = ...,
         next_round: builtins.int = ...,
         name_counters: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
         nodes: collections.abc.Iterable[Global___NodeRecord] | None = ...,
@@ -109,7 +109,7 @@ class StateSnapshot(google.protobuf.message.Message):
         next_order: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["decider", b"decider", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "name_counters", b"name_counters", "next_epoch", b"next_epoch", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "time", b"time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "time", b"time"]) -> None: ...
 
 Global___StateSnapshot: typing_extensions.TypeAlias = StateSnapshot
 
@@ -393,17 +393,17 @@ class Rollback(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    EPOCH_FIELD_NUMBER: builtins.int
+    LEASE_ID_FIELD_NUMBER: builtins.int
     FROM_STEP_FIELD_NUMBER: builtins.int
-    epoch: builtins.int
+    lease_id: builtins.int
     from_step: builtins.int
     def __init__(
         self,
         *,
-        epoch: builtins.int = ...,
+        lease_id: builtins.int = ...,
         from_step: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["epoch", b"epoch", "from_step", b"from_step"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["from_step", b"from_step", "lease_id", b"lease_id"]) -> None: ...
 
 Global___Rollback: typing_extensions.TypeAlias = Rollback
 
@@ -413,7 +413,7 @@ class LeaseRecord(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    EPOCH_FIELD_NUMBER: builtins.int
+    LEASE_ID_FIELD_NUMBER: builtins.int
     NODE_FIELD_NUMBER: builtins.int
     DEVICES_FIELD_NUMBER: builtins.int
     GRANTED_FIELD_NUMBER: builtins.int
@@ -428,7 +428,7 @@ class LeaseRecord(google.protobuf.message.Message):
     ENDED_FIELD_NUMBER: builtins.int
     TRAINING_FIELD_NUMBER: builtins.int
     PLACES_FIELD_NUMBER: builtins.int
-    epoch: builtins.int
+    lease_id: builtins.int
     node: builtins.str
     """The first place and the rest of them, as snapshots of formats 1 and 2 say it."""
     revoking: outbid.v1.event_pb2.RevokeKind.ValueType
@@ -457,7 +457,7 @@ class LeaseRecord(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        epoch: builtins.int = ...,
+        lease_id: builtins.int = ...,
         node: builtins.str = ...,
         devices: collections.abc.Iterable[builtins.int] | None = ...,
         granted: google.protobuf.timestamp_pb2.Timestamp | None = ...,
@@ -474,6 +474,6 @@ class LeaseRecord(google.protobuf.message.Message):
         places: collections.abc.Iterable[outbid.v1.event_pb2.LeasePlace] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["granted", b"granted", "term_end", b"term_end", "training", b"training"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["client", b"client", "devices", b"devices", "ended", b"ended", "epoch", b"epoch", "from_step", b"from_step", "granted", b"granted", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "term_end", b"term_end", "training", b"training", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["client", b"client", "devices", b"devices", "ended", b"ended", "from_step", b"from_step", "granted", b"granted", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "term_end", b"term_end", "training", b"training", "version", b"version"]) -> None: ...
 
 Global___LeaseRecord: typing_extensions.TypeAlias = LeaseRecord
