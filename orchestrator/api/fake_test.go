@@ -208,7 +208,7 @@ func (c *fakeControl) Ask(_ context.Context, id, _ string) (*outbidv1.AskTrialRe
 
 func (c *fakeControl) Tell(_ context.Context, req *outbidv1.TellTrialRequest) (*outbidv1.TellTrialResponse, error) {
 	trial, err := c.Trial(req.GetSweep(), req.GetTrial())
-	return &outbidv1.TellTrialResponse{Trial: trial, GoOn: !req.GetFinished()}, err
+	return &outbidv1.TellTrialResponse{Trial: trial, GoOn: !req.GetFinished() && req.GetLeaseId() == 1}, err
 }
 
 func (c *fakeControl) Sweeps() []*outbidv1.Sweep {
