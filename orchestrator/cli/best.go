@@ -35,20 +35,9 @@ the best one to a file if --checkpoint is given: the one of its best report, or 
 			if n < 1 {
 				return badInput("-n %d: want a number from 1", n)
 			}
-			r, err := sweepOnly(args[0])
-			if err != nil {
-				return err
-			}
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
-			sweep, err := c.find(cmd.Context(), r.sweep)
-			if err != nil {
-				return err
-			}
-			return a.best(cmd.Context(), c, sweep, n, out, checkpoint)
+			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
+				return a.best(cmd.Context(), c, sweep, n, out, checkpoint)
+			})
 		},
 	}
 	outputFlag(cmd, &out)

@@ -50,24 +50,13 @@ func (a *app) controlCommand(command outbidv1.SweepCommand, name string, states 
 		Args:              exactly("SWEEP"),
 		ValidArgsFunction: a.completeSweeps(states...),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := sweepOnly(args[0])
-			if err != nil {
-				return err
-			}
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
-			sweep, err := c.find(cmd.Context(), r.sweep)
-			if err != nil {
-				return err
-			}
-			got, err := c.ControlSweep(cmd.Context(), &outbidv1.ControlSweepRequest{Sweep: sweep.GetId(), Command: command})
-			if err != nil {
-				return err
-			}
-			return a.printSweepState(out, got.GetSweep())
+			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
+				got, err := c.ControlSweep(cmd.Context(), &outbidv1.ControlSweepRequest{Sweep: sweep.GetId(), Command: command})
+				if err != nil {
+					return err
+				}
+				return a.printSweepState(out, got.GetSweep())
+			})
 		},
 	}
 	outputFlag(cmd, &out)
@@ -112,32 +101,21 @@ then extends with --yes only.`,
 		Args:              exactly("SWEEP"),
 		ValidArgsFunction: a.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := sweepOnly(args[0])
-			if err != nil {
-				return err
-			}
 			req, err := a.extendRequest(cmd, e)
 			if err != nil {
 				return err
 			}
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
-			sweep, err := c.find(cmd.Context(), r.sweep)
-			if err != nil {
-				return err
-			}
-			req.Sweep = sweep.GetId()
-			if goOn, err := a.agreeToExtend(cmd.Context(), c, req, e); err != nil || !goOn {
-				return err
-			}
-			got, err := c.ExtendSweep(cmd.Context(), req)
-			if err != nil {
-				return err
-			}
-			return a.printSweepState(out, got.GetSweep())
+			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
+				req.Sweep = sweep.GetId()
+				if goOn, err := a.agreeToExtend(cmd.Context(), c, req, e); err != nil || !goOn {
+					return err
+				}
+				got, err := c.ExtendSweep(cmd.Context(), req)
+				if err != nil {
+					return err
+				}
+				return a.printSweepState(out, got.GetSweep())
+			})
 		},
 	}
 	outputFlag(cmd, &out)

@@ -58,10 +58,6 @@ the NATS that --nats names, with the same keys or credentials as 'outbid serve':
 			if e.ledger != "" {
 				return a.exportLedger(cmd.Context(), e)
 			}
-			r, err := sweepOnly(args[0])
-			if err != nil {
-				return err
-			}
 			if e.kind != "" && e.kind != "csv" && e.kind != "parquet" {
 				return badInput("--format %q: want csv or parquet", e.kind)
 			}
@@ -71,16 +67,9 @@ the NATS that --nats names, with the same keys or credentials as 'outbid serve':
 			if e.trials == "-" && e.reports == "-" {
 				return badInput("--trials and --reports cannot both be written to standard output")
 			}
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
-			sweep, err := c.find(cmd.Context(), r.sweep)
-			if err != nil {
-				return err
-			}
-			return a.export(cmd.Context(), c, sweep, e)
+			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
+				return a.export(cmd.Context(), c, sweep, e)
+			})
 		},
 	}
 	f := cmd.Flags()

@@ -51,6 +51,24 @@ func sweepOnly(arg string) (ref, error) {
 	return r, err
 }
 
+// onSweep connects to the server, finds the sweep that an argument names, and calls f with both.
+func (a *app) onSweep(ctx context.Context, arg string, f func(*connection, *outbidv1.Sweep) error) error {
+	r, err := sweepOnly(arg)
+	if err != nil {
+		return err
+	}
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	sweep, err := c.find(ctx, r.sweep)
+	if err != nil {
+		return err
+	}
+	return f(c, sweep)
+}
+
 // find returns the sweep that a name means: the one of that id, or the newest of that name.
 func (c *connection) find(ctx context.Context, name string) (*outbidv1.Sweep, error) {
 	got, err := c.GetSweep(ctx, &outbidv1.GetSweepRequest{Sweep: name})

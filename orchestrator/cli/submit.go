@@ -101,21 +101,10 @@ sweep is done, 1 when it failed, 3 when it was stopped.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			signals, release := a.interrupts()
 			defer release()
-			r, err := sweepOnly(args[0])
-			if err != nil {
-				return err
-			}
-			c, err := a.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
-			sweep, err := c.find(cmd.Context(), r.sweep)
-			if err != nil {
-				return err
-			}
-			f := &following{app: a, conn: c, id: sweep.GetId(), show: a.presenter(out), signals: signals}
-			return f.follow(cmd.Context())
+			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
+				f := &following{app: a, conn: c, id: sweep.GetId(), show: a.presenter(out), signals: signals}
+				return f.follow(cmd.Context())
+			})
 		},
 	}
 	outputFlag(cmd, &out)

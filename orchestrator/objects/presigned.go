@@ -60,23 +60,7 @@ func (p *Presigned) Get(ctx context.Context, key string) (io.ReadCloser, error) 
 	if err != nil {
 		return nil, fmt.Errorf("get %s from %s: %w", key, p, err)
 	}
-	return &presignedBody{ReadCloser: resp.Body, store: p, key: key}, nil
-}
-
-// presignedBody says of a connection that breaks that the store is unavailable.
-type presignedBody struct {
-	io.ReadCloser
-	store *Presigned
-	key   string
-}
-
-// Read implements io.Reader.
-func (b *presignedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // readers return io.EOF itself
-		err = fmt.Errorf("get %s from %s: %w", b.key, b.store, classifyS3(err, ""))
-	}
-	return n, err
+	return &classified{ReadCloser: resp.Body, store: p, key: key}, nil
 }
 
 // Put implements Access.

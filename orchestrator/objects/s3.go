@@ -103,21 +103,22 @@ func (s *S3) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get %s from %s: %w", key, s, s.classify(err))
 	}
-	return &s3Body{ReadCloser: body, store: s, key: key}, nil
+	return &classified{ReadCloser: body, store: s, key: key, bucket: s.bucket}, nil
 }
 
-// s3Body says of a connection that breaks that the store is unavailable.
-type s3Body struct {
+// classified is an object's content of which a connection that breaks says that the store is unavailable.
+type classified struct {
 	io.ReadCloser
-	store *S3
-	key   string
+	// store is its name; bucket is empty for who knows none.
+	store       fmt.Stringer
+	key, bucket string
 }
 
 // Read implements io.Reader.
-func (b *s3Body) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
+func (c *classified) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
 	if err != nil && err != io.EOF { //nolint:errorlint // readers return io.EOF itself
-		err = fmt.Errorf("get %s from %s: %w", b.key, b.store, b.store.classify(err))
+		err = fmt.Errorf("get %s from %s: %w", c.key, c.store, classifyS3(err, c.bucket))
 	}
 	return n, err
 }

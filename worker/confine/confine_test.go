@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbid-dev/outbid/worker/proctable"
 	"go.uber.org/goleak"
 )
 
@@ -81,7 +82,8 @@ func run(t *testing.T, in *Confinement, script string) (lines []string, wait fun
 
 func gone(pid string) bool {
 	n, err := strconv.Atoi(pid)
-	return err != nil || zombie(n)
+	_, lives := proctable.Get(n)
+	return err != nil || !lives
 }
 
 // daemonize is a script that leaves a process in a session of its own, twice removed.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/outbid-dev/outbid/worker/proctable"
 	"golang.org/x/sys/unix"
 )
 
@@ -159,7 +160,7 @@ func (in *Confinement) Kill() error {
 	}
 	switch {
 	case in.user != nil && in.user.own:
-		return killAll(func() ([]int, error) { return ofUser(in.user.UID) })
+		return killAll(func() ([]int, error) { return proctable.OfUser(in.user.UID) })
 	case in.group == nil:
 		return killAll(func() ([]int, error) { return marked(in.mark, since) })
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
 // record is the file that says what the worker has made, so that the next one in its directory can remove what a killed
@@ -30,7 +32,7 @@ type record struct {
 }
 
 func newRecord(dir string) *record {
-	return &record{Boot: bootID(), path: filepath.Join(dir, "confined.json")}
+	return &record{Boot: proctable.BootID(), path: filepath.Join(dir, "confined.json")}
 }
 
 func (r *record) addUser(uid uint32) error {
@@ -90,14 +92,14 @@ func endLeftovers(dir string, log *slog.Logger) error {
 		log.Warn("the list of what confined trials is damaged; some of an earlier worker's may be left", "error", err)
 		return nil
 	}
-	if old.Boot == bootID() {
+	if old.Boot == proctable.BootID() {
 		for _, dir := range old.Groups {
 			if err := endGroups(dir); err != nil {
 				return err
 			}
 		}
 		for _, uid := range old.Users {
-			if err := killAll(func() ([]int, error) { return ofUser(uid) }); err != nil {
+			if err := killAll(func() ([]int, error) { return proctable.OfUser(uid) }); err != nil {
 				return fmt.Errorf("end the processes of an earlier worker's trials: %w", err)
 			}
 			if err := sweepShared(uid); err != nil {
@@ -130,13 +132,4 @@ func endGroups(dir string) error {
 		return fmt.Errorf("end the processes of an earlier worker's trials: %w", err)
 	}
 	return removeGroups(dir)
-}
-
-// bootID is different after every start of the machine; empty where the kernel does not tell.
-func bootID() string {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(id))
 }

@@ -17,44 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outbid-dev/outbid/worker/confine"
+	"github.com/outbid-dev/outbid/worker/subreaper/subreapertest"
 )
-
-// belowEnv is set where the tests of this package run once more, without control groups and below subreapers.
-const belowEnv = "OUTBID_TEST_BELOW"
-
-// inside is what the tests' processes run in: nothing, or a confinement without a control group.
-func inside(t *testing.T) *confine.Confinement {
-	t.Helper()
-	if os.Getenv(belowEnv) == "" {
-		return nil
-	}
-	return ungrouped(t)
-}
-
-func ungrouped(t *testing.T) *confine.Confinement {
-	t.Helper()
-	c, err := confine.Open(t.Context(), confine.Config{Dir: t.TempDir(), NoGroups: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := c.New(t.Context(), confine.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return in
-}
 
 // Exit codes, signals, output, stops and grace are the same below a subreaper.
 func TestTheSameBelowASubreaper(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(belowEnv) != "" {
-		t.Skip("this is it")
-	}
-	again := exec.Command(os.Args[0], "-test.run", "^Test(Outcome|Output|LongLine|Stop.*|NoChild.*|CloseKills|DirAndEnv|Speed)$")
-	again.Env = append(os.Environ(), belowEnv+"=1")
-	if out, err := again.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	subreapertest.Again(t, "^Test(Outcome|Output|LongLine|Stop.*|NoChild.*|CloseKills|DirAndEnv|Speed)$")
 }
 
 // daemonize leaves a process with a session of its own, twice removed, without an environment, that holds a lock.
@@ -83,7 +52,7 @@ func TestDaemonsWithoutATraceEnd(t *testing.T) {
 			h, out, lock := open(t), newPrinted(), filepath.Join(t.TempDir(), "lock")
 			p, err := h.Start(Command{
 				Argv: []string{"sh", "-c", "trap 'exit 5' USR1; " + daemonize + "; while :; do sleep 0.01; done"},
-				Env:  append(os.Environ(), "LOCK="+lock), In: ungrouped(t), Output: out.add,
+				Env:  append(os.Environ(), "LOCK="+lock), In: subreapertest.Ungrouped(t), Output: out.add,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -189,7 +158,7 @@ func TestASubreaperThatIsKilled(t *testing.T) {
 	t.Parallel()
 	h, out := open(t), newPrinted()
 	p, err := h.Start(Command{
-		Argv: []string{"sh", "-c", "sleep 600 & echo child $!; kill -9 $PPID; exec sleep 600"}, Env: os.Environ(), In: ungrouped(t),
+		Argv: []string{"sh", "-c", "sleep 600 & echo child $!; kill -9 $PPID; exec sleep 600"}, Env: os.Environ(), In: subreapertest.Ungrouped(t),
 		Output: out.add,
 	})
 	if err != nil {
@@ -210,7 +179,7 @@ func TestASubreaperOutlastsItsCommand(t *testing.T) {
 	h, out := open(t), newPrinted()
 	p, err := h.Start(Command{
 		Argv: []string{"sh", "-c", "trap 'echo term' TERM; kill -TERM $PPID $$; sleep 0.1; echo saved; exit 4"}, Env: os.Environ(),
-		In: ungrouped(t), Output: out.add,
+		In: subreapertest.Ungrouped(t), Output: out.add,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +199,7 @@ func TestWhatASubreaperCannotStart(t *testing.T) {
 	}
 	c := Command{Argv: []string{"./tool"}, Dir: dir, Env: []string{"A=\xff"}}
 	_, plain := h.Start(c)
-	c.In = ungrouped(t)
+	c.In = subreapertest.Ungrouped(t)
 	_, below := h.Start(c)
 	if plain == nil || below == nil || plain.Error() != below.Error() {
 		t.Errorf("%v, want %v", below, plain)

@@ -7,17 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"syscall"
 	"time"
 
-	"github.com/prometheus/procfs"
-	"golang.org/x/sys/unix"
+	"github.com/outbid-dev/outbid/worker/proctable"
 )
-
-// leftoverTimeout bounds the wait for killed processes to be gone, for all of them together.
-const leftoverTimeout = 10 * time.Second
 
 // state is the file of running groups.
 type state struct {
@@ -42,7 +35,7 @@ func (h *Host) file() string { return filepath.Join(h.dir, "processes.json") }
 
 // save writes the list. It need not survive a crash of the machine, which ends the processes too.
 func (h *Host) save() error {
-	data, err := json.Marshal(state{Boot: bootID(), Token: h.token, Groups: h.groups})
+	data, err := json.Marshal(state{Boot: proctable.BootID(), Token: h.token, Groups: h.groups})
 	if err != nil {
 		return fmt.Errorf("encode the list of processes: %w", err)
 	}
@@ -71,7 +64,7 @@ func (h *Host) endLeftovers() error {
 		h.log.Warn("the list of processes is damaged; processes of an earlier worker may be left", "error", err)
 		return nil
 	}
-	if old.Boot != bootID() || old.Token == "" {
+	if old.Boot != proctable.BootID() || old.Token == "" {
 		return nil
 	}
 	if err := awaitReapers(old); err != nil {
@@ -85,23 +78,19 @@ func (h *Host) endLeftovers() error {
 		return nil
 	}
 	h.log.Warn("ending processes that an earlier worker left behind", "pids", left)
-	return endAll(left)
+	return proctable.Kill(left, time.Now().Add(proctable.Timeout))
 }
 
 // awaitReapers waits for the subreapers of an earlier worker, which end everything below them: they alone know what
 // that is, so that they are not killed.
 func awaitReapers(old state) error {
-	deadline := time.Now().Add(leftoverTimeout)
+	deadline := time.Now().Add(proctable.Timeout)
 	for _, g := range old.Groups {
 		if g.ReaperStart == 0 || startTime(g.Reaper) != g.ReaperStart {
 			continue // gone
 		}
-		fd, err := unix.PidfdOpen(g.Reaper, 0)
-		if err != nil {
-			continue // gone
-		}
-		if err := errors.Join(awaitPidfd(fd, deadline), unix.Close(fd)); err != nil {
-			return err
+		if err := proctable.Await(g.Reaper, deadline); err != nil {
+			return fmt.Errorf("the subreaper of an earlier worker: %w", err)
 		}
 	}
 	return nil
@@ -109,10 +98,6 @@ func awaitReapers(old state) error {
 
 // leftovers lists the processes of an earlier worker that still run.
 func leftovers(old state) ([]int, error) {
-	all, err := procfs.AllProcs()
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
 	ours := make(map[int]bool) // groups whose leader is the noted one
 	for _, g := range old.Groups {
 		if g.Start != 0 && startTime(g.PID) == g.Start {
@@ -120,74 +105,14 @@ func leftovers(old state) ([]int, error) {
 		}
 	}
 	mark := groupEnv + "=" + old.Token
-	var left []int
-	for _, p := range all {
-		stat, err := p.Stat()
-		if err != nil || stat.State == "Z" || p.PID == os.Getpid() {
-			continue // gone meanwhile
-		}
-		env, err := p.Environ()
-		if ours[stat.PGRP] || err == nil && slices.Contains(env, mark) {
-			left = append(left, p.PID)
-		}
-	}
-	return left, nil
-}
-
-// endAll kills processes and waits until they are gone, so that their devices are free.
-func endAll(pids []int) error {
-	deadline := time.Now().Add(leftoverTimeout)
-	var fds []int
-	for _, pid := range pids {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			continue // gone
-		}
-		fds = append(fds, fd)
-		_ = unix.PidfdSendSignal(fd, syscall.SIGKILL, nil, 0) // ESRCH: gone
-	}
-	var err error
-	for _, fd := range fds {
-		err = errors.Join(err, awaitPidfd(fd, deadline), unix.Close(fd))
-	}
-	return err
-}
-
-func awaitPidfd(fd int, deadline time.Time) error {
-	for {
-		left := max(time.Until(deadline), 0)
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds()))
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return fmt.Errorf("wait for a process of an earlier worker: %w", err)
-		case n == 0:
-			return fmt.Errorf("a process of an earlier worker does not end within %s; is it stuck in the kernel?",
-				leftoverTimeout)
-		default:
-			return nil
-		}
-	}
+	return proctable.Find(func(p proctable.Process) bool { return ours[p.PGRP] || p.Marked(mark) })
 }
 
 // startTime of a process in clock ticks since boot; 0 if there is no such process.
 func startTime(pid int) uint64 {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
+	p, ok := proctable.Get(pid)
+	if !ok {
 		return 0
 	}
-	stat, err := p.Stat()
-	if err != nil || stat.State == "Z" {
-		return 0
-	}
-	return stat.Starttime
-}
-
-// bootID is different after every start of the machine; empty where the kernel does not tell.
-func bootID() string {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(id))
+	return p.Starttime
 }

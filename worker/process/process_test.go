@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/outbid-dev/outbid/worker/subreaper"
+	"github.com/outbid-dev/outbid/worker/subreaper/subreapertest"
 )
 
 const patience = 30 * time.Second
@@ -113,7 +114,7 @@ func (p *printed) await(t *testing.T, prefix string) string {
 func start(t *testing.T, h *Host, script string) (*Process, *printed) {
 	t.Helper()
 	out := newPrinted()
-	p, err := h.Start(Command{Argv: []string{"sh", "-c", script}, Env: os.Environ(), In: inside(t), Output: out.add})
+	p, err := h.Start(Command{Argv: []string{"sh", "-c", script}, Env: os.Environ(), In: subreapertest.Inside(t), Output: out.add})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +305,7 @@ func TestDirAndEnv(t *testing.T) {
 	for _, argv := range [][]string{{"./tool"}, {"tool"}} {
 		out := newPrinted()
 		p, err := h.Start(Command{
-			Argv: argv, Dir: dir, In: inside(t), Output: out.add, Env: []string{"WORD=a", "PATH=/bin", "PATH=" + dir, "WORD=b"},
+			Argv: argv, Dir: dir, In: subreapertest.Inside(t), Output: out.add, Env: []string{"WORD=a", "PATH=/bin", "PATH=" + dir, "WORD=b"},
 		})
 		if err != nil {
 			t.Fatal(err)

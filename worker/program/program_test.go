@@ -14,6 +14,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/process"
 	"github.com/outbid-dev/outbid/worker/subreaper"
+	"github.com/outbid-dev/outbid/worker/subreaper/subreapertest"
 )
 
 const patience = 30 * time.Second
@@ -87,7 +88,7 @@ func newSpec(t *testing.T, until int64, script string) Spec {
 	return Spec{
 		Host: host, Fork: &outbidv1.ForkRef{Sweep: "s-1", Trial: 4, LeaseId: 9}, Logger: slog.New(slog.DiscardHandler),
 		Argv: []string{"sh", "-ec", script}, Env: os.Environ(), Dir: t.TempDir(), ConfigJSON: `{"lr":0.1}`,
-		In: inside(t), Scratch: t.TempDir(), UntilStep: until, Metric: "loss", Seed: 7, Devices: []int32{1, 3},
+		In: subreapertest.Inside(t), Scratch: t.TempDir(), UntilStep: until, Metric: "loss", Seed: 7, Devices: []int32{1, 3},
 	}
 }
 
@@ -299,4 +300,10 @@ func TestStartFails(t *testing.T) {
 	if _, err := Start(spec, newRecorder()); err == nil || !strings.Contains(err.Error(), "scratch") {
 		t.Errorf("missing scratch: %v", err)
 	}
+}
+
+// Exit codes, signals, output, stops and grace are the same below a subreaper.
+func TestTheSameBelowASubreaper(t *testing.T) {
+	t.Parallel()
+	subreapertest.Again(t, "^Test")
 }

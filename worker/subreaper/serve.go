@@ -11,12 +11,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/prometheus/procfs"
+	"github.com/outbid-dev/outbid/worker/proctable"
 	"golang.org/x/sys/unix"
 )
-
-// killTimeout bounds the wait for killed processes to be gone, for all of them together.
-const killTimeout = 10 * time.Second
 
 // connection is the file descriptor of the socket to the worker.
 const connection = 3
@@ -122,7 +119,7 @@ func ended() int {
 // It says how the command ended.
 func endAll(pid int, children <-chan os.Signal) (w word) {
 	_ = unix.Kill(-pid, unix.SIGKILL) // not reaped yet: the number is its own
-	deadline := time.Now().Add(killTimeout)
+	deadline := time.Now().Add(proctable.Timeout)
 	for {
 		if none := reap(pid, &w); none {
 			return w
@@ -161,15 +158,7 @@ func reap(command int, w *word) (none bool) {
 }
 
 // live lists the children that run.
-func live() (pids []int) {
-	all, err := procfs.AllProcs()
-	if err != nil {
-		return nil
-	}
-	for _, p := range all {
-		if stat, err := p.Stat(); err == nil && stat.PPID == os.Getpid() && stat.State != "Z" {
-			pids = append(pids, p.PID)
-		}
-	}
+func live() []int {
+	pids, _ := proctable.Find(func(p proctable.Process) bool { return p.PPID == os.Getpid() })
 	return pids
 }
