@@ -6,30 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/gavel"
 )
-
-// turn is what a round that begins is decided on; its slices are kept for the next.
-type turn struct {
-	// jobs, and their rows, by share.
-	jobs  []*policy.Job
-	scale []int
-	rate  [][]float64
-	may   [][]bool
-	rates []float64
-	mays  []bool
-	// known are the shares in the order of the view.
-	known []int
-	// speeds already looked up.
-	speeds map[speedKey][]float64
-}
-
-type speedKey struct {
-	of *cluster.Speeds
-	n  int
-}
 
 // begin begins a round, or begins it again if somebody comes or goes at the same moment: the same allocation is made with
 // them, and types are drawn in the same order.
@@ -104,210 +83,12 @@ func (p *Policy) settle(now float64) {
 	}
 }
 
-// count counts the devices of each type. If types came or went the mechanism's accounts follow.
-func (p *Policy) count(v *policy.View) {
-	types := v.Free.Types()
-	workers := make([]int, len(types))
-	last, at := "", 0
-	for i := range v.Nodes {
-		if v.Nodes[i].Draining {
-			continue
-		}
-		for d := range v.Nodes[i].Devices {
-			if kind := v.Nodes[i].Devices[d].Type; d == 0 || kind != last {
-				last, at = kind, slices.Index(types, kind)
-			}
-			workers[at]++
-		}
-	}
-	if p.s.Rounds == nil {
-		p.s.Rounds = gavel.NewRounds(len(types), p.seconds, p.minimum)
-	}
-	if !slices.Equal(types, p.s.Types) {
-		p.s.Rounds.Retype(p.s.Types, types)
-		p.s.FIFO.Retype(p.s.Types, types)
-	}
-	if !slices.Equal(workers, p.s.Workers) {
-		p.s.Rounds.Changed = true
-	}
-	p.s.Types, p.s.Workers = slices.Clone(types), workers
-}
-
-// meet finds each share's job, forgets those that are gone, and takes the new ones in, in order of arrival.
-func (p *Policy) meet(v *policy.View) {
-	t := &p.turn
-	shares := p.s.Rounds.Shares
-	t.known = t.known[:0]
-	for i := range shares {
-		t.known = append(t.known, i)
-	}
-	if !slices.IsSortedFunc(p.s.Names, name.compare) {
-		slices.SortFunc(t.known, func(a, b int) int { return p.s.Names[a].compare(p.s.Names[b]) })
-	}
-	found := append(t.jobs[:0], make([]*policy.Job, len(shares))...)
-	var fresh []*policy.Job
-	at, left := 0, len(shares)
-	for _, a := range v.Apps {
-		if a.Paused {
-			continue
-		}
-		for _, j := range a.Jobs {
-			who := name{App: a.ID, Order: a.Order, Trial: j.Trial}
-			for at < len(t.known) && p.s.Names[t.known[at]].compare(who) < 0 {
-				at++
-			}
-			if at < len(t.known) && p.s.Names[t.known[at]] == who {
-				found[t.known[at]] = j
-				if p.whole && p.s.Counts[t.known[at]].Left <= 0 {
-					p.s.Counts[t.known[at]].Left = max(1, int64(v.StepsLeft(j)))
-				}
-				at++
-				left--
-				continue
-			}
-			fresh = append(fresh, j)
-		}
-	}
-	t.jobs = found
-	if left > 0 {
-		p.forget(func(i int) bool { return found[i] == nil && !(p.whole && p.s.Counts[i].Left > 0) })
-	}
-	slices.SortStableFunc(fresh, func(a, b *policy.Job) int { return a.Created.Compare(b.Created) })
-	for _, j := range fresh {
-		p.s.Last++
-		p.s.Rounds.Add(p.s.Last)
-		p.s.Names = append(p.s.Names, name{App: j.App.ID, Order: j.App.Order, Trial: j.Trial})
-		t.jobs = append(t.jobs, j)
-		if p.whole {
-			p.s.Counts = append(p.s.Counts, count{Left: int64(v.StepsLeft(j)), Came: p.clock(j.Created)})
-		}
-	}
-}
-
-// forget drops shares, by index, with all that is known of them.
-func (p *Policy) forget(gone func(i int) bool) {
-	dropped, kept := make([]bool, len(p.s.Names)), 0
-	for i := range dropped {
-		if dropped[i] = gone(i); dropped[i] {
-			continue
-		}
-		p.s.Names[kept], p.turn.jobs[kept] = p.s.Names[i], p.turn.jobs[i]
-		if p.whole {
-			p.s.Counts[kept] = p.s.Counts[i]
-		}
-		kept++
-	}
-	p.s.Rounds.Retain(func(i int) bool { return !dropped[i] })
-	p.s.Names, p.turn.jobs = p.s.Names[:kept], p.turn.jobs[:kept]
-	if p.whole {
-		p.s.Counts = p.s.Counts[:kept]
-	}
-}
-
-func (n name) compare(o name) int {
-	return cmp.Or(n.Order-o.Order, cmp.Compare(n.App, o.App), int(n.Trial)-int(o.Trial))
-}
-
-// look looks up each job's scale and what it does on each type.
-func (p *Policy) look(v *policy.View) {
-	t, r := &p.turn, len(p.s.Types)
-	if t.speeds == nil {
-		t.speeds = map[speedKey][]float64{}
-	}
-	clear(t.speeds)
-	most := p.largest(v)
-	size := len(t.jobs) * r
-	t.rates, t.mays = slices.Grow(t.rates[:0], size)[:size], slices.Grow(t.mays[:0], size)[:size]
-	rates, mays := t.rates, t.mays
-	t.scale, t.rate, t.may = t.scale[:0], t.rate[:0], t.may[:0]
-	for i, j := range t.jobs {
-		if j == nil {
-			p.remember(i, &rates, &mays)
-			continue
-		}
-		n := max(1, j.Demand.Min)
-		if size := j.Gang.Size(); !j.Ending && size > n && size <= j.Demand.Max {
-			n = size
-		}
-		row, may := cut(&rates, r), cut(&mays, r)
-		speeds := p.speedsOf(j.Speeds, n)
-		for k, kind := range p.s.Types {
-			enough := most[k] >= n || j.Demand.Spread && p.s.Workers[k] >= n
-			may[k] = enough && (j.Demand.Plain() || j.Demand.Accepts(kind) && fits(v, j.Demand, n, kind))
-			row[k] = 0
-			if may[k] {
-				row[k] = speeds[k]
-			}
-		}
-		t.scale, t.rate, t.may = append(t.scale, n), append(t.rate, row), append(t.may, may)
-		if p.whole {
-			c := &p.s.Counts[i]
-			c.Scale, c.Rate, c.Weight = n, slices.Clone(row), weight(j)
-		}
-	}
-}
-
-func (p *Policy) speedsOf(s *cluster.Speeds, n int) []float64 {
-	if s != nil && len(s.Measured) == 0 {
-		s = nil // all who know nothing know the same
-	}
-	key := speedKey{s, n}
-	row, known := p.turn.speeds[key]
-	if !known {
-		for _, kind := range p.s.Types {
-			row = append(row, max(0, s.Rate(kind, n, cluster.SameMachine)))
-		}
-		p.turn.speeds[key] = row
-	}
-	return row
-}
-
-// largest is the most devices of each type that a node which takes jobs has.
-func (p *Policy) largest(v *policy.View) []int {
-	most, here := make([]int, len(p.s.Types)), make([]int, len(p.s.Types))
-	for i := range v.Nodes {
-		if v.Nodes[i].Draining {
-			continue
-		}
-		clear(here)
-		for d := range v.Nodes[i].Devices {
-			here[slices.Index(p.s.Types, v.Nodes[i].Devices[d].Type)]++
-		}
-		for k, n := range here {
-			most[k] = max(most[k], n)
-		}
-	}
-	return most
-}
-
-// fits says whether there is room for a job of special demands on a type, were the cluster empty.
-func fits(v *policy.View, d cluster.Demand, n int, kind string) bool {
-	all := 0
-	for i := range v.Nodes {
-		node := &v.Nodes[i]
-		if node.Draining || d.NeedsTrust && !node.Trusted || node.CPUs > 0 && d.CPUs > node.CPUs ||
-			node.Memory > 0 && d.Memory > node.Memory {
-			continue
-		}
-		here := 0
-		for k := range node.Devices {
-			if node.Devices[k].Type == kind {
-				here++
-			}
-		}
-		if all += here; here >= n || d.Spread && all >= n {
-			return true
-		}
-	}
-	return false
-}
-
 // allocate makes a new allocation, and says what was odd about it.
 func (p *Policy) allocate(now float64, v *policy.View) (why string) {
 	t := &p.turn
-	q := &Question{policy: p}
+	in := &Input{policy: p}
 	for _, n := range p.s.Workers {
-		q.Workers = append(q.Workers, float64(n))
+		in.Workers = append(in.Workers, float64(n))
 	}
 	at := make([]int, 0, len(t.jobs))
 	for i := range t.jobs {
@@ -320,11 +101,11 @@ func (p *Policy) allocate(now float64, v *policy.View) (why string) {
 			steps = best * max(elapsed, p.seconds) // unknown: as long again as it has been here
 		}
 		at = append(at, i)
-		q.Number, q.Whole = append(q.Number, p.s.Rounds.Shares[i].Job), append(q.Whole, t.scale[i])
-		q.Throughput, q.may = append(q.Throughput, t.rate[i]), append(q.may, t.may[i])
-		q.Scale = append(q.Scale, float64(t.scale[i]))
-		q.Weight = append(q.Weight, heavy)
-		q.Steps, q.Elapsed = append(q.Steps, steps), append(q.Elapsed, elapsed)
+		in.Number, in.Whole = append(in.Number, p.s.Rounds.Shares[i].Job), append(in.Whole, t.scale[i])
+		in.Throughput, in.may = append(in.Throughput, t.rate[i]), append(in.may, t.may[i])
+		in.Scale = append(in.Scale, float64(t.scale[i]))
+		in.Weight = append(in.Weight, heavy)
+		in.Steps, in.Elapsed = append(in.Steps, steps), append(in.Elapsed, elapsed)
 	}
 	nothing := make([]float64, len(p.s.Types))
 	x := make([][]float64, len(t.jobs))
@@ -332,9 +113,9 @@ func (p *Policy) allocate(now float64, v *policy.View) (why string) {
 		x[i] = nothing
 	}
 	if len(at) > 0 {
-		a, err := p.rule.Allocate(q)
+		a, err := p.rule.Allocate(in)
 		if err != nil {
-			a.X, why = q.Isolated(), fmt.Sprintf("; equal shares, as %v", err)
+			a.X, why = in.Isolated(), fmt.Sprintf("; equal shares, as %v", err)
 		}
 		for k, i := range at {
 			x[i] = a.X[k]

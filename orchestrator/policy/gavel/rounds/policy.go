@@ -37,7 +37,7 @@ import (
 // A Rule is what one of Gavel's policies has of its own.
 type Rule struct {
 	// Allocate computes the allocation.
-	Allocate func(*Question) (gavel.Allocation, error)
+	Allocate func(*Input) (gavel.Allocation, error)
 	// Aware rules know the types of device. For the others the order in which types are filled is shuffled.
 	Aware bool
 	// Strict rounds run nobody who was allocated nothing.
@@ -104,8 +104,6 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	if p.s.Epoch.IsZero() {
 		p.s.Epoch = v.Now
 	}
-	try := v.Statement()
-	defer try.Discard()
 	more := v.Now.Equal(p.s.Begun) && len(v.Apps) > p.s.Apps
 	if p.s.On && v.Now.Before(p.next()) && !more {
 		if plan, on := p.within(v); on {
@@ -167,21 +165,14 @@ type seat struct {
 	Job  int  `json:"job"`
 	Who  name `json:"who"`
 	Type int  `json:"type"`
-	// Gang by names of nodes: indexes change when nodes come and go.
-	Gang []place `json:"gang,omitempty"`
+	// Gang is what it holds, or what is reserved for it until it is given.
+	Gang policy.NamedGang `json:"gang,omitempty"`
 	// Given says that the job got it, at From; Left that it has gone, at To. From and To are on the policy's clock.
 	Given bool    `json:"given,omitempty"`
 	From  float64 `json:"from,omitempty"`
 	Left  bool    `json:"left,omitempty"`
 	To    float64 `json:"to,omitempty"`
 	// hint is about where in the view the app was last.
-	hint int
-}
-
-type place struct {
-	Node    string `json:"node"`
-	Devices []int  `json:"devices"`
-	// hint is where in the view the node was last.
 	hint int
 }
 

@@ -2,7 +2,6 @@ package rounds
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
@@ -10,21 +9,24 @@ import (
 
 // within grants, in the middle of a round, what has fallen free to the jobs that it was meant for, and says whether the
 // round goes on. A job that lost its devices without having ended gets them again.
-func (p *Policy) within(v *policy.View) (policy.Plan, bool) {
-	plan := policy.Plan{Reason: "the round goes on", Next: p.next()}
-	free := v.Free.FreeDevices()
+func (p *Policy) within(v *policy.View) (decided policy.Plan, on bool) {
+	plan := policy.Extend(v)
+	defer func() {
+		decided = plan.Plan("the round goes on", "")
+		decided.Next = p.next()
+	}()
 	waits := slices.ContainsFunc(p.s.Seats, seat.waits)
-	if free == p.s.Free && !waits {
-		return plan, true
+	if v.Free.FreeDevices() == p.s.Free && !waits {
+		return decided, true
 	}
-	on := p.whole
+	on = p.whole
 	for i := range p.s.Seats {
 		s := &p.s.Seats[i]
 		if s.Left || waits && s.Given {
 			on = on || !s.Left
 			continue
 		}
-		g, ok := s.gang(v)
+		g, ok := s.Gang.In(v)
 		if waits && (!ok || !v.Free.IsFree(g)) {
 			on = true // not free yet
 			continue
@@ -32,23 +34,21 @@ func (p *Policy) within(v *policy.View) (policy.Plan, bool) {
 		j := s.find(v)
 		if j == nil || j.App.Paused {
 			if v.Now.Equal(p.s.Begun) && s.Given && !p.whole {
-				return plan, false
+				return decided, false
 			}
 			s.Left, s.To = true, p.clock(v.Now)
 			continue
 		}
 		on = true
-		if !ok || !suits(v, j, g) || !v.Free.Fits(g, j.Demand) {
+		if !ok || !suits(v, j, g) || !plan.PlaceOn(j, g, p.reason(s.Type)) {
 			continue
 		}
-		v.Free.Take(g, j.Demand)
-		plan.Grants = append(plan.Grants, policy.Grant{Job: j, Gang: g, Reason: p.reason(s.Type)})
 		if !s.Given {
 			s.Given, s.From = true, p.clock(v.Now)
 		}
 	}
 	p.s.Free = v.Free.FreeDevices()
-	return plan, on
+	return decided, on
 }
 
 // suits says whether a waiting job may have a gang, which may be what is left of one, or older than its demand.
@@ -60,28 +60,6 @@ func suits(v *policy.View, j *policy.Job, g cluster.Gang) bool {
 
 // waits says whether a seat has not been given yet.
 func (s seat) waits() bool { return !s.Given && !s.Left }
-
-// gang is the seat's in this view; false if some node or device is not there any more.
-func (s *seat) gang(v *policy.View) (cluster.Gang, bool) {
-	g := make(cluster.Gang, len(s.Gang))
-	for i := range s.Gang {
-		at := &s.Gang[i]
-		if at.hint >= len(v.Nodes) || v.Nodes[at.hint].Name != at.Node {
-			n, found := slices.BinarySearchFunc(v.Nodes, at.Node, func(n cluster.Node, name string) int {
-				return strings.Compare(n.Name, name)
-			})
-			if !found {
-				return nil, false
-			}
-			at.hint = n
-		}
-		if at.Devices[len(at.Devices)-1] >= len(v.Nodes[at.hint].Devices) {
-			return nil, false
-		}
-		g[i] = cluster.Place{Node: at.hint, Devices: at.Devices}
-	}
-	return g, true
-}
 
 // find finds the seat's job; nil if it is not there any more.
 func (s *seat) find(v *policy.View) *policy.Job {

@@ -1,0 +1,174 @@
+package rounds
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
+)
+
+// table is nodes and jobs of "least-most on where", where a job without a place waits; demands may be changed.
+type table struct {
+	stage *stagetest.Stage
+	jobs  []*policy.Job
+}
+
+func newTable(nodes ...cluster.Node) *table { return &table{stage: stagetest.New(nodes...)} }
+
+func (b *table) job(least, most int, g cluster.Gang, change ...func(*policy.Job)) {
+	j := b.stage.Job(b.stage.App(fmt.Sprintf("app%d", len(b.jobs)), "t"), least, most, 1e9)
+	if j.Gang = g; len(g) > 0 {
+		j.Granted, j.Queued = b.stage.Now, time.Time{}
+	}
+	for _, c := range change {
+		c(j)
+	}
+	b.jobs = append(b.jobs, j)
+}
+
+func spread(j *policy.Job) { j.Demand.Spread = true }
+func mixed(j *policy.Job)  { j.Demand.Spread, j.Demand.Mixed = true, true }
+
+// at is a gang of one node.
+func at(node int, devices ...int) cluster.Gang { return cluster.Gang{{Node: node, Devices: devices}} }
+
+// decide is the first round of a policy, and where its seats are.
+func (b *table) decide(t *testing.T, rule string) (plan policy.Plan, seats map[string]string) {
+	t.Helper()
+	p := New(rule, policy.NewOptions(nil))
+	plan = b.stage.Decide(t, p)
+	seats = map[string]string{}
+	v := b.stage.View()
+	for i := range p.s.Seats {
+		s := &p.s.Seats[i]
+		g, ok := s.Gang.In(v)
+		if !ok {
+			t.Fatalf("the seat of %v is not there: %v", s.Who, s.Gang)
+		}
+		seats[s.Who.App] = fmt.Sprint(g, s.Given)
+	}
+	return plan, seats
+}
+
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		nodes   []cluster.Node
+		jobs    func(b *table)
+		seats   map[string]string
+		revoked int
+	}{
+		"who runs stays, others go to the first node with room": {
+			stagetest.Nodes("v100", 2, 2, 2),
+			func(b *table) { b.job(1, 1, at(1, 0)); b.job(2, 2, nil); b.job(1, 1, nil) },
+			map[string]string{"app0": "[{1 [0]}] true", "app1": "[{0 [0 1]}] true", "app2": "[{1 [1]}] true"},
+			0,
+		},
+		"large jobs come first, and small ones make room": {
+			stagetest.Nodes("v100", 2, 2, 2),
+			func(b *table) { b.job(1, 1, at(0, 0)); b.job(1, 1, at(1, 0)); b.job(2, 2, nil) },
+			map[string]string{"app0": "[{1 [1]}] false", "app1": "[{1 [0]}] true", "app2": "[{0 [0 1]}] false"},
+			1,
+		},
+		"a gang that may spread takes what is free node after node": {
+			stagetest.Nodes("v100", 3, 2, 2),
+			func(b *table) { b.job(1, 1, at(0, 0)); b.job(1, 1, at(1, 0)); b.job(3, 3, nil, spread) },
+			map[string]string{"app0": "[{1 [1]}] false", "app1": "[{2 [0]}] false", "app2": "[{0 [0 1]} {1 [0]}] false"},
+			2,
+		},
+		"who fits on no single type gets what the others leave": {
+			append(stagetest.Nodes("k80", 1, 2, 2), stagetest.Nodes("v100", 1, 2, 2)...),
+			func(b *table) { b.job(3, 3, nil, mixed) },
+			map[string]string{"app0": "[{0 [0 1]} {1 [0]}] true"},
+			0,
+		},
+		"who is leaving has its turn elsewhere": {
+			stagetest.Nodes("v100", 1, 2, 2),
+			func(b *table) {
+				b.job(1, 1, at(0, 0), func(j *policy.Job) { j.Ending = true })
+				b.job(1, 1, nil)
+			},
+			map[string]string{"app0": "[{0 [0]}] false", "app1": "[{0 [1]}] true"},
+			0,
+		},
+		"who runs on a node that drains goes on": {
+			append(draining(stagetest.Nodes("a", 1, 2, 2)), gpus("b", 1)),
+			func(b *table) { b.job(1, 1, at(0, 0)); b.job(1, 1, nil) },
+			nil, 0,
+		},
+		"but not if others have their turn on the rest of its gang": {
+			append(draining(stagetest.Nodes("a", 1, 1, 1)), gpus("b", 1)),
+			func(b *table) {
+				b.job(2, 2, cluster.Gang{{Node: 0, Devices: []int{0}}, {Node: 1, Devices: []int{0}}}, spread)
+				b.job(1, 1, nil)
+			},
+			map[string]string{"app1": "[{1 [0]}] false"},
+			1,
+		},
+	} {
+		b := newTable(tc.nodes...)
+		tc.jobs(b)
+		plan, seats := b.decide(t, "isolated")
+		if len(plan.Revokes) != tc.revoked || tc.seats != nil && fmt.Sprint(seats) != fmt.Sprint(tc.seats) {
+			t.Errorf("%s: seats %v, want %v; %d revoked, want %d", name, seats, tc.seats, len(plan.Revokes), tc.revoked)
+		}
+	}
+}
+
+func draining(nodes []cluster.Node) []cluster.Node {
+	for i := range nodes {
+		nodes[i].Draining = true
+		for d := range nodes[i].Devices {
+			nodes[i].Devices[d].Type = "gpu"
+		}
+	}
+	return nodes
+}
+
+// gpus is one node of so many devices.
+func gpus(name string, n int) cluster.Node {
+	node := stagetest.Nodes("gpu", 1, n, n)[0]
+	node.Name = name
+	return node
+}
+
+// What is meant for a job is granted in the middle of a round, as soon as it is free and not before.
+func TestReservedSeatsAreGivenWithinTheRound(t *testing.T) {
+	t.Parallel()
+	b := newTable(stagetest.Nodes("v100", 2, 2, 2)...)
+	b.job(1, 1, at(0, 0))
+	b.job(1, 1, at(1, 0))
+	b.job(2, 2, nil)
+	p := New("isolated", policy.NewOptions(nil))
+	b.stage.Stop = time.Minute
+	if plan := b.stage.Decide(t, p); len(plan.Revokes) != 1 || len(plan.Grants) != 0 {
+		t.Fatalf("plan %+v", plan)
+	}
+	begun := p.s.Begun
+	if plan := b.stage.Decide(t, p); len(plan.Grants)+len(plan.Revokes) != 0 {
+		t.Fatalf("before the first left: %+v", plan)
+	}
+	b.stage.Settle()
+	plan := b.stage.Decide(t, p)
+	if len(plan.Grants) != 2 || !p.s.Begun.Equal(begun) || !b.jobs[2].Running() || !b.jobs[0].Running() {
+		t.Errorf("once the first left: %+v, in the round of %v, was %v", plan, p.s.Begun, begun)
+	}
+}
+
+// A snapshot of before seats were named gangs of the planner's is read as it was.
+func TestOldSeatsAreRead(t *testing.T) {
+	t.Parallel()
+	p := New("isolated", policy.NewOptions(nil))
+	old := `{"epoch":"2026-11-21T10:00:00Z","last":1,"on":true,"begun":"2026-11-21T10:00:00Z","fifo":{},"alone":{},` +
+		`"seats":[{"job":1,"who":{"app":"a","order":0,"trial":0},"type":0,"gang":[{"node":"n1","devices":[0,2]}],"given":true}]}`
+	if err := p.Restore([]byte(old)); err != nil {
+		t.Fatal(err)
+	}
+	want := policy.NamedGang{{Node: "n1", Devices: []int{0, 2}}}
+	if len(p.s.Seats) != 1 || fmt.Sprint(p.s.Seats[0].Gang) != fmt.Sprint(want) {
+		t.Errorf("seats %+v", p.s.Seats)
+	}
+}
