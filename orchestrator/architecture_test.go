@@ -12,7 +12,7 @@ import (
 var (
 	pureRooms = []string{
 		"orchestrator/state", "orchestrator/cluster", "orchestrator/tuner", "orchestrator/curve",
-		"orchestrator/agent", "orchestrator/policy", "orchestrator/fork",
+		"orchestrator/agent", "orchestrator/policy", "orchestrator/fork", "orchestrator/spec/terms",
 	}
 	impureCorners = []string{"orchestrator/tuner/plugin", "orchestrator/agent/plugin"}
 )
@@ -20,7 +20,7 @@ var (
 // pureMayImport are the modules that a pure room may use: they compute, and touch nothing.
 var pureMayImport = []string{
 	"google.golang.org/protobuf", "gonum.org/v1/gonum", "github.com/expr-lang/expr", "sigs.k8s.io/yaml",
-	"github.com/google/go-cmp", "pgregory.net/rapid", "github.com/benbjohnson/immutable",
+	"github.com/google/go-cmp", "pgregory.net/rapid", "github.com/benbjohnson/immutable", "github.com/dustin/go-humanize",
 }
 
 // pureMayNotImport are the packages of the standard library that reach outside, or hide state.

@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 )
 
 // Limit is what one tenant may take of what all share.
@@ -138,7 +138,7 @@ func (t limitText) over(base Limit) (Limit, error) {
 		if size.text == "" {
 			continue
 		}
-		n, err := spec.ParseBytes(size.text)
+		n, err := terms.ParseBytes(size.text)
 		if err != nil {
 			return base, fmt.Errorf("%s: %w", size.name, err)
 		}

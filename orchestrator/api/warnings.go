@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -61,7 +61,7 @@ func sizeWarnings(s *outbidv1.SweepSpec, nodes []*outbidv1.Node) []string {
 	r := s.GetResources()
 	memory := int64(0)
 	if r.GetMemory() != "" { // the spec has been checked
-		memory, _ = spec.ParseBytes(r.GetMemory())
+		memory, _ = terms.ParseBytes(r.GetMemory())
 	}
 	devices := int(max(1, r.GetDevices().GetMin()))
 	most, fits := 0, false

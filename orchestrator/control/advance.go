@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -85,15 +84,10 @@ func (c *Core) limitReached(s *state.Sweep) string {
 
 // wallEnd is when the sweep's wall time is over; zero for never.
 func wallEnd(s *state.Sweep) time.Time {
-	text := s.Spec.GetLimits().GetWallTime()
-	if text == "" {
+	if s.Terms.WallTime == 0 {
 		return time.Time{}
 	}
-	d, err := spec.ParseDuration(text)
-	if err != nil {
-		return time.Time{} // it was checked when the sweep was submitted
-	}
-	return s.Submitted.Add(d)
+	return s.Submitted.Add(s.Terms.WallTime)
 }
 
 // finishExhausted ends a sweep whose tuner wants nothing more once nothing runs.
@@ -195,7 +189,7 @@ func (Tick) apply(c *Core) {
 		c.checkNode(c.st.Nodes[name])
 	}
 	for _, s := range slices.Clone(c.st.Live) {
-		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.Spec.GetLimits().GetWallTime() != "" {
+		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.Terms.WallTime > 0 {
 			c.touched[s.ID] = true
 		}
 		if s.Spec.GetExternal() != nil {
@@ -215,13 +209,9 @@ func (in Look) apply(c *Core) {
 
 // expireClients takes trials back from clients that did not tell about them in time.
 func (c *Core) expireClients(s *state.Sweep) {
-	text := s.Spec.GetExternal().GetTimeout()
-	if text == "" {
+	limit, text := s.Terms.ClientTimeout, s.Spec.GetExternal().GetTimeout()
+	if limit == 0 {
 		return
-	}
-	limit, err := spec.ParseDuration(text)
-	if err != nil {
-		return // it was checked when the sweep was submitted
 	}
 	for _, n := range slices.Clone(s.Running) {
 		t := s.Trials[n]

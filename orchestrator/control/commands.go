@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -28,6 +29,10 @@ func (in Submit) apply(c *Core) {
 	}
 	if err := checkAgent(c.policy, c.set.Agents, in.Spec); err != nil {
 		c.reply(func() { in.Done("", err) })
+		return
+	}
+	if _, err := terms.Of(in.Spec); err != nil {
+		c.reply(func() { in.Done("", fmt.Errorf("%w: %w", state.ErrInvalid, err)) })
 		return
 	}
 	id := c.st.NextID(in.Spec.GetName())

@@ -86,31 +86,22 @@ func (c *Core) assignment(
 	return a, err
 }
 
-// saveEvery is how often a running trial saves if its spec does not say.
-const saveEvery = 30 * time.Second
-
 func (c *Core) body(node string, s *state.Sweep, t *state.Trial, l *state.Lease) (*outbidv1.AssignmentBody, error) {
 	sp := s.Spec
 	place := l.PlaceOn(node)
 	b := &outbidv1.AssignmentBody{
 		ConfigJson: t.Config, Devices: l.Places[place].Devices, Gang: c.gang(s, l, place), Start: t.From(), Seed: t.Seed, Metric: sp.GetMetric(), Mode: sp.GetMode(),
-		SaveEvery: durationpb.New(saveEvery), KeepBest: sp.GetCheckpoints().GetBest() > 0, Cpus: sp.GetResources().GetCpus(),
+		SaveEvery: durationpb.New(s.Terms.SaveEvery), MemoryBytes: s.Terms.Demand.Memory, KeepBest: sp.GetCheckpoints().GetBest() > 0, Cpus: sp.GetResources().GetCpus(),
 		Tenant: tenantOf(sp),
 	}
-	if d, err := spec.ParseDuration(sp.GetCheckpoints().GetEvery()); err == nil && d > 0 {
-		b.SaveEvery = durationpb.New(d)
-	}
-	if d, err := spec.ParseDuration(sp.GetHangTimeout()); err == nil && d > 0 {
+	if d := s.Terms.HangTimeout; d > 0 {
 		b.HangTimeout = durationpb.New(d)
-	}
-	if n, err := spec.ParseBytes(sp.GetResources().GetMemory()); err == nil {
-		b.MemoryBytes = n
 	}
 	if f := sp.GetFunction(); f != nil {
 		b.Workload = &outbidv1.WorkloadBody{Kind: &outbidv1.WorkloadBody_Function{Function: c.function(f)}}
 		return b, nil
 	}
-	p, err := program(sp.GetProgram(), t.Config)
+	p, err := program(sp.GetProgram(), t.Config, s.Terms.Grace)
 	if err != nil {
 		return nil, err
 	}
@@ -137,10 +128,7 @@ func (c *Core) function(f *outbidv1.Function) *outbidv1.FunctionBody {
 	return body
 }
 
-// programGrace is how long a program may take to stop if its spec does not say.
-const programGrace = 10 * time.Second
-
-func program(p *outbidv1.Program, configJSON string) (*outbidv1.ProgramBody, error) {
+func program(p *outbidv1.Program, configJSON string, grace time.Duration) (*outbidv1.ProgramBody, error) {
 	config, err := space.Parse(configJSON)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
@@ -149,11 +137,7 @@ func program(p *outbidv1.Program, configJSON string) (*outbidv1.ProgramBody, err
 	if err != nil {
 		return nil, err
 	}
-	body := &outbidv1.ProgramBody{Argv: argv, Env: env, Workdir: p.GetWorkdir(), Grace: durationpb.New(programGrace)}
-	if d, err := spec.ParseDuration(p.GetGrace()); err == nil && p.GetGrace() != "" {
-		body.Grace = durationpb.New(d)
-	}
-	return body, nil
+	return &outbidv1.ProgramBody{Argv: argv, Env: env, Workdir: p.GetWorkdir(), Grace: durationpb.New(grace)}, nil
 }
 
 // portBase is the first of portCount ports that gangs meet at: torchrun's own is 29500.

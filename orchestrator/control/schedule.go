@@ -5,9 +5,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -144,7 +142,7 @@ func (c *Core) askTuners() {
 			continue
 		}
 		n := 0
-		d := demand(s)
+		d := s.Terms.Demand
 		if idle > 0 {
 			n = v.Free.Slots(d, idle) - len(s.Queued)
 		}
@@ -174,23 +172,4 @@ func (c *Core) hunger(s *state.Sweep) {
 	if s.Spec.GetExternal() == nil && !s.Done() {
 		c.hungry[s.ID] = true
 	}
-}
-
-// demand is what one trial of a sweep needs.
-func demand(s *state.Sweep) cluster.Demand {
-	r := s.Spec.GetResources()
-	d := cluster.Demand{
-		Min: max(1, int(r.GetDevices().GetMin())), Types: r.GetTypes(), Exclude: r.GetExcludeTypes(), CPUs: r.GetCpus(),
-		NeedsTrust: s.Spec.GetFunction() != nil, Spread: r.GetSpread(), Mixed: r.GetMixed(),
-	}
-	d.Max = max(d.Min, int(r.GetDevices().GetMax()))
-	for _, h := range s.Spec.GetThroughputs() {
-		if h.GetStepsPerSecond() == 0 && h.GetType() != "" && h.Trial == nil && !slices.Contains(d.Exclude, h.GetType()) {
-			d.Exclude = append(slices.Clip(d.Exclude), h.GetType()) // it does not run there
-		}
-	}
-	if bytes, err := spec.ParseBytes(r.GetMemory()); err == nil {
-		d.Memory = bytes
-	}
-	return d
 }

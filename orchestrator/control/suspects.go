@@ -23,7 +23,7 @@ func (c *Core) placeSuspects() {
 			continue
 		}
 		nodes := c.openNodes(func(n *state.Node) bool { return len(n.Leases) == 0 })
-		gang, ok := cluster.NewCapacity(nodes).Best(demand(s))
+		gang, ok := cluster.NewCapacity(nodes).Best(s.Terms.Demand)
 		if !ok {
 			continue
 		}
@@ -49,7 +49,7 @@ func (c *Core) apart() map[string]bool {
 				apart[p.Node] = apart[p.Node] || !p.Ended
 			}
 		case !kept && t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED && s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING:
-			for _, name := range c.toEmpty(demand(s)) {
+			for _, name := range c.toEmpty(s.Terms.Demand) {
 				apart[name], kept = true, true
 			}
 		}

@@ -193,7 +193,7 @@ func (at *appEntry) describe(outlook func() tuner.Outlook) {
 	jobs := at.app.Jobs
 	*at.app = policy.App{
 		ID: s.ID, Tenant: s.Spec.GetTenant(), Weight: weight, Submitted: s.Submitted, Order: s.Order, Spec: s.Spec,
-		AppSecondsBefore: s.AppSecondsBefore, Demand: demand(s), Speeds: &cluster.Speeds{}, Jobs: jobs,
+		AppSecondsBefore: s.AppSecondsBefore, Demand: s.Terms.Demand, Speeds: &cluster.Speeds{}, Jobs: jobs,
 		TotalSteps: spec.MaxSteps(s.Spec.GetTuner()), Tuner: spec.TunerKind(s.Spec.GetTuner()),
 		Outlook: outlook,
 	}

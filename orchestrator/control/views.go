@@ -109,7 +109,7 @@ func (v *view) whyWaiting(s *state.PublishedSweep) string {
 	if s.Sweep().Spec.GetExternal() != nil {
 		return ""
 	}
-	if why := cluster.Impossible(v.Inventory.Nodes, demand(s.Sweep())); why != "" {
+	if why := cluster.Impossible(v.Inventory.Nodes, s.Sweep().Terms.Demand); why != "" {
 		return why
 	}
 	queued := s.Sweep().Queued

@@ -15,7 +15,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
-	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -331,7 +331,7 @@ func (r *run) timed(id string, a *App) {
 			r.pending = append(r.pending, control.Command{Sweep: id, Command: c.Command, Actor: "sim", Done: func(error) {}})
 		})
 	}
-	if wall, err := spec.ParseDuration(a.Spec.GetLimits().GetWallTime()); err == nil && wall > 0 {
+	if wall, err := terms.ParseDuration(a.Spec.GetLimits().GetWallTime()); err == nil && wall > 0 {
 		r.at(a.Submit+wall, func() { r.pending = append(r.pending, control.Look{Sweep: id}) })
 	}
 }

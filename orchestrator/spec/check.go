@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -117,7 +118,7 @@ func checkDuration(field, text string) error {
 	if text == "" {
 		return nil
 	}
-	if _, err := ParseDuration(text); err != nil {
+	if _, err := terms.ParseDuration(text); err != nil {
 		return wrong(field, "%v", err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -89,11 +90,11 @@ func extendLimits(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error
 
 // longer compares durations; none given before was no limit, and nothing is longer.
 func longer(now, was string) bool {
-	a, err := ParseDuration(now)
+	a, err := terms.ParseDuration(now)
 	if err != nil {
 		return false
 	}
-	b, err := ParseDuration(was)
+	b, err := terms.ParseDuration(was)
 	return err == nil && a >= b
 }
 

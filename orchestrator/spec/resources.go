@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -37,7 +38,7 @@ func checkResources(s *outbidv1.SweepSpec) error {
 		return err
 	}
 	if r.GetMemory() != "" {
-		if _, err := ParseBytes(r.GetMemory()); err != nil {
+		if _, err := terms.ParseBytes(r.GetMemory()); err != nil {
 			return wrong("resources.memory", "%v", err)
 		}
 	}

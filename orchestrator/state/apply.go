@@ -3,6 +3,7 @@ package state
 import (
 	"slices"
 
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -17,12 +18,16 @@ func (f *folding) submitted(e *outbidv1.SweepSubmitted) error {
 		ID: e.GetSweep(), Spec: e.GetSpec(), State: sweepRunning, Actor: e.GetActor(),
 		IdempotencyKey: e.GetIdempotencyKey(), Submitted: at, Best: -1, Version: 1, refs: map[string]int{}, Order: st.nextOrder,
 	}
+	s.compile()
 	st.addSweep(s)
 	st.shares(at, s, 1)
 	s.AppSecondsBefore = st.AppSeconds(at)
 	f.sweep = s
 	return nil
 }
+
+// compile reads the spec. Who accepted it has checked it; what cannot be read counts as if it was not said.
+func (s *Sweep) compile() { s.Terms, _ = terms.Of(s.Spec) }
 
 func (st *State) addSweep(s *Sweep) {
 	st.nextOrder = max(st.nextOrder, s.Order+1)
@@ -58,6 +63,7 @@ func (f *folding) sweepChanged(e *outbidv1.SweepChanged) error {
 func (f *folding) sweepExtended(e *outbidv1.SweepExtended) error {
 	st, s, at := f.st, f.sweep, f.at
 	s.Spec = e.GetSpec()
+	s.compile()
 	s.Exhausted, s.Waiting = false, false
 	if s.Done() {
 		st.reopen(at, s)

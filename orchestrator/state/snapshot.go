@@ -115,6 +115,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
 		LackNoted: r.GetLackNoted(),
 	}
+	s.compile()
 	for i, tr := range r.GetTrials() {
 		t := restoreTrial(tr)
 		if int(t.Number) != i || t.State == trialNone || t.State > trialCancelled {

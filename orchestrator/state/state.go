@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -78,8 +79,10 @@ type Node struct {
 
 // Sweep is one hyperparameter exploration: an app.
 type Sweep struct {
-	ID             string
-	Spec           *outbidv1.SweepSpec
+	ID   string
+	Spec *outbidv1.SweepSpec
+	// Terms are the spec compiled.
+	Terms          *terms.Terms
 	State          outbidv1.SweepState
 	Reason         string
 	Actor          string

@@ -281,3 +281,21 @@ func TestChangedSince(t *testing.T) {
 		t.Fatalf("changed since %d after many changes: %v", v, got)
 	}
 }
+
+// What a spec says is read when the sweep is submitted, extended or restored.
+func TestTermsAreThoseOfTheSpec(t *testing.T) {
+	t.Parallel()
+	sp, wider := spec(1), spec(1)
+	sp.Limits, wider.Limits = &outbidv1.Limits{WallTime: "10m"}, &outbidv1.Limits{WallTime: "2d"}
+	st := state.New()
+	apply(t, st, submitted(sp))
+	if got := st.Sweeps["s-1"].Terms.WallTime; got != 10*time.Minute {
+		t.Errorf("submitted: %s", got)
+	}
+	apply(t, st, &outbidv1.Event{Kind: &outbidv1.Event_SweepExtended{SweepExtended: &outbidv1.SweepExtended{Sweep: "s-1", Spec: wider}}})
+	for name, st := range map[string]*state.State{"extended": st, "restored": restore(t, st)} {
+		if got := st.Sweeps["s-1"].Terms.WallTime; got != 48*time.Hour {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package spec
+package terms
 
 import (
 	"fmt"

@@ -1,0 +1,84 @@
+// Package terms compiles what a sweep's spec says in words, durations and sizes, into what decisions are made with: once
+// when the sweep is accepted, not whenever something is decided. It is pure.
+package terms
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Terms are what a sweep was accepted on. They are never changed: an extended sweep has others.
+type Terms struct {
+	// Demand is what one trial needs.
+	Demand cluster.Demand
+	// WallTime ends the sweep so long after its submission; 0 for never.
+	WallTime time.Duration
+	// ClientTimeout takes a trial back from a client that says nothing for so long; 0 for never.
+	ClientTimeout time.Duration
+	// SaveEvery is how often a running trial saves at least.
+	SaveEvery time.Duration
+	// HangTimeout ends a process that says nothing for so long; 0 for never.
+	HangTimeout time.Duration
+	// Grace is how long a program may take to stop.
+	Grace time.Duration
+}
+
+// What holds where a spec says nothing.
+const (
+	saveEvery    = 30 * time.Second
+	programGrace = 10 * time.Second
+)
+
+// Of compiles a spec. An error names the fields that cannot be read, which count as if they said nothing: so a ledger is
+// folded the same, whatever an earlier version let through.
+func Of(s *outbidv1.SweepSpec) (*Terms, error) {
+	var wrong []error
+	duration := func(field, text string) time.Duration {
+		if text == "" {
+			return 0
+		}
+		d, err := ParseDuration(text)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", field, err))
+		}
+		return d
+	}
+	t := &Terms{
+		Demand:        demand(s),
+		WallTime:      duration("limits.wall_time", s.GetLimits().GetWallTime()),
+		ClientTimeout: duration("external.timeout", s.GetExternal().GetTimeout()),
+		SaveEvery:     cmp.Or(duration("checkpoints.every", s.GetCheckpoints().GetEvery()), saveEvery),
+		HangTimeout:   duration("hang_timeout", s.GetHangTimeout()),
+		Grace:         cmp.Or(duration("program.grace", s.GetProgram().GetGrace()), programGrace),
+	}
+	if memory := s.GetResources().GetMemory(); memory != "" {
+		bytes, err := ParseBytes(memory)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("resources.memory: %w", err))
+		}
+		t.Demand.Memory = bytes
+	}
+	return t, errors.Join(wrong...)
+}
+
+// demand is what one trial needs, but for memory.
+func demand(s *outbidv1.SweepSpec) cluster.Demand {
+	r := s.GetResources()
+	d := cluster.Demand{
+		Min: max(1, int(r.GetDevices().GetMin())), Types: r.GetTypes(), Exclude: r.GetExcludeTypes(), CPUs: r.GetCpus(),
+		NeedsTrust: s.GetFunction() != nil, Spread: r.GetSpread(), Mixed: r.GetMixed(),
+	}
+	d.Max = max(d.Min, int(r.GetDevices().GetMax()))
+	for _, h := range s.GetThroughputs() {
+		if h.GetStepsPerSecond() == 0 && h.GetType() != "" && h.Trial == nil && !slices.Contains(d.Exclude, h.GetType()) {
+			d.Exclude = append(slices.Clip(d.Exclude), h.GetType()) // it does not run there
+		}
+	}
+	return d
+}
