@@ -33,7 +33,7 @@ func Campaign(ctx context.Context, nc *nats.Conn, c Candidate) (*Leadership, err
 		return nil, fmt.Errorf("campaign for the lead: watch %s: %w", LeaderBucket, err)
 	}
 	run := campaign{
-		kv: kv, ttl: c.TTL, force: c.Force, log: orDiscard(c.Logger).With("candidate", c.ID),
+		kv: kv, ttl: c.TTL, patience: c.Patience, force: c.Force, log: orDiscard(c.Logger).With("candidate", c.ID),
 		record: leaderRecord{ID: c.ID, Nonce: nuid.Next(), TTLMs: c.TTL.Milliseconds(), Host: c.Host, PID: c.PID},
 	}
 	lead, err := run.run(ctx, watch.Updates())
@@ -67,8 +67,10 @@ type campaign struct {
 	kv     jetstream.KeyValue
 	record leaderRecord
 	ttl    time.Duration
-	force  bool
-	log    *slog.Logger
+	// patience of the leadership beyond its ttl.
+	patience time.Duration
+	force    bool
+	log      *slog.Logger
 
 	holder  string    // of the record seen last
 	seen    uint64    // its revision
@@ -153,7 +155,7 @@ func (c *campaign) lead(ctx context.Context, revision uint64, start time.Time) *
 	ctx, cancel := context.WithCancel(ctx)
 	c.record.Term = revision
 	l := &Leadership{
-		kv: c.kv, record: c.record, revision: revision, until: start.Add(c.ttl), log: c.log,
+		kv: c.kv, record: c.record, revision: revision, until: start.Add(c.ttl), patience: c.patience, log: c.log,
 		cancel: cancel, done: make(chan struct{}), lost: make(chan struct{}),
 	}
 	go l.keep(ctx)

@@ -30,6 +30,9 @@ type Candidate struct {
 	ID string
 	// TTL is how long this leader's lease outlives its last word; 0 means 3 s.
 	TTL time.Duration
+	// Patience is how long beyond its TTL a leader goes on that cannot renew its lease while nobody else has taken it: a disk of
+	// NATS that stalls is not a rival. What it appends is refused once somebody else has. 0 for not at all.
+	Patience time.Duration
 	// Force takes over at once. It is for the process that runs the NATS server itself and has just started it: the
 	// leader of before is gone with the server of before. Another that still writes is deposed, not endangered.
 	Force bool
@@ -118,7 +121,10 @@ type Leadership struct {
 	record   leaderRecord
 	revision uint64
 	until    time.Time
-	log      *slog.Logger
+	patience time.Duration
+	// refused: NATS answered, and will not renew the lease; a full disk is not waited for.
+	refused bool
+	log     *slog.Logger
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -179,14 +185,14 @@ func (l *Leadership) keep(ctx context.Context) {
 	ttl := time.Duration(l.record.TTLMs) * time.Millisecond
 	pause := ttl / 3
 	for {
-		timer := time.NewTimer(min(pause, time.Until(l.until)))
+		timer := time.NewTimer(min(pause, time.Until(l.end())))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		}
-		if !time.Now().Before(l.until) {
+		if !time.Now().Before(l.end()) {
 			l.log.Warn("lost the lead: the lease could not be renewed", "term", l.record.Term)
 			l.lapsed = true
 			return
@@ -199,16 +205,27 @@ func (l *Leadership) keep(ctx context.Context) {
 		case err != nil && ctx.Err() == nil:
 			l.log.Warn("cannot renew the lease on the lead", "term", l.record.Term, "error", err)
 			l.cause, pause = err, ttl/10
+			_, l.refused = errors.AsType[*jetstream.APIError](err)
 		}
 	}
+}
+
+// end is when it stops leading unless the lease is renewed before.
+func (l *Leadership) end() time.Time {
+	if l.refused {
+		return l.until
+	}
+	return l.until.Add(l.patience)
 }
 
 var errDeposed = errors.New("another orchestrator leads")
 
 // renew writes the record again. A write whose fate is unknown shows as a conflict with ourselves at the next try.
 func (l *Leadership) renew(ctx context.Context, ttl time.Duration) error {
-	ctx, cancel := context.WithDeadline(ctx, l.until)
+	ctx, cancel := context.WithDeadline(ctx, l.end())
 	defer cancel()
+	ctx, giveUp := context.WithTimeout(ctx, ttl)
+	defer giveUp()
 	value, err := json.Marshal(l.record)
 	if err != nil {
 		return err
@@ -231,6 +248,6 @@ func (l *Leadership) renew(ctx context.Context, ttl time.Duration) error {
 	if err != nil {
 		return err
 	}
-	l.revision, l.until = revision, start.Add(ttl)
+	l.revision, l.until, l.refused = revision, start.Add(ttl), false
 	return nil
 }

@@ -72,8 +72,11 @@ type Loop struct {
 	// drawn are the sweeps as readers saw them last, by id.
 	drawn    sync.Map
 	capacity atomic.Pointer[capacity]
-	// heard is when each node was last heard of.
+	// heard has an arrival for each node, by name.
 	heard sync.Map
+	// attended is when the loop last came round, by the monotonic clock, and took how long its last step was.
+	attended time.Time
+	took     Observation
 
 	recent recent
 	clock  *clock
@@ -189,11 +192,14 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.snapshot.Wait()
 			return l.finalSnapshot()
 		case in := <-l.in:
-			inputs = l.gather(in)
+			inputs = l.gather(l.taken(in))
 		case <-tick.C:
 			l.keepTime()
-			inputs = []Input{Tick{}}
+			if inputs = l.gather(); len(l.in) == 0 { // nobody is judged by what was not listened to
+				inputs = append(inputs, l.judge()...)
+			}
 		}
+		inputs = append(l.attend(), inputs...)
 		for more := true; more; inputs = nil {
 			var err error
 			if more, err = l.step(ctx, inputs); err != nil {
@@ -205,17 +211,24 @@ func (l *Loop) Run(ctx context.Context) error {
 }
 
 // gather takes what else is waiting, so that one append serves all.
-func (l *Loop) gather(first Input) []Input {
-	inputs := []Input{first}
+func (l *Loop) gather(inputs ...Input) []Input {
 	for len(inputs) < inputsPerStep {
 		select {
 		case in := <-l.in:
-			inputs = append(inputs, in)
+			inputs = append(inputs, l.taken(in))
 		default:
 			return inputs
 		}
 	}
 	return inputs
+}
+
+// taken counts an input out of the queue.
+func (l *Loop) taken(in Input) Input {
+	if up, ok := in.(Uplink); ok {
+		l.arrival(up.Message.GetNode()).waiting.Add(-1)
+	}
+	return in
 }
 
 // step decides and appends, and only then acts.
@@ -260,11 +273,12 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
+	l.took = Observation{
+		Inputs: len(inputs), Events: len(out.Events), Reports: countReports(out.Events),
+		Decide: decided, Append: time.Since(began) - decided,
+	}
 	if l.cfg.Observe != nil {
-		l.cfg.Observe(Observation{
-			Inputs: len(inputs), Events: len(out.Events), Reports: countReports(out.Events),
-			Decide: decided, Append: time.Since(began) - decided,
-		})
+		l.cfg.Observe(l.took)
 	}
 	return out, nil
 }
@@ -331,15 +345,5 @@ func (l *Loop) send(ctx context.Context, in Input) error {
 		return ctx.Err()
 	case <-l.done:
 		return errStopped
-	}
-}
-
-// Uplink takes in what a worker said. It waits while the loop is busy, and drops the message once it has ended: the
-// worker sends it again to whoever leads then.
-func (l *Loop) Uplink(up *outbidv1.Uplink) {
-	l.heard.Store(up.GetNode(), l.clock.now())
-	select {
-	case l.in <- Uplink{up}:
-	case <-l.done:
 	}
 }

@@ -3,7 +3,6 @@ package control
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -88,10 +87,8 @@ func (l *Loop) Nodes() []*outbidv1.Node {
 	var nodes []*outbidv1.Node
 	l.view.Load().Nodes(func(name string, n *state.PublishedNode) {
 		shown := &outbidv1.Node{Info: n.View.GetInfo(), State: n.View.GetState(), Reason: n.View.GetReason(), Uses: n.View.GetUses()}
-		if at, ok := l.heard.Load(name); ok {
-			if at, ok := at.(time.Time); ok {
-				shown.LastSeen = timestamppb.New(at)
-			}
+		if at := l.lastSeen(name); !at.IsZero() {
+			shown.LastSeen = timestamppb.New(at)
 		}
 		nodes = append(nodes, shown)
 	})

@@ -26,7 +26,12 @@ type cluster struct {
 // newCluster starts `outbid serve` with further arguments and no workers.
 func newCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
-	dir := t.TempDir()
+	return newClusterIn(t, t.TempDir(), args...)
+}
+
+// newClusterIn is newCluster in a directory of the caller's.
+func newClusterIn(t *testing.T, dir string, args ...string) *cluster {
+	t.Helper()
 	c := &cluster{t: t, dir: dir, locks: t.TempDir(), args: args, workers: map[string]*proc{}}
 	c.server = serve(t, dir, append([]string{
 		"serve", "--lease", "4s", "--nats-listen", "127.0.0.1:0", "--store", filepath.Join(dir, "store"),

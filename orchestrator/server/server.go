@@ -283,7 +283,7 @@ func (s *Server) campaign(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, release)
 	host, _ := os.Hostname() // without it the next one does not know whether this one is dead
 	lead, err := bus.Campaign(held, s.nc, bus.Candidate{
-		ID: s.cfg.Name, Host: host, PID: os.Getpid(), Force: s.embedded != nil, Replicas: s.cfg.NATS.Replicas, Logger: s.log,
+		ID: s.cfg.Name, Host: host, PID: os.Getpid(), Force: s.embedded != nil, Patience: s.cfg.Lease, Replicas: s.cfg.NATS.Replicas, Logger: s.log,
 	})
 	if !stop() {
 		release()

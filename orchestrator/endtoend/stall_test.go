@@ -1,0 +1,217 @@
+package endtoend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// disk is a file system of its own, which can be frozen: writes and syncs wait until it is let go.
+type disk struct {
+	t   testing.TB
+	dir string
+}
+
+// newDisk mounts an image on a directory, or skips the test where this cannot be done.
+func newDisk(t testing.TB, dir string) *disk {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root may mount a disk that can be frozen")
+	}
+	image := filepath.Join(t.TempDir(), "image")
+	for _, command := range [][]string{
+		{"truncate", "-s", "256M", image}, {"mkfs.ext4", "-q", image}, {"mkdir", "-p", dir}, {"mount", "-o", "loop", image, dir},
+	} {
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("this machine does not let a test mount a disk of its own: %s: %v: %s", command[0], err, bytes.TrimSpace(out))
+		}
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	d := &disk{t, dir}
+	<-d.freeze(0)
+	return d
+}
+
+// freeze stalls the disk for so many seconds; the channel is closed when it goes on. A process of its own lets it go,
+// whatever becomes of the test.
+func (d *disk) freeze(seconds int) (over <-chan struct{}) {
+	d.t.Helper()
+	if out, err := exec.Command("fsfreeze", "-f", d.dir).CombinedOutput(); err != nil {
+		d.t.Skipf("this machine's disks cannot be frozen: %v: %s", err, bytes.TrimSpace(out))
+	}
+	thaw := exec.Command("sh", "-c", fmt.Sprintf("sleep %d; fsfreeze -u %s", seconds, d.dir))
+	if err := thaw.Start(); err != nil {
+		_ = exec.Command("fsfreeze", "-u", d.dir).Run()
+		d.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := thaw.Wait(); err != nil {
+			d.t.Errorf("the disk could not be let go: %v", err)
+		}
+	}()
+	d.t.Cleanup(func() { <-done })
+	return done
+}
+
+// timings are how long reads took, while somebody measures.
+type timings struct {
+	mu    sync.Mutex
+	taken []float64
+}
+
+// reads lists and shows, all the time, until the function that it returns is called; that tells the 99th percentile in
+// milliseconds.
+func (s *server) timeReads(id string) (stop func() (p99 float64)) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var all timings
+	var wg sync.WaitGroup
+	calls := map[string]func() error{
+		"ListSweeps": func() error { _, err := s.ListSweeps(ctx, &outbidv1.ListSweepsRequest{}); return err },
+		"GetSweep":   func() error { _, err := s.GetSweep(ctx, &outbidv1.GetSweepRequest{Sweep: id}); return err },
+		"ListTrials": func() error { _, err := s.ListTrials(ctx, &outbidv1.ListTrialsRequest{Sweep: id}); return err },
+		"ListNodes":  func() error { _, err := s.ListNodes(ctx, &outbidv1.ListNodesRequest{}); return err },
+		"ListRounds": func() error { _, err := s.ListRounds(ctx, &outbidv1.ListRoundsRequest{}); return err },
+	}
+	for name, call := range calls {
+		wg.Go(func() {
+			pace := time.NewTicker(20 * time.Millisecond)
+			defer pace.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-pace.C:
+				}
+				began := time.Now()
+				if err := call(); err != nil {
+					if ctx.Err() == nil {
+						s.t.Errorf("%s: %v", name, err)
+					}
+					return
+				}
+				all.mu.Lock()
+				all.taken = append(all.taken, time.Since(began).Seconds()*1000)
+				all.mu.Unlock()
+			}
+		})
+	}
+	return func() float64 {
+		cancel()
+		wg.Wait()
+		return quantile(all.taken, .99)
+	}
+}
+
+// pause lets time pass in which others are watched.
+func pause(d time.Duration) { <-time.After(d) }
+
+// stall watches a server while something stands still: what is read, and whether a lease of a sweep ends. id is of a
+// sweep whose trials run all the time.
+func (c *cluster) stall(id string, during func()) {
+	c.t.Helper()
+	calm := c.timeReads(id)
+	pause(2 * time.Second)
+	usual := calm()
+	before := c.leases(id)
+	busy := c.timeReads(id)
+	during()
+	p99 := busy()
+	c.t.Logf("reads: p99 %.1f ms while it stood still, %.1f ms before", p99, usual)
+	if most := max(50, 5*usual); p99 > most { // on a busy machine reads wait for a core
+		c.t.Errorf("reads took %.1f ms (p99), want at most %.1f", p99, most)
+	}
+	c.mustGoOn(id, 20*time.Second)
+	if after := c.leases(id); !slices.Equal(before, after) {
+		c.t.Errorf("leases of %s: %v before, %v after", id, before, after)
+	}
+	for _, n := range c.nodes() {
+		if n.GetState() != outbidv1.NodeState_NODE_STATE_UP {
+			c.t.Errorf("node %s is %s: %s", n.GetInfo().GetName(), n.GetState(), n.GetReason())
+		}
+	}
+}
+
+// mustGoOn fails unless reports of a sweep are decided within a time.
+func (s *server) mustGoOn(id string, within time.Duration) {
+	s.t.Helper()
+	steps, began := s.sweep(id).GetSteps(), time.Now()
+	poll(s.t, id+" to go on", func() bool { return s.sweep(id).GetSteps() > steps })
+	if took := time.Since(began); took > within {
+		s.t.Errorf("it took %s until reports of %s were decided, want at most %s", took, id, within)
+	}
+}
+
+// leases are the leases of a sweep's trials.
+func (s *server) leases(id string) []uint64 {
+	s.t.Helper()
+	var ids []uint64
+	for _, n := range s.nodes() {
+		for _, u := range n.GetUses() {
+			if u.GetFork().GetSweep() == id {
+				ids = append(ids, u.GetFork().GetLeaseId())
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// long is a sweep of two trials that report for minutes.
+func (c *cluster) long() string {
+	c.t.Helper()
+	id := c.submit(job{
+		name: "long", mode: "well", tuner: random(20_000), trials: 2, env: map[string]string{"PACE": "20ms"},
+	}.spec(c.t, c.locks))
+	c.waitSteps(id, 20)
+	return id
+}
+
+// The disk of the ledger stands still for ten seconds: who reads does not notice, no lease ends, no worker is lost, the
+// server goes on leading, and reports are decided as soon as the disk allows.
+func TestADiskThatStandsStill(t *testing.T) {
+	dir := t.TempDir()
+	d := newDisk(t, filepath.Join(dir, "data", "nats"))
+	c := newClusterIn(t, dir, "--lease", "15s")
+	c.worker("n1", "cpu:2", "")
+	id := c.long()
+	c.stall(id, func() {
+		over := d.freeze(10)
+		pause(time.Second)
+		steps := c.sweep(id).GetSteps()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := c.SubmitSweep(ctx, &outbidv1.SubmitSweepRequest{
+			Spec: job{name: "late", mode: "well", tuner: random(1), trials: 1}.spec(t, c.locks),
+		}); !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			t.Errorf("a sweep was answered that the disk cannot hold: %v", err)
+		}
+		if now := c.sweep(id).GetSteps(); now > steps {
+			t.Errorf("%d steps were shown that the disk cannot hold", now-steps)
+		}
+		<-over
+	})
+	if err := c.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	<-c.ended
+	if c.err != nil {
+		t.Errorf("the server ended with %v", c.err)
+	}
+}
