@@ -20,11 +20,11 @@ const waiting = 4
 // Bid implements Agent.
 func (BuiltIn) Bid(o *Offer, apps []*Situation) ([]Table, error) {
 	tables := make([]Table, len(apps))
-	shared := newMarket(o, nil)
+	shared := newOfferIndex(o, nil)
 	for i, s := range apps {
 		m := shared
 		if s.Free != nil {
-			m = newMarket(o, s.Free)
+			m = newOfferIndex(o, s.Free)
 		}
 		tables[i] = bid(m, s)
 	}

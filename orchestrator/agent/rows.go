@@ -14,7 +14,7 @@ import (
 type bidder struct {
 	*estimator
 	wants []want
-	work  stall
+	work  typePool
 	rows  []Row
 	fast  []float64
 	// rate is the speed that was looked up last.
@@ -54,7 +54,7 @@ const (
 	orders
 )
 
-func bid(m *market, s *Situation) Table {
+func bid(m *offerIndex, s *Situation) Table {
 	b := &bidder{estimator: newEstimator(s, false)}
 	t := Table{Rho: b.rho(nil), Ideal: b.ideal}
 	for i := range s.Jobs {
@@ -79,28 +79,28 @@ func bid(m *market, s *Situation) Table {
 
 // list makes the rows: every combination of some portions of every type, then finer portions and worse shapes as far as
 // there is room.
-func (b *bidder) list(m *market) {
-	var stalls []*stall
-	for i := range m.stalls {
-		if slices.ContainsFunc(b.wants, func(w want) bool { return w.accepts(m.stalls[i].kind) }) {
-			stalls = append(stalls, &m.stalls[i])
+func (b *bidder) list(m *offerIndex) {
+	var pools []*typePool
+	for i := range m.types {
+		if slices.ContainsFunc(b.wants, func(w want) bool { return w.accepts(m.types[i].kind) }) {
+			pools = append(pools, &m.types[i])
 		}
 	}
-	rate := func(s *stall) float64 { return b.w.pace.Rate(s.kind, b.wants[0].min, cluster.SameMachine) }
-	slices.SortStableFunc(stalls, func(x, y *stall) int { return cmp.Compare(rate(y), rate(x)) })
-	stalls = stalls[:min(len(stalls), 6)]
-	if len(stalls) > 1 {
+	rate := func(s *typePool) float64 { return b.w.pace.Rate(s.kind, b.wants[0].min, cluster.SameMachine) }
+	slices.SortStableFunc(pools, func(x, y *typePool) int { return cmp.Compare(rate(y), rate(x)) })
+	pools = pools[:min(len(pools), 6)]
+	if len(pools) > 1 {
 		// n portions and none, of every type: (n+1)^types - 1 rows.
-		n := int(math.Pow(MaxRows*3/4, 1/float64(len(stalls)))) - 1
-		parts := make([][]portion, len(stalls))
-		for i, s := range stalls {
+		n := int(math.Pow(MaxRows*3/4, 1/float64(len(pools)))) - 1
+		parts := make([][]portion, len(pools))
+		for i, s := range pools {
 			parts[i] = b.portions(s, max(1, n), consolidated)
 		}
 		b.combine(parts, nil)
 	}
 	for _, o := range [...]order{consolidated, halved, scattered} {
-		for i, s := range stalls {
-			room := (MaxRows - len(b.rows)) / (len(stalls) - i)
+		for i, s := range pools {
+			room := (MaxRows - len(b.rows)) / (len(pools) - i)
 			if o < orders-1 && b.wants[0].spread && b.wants[0].max > 1 {
 				room = (room + 1) / 2
 			}
@@ -156,7 +156,7 @@ func (b *bidder) add(parts []portion) {
 }
 
 // portions lists up to n portions of a type, the smallest first.
-func (b *bidder) portions(s *stall, n int, o order) []portion {
+func (b *bidder) portions(s *typePool, n int, o order) []portion {
 	sizes := b.chain(s)
 	var out []portion
 	for _, p := range grid(len(sizes), n) {
@@ -174,7 +174,7 @@ type step struct{ from, to int }
 
 // chain is how a portion grows. All gangs are of the least size until every job has one; then they are doubled, up to
 // what their jobs can use.
-func (b *bidder) chain(s *stall) []step {
+func (b *bidder) chain(s *typePool) []step {
 	var steps []step
 	devices := 0
 	fits := func(from, to int) bool {
@@ -236,7 +236,7 @@ func grid(all, n int) []int {
 }
 
 // cut fits the gangs at the end of some steps into the offer of a type.
-func (b *bidder) cut(s *stall, steps []step, o order) (portion, bool) {
+func (b *bidder) cut(s *typePool, steps []step, o order) (portion, bool) {
 	var sizes []int
 	var counts []int
 	count := func(size, by int) {

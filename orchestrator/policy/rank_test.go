@@ -25,8 +25,8 @@ func (ranked) Decide(v *policy.View) policy.Plan {
 	for i, k := 0, len(jobs)-1; i < k; i, k = i+1, k-1 {
 		jobs[i], jobs[k] = jobs[k], jobs[i]
 	}
-	p, shape := policy.Preempt(v), v.Shape()
-	p.Rank(jobs, func(j *policy.Job) int { return shape.Wants(j.Demand) }, "ranked")
+	p, inventory := policy.Preempt(v), v.Inventory()
+	p.Rank(jobs, func(j *policy.Job) int { return inventory.Wants(j.Demand) }, "ranked")
 	return p.Plan("ranked", "ranked lower")
 }
 
@@ -112,27 +112,27 @@ func TestRefillHoldsBackWhatIsAboutToBeFree(t *testing.T) {
 	}
 }
 
-func TestShape(t *testing.T) {
+func TestInventory(t *testing.T) {
 	t.Parallel()
 	nodes := append(stagetest.Nodes("a", 2, 4, 2), stagetest.Nodes("b", 1, 2, 1)...)
 	nodes[1].Rack = "other"
 	s := stagetest.New(nodes...)
-	shape := s.View().Shape()
+	inventory := s.View().Inventory()
 	d := cluster.Demand{Min: 1, Max: 16}
-	if got := fmt.Sprint(shape.Types(), shape.Total(0), shape.Most(d, 0), shape.Most(d, 1), shape.Wants(d)); got != "[a b] 8 4 2 4" {
-		t.Errorf("shape is %s", got)
+	if got := fmt.Sprint(inventory.Types(), inventory.Total(0), inventory.Most(d, 0), inventory.Most(d, 1), inventory.Wants(d)); got != "[a b] 8 4 2 4" {
+		t.Errorf("inventory is %s", got)
 	}
 	d.Spread, d.Types = true, []string{"a"}
-	if shape.Most(d, 0) != 8 || shape.Most(d, 1) != 0 {
-		t.Errorf("spread, at most %d and %d", shape.Most(d, 0), shape.Most(d, 1))
+	if inventory.Most(d, 0) != 8 || inventory.Most(d, 1) != 0 {
+		t.Errorf("spread, at most %d and %d", inventory.Most(d, 0), inventory.Most(d, 1))
 	}
 	for n, want := range map[int]cluster.Spread{2: cluster.SameSlot, 4: cluster.SameMachine, 5: cluster.AcrossRacks} {
-		if got := shape.Spread(0, n); got != want {
+		if got := inventory.Spread(0, n); got != want {
 			t.Errorf("%d devices are at best in one %s, want %s", n, got, want)
 		}
 	}
 	j := s.Job(s.App("x", "t"), 1, 4, 10)
-	if shape.Rate(j, 0, 4) != 4 || shape.Rate(j, 0, 0) != 0 {
+	if inventory.Rate(j, 0, 4) != 4 || inventory.Rate(j, 0, 0) != 0 {
 		t.Error("rates are wrong")
 	}
 }

@@ -47,10 +47,10 @@ func (v *View) Holding(j *Job, g cluster.Gang) agent.Holding {
 
 // Stock counts the cluster's devices by type.
 func (v *View) Stock() []agent.Stock {
-	shape := v.Shape()
-	stock := make([]agent.Stock, 0, len(shape.Types()))
-	for k, kind := range shape.Types() {
-		stock = append(stock, agent.Stock{Type: kind, Devices: shape.Total(k)})
+	inventory := v.Inventory()
+	stock := make([]agent.Stock, 0, len(inventory.Types()))
+	for k, kind := range inventory.Types() {
+		stock = append(stock, agent.Stock{Type: kind, Devices: inventory.Total(k)})
 	}
 	return stock
 }

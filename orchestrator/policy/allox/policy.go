@@ -110,7 +110,7 @@ type start struct {
 
 // field is what jobs are matched with.
 type field struct {
-	shape *policy.Shape
+	inventory *policy.Inventory
 	// ready lists, by type, when one device after another is free, in seconds.
 	ready [][]float64
 	// busy says that some job runs or is about to leave.
@@ -124,8 +124,8 @@ type machine struct {
 }
 
 func newField(v *policy.View, plan *policy.Planner) *field {
-	f := &field{shape: v.Shape()}
-	types := f.shape.Types()
+	f := &field{inventory: v.Inventory()}
+	types := f.inventory.Types()
 	f.ready = make([][]float64, len(types))
 	for k, kind := range types {
 		f.ready[k] = make([]float64, plan.Free().FreeOf(kind)) // ready now, or as soon as others have left
@@ -139,7 +139,7 @@ func newField(v *policy.View, plan *policy.Planner) *field {
 	}
 	for i, left := range v.StepsLeftOf(running) {
 		j := running[i]
-		k := f.shape.KindOf(v, j.Gang)
+		k := f.inventory.KindOf(v, j.Gang)
 		if k < 0 {
 			continue
 		}
@@ -169,7 +169,7 @@ func (f *field) machines(jobs int) []machine {
 // start places jobs that come first on free devices, and returns those for which there was a place.
 func (f *field) start(plan *policy.Planner, starts []start) (done []*policy.Job) {
 	for _, s := range starts {
-		gang, ok := plan.Free().Place(s.job.Demand, s.n, f.shape.Types()[s.kind])
+		gang, ok := plan.Free().Place(s.job.Demand, s.n, f.inventory.Types()[s.kind])
 		if !ok || !plan.PlaceOn(s.job, plan.PreferFreeNow(s.job, gang), "first on this type of device in the matching with the least mean completion time") {
 			continue
 		}
@@ -195,7 +195,7 @@ func (f *field) times(v *policy.View, jobs []*policy.Job) (able []*policy.Job, t
 		row, runs := make([]runtime, len(f.ready)), false
 		for k := range row {
 			row[k].seconds = math.Inf(1)
-			n := f.shape.Most(j.Demand, k)
+			n := f.inventory.Most(j.Demand, k)
 			if n == 0 || len(f.ready[k]) < j.Demand.Min {
 				continue
 			}
@@ -204,7 +204,7 @@ func (f *field) times(v *policy.View, jobs []*policy.Job) (able []*policy.Job, t
 			for n > max(1, j.Demand.Min) && f.ready[k][n-1] > 0 {
 				n--
 			}
-			if rate := f.shape.Rate(j, k, n); rate > 0 {
+			if rate := f.inventory.Rate(j, k, n); rate > 0 {
 				row[k] = runtime{n, max(left[i], 1) / rate, f.ready[k][n-1]}
 				runs = true
 			}

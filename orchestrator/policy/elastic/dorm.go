@@ -39,7 +39,7 @@ func (d *dorm) due(v *policy.View, m *memory) bool {
 
 func (d *dorm) next(*policy.View, *memory) time.Time { return time.Time{} }
 
-func (d *dorm) sizes(v *policy.View, s *policy.Shape, jobs []*policy.Job, free []int, _ bool) []size {
+func (d *dorm) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, free []int, _ bool) []size {
 	sizes := make([]size, 0, len(jobs))
 	cells := make([][]member, len(free))
 	at := make([][]int, len(free))
@@ -77,7 +77,7 @@ func (d *dorm) sizes(v *policy.View, s *policy.Shape, jobs []*policy.Job, free [
 }
 
 // emptiest is the type with most devices to come, of those that the job could ever run on; -1 if there is none.
-func emptiest(s *policy.Shape, j *policy.Job, expected []int) int {
+func emptiest(s *policy.Inventory, j *policy.Job, expected []int) int {
 	best := -1
 	for k := range expected {
 		if s.Most(j.Demand, k) > 0 && (best < 0 || expected[k] > expected[best]) {

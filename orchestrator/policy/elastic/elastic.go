@@ -15,7 +15,7 @@ import (
 type sizer interface {
 	// sizes of some jobs that share what is free of each type. Jobs that run or end keep their type. all says that these
 	// are all jobs there are, and everything is up for grabs.
-	sizes(v *policy.View, s *policy.Shape, jobs []*policy.Job, free []int, all bool) []size
+	sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, free []int, all bool) []size
 	// due says whether all sizes are to be decided anew.
 	due(v *policy.View, m *memory) bool
 	// next is when they are due if nothing happens; zero for never.
@@ -81,8 +81,8 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 
 // resize decides all sizes.
 func (p *Policy) resize(v *policy.View, jobs []*policy.Job) policy.Plan {
-	all, shape := policy.Preempt(v), v.Shape()
-	sizes := p.sizer.sizes(v, shape, jobs, freeOf(all, shape), true)
+	all, inventory := policy.Preempt(v), v.Inventory()
+	sizes := p.sizer.sizes(v, inventory, jobs, freeOf(all, inventory), true)
 	p.m.Decided, p.m.Wanted = v.Now, map[policy.JobName]int{}
 	var grow, start []size
 	for _, s := range sizes {
@@ -90,24 +90,24 @@ func (p *Policy) resize(v *policy.View, jobs []*policy.Job) policy.Plan {
 		case s.n == 0:
 		case s.job.Ending, held == 0:
 			start = append(start, s)
-		case s.n == held && s.kind == shape.KindOf(v, s.job.Gang), s.n > held:
+		case s.n == held && s.kind == inventory.KindOf(v, s.job.Gang), s.n > held:
 			if all.Keep(s.job) && s.n > held {
 				grow = append(grow, s)
 			}
 		default:
-			p.resizeOne(all, shape, s)
+			p.resizeOne(all, inventory, s)
 		}
 	}
 	for _, s := range grow {
-		p.resizeOne(all, shape, s)
+		p.resizeOne(all, inventory, s)
 	}
-	all.Fill(p.start(all, shape, start, jobs), "free, and nobody gains more by it")
+	all.Fill(p.start(all, inventory, start, jobs), "free, and nobody gains more by it")
 	return all.Plan("sizes decided anew", "another size, or others gain more by its devices")
 }
 
 // refill gives what is free to those who wait.
 func (p *Policy) refill(v *policy.View, jobs []*policy.Job) policy.Plan {
-	fill, shape := policy.Refill(v), v.Shape()
+	fill, inventory := policy.Refill(v), v.Inventory()
 	var moved []size
 	var waiting []*policy.Job
 	for _, j := range jobs {
@@ -121,15 +121,15 @@ func (p *Policy) refill(v *policy.View, jobs []*policy.Job) policy.Plan {
 			waiting = append(waiting, j)
 		}
 	}
-	p.start(fill, shape, moved, nil)
+	p.start(fill, inventory, moved, nil)
 	if len(waiting) > 0 && fill.Free().FreeDevices() > 0 {
-		sizes := p.sizer.sizes(v, shape, waiting, freeOf(fill, shape), false)
-		fill.Fill(p.start(fill, shape, sizes, waiting), "free, and nobody gains more by it")
+		sizes := p.sizer.sizes(v, inventory, waiting, freeOf(fill, inventory), false)
+		fill.Fill(p.start(fill, inventory, sizes, waiting), "free, and nobody gains more by it")
 	}
 	return fill.Plan("free devices between two decisions on all sizes", "")
 }
 
-func freeOf(p *policy.Planner, s *policy.Shape) []int {
+func freeOf(p *policy.Planner, s *policy.Inventory) []int {
 	free := make([]int, len(s.Types()))
 	for k, kind := range s.Types() {
 		free[k] = p.Free().FreeOf(kind)
@@ -138,21 +138,21 @@ func freeOf(p *policy.Planner, s *policy.Shape) []int {
 }
 
 // resizeOne gives a running job its new size if there is a place for it.
-func (p *Policy) resizeOne(all *policy.Planner, shape *policy.Shape, s size) {
-	if all.Resize(s.job, s.n, kindName(shape, s.kind), reasonOf(s.n)) {
+func (p *Policy) resizeOne(all *policy.Planner, inventory *policy.Inventory, s size) {
+	if all.Resize(s.job, s.n, kindName(inventory, s.kind), reasonOf(s.n)) {
 		p.m.Wanted[s.job.Name()] = s.n
 	}
 }
 
 // start finds places for jobs that hold none, the smallest first as in Optimus (section 4.2): whose size fits nowhere
 // gets fewer devices. It returns those of the jobs that wait without a place.
-func (p *Policy) start(plan *policy.Planner, shape *policy.Shape, sizes []size, jobs []*policy.Job) []*policy.Job {
+func (p *Policy) start(plan *policy.Planner, inventory *policy.Inventory, sizes []size, jobs []*policy.Job) []*policy.Job {
 	placed := map[*policy.Job]bool{}
 	slices.SortStableFunc(sizes, func(a, b size) int { return a.n - b.n })
 	for _, s := range sizes {
 		d := s.job.Demand
 		for n := s.n; n > 0 && n >= d.Min; n-- {
-			gang, ok := plan.Free().Place(d, n, kindName(shape, s.kind))
+			gang, ok := plan.Free().Place(d, n, kindName(inventory, s.kind))
 			if !ok {
 				continue
 			}
@@ -172,11 +172,11 @@ func (p *Policy) start(plan *policy.Planner, shape *policy.Shape, sizes []size, 
 	return rest
 }
 
-func kindName(shape *policy.Shape, kind int) string {
+func kindName(inventory *policy.Inventory, kind int) string {
 	if kind < 0 {
 		return ""
 	}
-	return shape.Types()[kind]
+	return inventory.Types()[kind]
 }
 
 func reasonOf(n int) string { return fmt.Sprintf("its share of the devices is %d", n) }

@@ -69,10 +69,10 @@ func TestOptimusIsTheBestDivision(t *testing.T) {
 	p := create(t, NewOptimus, nil)
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawStage(t).View()
-		jobs, shape := v.Jobs(), v.Shape()
-		remaining := func(i, n int) float64 { return -float64(jobs[i].TotalSteps) / shape.Rate(jobs[i], 0, n) }
+		jobs, inventory := v.Jobs(), v.Inventory()
+		remaining := func(i, n int) float64 { return -float64(jobs[i].TotalSteps) / inventory.Rate(jobs[i], 0, n) }
 		sum := 0.0
-		sizes := p.sizer.sizes(v, shape, jobs, []int{8}, true)
+		sizes := p.sizer.sizes(v, inventory, jobs, []int{8}, true)
 		for i, s := range sizes {
 			sum += remaining(i, s.n)
 		}
@@ -87,13 +87,13 @@ func TestSLAQIsTheBestDivision(t *testing.T) {
 	p := create(t, NewSLAQ, nil)
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawStage(t).View()
-		jobs, shape := v.Jobs(), v.Shape()
+		jobs, inventory := v.Jobs(), v.Inventory()
 		falls := func(i, n int) float64 {
 			loss := predict(jobs[i])
-			return loss(0) - loss(min(float64(jobs[i].TotalSteps), 570*shape.Rate(jobs[i], 0, n)))
+			return loss(0) - loss(min(float64(jobs[i].TotalSteps), 570*inventory.Rate(jobs[i], 0, n)))
 		}
 		sum := 0.0
-		for _, s := range p.sizer.sizes(v, shape, jobs, []int{8}, true) {
+		for _, s := range p.sizer.sizes(v, inventory, jobs, []int{8}, true) {
 			for i := range jobs {
 				if jobs[i] == s.job {
 					sum += falls(i, s.n)

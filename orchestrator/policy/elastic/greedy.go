@@ -17,7 +17,7 @@ type greedy struct {
 	// stick is by how much more, relatively, others must gain by a device than the job that holds it.
 	stick float64
 	// value prepares what devices are worth to each job, by its number among jobs.
-	value func(v *policy.View, s *policy.Shape, jobs []*policy.Job) func(i int) value
+	value func(v *policy.View, s *policy.Inventory, jobs []*policy.Job) func(i int) value
 	// byArrival says that jobs get their Min in order of arrival, whatever their value.
 	byArrival bool
 }
@@ -35,7 +35,7 @@ func (g *greedy) due(v *policy.View, m *memory) bool { return !v.Now.Before(m.De
 
 func (g *greedy) next(_ *policy.View, m *memory) time.Time { return m.Decided.Add(g.every) }
 
-func (g *greedy) sizes(v *policy.View, s *policy.Shape, jobs []*policy.Job, free []int, _ bool) []size {
+func (g *greedy) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, free []int, _ bool) []size {
 	valueOf := g.value(v, s, jobs)
 	more := &gains{}
 	var sizes []*size
@@ -142,7 +142,7 @@ func stickOf(o *policy.Options) float64 {
 }
 
 // fixed leaves a job that runs on several types as it is.
-func fixed(v *policy.View, s *policy.Shape, of *size, free []int) {
+func fixed(v *policy.View, s *policy.Inventory, of *size, free []int) {
 	of.n = of.job.Gang.Size()
 	for _, place := range of.job.Gang {
 		for _, d := range place.Devices {
@@ -153,7 +153,7 @@ func fixed(v *policy.View, s *policy.Shape, of *size, free []int) {
 }
 
 // fastest is the type on which n devices make most steps per second, of those that have n left; -1 if none has.
-func fastest(s *policy.Shape, j *policy.Job, n int, free []int) int {
+func fastest(s *policy.Inventory, j *policy.Job, n int, free []int) int {
 	best, rate := -1, 0.0
 	for k := range free {
 		if free[k] < n || s.Most(j.Demand, k) < n {

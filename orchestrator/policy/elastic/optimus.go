@@ -27,7 +27,7 @@ func NewOptimus(o *policy.Options) policy.Policy {
 	ratio := o.Text("gain", "time", "what the next device goes by: the time it saves, or the throughput ratio",
 		"time", "throughput") == "throughput"
 	return &Policy{name: "optimus", sizer: &greedy{every: every, stick: stickOf(o), byArrival: true, value: func(
-		v *policy.View, s *policy.Shape, jobs []*policy.Job,
+		v *policy.View, s *policy.Inventory, jobs []*policy.Job,
 	) func(i int) value {
 		left := v.StepsLeftOf(jobs)
 		return func(i int) value {

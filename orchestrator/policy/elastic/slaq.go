@@ -24,7 +24,7 @@ func NewSLAQ(o *policy.Options) policy.Policy {
 	epoch := o.Duration("epoch", 10*time.Minute, "time between two decisions on all sizes")
 	delay := o.Duration("delay", 30*time.Second, "what a start or a change of size costs a job")
 	return &Policy{name: "slaq", sizer: &greedy{every: epoch, stick: stickOf(o), value: func(
-		v *policy.View, s *policy.Shape, jobs []*policy.Job,
+		v *policy.View, s *policy.Inventory, jobs []*policy.Job,
 	) func(i int) value {
 		return func(i int) value {
 			j := jobs[i]
@@ -49,7 +49,7 @@ func NewSLAQ(o *policy.Options) policy.Policy {
 }
 
 // perDevice is the loss that each device of a job's least number takes off, on the type it runs on or its best.
-func perDevice(v *policy.View, s *policy.Shape, j *policy.Job, falls func(kind, n int) float64) float64 {
+func perDevice(v *policy.View, s *policy.Inventory, j *policy.Job, falls func(kind, n int) float64) float64 {
 	n := max(1, j.Demand.Min)
 	if j.Running() {
 		if kind := s.KindOf(v, j.Gang); kind >= 0 {

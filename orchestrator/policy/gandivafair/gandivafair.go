@@ -93,9 +93,9 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	case !waiting || !ended && v.Free.FreeDevices() == 0:
 	case ended:
 		p.s.Slice = v.Now
-		shape := v.Shape()
+		inventory := v.Inventory()
 		all := policy.Preempt(v)
-		all.Rank(p.order(v), func(j *policy.Job) int { return shape.Wants(j.Demand) }, "the lowest pass of those that fit")
+		all.Rank(p.order(v), func(j *policy.Job) int { return inventory.Wants(j.Demand) }, "the lowest pass of those that fit")
 		plan = all.Plan("a new time slice", "the time slice ended; others have a lower pass")
 	default:
 		fill := policy.Refill(v)

@@ -105,7 +105,7 @@ func (j Jobs) fill(filled, level []float64) (Allocation, []bool, bool) {
 			whole = max(whole, d.base)
 		}
 	}
-	best, took := p.embed(0, func(s *point) float64 {
+	best, took := p.solveHomogeneous(0, func(s *point) float64 {
 		attained, bound, lack := value(s)
 		return math.Abs(bound-attained)/(math.Abs(attained)+whole) + lack
 	})

@@ -14,7 +14,7 @@ import (
 // interior-point method solves for rho and X at once instead of halving. Jobs without steps are left out.
 //
 // Often one job holds rho up, and any X that serves it is optimal. Where no job tells types apart, X is the one that ECOS
-// ends at (coned); otherwise it is the centre of all that are optimal (solve).
+// ends at (secondOrderCone); otherwise it is the centre of all that are optimal (solve).
 func (j Jobs) FinishTime(steps, elapsed, isolated []float64) (Allocation, error) {
 	if err := j.checkSteps(steps); err != nil {
 		return Allocation{}, err
@@ -67,7 +67,7 @@ func (j Jobs) FinishTime(steps, elapsed, isolated []float64) (Allocation, error)
 		return (attained - bound) / attained
 	}
 	best, took := (*point)(nil), 0
-	if p.alike() && p.n < many {
+	if p.alike() && p.n < largeProblem {
 		best, took = p.follow(gap)
 	}
 	if best == nil || !(gap(best) <= withCones) {

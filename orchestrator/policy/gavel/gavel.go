@@ -12,11 +12,11 @@
 // structure: a step is one small Cholesky factor per job and one system of types+1 unknowns, so it costs O(jobs *
 // types^3), and a program takes 10 to 30 steps whatever the number of jobs. A simplex would be as exact, but would end
 // in a corner of the optimal face. Optima are seldom unique, the mechanism hands out rounds by X, and so it matters which
-// one is found: the linear programs follow ECOS, the solver that Gavel calls, step by step on this structure (embedding),
+// one is found: the linear programs follow ECOS, the solver that Gavel calls, step by step on this structure (homogeneousLP),
 // and end within about 1e-6 of its X.
 //
 // Finish-time fairness is solved for rho and X at once. ECOS sees second-order cones there, and where one job alone holds
-// rho up, its path decides what all others get. Jobs that do not tell types apart follow it (coned); X agrees to 1e-5 to
+// rho up, its path decides what all others get. Jobs that do not tell types apart follow it (secondOrderCone); X agrees to 1e-5 to
 // 1e-2 on the instances of a simulation. For the others rounding stops the cones too early too often; theirs is the
 // centre of the optimal face, on the central path (solve). Without the cones, the 99th percentile of completion times of
 // finish_time_fairness was 11 % above that of Gavel's simulator; with them it is 2 %.

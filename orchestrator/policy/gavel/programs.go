@@ -12,8 +12,9 @@ const Tolerance = 1e-8
 // with throughputs and steps of many magnitudes rounding may keep it from Tolerance.
 const Acceptable = 1e-6
 
-// many unlike jobs make the last digits dear; there raise is content with Acceptable.
-const many = 1000
+// largeProblem is the number of unlike jobs from which on the last digits are dear, so that maxLeastRate is content with
+// Acceptable.
+const largeProblem = 1000
 
 // MaxMin is least attained service with weights (section 4.1): maximise over X
 //
@@ -25,7 +26,7 @@ func (j Jobs) MaxMin() (Allocation, error) {
 	if err := j.Check(); err != nil {
 		return Allocation{}, err
 	}
-	return j.raise(j.levels(), 0), nil
+	return j.maxLeastRate(j.levels(), 0), nil
 }
 
 // levels is the rate of each job at a max-min objective of 1; 0 for a job that runs nowhere.
@@ -38,10 +39,10 @@ func (j Jobs) levels() []float64 {
 	return level
 }
 
-// raise maximises the t at which every job i has rate_i(X) >= t*level[i]. The objective is t; the bound comes from the
+// maxLeastRate maximises the t at which every job i has rate_i(X) >= t*level[i]. The objective is t; the bound comes from the
 // prices y of types and z of needs: t * sum z*level = sum z*rate(X) <= sum_j Workers[j] y_j + sum_i max(0, max_j z_i T_ij -
 // Scale_i y_j).
-func (j Jobs) raise(level []float64, enough float64) Allocation {
+func (j Jobs) maxLeastRate(level []float64, enough float64) Allocation {
 	p := j.program()
 	p.goal = 1
 	limit := math.Inf(1)
@@ -76,10 +77,10 @@ func (j Jobs) raise(level []float64, enough float64) Allocation {
 		return attained, p.beyond(s.price, attained, limit)
 	}
 	p = p.merge()
-	if p.n >= many {
+	if p.n >= largeProblem {
 		enough = max(enough, 0.9*Acceptable)
 	}
-	best, steps := p.embed(enough, func(s *point) float64 {
+	best, steps := p.solveHomogeneous(enough, func(s *point) float64 {
 		attained, bound := value(s)
 		return (bound - attained) / bound
 	})
@@ -206,7 +207,7 @@ func (j Jobs) Makespan(steps []float64) (Allocation, error) {
 			level[i] = s / unit
 		}
 	}
-	a := j.raise(level, 0.9*Acceptable)
+	a := j.maxLeastRate(level, 0.9*Acceptable)
 	if a.Objective > 0 {
 		a.Objective, a.Bound = unit/a.Objective, unit/a.Bound
 	}
@@ -237,7 +238,7 @@ func (j Jobs) MakespanAsPublished(steps []float64) (Allocation, error) {
 		p.need[i] = need{base: steps[i] / found, none: steps[i] == 0}
 	}
 	p = p.merge()
-	best, took := p.embed(0, func(s *point) float64 {
+	best, took := p.solveHomogeneous(0, func(s *point) float64 {
 		lack := 0.0
 		for i, d := range p.need {
 			if !d.none {

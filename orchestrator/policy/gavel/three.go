@@ -23,7 +23,7 @@ func (s *newton) gather3(i int) {
 }
 
 // reduce3 is the first half of solveFor: X but for the prices and t, and the system's right hand side.
-func (e *embedding) reduce3(bx []float64, last float64, bz, out *point) float64 {
+func (e *homogeneousLP) reduce3(bx []float64, last float64, bz, out *point) float64 {
 	const w = 5
 	s0, s1, s2 := e.system[w-1], e.system[2*w-1], e.system[3*w-1]
 	for i := range e.n {
@@ -52,7 +52,7 @@ func (e *embedding) reduce3(bx []float64, last float64, bz, out *point) float64 
 }
 
 // finish3 is finish.
-func (e *embedding) finish3(bz, out *point) {
+func (e *homogeneousLP) finish3(bz, out *point) {
 	t, y := out.t, (*[3]float64)(out.price)
 	for i := range e.n {
 		x, zx := (*[3]float64)(out.x[3*i:]), (*[3]float64)(out.zx[3*i:])

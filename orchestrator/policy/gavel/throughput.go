@@ -55,7 +55,7 @@ func (j Jobs) MaxThroughput(cost, floor []float64) (Allocation, error) {
 		}
 		return attained, bound, lack
 	}
-	best, took := p.embed(0, func(s *point) float64 {
+	best, took := p.solveHomogeneous(0, func(s *point) float64 {
 		attained, bound, lack := value(s)
 		return math.Abs(bound-attained)/attained + lack
 	})
@@ -76,7 +76,7 @@ func (j Jobs) meets(floor []float64) error {
 		some = some || f > 0
 	}
 	if some {
-		if a := j.raise(floor, 0); a.Objective < 1+Tolerance {
+		if a := j.maxLeastRate(floor, 0); a.Objective < 1+Tolerance {
 			return fmt.Errorf("only %.3g of the floors can be met: %w", a.Objective, ErrInfeasible)
 		}
 	}

@@ -212,7 +212,7 @@ func (p *Policy) forget(j *policy.Job) {
 // room for that, its Min.
 func (p *Policy) guarantee(r *round, j *policy.Job) bool {
 	least, most := max(1, j.Demand.Min), max(j.Demand.Min, j.Demand.Max)
-	for _, n := range [...]int{r.shape.Wants(j.Demand), least} {
+	for _, n := range [...]int{r.inventory.Wants(j.Demand), least} {
 		if n < least || n > most {
 			continue
 		}

@@ -10,17 +10,17 @@ import (
 
 // round is one decision in the making.
 type round struct {
-	v      *policy.View
-	shape  *policy.Shape
-	plan   *policy.Planner
-	layout *layout
+	v         *policy.View
+	inventory *policy.Inventory
+	plan      *policy.Planner
+	layout    *layout
 	// owner of each device by node: the opportunistic job that runs there, or nil.
 	owner [][]*policy.Job
 }
 
 func newRound(v *policy.View, p *Policy, jobs []*policy.Job, guaranteed map[*policy.Job]bool) *round {
 	r := &round{
-		v: v, shape: v.Shape(), plan: policy.Refill(v), layout: p.layout, owner: make([][]*policy.Job, len(v.Nodes)),
+		v: v, inventory: v.Inventory(), plan: policy.Refill(v), layout: p.layout, owner: make([][]*policy.Job, len(v.Nodes)),
 	}
 	for _, j := range jobs {
 		if !j.Running() || j.Ending || guaranteed[j] {

@@ -86,7 +86,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 		return policy.Plan{Reason: "nothing to give"}
 	case changed:
 		all := policy.Preempt(v)
-		all.Rank(p.order(v, jobs), p.size(v.Shape()), "the highest reward of those that fit")
+		all.Rank(p.order(v, jobs), p.size(v.Inventory()), "the highest reward of those that fit")
 		return all.Plan("a job came or went: ranked by reward", "paused: others have a higher reward")
 	default:
 		fill := policy.Refill(v)
@@ -96,7 +96,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 }
 
 // size is the number of devices that a job runs with.
-func (p *Policy) size(s *policy.Shape) func(*policy.Job) int {
+func (p *Policy) size(s *policy.Inventory) func(*policy.Job) int {
 	return func(j *policy.Job) int { return max(min(s.Wants(j.Demand), p.workers), j.Demand.Min, 1) }
 }
 
@@ -158,7 +158,7 @@ func (p *Policy) order(v *policy.View, jobs []*policy.Job) []*policy.Job {
 }
 
 func (p *Policy) bids(v *policy.View, jobs []*policy.Job) []bid {
-	s := v.Shape()
+	s := v.Inventory()
 	all := 0
 	for k := range s.Types() {
 		all += s.Total(k)
@@ -184,7 +184,7 @@ func (p *Policy) bids(v *policy.View, jobs []*policy.Job) []bid {
 }
 
 // rate is the steps per second of a job where it runs, or on the best type; a trickle if it would make none.
-func (p *Policy) rate(v *policy.View, s *policy.Shape, j *policy.Job, n int) float64 {
+func (p *Policy) rate(v *policy.View, s *policy.Inventory, j *policy.Job, n int) float64 {
 	rate := 0.0
 	if j.Running() {
 		rate = v.Rate(j, j.Gang)

@@ -5,7 +5,7 @@ import "math"
 // follow runs the method and returns the point with the least gap, as the other solvers have it; gap judges X and the
 // types' prices.
 func (p *program) follow(gap func(*point) float64) (*point, int) {
-	c := p.coned()
+	c := p.secondOrderCone()
 	c.begin()
 	best, found, bestGap, steps := newPoint(p.n, p.r), newPoint(p.n, p.r), math.Inf(1), 0
 	f := c.frame()
@@ -52,7 +52,7 @@ type frame struct {
 	leftX, leftT  []float64
 }
 
-func (c *coned) frame() *frame {
+func (c *secondOrderCone) frame() *frame {
 	room := func() *cones { return newCones(c.n, c.r) }
 	f := &frame{
 		rx: make([]float64, c.n*c.r), rt: make([]float64, c.n), rz: room(), h: room(), bz: room(), bx: make([]float64, c.n*c.r),
@@ -64,7 +64,7 @@ func (c *coned) frame() *frame {
 }
 
 // begin sets the least-squares starting point in Ruiz's scaling, moved into the cones by one shift each.
-func (c *coned) begin() {
+func (c *secondOrderCone) begin() {
 	scale := c.equilibrate()
 	weigh := func(w, scale []float64) {
 		for i, r := range scale {
@@ -135,7 +135,7 @@ func outside(c *cones) float64 {
 	return worst
 }
 
-func (c *coned) shift(p *cones, by float64) {
+func (c *secondOrderCone) shift(p *cones, by float64) {
 	for _, v := range p.linear() {
 		for i := range v {
 			v[i] += by
@@ -147,7 +147,7 @@ func (c *coned) shift(p *cones, by float64) {
 }
 
 // equilibrate is Ruiz's scaling, as for linear programs; the rows of a cone are scaled alike, by their sum.
-func (c *coned) equilibrate() *cones {
+func (c *secondOrderCone) equilibrate() *cones {
 	r := c.r
 	rows, cols := newCones(c.n, r), newCones(c.n, r) // of cols x, lin for t, and cap[0] for rho
 	ones := func(p *cones) {
@@ -208,7 +208,7 @@ func (c *coned) equilibrate() *cones {
 }
 
 // measure computes the residuals and the gap, and says whether ECOS would stop.
-func (c *coned) measure(f *frame) bool {
+func (c *secondOrderCone) measure(f *frame) bool {
 	f.rrho = c.transposed(c.z, f.rx, f.rt)
 	nx := c.norm(f.rx, f.rt, f.rrho+c.tau)
 	for k := range f.rx {
@@ -232,7 +232,7 @@ func (c *coned) measure(f *frame) bool {
 }
 
 // norm is of X, t and rho.
-func (c *coned) norm(x, t []float64, rho float64) float64 {
+func (c *secondOrderCone) norm(x, t []float64, rho float64) float64 {
 	sum := rho * rho
 	for i, m := range c.count {
 		part := float64(t[i] * t[i])
@@ -254,7 +254,7 @@ func combine(a, b *cones, factor float64) {
 }
 
 // advance takes one step; false if it cannot.
-func (c *coned) advance(f *frame) bool {
+func (c *secondOrderCone) advance(f *frame) bool {
 	if !c.scaling() || !c.factor() {
 		return false
 	}
@@ -305,7 +305,7 @@ func (c *coned) advance(f *frame) bool {
 }
 
 // aside sets the right hand side: a part of the residuals, and W times aim, or s for nil.
-func (c *coned) aside(f *frame, part float64, aim *cones) {
+func (c *secondOrderCone) aside(f *frame, part float64, aim *cones) {
 	for k, v := range f.rx {
 		f.bx[k] = part * v
 	}
@@ -332,7 +332,7 @@ func (c *cones) zero() {
 
 // scaled adds dtau times the first solution to the second, and sets W dz and W^-1 ds = -(aim + W dz), aim being lambda
 // for nil.
-func (c *coned) scaled(f *frame, dtau float64, aim *cones) {
+func (c *secondOrderCone) scaled(f *frame, dtau float64, aim *cones) {
 	add(f.two.x, f.one.x, dtau)
 	add(f.two.t, f.one.t, dtau)
 	f.two.rho += dtau * f.one.rho
@@ -349,7 +349,7 @@ func (c *coned) scaled(f *frame, dtau float64, aim *cones) {
 }
 
 // refine solves, and then for what is left over.
-func (c *coned) refine(f *frame, bx, bt []float64, brho float64, bz *cones, out *solution) {
+func (c *secondOrderCone) refine(f *frame, bx, bt []float64, brho float64, bz *cones, out *solution) {
 	c.solveFor(bx, bt, brho, bz, out)
 	for range refinements {
 		left := brho - c.transposed(out.z, f.leftX, f.leftT)
@@ -386,7 +386,7 @@ func (c *coned) refine(f *frame, bx, bt []float64, brho float64, bz *cones, out 
 const refinements = 2
 
 // answer is the X that the point stands for, within its constraints, and the types' prices.
-func (c *coned) answer(to *point) {
+func (c *secondOrderCone) answer(to *point) {
 	r := c.r
 	used := make([]float64, r)
 	for i := range c.n {

@@ -2,11 +2,11 @@ package gavel
 
 import "math"
 
-// embedding solves a linear program by the primal-dual method on the homogeneous embedding, with the starting point,
+// homogeneousLP solves a linear program by the primal-dual method on the homogeneous self-dual embedding, with the starting point,
 // step lengths and stopping rule of ECOS (Domahidi, Chu and Boyd, ECC 2013), on which Gavel's published runs stand:
 // where optima are many, it ends near the one that they ended at. In minimising form: min c'x with Gx + s = h, s >= 0
 // and multipliers z, x being the allocation and t; tau and kappa scale the whole.
-type embedding struct {
+type homogeneousLP struct {
 	*newton
 	alloc      []float64
 	tau, kappa float64
@@ -39,10 +39,10 @@ const (
 	goodEnough       = 1e-11
 )
 
-// embed runs the method and returns the point with the least gap; gap judges X and prices. It stops where ECOS does, or
+// solveHomogeneous runs the method and returns the point with the least gap; gap judges X and prices. It stops where ECOS does, or
 // once the gap is enough.
-func (p *program) embed(enough float64, gap func(*point) float64) (*point, int) {
-	e := &embedding{newton: p.newton(), alloc: make([]float64, p.n*p.r), tau: 1, kappa: 1}
+func (p *program) solveHomogeneous(enough float64, gap func(*point) float64) (*point, int) {
+	e := &homogeneousLP{newton: p.newton(), alloc: make([]float64, p.n*p.r), tau: 1, kappa: 1}
 	e.one, e.two, e.rz, e.bz = newPoint(p.n, p.r), newPoint(p.n, p.r), newPoint(p.n, p.r), newPoint(p.n, p.r)
 	e.rx, e.bx, e.left = make([]float64, p.n*p.r), make([]float64, p.n*p.r), make([]float64, p.n*p.r)
 	e.nothing, e.more = newPoint(p.n, p.r), newPoint(p.n, p.r)
@@ -80,7 +80,7 @@ func (p *program) embed(enough float64, gap func(*point) float64) (*point, int) 
 }
 
 // begin sets the least-squares starting point, in the scaling that begin itself chooses.
-func (e *embedding) begin() {
+func (e *homogeneousLP) begin() {
 	scale := e.equilibrate()
 	// A price of 1 for slacks of the scale squared makes the system that of weighted least squares.
 	square := func(s, z, scale []float64) {
@@ -130,7 +130,7 @@ func (e *embedding) begin() {
 }
 
 // unscale adds the shifts and takes the scaling away.
-func (e *embedding) unscale(scale *point, primal, dual float64) {
+func (e *homogeneousLP) unscale(scale *point, primal, dual float64) {
 	apply := func(s, z, scale []float64) {
 		for i, r := range scale {
 			s[i] = (s[i] + primal) * r
@@ -156,7 +156,7 @@ func (p *program) gainAt(k int) float64 {
 }
 
 // limits writes factor*h.
-func (e *embedding) limits(h *point, factor float64) {
+func (e *homogeneousLP) limits(h *point, factor float64) {
 	clear(h.x)
 	for i := range h.row {
 		h.row[i] = factor
@@ -168,7 +168,7 @@ func (e *embedding) limits(h *point, factor float64) {
 }
 
 // image writes Gx into the slacks of out.
-func (e *embedding) image(alloc []float64, t float64, out *point) {
+func (e *homogeneousLP) image(alloc []float64, t float64, out *point) {
 	r := e.r
 	clear(out.free)
 	for i := range e.n {
@@ -187,7 +187,7 @@ func (e *embedding) image(alloc []float64, t float64, out *point) {
 }
 
 // solveFor solves G'z = (bx, bt) and Gx - (s/z)z = bz for x and z, with the factors at hand.
-func (e *embedding) solveFor(bx []float64, bt float64, bz, out *point) {
+func (e *homogeneousLP) solveFor(bx []float64, bt float64, bz, out *point) {
 	r, w := e.r, e.r+2
 	for j := range r {
 		e.system[j*w+w-1] = -bz.free[j]
@@ -209,7 +209,7 @@ func (e *embedding) solveFor(bx []float64, bt float64, bz, out *point) {
 }
 
 // reduce is the first half of solveFor: X but for the prices and t, and the system's right hand side.
-func (e *embedding) reduce(bx []float64, last float64, bz, out *point) float64 {
+func (e *homogeneousLP) reduce(bx []float64, last float64, bz, out *point) float64 {
 	r, w := e.r, e.r+2
 	for i := range e.n {
 		drow, share := e.ratio.row[i]*bz.row[i], e.ratio.over[i]*bz.over[i]
@@ -231,7 +231,7 @@ func (e *embedding) reduce(bx []float64, last float64, bz, out *point) float64 {
 }
 
 // finish computes X and the prices of a solution from the types' prices and t.
-func (e *embedding) finish(bz, out *point) {
+func (e *homogeneousLP) finish(bz, out *point) {
 	r := e.r
 	if r == 3 {
 		e.finish3(bz, out)
@@ -253,7 +253,7 @@ func (e *embedding) finish(bz, out *point) {
 }
 
 // refine solves and, near the optimum, where the blocks are ill-conditioned, solves once more for what is left over.
-func (e *embedding) refine(bx []float64, bt float64, bz, out *point) {
+func (e *homogeneousLP) refine(bx []float64, bt float64, bz, out *point) {
 	e.solveFor(bx, bt, bz, out)
 	if e.gap > refinedBelow {
 		return

@@ -1,10 +1,10 @@
 package gavel
 
-// coned solves finish-time fairness as Gavel hands it to ECOS: minimise rho over X, rho and one t for each job, such that
+// secondOrderCone solves finish-time fairness as Gavel hands it to ECOS: minimise rho over X, rho and one t for each job, such that
 // t >= 1/rate(X) and rho >= elapsed + steps*t, both over the isolated time. The first is the second-order cone
-// rate+t >= |(rate-t, 2)|. The rest is ECOS's method as in embedding, with Nesterov and Todd's scaling: where only one job
+// rate+t >= |(rate-t, 2)|. The rest is ECOS's method as in homogeneousLP, with Nesterov and Todd's scaling: where only one job
 // holds rho up, all that the others get depends on the path.
-type coned struct {
+type secondOrderCone struct {
 	*program
 	x, t  []float64 // X, and t of each job
 	rho   float64
@@ -51,9 +51,9 @@ func (p *program) newSolution() *solution {
 	return &solution{x: make([]float64, p.n*p.r), t: make([]float64, p.n), z: newCones(p.n, p.r)}
 }
 
-func (p *program) coned() *coned {
+func (p *program) secondOrderCone() *secondOrderCone {
 	n, r := p.n, p.r
-	return &coned{
+	return &secondOrderCone{
 		program: p, x: make([]float64, n*r), t: make([]float64, n), s: newCones(n, r), z: newCones(n, r), tau: 1, kappa: 1,
 		w: newCones(n, r), lambda: newCones(n, r), eta2: make([]float64, n), v: make([]float64, 9*n),
 		inverse: make([]float64, n*r*r), solved: make([]float64, n*r), chol: make([]float64, r*r),
@@ -62,7 +62,7 @@ func (p *program) coned() *coned {
 }
 
 // image writes Gx.
-func (c *coned) image(x, t []float64, rho float64, out *cones) {
+func (c *secondOrderCone) image(x, t []float64, rho float64, out *cones) {
 	r := c.r
 	clear(out.cap)
 	for i := range c.n {
@@ -81,7 +81,7 @@ func (c *coned) image(x, t []float64, rho float64, out *cones) {
 }
 
 // transposed writes G'z; for rho it returns it.
-func (c *coned) transposed(z *cones, x, t []float64) (rho float64) {
+func (c *secondOrderCone) transposed(z *cones, x, t []float64) (rho float64) {
 	r := c.r
 	for i := range c.n {
 		both := z.soc[3*i] + z.soc[3*i+1]
@@ -96,7 +96,7 @@ func (c *coned) transposed(z *cones, x, t []float64) (rho float64) {
 }
 
 // limits are h.
-func (c *coned) limits(h *cones) {
+func (c *secondOrderCone) limits(h *cones) {
 	clear(h.x)
 	for i := range c.n {
 		h.row[i], h.lin[i] = 1, -c.need[i].elapsed
@@ -106,7 +106,7 @@ func (c *coned) limits(h *cones) {
 }
 
 // inner is a'b over all cones.
-func (c *coned) inner(a, b *cones) float64 {
+func (c *secondOrderCone) inner(a, b *cones) float64 {
 	sum := 0.0
 	for i, m := range c.count {
 		part := float64(a.row[i]*b.row[i]) + float64(a.lin[i]*b.lin[i])
@@ -126,7 +126,7 @@ func (c *coned) inner(a, b *cones) float64 {
 
 // factor inverts each job's block of G'W^-2G, without t, and gathers the system of types' prices and rho. What a cone adds
 // to rate and t is [aa at; at tt], whose determinant is known; with t eliminated by hand nothing cancels.
-func (c *coned) factor() bool {
+func (c *secondOrderCone) factor() bool {
 	r := c.r
 	w := r + 2
 	clear(c.system)
@@ -183,7 +183,7 @@ func (c *coned) factor() bool {
 }
 
 // solveFor solves G'z = (bx, bt, brho) and Gx - W^2 z = bz.
-func (c *coned) solveFor(bx, bt []float64, brho float64, bz *cones, out *solution) {
+func (c *secondOrderCone) solveFor(bx, bt []float64, brho float64, bz *cones, out *solution) {
 	r := c.r
 	w := r + 2
 	for j := range r {
@@ -229,7 +229,7 @@ func (c *coned) solveFor(bx, bt []float64, brho float64, bz *cones, out *solutio
 }
 
 // pricesOf computes z = W^-2(Gx - bz) for all but the types.
-func (c *coned) pricesOf(bz *cones, out *solution) {
+func (c *secondOrderCone) pricesOf(bz *cones, out *solution) {
 	r := c.r
 	for i := range c.n {
 		sum, rate := 0.0, 0.0

@@ -6,17 +6,17 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// Shape is how many devices of each type a cluster has, free or not, on nodes that take new jobs.
-type Shape struct {
+// Inventory is how many devices of each type a cluster has, free or not, on nodes that take new jobs.
+type Inventory struct {
 	types []string
 	total []int
 	// The most in one slot, on one node and in one rack.
 	slot, node, rack []int
 }
 
-// Shape counts the view's devices.
-func (v *View) Shape() *Shape {
-	s := &Shape{types: v.Free.Types()}
+// Inventory counts the view's devices.
+func (v *View) Inventory() *Inventory {
+	s := &Inventory{types: v.Free.Types()}
 	n := len(s.types)
 	s.total, s.slot, s.node, s.rack = make([]int, n), make([]int, n), make([]int, n), make([]int, n)
 	racks := map[string][]int{}
@@ -46,14 +46,14 @@ func (v *View) Shape() *Shape {
 }
 
 // Types of device, sorted; other methods name them by index.
-func (s *Shape) Types() []string { return s.types }
+func (s *Inventory) Types() []string { return s.types }
 
 // Total is the number of devices of a type.
-func (s *Shape) Total(kind int) int { return s.total[kind] }
+func (s *Inventory) Total(kind int) int { return s.total[kind] }
 
 // Most is how many devices of a type a job of the demand could hold were the cluster empty: at most its Max, 0 if it
 // could not run on that type. Cores, memory and trust are left out.
-func (s *Shape) Most(d cluster.Demand, kind int) int {
+func (s *Inventory) Most(d cluster.Demand, kind int) int {
 	most := s.node[kind]
 	if d.Spread {
 		most = s.total[kind]
@@ -66,7 +66,7 @@ func (s *Shape) Most(d cluster.Demand, kind int) int {
 
 // Wants is how many devices of one type a job of the demand gets if it is given as many as it can use: at least its
 // Min.
-func (s *Shape) Wants(d cluster.Demand) int {
+func (s *Inventory) Wants(d cluster.Demand) int {
 	most := max(1, d.Min)
 	for k := range s.types {
 		most = max(most, s.Most(d, k))
@@ -75,7 +75,7 @@ func (s *Shape) Wants(d cluster.Demand) int {
 }
 
 // Spread is how close together so many devices of a type can be at best.
-func (s *Shape) Spread(kind, n int) cluster.Spread {
+func (s *Inventory) Spread(kind, n int) cluster.Spread {
 	switch {
 	case n <= s.slot[kind]:
 		return cluster.SameSlot
@@ -89,7 +89,7 @@ func (s *Shape) Spread(kind, n int) cluster.Spread {
 }
 
 // Rate is the steps per second of a job on so many devices of a type, as close together as they can be; 0 for none.
-func (s *Shape) Rate(j *Job, kind, n int) float64 {
+func (s *Inventory) Rate(j *Job, kind, n int) float64 {
 	if n == 0 {
 		return 0
 	}
@@ -97,6 +97,6 @@ func (s *Shape) Rate(j *Job, kind, n int) float64 {
 }
 
 // KindOf is the index of the type of a gang's devices; -1 if they are of several, or of none.
-func (s *Shape) KindOf(v *View, g cluster.Gang) int {
+func (s *Inventory) KindOf(v *View, g cluster.Gang) int {
 	return slices.Index(s.types, cluster.TypeOf(v.Nodes, g))
 }

@@ -5,30 +5,30 @@ import (
 	"slices"
 )
 
-// market is an offer as a bidder looks at it: by type, how many machines have how many devices free.
-type market struct {
-	stalls []stall
+// offerIndex is an offer as a bidder looks it up: by type, how many machines have how many devices free.
+type offerIndex struct {
+	types []typePool
 }
 
-// stall is the offer of one type.
-type stall struct {
+// typePool is the offer of one type.
+type typePool struct {
 	kind string
 	free int
 	// slot is the most devices that are free behind one fast link.
 	slot  int
-	racks []shelf
+	racks []rackPool
 }
 
-// shelf is the part of it in one rack: holes[k] machines have k devices free.
-type shelf struct {
+// rackPool is the part of it in one rack: holes[k] machines have k devices free.
+type rackPool struct {
 	rack  string
 	free  int
 	holes []int
 }
 
-// newMarket sorts the lots; free, if not nil, is what the app may use of each.
-func newMarket(o *Offer, free []int) *market {
-	m := &market{}
+// newOfferIndex sorts the lots; free, if not nil, is what the app may use of each.
+func newOfferIndex(o *Offer, free []int) *offerIndex {
+	m := &offerIndex{}
 	for i := range o.Lots {
 		l := &o.Lots[i]
 		n := l.Free
@@ -41,7 +41,7 @@ func newMarket(o *Offer, free []int) *market {
 		if n <= 0 {
 			continue
 		}
-		s := m.stall(l.Type)
+		s := m.pool(l.Type)
 		s.free += n
 		if len(l.Slots) == 0 {
 			s.slot = max(s.slot, n)
@@ -49,61 +49,61 @@ func newMarket(o *Offer, free []int) *market {
 		for _, k := range l.Slots {
 			s.slot = max(s.slot, min(k, n))
 		}
-		sh := s.shelf(l.Rack)
+		sh := s.rack(l.Rack)
 		sh.free += n
 		for len(sh.holes) <= n {
 			sh.holes = append(sh.holes, 0)
 		}
 		sh.holes[n]++
 	}
-	slices.SortFunc(m.stalls, func(a, b stall) int { return cmp.Compare(a.kind, b.kind) })
-	for i := range m.stalls {
+	slices.SortFunc(m.types, func(a, b typePool) int { return cmp.Compare(a.kind, b.kind) })
+	for i := range m.types {
 		// Small racks first, so that large ones stay whole for what needs one.
-		slices.SortFunc(m.stalls[i].racks, func(a, b shelf) int {
+		slices.SortFunc(m.types[i].racks, func(a, b rackPool) int {
 			return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.rack, b.rack))
 		})
 	}
 	return m
 }
 
-func (m *market) stall(kind string) *stall {
-	for i := range m.stalls {
-		if m.stalls[i].kind == kind {
-			return &m.stalls[i]
+func (m *offerIndex) pool(kind string) *typePool {
+	for i := range m.types {
+		if m.types[i].kind == kind {
+			return &m.types[i]
 		}
 	}
-	m.stalls = append(m.stalls, stall{kind: kind})
-	return &m.stalls[len(m.stalls)-1]
+	m.types = append(m.types, typePool{kind: kind})
+	return &m.types[len(m.types)-1]
 }
 
-func (s *stall) shelf(rack string) *shelf {
+func (s *typePool) rack(rack string) *rackPool {
 	for i := range s.racks {
 		if s.racks[i].rack == rack {
 			return &s.racks[i]
 		}
 	}
-	s.racks = append(s.racks, shelf{rack: rack})
+	s.racks = append(s.racks, rackPool{rack: rack})
 	return &s.racks[len(s.racks)-1]
 }
 
-// copyTo makes the stall in to a copy, reusing what it has.
-func (s *stall) copyTo(to *stall) {
+// copyTo makes the pool in to a copy, reusing what it has.
+func (s *typePool) copyTo(to *typePool) {
 	racks := to.racks
 	*to = *s
 	to.racks = racks[:0]
 	for i := range s.racks {
 		if i < len(racks) {
 			holes := append(racks[i].holes[:0], s.racks[i].holes...)
-			to.racks = append(to.racks, shelf{s.racks[i].rack, s.racks[i].free, holes})
+			to.racks = append(to.racks, rackPool{s.racks[i].rack, s.racks[i].free, holes})
 		} else {
-			to.racks = append(to.racks, shelf{s.racks[i].rack, s.racks[i].free, slices.Clone(s.racks[i].holes)})
+			to.racks = append(to.racks, rackPool{s.racks[i].rack, s.racks[i].free, slices.Clone(s.racks[i].holes)})
 		}
 	}
 }
 
 // take removes machines pieces of k devices each, all from one rack if together, and says from which; from any racks
 // otherwise. Every piece is cut from the smallest hole that is large enough.
-func (s *stall) take(machines, k int, together bool) (rack string, ok bool) {
+func (s *typePool) take(machines, k int, together bool) (rack string, ok bool) {
 	if !together {
 		for i := range machines {
 			if !s.takeOne(k) {
@@ -129,7 +129,7 @@ func (s *stall) take(machines, k int, together bool) (rack string, ok bool) {
 	return "", false
 }
 
-func (s *stall) takeOne(k int) bool {
+func (s *typePool) takeOne(k int) bool {
 	for i := range s.racks {
 		if s.racks[i].cut(k) {
 			s.free -= k
@@ -141,7 +141,7 @@ func (s *stall) takeOne(k int) bool {
 
 // giveBack returns a piece as a hole of its own. That is less than what was taken, if the hole was larger; the bidder
 // then lists a subset less.
-func (s *stall) giveBack(k int) {
+func (s *typePool) giveBack(k int) {
 	sh := &s.racks[0]
 	for len(sh.holes) <= k {
 		sh.holes = append(sh.holes, 0)
@@ -152,7 +152,7 @@ func (s *stall) giveBack(k int) {
 }
 
 // room counts the pieces of k devices that could be cut.
-func (sh *shelf) room(k int) int {
+func (sh *rackPool) room(k int) int {
 	n := 0
 	for size := k; size < len(sh.holes); size++ {
 		n += sh.holes[size] * (size / k)
@@ -160,7 +160,7 @@ func (sh *shelf) room(k int) int {
 	return n
 }
 
-func (sh *shelf) cut(k int) bool {
+func (sh *rackPool) cut(k int) bool {
 	for size := k; size < len(sh.holes); size++ {
 		if sh.holes[size] > 0 {
 			sh.holes[size]--

@@ -3,7 +3,7 @@ package gavel
 import "math"
 
 // scaling computes Nesterov and Todd's scaling of s and z, with W z = W^-1 s = lambda; false if a point is not inside.
-func (c *coned) scaling() bool {
+func (c *secondOrderCone) scaling() bool {
 	s, z, w, l := c.s.linear(), c.z.linear(), c.w.linear(), c.lambda.linear()
 	for part := range s {
 		for i, v := range s[part] {
@@ -20,7 +20,7 @@ func (c *coned) scaling() bool {
 }
 
 // scaleCone is the scaling of one second-order cone: W = eta (a q'; q I+qq'/(1+a)), kept in w.soc.
-func (c *coned) scaleCone(i int) bool {
+func (c *secondOrderCone) scaleCone(i int) bool {
 	s, z := c.s.soc[3*i:3*i+3], c.z.soc[3*i:3*i+3]
 	ss, zz := inside(s), inside(z)
 	if !(ss > 0 && zz > 0) {
@@ -57,7 +57,7 @@ func (c *coned) scaleCone(i int) bool {
 func inside(v []float64) float64 { return float64((v[0]-v[1])*(v[0]+v[1])) - float64(v[2]*v[2]) }
 
 // timesW multiplies three numbers by the scaling of a cone.
-func (c *coned) timesW(i int, v []float64) {
+func (c *secondOrderCone) timesW(i int, v []float64) {
 	w, eta := c.w.soc[3*i:3*i+3], math.Sqrt(c.eta2[i])
 	zeta := float64(w[1]*v[1]) + float64(w[2]*v[2])
 	factor := v[0] + zeta/(1+w[0])
@@ -67,7 +67,7 @@ func (c *coned) timesW(i int, v []float64) {
 }
 
 // unscale multiplies by W.
-func (c *coned) unscale(p *cones) {
+func (c *secondOrderCone) unscale(p *cones) {
 	v, w := p.linear(), c.w.linear()
 	for part := range v {
 		for k := range v[part] {
@@ -80,7 +80,7 @@ func (c *coned) unscale(p *cones) {
 }
 
 // corrected sets the aim of the combined step: lambda divided into lambda*lambda + ds*dz - mu, in the cones' products.
-func (c *coned) corrected(f *frame, mu float64) {
+func (c *secondOrderCone) corrected(f *frame, mu float64) {
 	l, ds, dz, aim := c.lambda.linear(), f.ds.linear(), f.dz.linear(), f.aim.linear()
 	for part := range l {
 		for k, v := range l[part] {
@@ -104,7 +104,7 @@ func (c *coned) corrected(f *frame, mu float64) {
 }
 
 // length is the longest step that stays inside.
-func (c *coned) length(f *frame, dtau, dkappa float64) float64 {
+func (c *secondOrderCone) length(f *frame, dtau, dkappa float64) float64 {
 	longest := longestStep
 	shorten := func(value, step float64) {
 		if step < 0 && longest*-step > value {

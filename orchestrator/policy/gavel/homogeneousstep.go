@@ -3,7 +3,7 @@ package gavel
 import "math"
 
 // costs are c'x and h'z of a point's X, t and prices.
-func (e *embedding) costs(x []float64, t float64, z *point) (cx, hz float64) {
+func (e *homogeneousLP) costs(x []float64, t float64, z *point) (cx, hz float64) {
 	cx = -float64(e.goal * t)
 	if e.gain != nil {
 		for k, g := range e.gain {
@@ -20,7 +20,7 @@ func (e *embedding) costs(x []float64, t float64, z *point) (cx, hz float64) {
 }
 
 // measure computes the residuals.
-func (e *embedding) measure() {
+func (e *homogeneousLP) measure() {
 	r := e.r
 	e.image(e.alloc, e.t, e.rz)
 	e.rt = e.goal * e.tau
@@ -52,7 +52,7 @@ func (e *embedding) measure() {
 }
 
 // converged is ECOS's stopping rule.
-func (e *embedding) converged() bool {
+func (e *homogeneousLP) converged() bool {
 	product := e.products(e.step, 0, 0)
 	if product >= objectiveWithin && e.gap >= objectiveWithin {
 		return false
@@ -87,7 +87,7 @@ func (e *embedding) converged() bool {
 }
 
 // advance takes one step; false if the system cannot be solved any more.
-func (e *embedding) advance() bool {
+func (e *homogeneousLP) advance() bool {
 	if !e.factor() {
 		return false
 	}
@@ -147,7 +147,7 @@ func (e *embedding) advance() bool {
 
 // towards finds the step that takes the given part of the residuals away and products to their targets: e.step holds the
 // slacks' and prices' part and t's, e.two.x the allocation's.
-func (e *embedding) towards(part, tau, denominator float64) (dtau float64) {
+func (e *homogeneousLP) towards(part, tau, denominator float64) (dtau float64) {
 	for k, v := range e.rx {
 		e.bx[k] = part * v
 	}
@@ -187,7 +187,7 @@ func (e *embedding) towards(part, tau, denominator float64) (dtau float64) {
 }
 
 // length is the longest step that keeps everything positive.
-func (e *embedding) length(dtau, dkappa float64) float64 {
+func (e *homogeneousLP) length(dtau, dkappa float64) float64 {
 	longest := longestStep
 	for _, pair := range [][2][]float64{
 		{e.x, e.step.x},
@@ -211,7 +211,7 @@ func (e *embedding) length(dtau, dkappa float64) float64 {
 }
 
 // answer is the point that the embedding stands for, with X inside all constraints, clipped like Gavel's.
-func (e *embedding) answer(to *point) {
+func (e *homogeneousLP) answer(to *point) {
 	to.copy(e.point)
 	r := e.r
 	used := make([]float64, r)
@@ -241,7 +241,7 @@ func (e *embedding) answer(to *point) {
 
 // equilibrate is Ruiz's scaling: three times, rows and columns of G are divided by the root of their largest entry. It
 // returns the rows' scales; the columns' drop out of the starting point's slacks and prices.
-func (e *embedding) equilibrate() *point {
+func (e *homogeneousLP) equilibrate() *point {
 	rows, cols := newPoint(e.n, e.r), newPoint(e.n, e.r)
 	for _, v := range [][]float64{rows.x, rows.row, rows.over, rows.free, cols.x} {
 		for i := range v {
