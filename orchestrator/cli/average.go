@@ -53,13 +53,7 @@ that were trained from different beginnings they are useless. Test what you get.
 
 func (a *app) average(ctx context.Context, args []string, to string) error {
 	var sources []checkpoint.Source
-	defer func() {
-		for _, s := range sources {
-			if f, ok := s.File.(*os.File); ok {
-				_ = f.Close() // it was only read
-			}
-		}
-	}()
+	defer func() { closeSources(sources) }()
 	weights := make(map[string]float64)
 	for _, arg := range args {
 		s, err := openSource(arg)
@@ -77,13 +71,7 @@ func (a *app) average(ctx context.Context, args []string, to string) error {
 	if err != nil {
 		return averageError(err)
 	}
-	write := func(f *os.File) error {
-		if err := mean.Write(ctx, f); err != nil {
-			return averageError(err)
-		}
-		return f.Sync()
-	}
-	if err := writeWholeFile(to, write); err != nil {
+	if err := a.writeAverage(ctx, mean, to); err != nil {
 		return err
 	}
 	a.notef("wrote %s: the average of %d checkpoints, %s", to, len(sources), formatBytes(mean.Size()))

@@ -80,3 +80,31 @@ func TestAverageRefusesWhatItCannotAverage(t *testing.T) {
 		t.Errorf("left behind: %v %v", left, err)
 	}
 }
+
+func TestSoupRefusesWhatItCannotMake(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	url, _ := serveFake(t, f, "127.0.0.1:0")
+	dir := t.TempDir()
+	to := filepath.Join(dir, "soup")
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"--to", []string{"digits", "--uniform"}},
+		{"either --eval COMMAND", []string{"digits", "--to", to}},
+		{"either --eval COMMAND", []string{"digits", "--to", to, "--uniform", "--eval", "true"}},
+		{"-n 0: want a number from 1", []string{"digits", "--to", to, "--uniform", "-n", "0"}},
+		{"cannot write", []string{"digits", "--to", filepath.Join(dir, "no", "such", "place"), "--uniform"}},
+		{"not a whole safetensors file", []string{"digits", "--to", to, "--uniform"}}, // the fake's checkpoints are no weights
+	} {
+		app := newTestApp(nil, nil)
+		wantExit(t, app, app.start(t.Context(), append([]string{"soup", "--server", url}, c.args...)...), exitUsage)
+		if !strings.Contains(app.err.String(), c.want) {
+			t.Errorf("%v: it said %q; want %q", c.args, app.err, c.want)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}

@@ -85,9 +85,20 @@ func (a *app) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n 
 	return l.close("")
 }
 
-// fetchCheckpoint writes a checkpoint to a file: whole, with the hash that the ledger holds, or not at all.
+// fetchCheckpoint downloads a checkpoint and says so.
 func (a *app) fetchCheckpoint(ctx context.Context, c *connection, want *outbidv1.GetCheckpointRequest, file string,
 ) (*outbidv1.Checkpoint, error) {
+	about, err := c.download(ctx, want, file)
+	if err != nil {
+		return nil, err
+	}
+	a.notef("wrote %s: checkpoint of %s/%d at step %s, %s", file, want.GetSweep(), want.GetTrial(),
+		formatCount(about.GetStep()), formatBytes(about.GetBytes()))
+	return about, nil
+}
+
+// download writes a checkpoint to a file: whole, with the hash that the ledger holds, or not at all.
+func (c *connection) download(ctx context.Context, want *outbidv1.GetCheckpointRequest, file string) (*outbidv1.Checkpoint, error) {
 	stream, err := c.GetCheckpoint(ctx, want)
 	if err != nil {
 		return nil, err
@@ -120,8 +131,6 @@ func (a *app) fetchCheckpoint(ctx context.Context, c *connection, want *outbidv1
 	if err != nil {
 		return nil, err
 	}
-	a.notef("wrote %s: checkpoint of %s/%d at step %s, %s", file, want.GetSweep(), want.GetTrial(),
-		formatCount(about.GetStep()), formatBytes(about.GetBytes()))
 	return about, nil
 }
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -73,3 +75,57 @@ def test_checkpoints_of_a_sweep_are_averaged(real: ob.Client, tmp_path: Path) ->
     accuracy = float(np.mean(np.argmax(x @ got["weights"], axis=1) == y))
     worst = min(trial.metric for trial in trials if trial.metric is not None)
     assert accuracy > worst - 0.01
+
+
+EVALUATE = """
+import os
+import numpy as np
+from safetensors.numpy import load_file
+from sklearn.datasets import load_digits
+
+x, y = load_digits(return_X_y=True)
+x = np.hstack([x / 16, np.ones((len(x), 1))])[::2]
+weights = load_file(os.environ["OUTBID_CHECKPOINT"])["weights"]
+print("evaluated")
+print('{"accuracy": %r}' % float(np.mean(np.argmax(x @ weights, axis=1) == y[::2])))
+"""
+
+
+def test_a_soup_is_no_worse_than_the_best(real: ob.Client, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    space = {"lr": ob.loguniform(0.001, 1)}
+    sweep = ob.Sweep(
+        digits,
+        space,
+        metric="accuracy",
+        mode="max",
+        tuner=ob.Random(max_steps=30, seed=1),
+        trials=4,
+        checkpoints=ob.Checkpoints(best=4),
+    )
+    handle = sweep.submit(real)
+    handle.wait(DEADLINE)
+    script, soup = tmp_path / "evaluate.py", tmp_path / "soup.safetensors"
+    script.write_text(EVALUATE)
+    evaluate = f"{sys.executable} {script}"
+    command = [os.environ["OUTBID_BIN"], "soup", handle.id, "--server", real.url, "--eval", evaluate]
+    command += ["--to", str(soup), "-o", "json"]
+    done = subprocess.run(command, check=True, timeout=DEADLINE, capture_output=True, text=True)
+    tried = json.loads(done.stdout)
+    assert len(tried) == 4 and tried[0]["kept"], tried
+    best = max(t["soup"] for t in tried if t["kept"])
+    assert best >= tried[0]["soup"]
+    kept = [t for t in tried if t["kept"]]
+    assert f"the average of {len(kept)} of 4 checkpoints" in done.stderr
+    env = {**os.environ, "OUTBID_CHECKPOINT": str(soup)}
+    again = subprocess.run(evaluate, shell=True, check=True, env=env, capture_output=True, text=True, timeout=DEADLINE)
+    assert json.loads(again.stdout.splitlines()[-1])["accuracy"] == pytest.approx(kept[-1]["soup"])
+    assert not list(tmp_path.glob(".soup-*")), "nothing is left behind"
+
+    for wrong, says in {
+        "echo fine": "want a number, or a JSON object that has",
+        "exit 3": "exit status 3",
+    }.items():
+        command[command.index("--eval") + 1] = wrong
+        failed = subprocess.run(command, timeout=DEADLINE, capture_output=True, text=True)
+        assert failed.returncode != 0 and says in failed.stderr, failed.stderr

@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// soupOptions are the flags of `outbid soup`.
+type soupOptions struct {
+	out      format
+	trials   int
+	evaluate string
+	uniform  bool
+	to       string
+}
+
+func (a *app) soupCommand() *cobra.Command {
+	var o soupOptions
+	cmd := &cobra.Command{
+		Use:   "soup SWEEP --eval COMMAND --to FILE",
+		Short: "Average a sweep's best checkpoints, those that help",
+		Long: `Soup makes a greedy soup of a sweep's best trials (Wortsman et al., ICML 2022): the mean begins with the
+checkpoint of the best, and each next one joins it if the mean is then no worse on data of yours.
+
+--eval says what a mean is worth. It is a shell command that finds the checkpoint in $OUTBID_CHECKPOINT, a safetensors
+file, and prints the sweep's metric as its last line: a number, or a JSON object that has it. Use data that the trials
+did not report on, or the soup is chosen by what it is judged by.
+
+The sweep keeps the checkpoints of as many best trials as its spec says (checkpoints: best); others are passed over, as
+are those whose tensors have other names or shapes. --uniform averages all without asking, which helps only where all
+trials began from the same weights.`,
+		Example: `  outbid soup digits --eval 'python evaluate.py "$OUTBID_CHECKPOINT"' --to soup.safetensors
+  outbid soup digits -n 5 --uniform --to mean.safetensors`,
+		Args:              exactly("SWEEP"),
+		ValidArgsFunction: a.completeSweeps(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.to == "":
+				return badInput("--to: which file shall hold the soup?")
+			case o.uniform == (o.evaluate != ""):
+				return badInput("give either --eval COMMAND, which says what a mean is worth, or --uniform, which averages all")
+			case o.trials < 1:
+				return badInput("-n %d: want a number from 1", o.trials)
+			}
+			r, err := sweepOnly(args[0])
+			if err != nil {
+				return err
+			}
+			return a.soup(cmd.Context(), r, o)
+		},
+	}
+	outputFlag(cmd, &o.out)
+	cmd.Flags().IntVarP(&o.trials, "number", "n", 10, "how many of the best trials may join")
+	cmd.Flags().StringVar(&o.evaluate, "eval", "", "shell `COMMAND` that prints what the checkpoint in $OUTBID_CHECKPOINT is worth")
+	cmd.Flags().BoolVar(&o.uniform, "uniform", false, "average all, without --eval")
+	cmd.Flags().StringVar(&o.to, "to", "", "write the soup to this `FILE`")
+	return cmd
+}
+
+// ingredient is a trial that may join a soup.
+type ingredient struct {
+	Trial  int32    `json:"trial"`
+	Metric float64  `json:"metric"`
+	Soup   *float64 `json:"soup"`
+	Kept   bool     `json:"kept"`
+	Note   string   `json:"note,omitempty"`
+}
+
+func (a *app) soup(ctx context.Context, r ref, o soupOptions) error {
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	sweep, err := c.find(ctx, r.sweep)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(o.to), ".soup-*")
+	if err != nil {
+		return badInput("cannot write %s: %w", o.to, err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	trials, sources, err := c.ingredients(ctx, sweep, o.trials, dir)
+	defer closeSources(sources)
+	if err != nil {
+		return err
+	}
+	if len(sources) == 0 {
+		return &exitError{code: exitFailed, msg: fmt.Sprintf("no trial of %s that reported %q keeps a checkpoint", sweep.GetId(), sweep.GetSpec().GetMetric())}
+	}
+	kept := sources
+	if !o.uniform {
+		e := evaluation{app: a, command: o.evaluate, metric: sweep.GetSpec().GetMetric(), path: filepath.Join(dir, "mean.safetensors")}
+		if kept, err = e.greedy(ctx, sweep, trials, sources); err != nil {
+			return err
+		}
+	}
+	mean, err := checkpoint.New(kept, map[string]string{"outbid.soup": sweep.GetId()})
+	if err != nil {
+		return averageError(err)
+	}
+	if err := a.writeAverage(ctx, mean, o.to); err != nil {
+		return err
+	}
+	a.notef("wrote %s: the average of %d of %d checkpoints, %s", o.to, len(kept), len(sources), formatBytes(mean.Size()))
+	if o.uniform {
+		return nil
+	}
+	return a.listIngredients(o.out, trials)
+}
+
+func (a *app) listIngredients(out format, trials []*ingredient) error {
+	l := newLister(a.stdout, out, []string{"TRIAL", "METRIC", "SOUP WITH IT", "KEPT"}, func(i *ingredient) []string {
+		soup, kept := "-", "no"
+		if i.Soup != nil {
+			soup = formatMetric(*i.Soup)
+		}
+		if i.Kept {
+			kept = "yes"
+		}
+		if i.Note != "" {
+			kept += ": " + i.Note
+		}
+		return []string{fmt.Sprint(i.Trial), formatMetric(i.Metric), soup, kept}
+	})
+	for _, i := range trials {
+		if err := l.add(i); err != nil {
+			return err
+		}
+	}
+	return l.close("")
+}
+
+// ingredients fetches the checkpoints of the best trials that keep one, best first.
+func (c *connection) ingredients(ctx context.Context, sweep *outbidv1.Sweep, n int, dir string) ([]*ingredient, []checkpoint.Source, error) {
+	var list []*ingredient
+	var sources []checkpoint.Source
+	for t, err := range c.trials(ctx, sweep.GetId(), "best", 0) {
+		if err != nil {
+			return nil, sources, err
+		}
+		if t.Best == nil || len(sources) == n {
+			break // those without a metric come last
+		}
+		file := filepath.Join(dir, fmt.Sprintf("%s/%d", sweep.GetId(), t.GetNumber()))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return nil, sources, fmt.Errorf("make room for checkpoints: %w", err)
+		}
+		want := &outbidv1.GetCheckpointRequest{Sweep: sweep.GetId(), Trial: t.GetNumber(), Best: true}
+		if _, err := c.download(ctx, want, file); status.Code(err) == codes.NotFound {
+			continue
+		} else if err != nil {
+			return nil, sources, err
+		}
+		s, err := openSource(file)
+		if err != nil {
+			return nil, sources, err
+		}
+		s.Name = fmt.Sprintf("%s/%d", sweep.GetId(), t.GetNumber())
+		list, sources = append(list, &ingredient{Trial: t.GetNumber(), Metric: t.GetBest()}), append(sources, s)
+	}
+	return list, sources, nil
+}
+
+// evaluation asks a command of the user's what a mean is worth.
+type evaluation struct {
+	app                   *app
+	command, metric, path string
+}
+
+// greedy says which sources make up the greedy soup, and notes of each trial what became of it.
+func (e *evaluation) greedy(ctx context.Context, sweep *outbidv1.Sweep, trials []*ingredient, sources []checkpoint.Source) ([]checkpoint.Source, error) {
+	better := func(a, b float64) bool { return a < b }
+	if sweep.GetSpec().GetMode() == "max" {
+		better = func(a, b float64) bool { return a > b }
+	}
+	soup, err := checkpoint.Greedy(sources, better, func(mean *checkpoint.Average) (float64, error) {
+		if err := e.app.writeAverage(ctx, mean, e.path); err != nil {
+			return 0, err
+		}
+		return e.worth(ctx)
+	})
+	if err != nil {
+		return nil, averageError(err)
+	}
+	for i, t := range trials {
+		if !math.IsNaN(soup.Tried[i]) {
+			t.Soup = &soup.Tried[i]
+		}
+		if soup.Errors[i] != nil {
+			t.Note = soup.Errors[i].Error()
+		}
+	}
+	var kept []checkpoint.Source
+	for _, i := range soup.Kept {
+		trials[i].Kept = true
+		kept = append(kept, sources[i])
+	}
+	return kept, nil
+}
+
+// worth runs the command, and reads the metric from the last line that it prints.
+func (e *evaluation) worth(ctx context.Context) (float64, error) {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", e.command)
+	cmd.Env = append(os.Environ(), "OUTBID_CHECKPOINT="+e.path)
+	cmd.Stderr = e.app.stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return 0, fmt.Errorf("evaluate: %w", ctx.Err())
+	}
+	if err != nil {
+		return 0, &exitError{code: exitFailed, msg: fmt.Sprintf("--eval: %v: %s", err, e.command)}
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	last := strings.TrimSpace(lines[len(lines)-1])
+	if v, err := strconv.ParseFloat(last, 64); err == nil {
+		return v, nil
+	}
+	var object map[string]any
+	if json.Unmarshal([]byte(last), &object) == nil {
+		if v, ok := object[e.metric].(float64); ok {
+			return v, nil
+		}
+	}
+	return 0, badInput("--eval: its last line is %.60q: want a number, or a JSON object that has %q", last, e.metric)
+}
+
+// writeAverage writes an average to a file: whole, or not at all.
+func (a *app) writeAverage(ctx context.Context, mean *checkpoint.Average, file string) error {
+	return writeWholeFile(file, func(f *os.File) error {
+		if err := mean.Write(ctx, f); err != nil {
+			return averageError(err)
+		}
+		return f.Sync()
+	})
+}
+
+func closeSources(sources []checkpoint.Source) {
+	for _, s := range sources {
+		if f, ok := s.File.(io.Closer); ok {
+			_ = f.Close() // it was only read
+		}
+	}
+}
+
