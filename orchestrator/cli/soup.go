@@ -263,4 +263,3 @@ func closeSources(sources []checkpoint.Source) {
 		}
 	}
 }
-
