@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -100,6 +101,7 @@ func (a *app) listRounds(cmd *cobra.Command, c *connection, out format, before u
 				strconv.Itoa(count["renew"]), strconv.Itoa(count["revoke"]), clean(v.Reason),
 			}
 		})
+	l.table.width, l.table.fold, l.table.spare = a.columns(), true, []string{"POLICY", "TAKEN", "RENEWED", "GRANTED"}
 	for _, r := range got.GetRounds() {
 		if err := l.add(viewRound(r)); err != nil {
 			return err
@@ -111,7 +113,7 @@ func (a *app) listRounds(cmd *cobra.Command, c *connection, out format, before u
 // showRound explains a round to people.
 func (a *app) showRound(r *outbidv1.Round) {
 	v := viewRound(r)
-	a.printf("round %d of policy %s at %s: %s\n", v.Round, v.Policy, a.when(v.Time), clean(v.Reason))
+	a.printText("round %d of policy %s at %s: %s", v.Round, v.Policy, a.when(v.Time), clean(v.Reason))
 	if v.Auction != nil {
 		a.showAuction(v.Auction)
 	}
@@ -119,7 +121,9 @@ func (a *app) showRound(r *outbidv1.Round) {
 		a.printf("\nnothing was given or taken\n")
 		return
 	}
-	t := table{header: []string{"DID", "TRIAL", "DEVICES", "UNTIL", "REASON"}}
+	t := table{
+		header: []string{"DID", "TRIAL", "DEVICES", "UNTIL", "REASON"}, width: a.columns(), fold: true, spare: []string{"UNTIL"},
+	}
 	for _, d := range v.Decisions {
 		trial := "another tenant's"
 		if d.Sweep != "" {
@@ -136,13 +140,16 @@ func (a *app) showAuction(v *auctionView) {
 	if v.Exact {
 		proof = "proven to be the best"
 	}
-	a.printf("on offer: %s, to the %.0f %% of sweeps that fare worst; the winner is %s\n\n",
+	a.printText("on offer: %s, to the %.0f %% of sweeps that fare worst; the winner is %s\n",
 		orDash(strings.Join(v.Offered, ", ")), 100*(1-v.FairnessKnob), proof)
-	t := table{header: []string{"SWEEP", "RHO", "BID", "FAIR SHARE", "KEEPS", "WON", "LEFTOVER", "RHO AFTER", "NOTE"}}
+	t := table{
+		header: []string{"SWEEP", "RHO", "BID", "FAIR SHARE", "KEEPS", "WON", "LEFTOVER", "RHO AFTER", "NOTE"},
+		width:  a.columns(), fold: true, spare: []string{"LEFTOVER", "KEEPS", "FAIR SHARE", "BID"},
+	}
 	for _, b := range v.Bidders {
 		bids, fair, keeps := "-", "-", "-"
 		if b.Asked {
-			bids = strconv.Itoa(len(b.Bids)) + " subsets"
+			bids = english.Plural(len(b.Bids), "subset", "")
 			if b.Fair != nil {
 				fair, keeps = strings.Join(b.Fair.Devices, ", "), fmt.Sprintf("%.2f", float64(b.Keeps))
 			}

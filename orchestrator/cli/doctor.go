@@ -43,6 +43,7 @@ The exit code is 1 if any check fails.`,
 			checks = append(checks, checkConfined()...)
 			failed := false
 			l := newLister(a.stdout, out, []string{"CHECK", "", "FOUND"}, checkRow)
+			l.table.width, l.table.fold = a.columns(), true
 			for _, c := range checks {
 				failed = failed || !c.OK
 				if err := l.add(c); err != nil {

@@ -40,6 +40,7 @@ type fakeService struct {
 	reports map[string][]*outbidv1.TrialReport
 	nodes   []*outbidv1.Node
 	info    *outbidv1.GetServerInfoResponse
+	round   *outbidv1.Round
 	blob    []byte
 	page    int
 
@@ -230,6 +231,14 @@ func (f *fakeService) GetCheckpoint(req *outbidv1.GetCheckpointRequest,
 		}
 	}
 	return nil
+}
+
+func (f *fakeService) GetRound(context.Context, *outbidv1.GetRoundRequest) (*outbidv1.GetRoundResponse, error) {
+	return &outbidv1.GetRoundResponse{Round: f.round}, nil
+}
+
+func (f *fakeService) ListRounds(context.Context, *outbidv1.ListRoundsRequest) (*outbidv1.ListRoundsResponse, error) {
+	return &outbidv1.ListRoundsResponse{Rounds: []*outbidv1.Round{f.round}}, nil
 }
 
 func (f *fakeService) GetServerInfo(context.Context, *outbidv1.GetServerInfoRequest) (

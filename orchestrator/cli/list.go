@@ -75,6 +75,7 @@ func (a *app) listSweeps(cmd *cobra.Command, c *connection, out format, tenant, 
 				v.Mode + " " + clean(v.Metric), best, formatDuration(float64(v.Seconds)),
 			}
 		})
+	l.table.width, l.table.spare = a.columns(), []string{"METRIC", "RUNNING", "STEPS", "ELAPSED"}
 	for s, err := range c.sweeps(cmd.Context(), tenant) {
 		if err != nil {
 			return err
@@ -153,9 +154,7 @@ func trialLister(a *app, out format, sweep *outbidv1.Sweep) *lister[trialView] {
 			}
 			return []string{fmt.Sprint(v.Trial), v.State, step, best, at, where, configLine(v.Config)}
 		})
-	if a.term.out {
-		l.table.width, _ = a.term.size()
-	}
+	l.table.width, l.table.spare = a.columns(), []string{"AT STEP"}
 	return l
 }
 
@@ -209,6 +208,7 @@ Nodes that said goodbye are left out unless --all is given.`,
 						clean(v.Version), runs,
 					}
 				})
+			l.table.width, l.table.fold, l.table.spare = a.columns(), true, []string{"VERSION", "CPUS", "MEMORY"}
 			for _, n := range got.GetNodes() {
 				if !all && n.GetState() == outbidv1.NodeState_NODE_STATE_LEFT {
 					continue

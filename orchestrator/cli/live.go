@@ -46,6 +46,7 @@ func (lp *livePresenter) update(p *progress, u *outbidv1.WatchSweepResponse) err
 
 // takeNotes writes new warnings above what moves, once each, where they stay; other notes move with the rest.
 func (lp *livePresenter) takeNotes(p *progress) error {
+	columns, _ := lp.term.size()
 	for _, n := range lp.notes.fresh(p.sweep.GetNotes()) {
 		if !warns(n) {
 			lp.recent = append(lp.recent, n)
@@ -53,7 +54,7 @@ func (lp *livePresenter) takeNotes(p *progress) error {
 		}
 		lp.hide()
 		lp.last = time.Time{} // what moves is drawn again at once
-		if _, err := fmt.Fprintln(lp.w, noteTime(n, lp.now())+" "+noteLine(n)); err != nil {
+		if _, err := fmt.Fprintln(lp.w, hang(noteTime(n, lp.now())+" "+noteLine(n), columns)); err != nil {
 			return err
 		}
 	}
@@ -103,7 +104,14 @@ func (lp *livePresenter) hide() {
 
 func (lp *livePresenter) result(p *progress) error {
 	lp.hide()
-	_, err := io.WriteString(lp.w, strings.Join(resultLines(p, lp.now()), "\n")+"\n")
+	columns, _ := lp.term.size()
+	lines := resultLines(p, lp.now())
+	for i, line := range lines {
+		if !strings.HasPrefix(line, " ") { // values of parameters are to be copied
+			lines[i] = hang(line, columns)
+		}
+	}
+	_, err := io.WriteString(lp.w, strings.Join(lines, "\n")+"\n")
 	return err
 }
 

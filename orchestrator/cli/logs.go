@@ -99,6 +99,7 @@ func (a *app) printLogs(next func() (*outbidv1.StreamLogsResponse, error), whole
 	w := bufio.NewWriterSize(a.stdout, 64<<10)
 	l := newLister[logView](w, o.out, nil, nil)
 	show := func(line string) string { return line }
+	count := 0
 	if a.term.out && !o.raw {
 		show = newPlainer().plain
 	}
@@ -111,6 +112,7 @@ func (a *app) printLogs(next func() (*outbidv1.StreamLogsResponse, error), whole
 			_ = w.Flush()
 			return err
 		}
+		count++
 		if o.out != formatTable {
 			v := logView{
 				Trial: line.GetTrial(), Node: line.GetNode(), Stream: line.GetStream(), Time: viewTime(line.GetTime()),
@@ -136,6 +138,9 @@ func (a *app) printLogs(next func() (*outbidv1.StreamLogsResponse, error), whole
 		if err := l.close(""); err != nil {
 			return err
 		}
+	}
+	if count == 0 && o.out == formatTable {
+		a.notef("nothing was printed")
 	}
 	return w.Flush()
 }

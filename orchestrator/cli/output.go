@@ -139,92 +139,6 @@ func (n number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// table aligns columns: under a header numbers go to the right, everything else to the left. Cells are plain text.
-type table struct {
-	header []string
-	rows   [][]string
-	indent string
-	// width cuts the last column so that lines are no longer; 0 for no bound. The other columns are never cut.
-	width int
-}
-
-// minLast is how many characters of the last column are left whatever the width.
-const minLast = 12
-
-// write prints the table with two spaces between columns.
-func (t *table) write(w io.Writer) {
-	lines := t.rows
-	if t.header != nil {
-		lines = append([][]string{t.header}, lines...)
-	}
-	widths, right := t.layout(lines)
-	rest := t.lastRoom(widths)
-	for _, cells := range lines {
-		var b strings.Builder
-		b.WriteString(t.indent)
-		for i, cell := range cells {
-			last := i == len(cells)-1
-			if last && i == len(widths)-1 && rest > 0 {
-				cell = shorten(cell, rest)
-			}
-			pad := strings.Repeat(" ", max(0, widths[i]-textWidth(cell)))
-			switch {
-			case right[i]:
-				b.WriteString(pad + cell)
-			case last:
-				b.WriteString(cell)
-			default:
-				b.WriteString(cell + pad)
-			}
-			if !last {
-				b.WriteString("  ")
-			}
-		}
-		_, _ = io.WriteString(w, strings.TrimRight(b.String(), " ")+"\n")
-	}
-}
-
-// lastRoom is how wide the last column may be; 0 for any width.
-func (t *table) lastRoom(widths []int) int {
-	if t.width == 0 || len(widths) < 2 {
-		return 0
-	}
-	used := textWidth(t.indent)
-	for _, w := range widths[:len(widths)-1] {
-		used += w + 2
-	}
-	return max(t.width-used, minLast)
-}
-
-// layout finds each column's width and whether it holds only numbers.
-func (t *table) layout(lines [][]string) (widths []int, right []bool) {
-	for _, cells := range lines {
-		for i, cell := range cells {
-			if i == len(widths) {
-				widths, right = append(widths, 0), append(right, true)
-			}
-			widths[i] = max(widths[i], textWidth(cell))
-		}
-	}
-	for _, cells := range t.rows {
-		for i, cell := range cells {
-			if cell != "" && cell != "-" && !strings.ContainsAny(cell[:1], "0123456789+-.") && cell != "NaN" {
-				right[i] = false
-			}
-			if strings.ContainsAny(cell, "/ ") {
-				right[i] = false
-			}
-		}
-	}
-	if t.header == nil || len(t.rows) == 0 {
-		clear(right)
-	}
-	return widths, right
-}
-
-// textWidth counts characters; Outbid's own output holds no wide ones.
-func textWidth(s string) int { return len([]rune(s)) }
-
 // formatMetric prints a metric with six significant digits.
 func formatMetric(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
@@ -289,16 +203,4 @@ func clean(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// shorten cuts a text to width characters.
-func shorten(s string, width int) string {
-	r := []rune(s)
-	if len(r) <= width {
-		return s
-	}
-	if width < 2 {
-		return string(r[:max(width, 0)])
-	}
-	return string(r[:width-1]) + "…"
 }

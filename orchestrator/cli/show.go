@@ -88,7 +88,7 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 	if out != formatTable {
 		return a.printObject(out, v)
 	}
-	t := table{}
+	t := table{width: a.columns(), fold: true}
 	add := func(name, value string) {
 		if value != "" {
 			t.rows = append(t.rows, []string{name, value})
@@ -106,9 +106,9 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 	add("steps", planned(v.Steps, v.PlannedSteps))
 	add("device time", formatDuration(float64(v.DeviceSeconds)))
 	if f := v.Fairness; f != nil {
-		add("fairness", fmt.Sprintf("rho %s: ends %s after its submission, alone on its share %s (%s sweeps share the cluster)",
+		add("fairness", fmt.Sprintf("rho %s: ends %s after its submission, alone on its share %s (%s)",
 			formatRho(float64(f.Rho)), formatDuration(float64(f.ForecastSeconds)), formatDuration(float64(f.AloneSeconds)),
-			formatMetric(float64(f.MeanSweeps))))
+			sharing(float64(f.MeanSweeps))))
 	}
 	add("best", bestLine(s))
 	for _, k := range sortedKeys(v.Labels) {
@@ -135,6 +135,14 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 	return nil
 }
 
+// sharing says how many sweeps share the cluster, on average over one's life.
+func sharing(mean float64) string {
+	if mean == 1 {
+		return "no other sweep shares the cluster"
+	}
+	return formatMetric(mean) + " sweeps share the cluster"
+}
+
 // printNotes prints a sweep's newest notes.
 func (a *app) printNotes(s *outbidv1.Sweep) {
 	notes := s.GetNotes()
@@ -146,13 +154,14 @@ func (a *app) printNotes(s *outbidv1.Sweep) {
 		if i == 0 && older > 0 {
 			a.printf("  %d older ones: outbid show %s -o json\n", older, s.GetId())
 		}
-		a.printf("  %s  %s\n", a.when(viewTime(n.GetTime())), noteLine(n))
+		t := table{indent: "  ", rows: [][]string{{a.when(viewTime(n.GetTime())), noteLine(n)}}, width: a.columns(), fold: true}
+		t.write(a.stdout)
 	}
 }
 
 func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 	v := viewTrial(tr)
-	t := table{}
+	t := table{width: a.columns(), fold: true}
 	add := func(name, value string) {
 		if value != "" {
 			t.rows = append(t.rows, []string{name, value})

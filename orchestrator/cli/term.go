@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -71,6 +72,34 @@ func newLogger(w io.Writer, level, format string, t terminal) (*slog.Logger, err
 	default:
 		return nil, badInput("--log-format %q: want auto, text or json", format)
 	}
+}
+
+// columns is how wide the terminal behind stdout is; 0 if there is none, and lines may be as long as they like.
+func (a *app) columns() int {
+	if !a.term.out {
+		return 0
+	}
+	columns, _ := a.term.size()
+	return columns
+}
+
+// printText writes a line of text to stdout, which goes on below, indented, where the terminal ends.
+func (a *app) printText(format string, args ...any) {
+	a.printf("%s\n", hang(fmt.Sprintf(format, args...), a.columns()))
+}
+
+// hang folds a text for a terminal of that many columns, 0 for none: what follows its first line is indented.
+func hang(text string, columns int) string {
+	if columns == 0 {
+		return text
+	}
+	first, rest, more := strings.Cut(strings.Join(fold(text, columns), "\n"), "\n")
+	if !more {
+		return first
+	}
+	const indent = "  "
+	rest = strings.Join(strings.Fields(rest), " ")
+	return first + "\n" + indent + strings.Join(fold(rest, columns-len(indent)), "\n"+indent)
 }
 
 // printf writes to stdout. A closed pipe is no news to anybody.
