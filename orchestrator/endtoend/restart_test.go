@@ -105,7 +105,7 @@ func (s *server) restoredFrom() (ledger, batches, events int) {
 
 // TestARestartReadsOnlyTheTailOfTheLedger is also the measurement of how long a restart takes with a long history:
 //
-//	OUTBID_RESTART_REPORTS=10000000 OUTBID_RESTART_EACH=10 OUTBID_RESTART_DIR=/var/tmp/long go test ./orchestrator/endtoend -v -timeout 2h \
+//	OUTBID_RESTART_REPORTS=10000000 OUTBID_RESTART_EACH=1 OUTBID_RESTART_DIR=/var/tmp/long go test ./orchestrator/endtoend -v -timeout 2h \
 //	    -run TestARestartReadsOnlyTheTailOfTheLedger
 //
 // The directory, if it is given, is kept, and a ledger that is there already is used again.
