@@ -6,6 +6,8 @@ SHELL := bash
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 FUZZTIME ?= 20s
+PKG ?= ./orchestrator/policy/themis/auction
+MUTANTS_AT_ONCE ?= 2
 # go-nvml's headers mark functions of old drivers as deprecated.
 export CGO_CFLAGS := -Wno-deprecated-declarations
 PY_FILES := sdk-python examples
@@ -15,7 +17,7 @@ WHOLE := TestSeeds TestFaultsChangeNothing TestAHundredThousandTrials TestProgra
   TestRaceOnRealCurves TestCoverageOnRealCurves TestThePriorIsWhatTheFittedTasksGive
 WHOLE_IN := $(addprefix ./orchestrator/,sim control tuner curve policy/gavel)
 
-.PHONY: help build test test-go test-python matrix lint fmt gen demo bench fuzz docs clean
+.PHONY: help build test test-go test-python matrix lint fmt gen demo bench fuzz mutate docs clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +69,10 @@ fuzz: ## run each fuzzer for FUZZTIME (20s)
 	git grep -l '^func Fuzz' -- '*_test.go' | while read -r file; do \
 	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
 	    go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) </dev/null; done; done
+
+mutate: ## change the code of PKG in many small ways, one at a time, and say which changes its tests do not notice
+	GOFLAGS="-trimpath -vet=off -ldflags=-w" $$(.ci/tool gremlins) unleash $(PKG) --invert-logical --output-statuses lct \
+	  --workers $(MUTANTS_AT_ONCE) --timeout-coefficient 15
 
 docs: build ## write the references docs/cli.md and docs/sdk.md anew
 	bin/outbid docs docs/cli.md

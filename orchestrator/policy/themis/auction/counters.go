@@ -104,8 +104,8 @@ func divisible(sizes []int) bool {
 func (c *counters) count(gangs []agent.Gangs) ([]use, bool) {
 	uses := make([]use, 0, 4)
 	for _, g := range gangs {
-		if g.Count <= 0 || g.Machines <= 0 || g.Devices <= 0 || g.Count > 1<<20 || g.Machines > 1<<20 {
-			return nil, false
+		if g.Count <= 0 || g.Machines <= 0 || g.Devices <= 0 || max(g.Count, g.Machines, g.Devices) > 1<<20 {
+			return nil, false // the most that can be multiplied
 		}
 		keys := [...]key{{kind: g.Type}, {kind: g.Type, rack: g.Rack}, {kind: g.Type, node: g.Node}}
 		for i, k := range keys {
@@ -117,7 +117,11 @@ func (c *counters) count(gangs []agent.Gangs) ([]use, bool) {
 				if size > g.Devices {
 					break
 				}
-				uses = add(uses, use{int32(s.first + at), int32(g.Count * g.Machines * (g.Devices / size))})
+				n := g.Count * g.Machines * (g.Devices / size)
+				if n > int(c.room[s.first+at]) {
+					return nil, false
+				}
+				uses = add(uses, use{int32(s.first + at), int32(n)})
 			}
 		}
 	}

@@ -1,0 +1,200 @@
+package auction
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+)
+
+func TestGap(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		result Result
+		want   float64
+	}{
+		"half of what was gained": {Result{Nothing: -3, Log: 1, Bound: 3}, .5},
+		"exact":                   {Result{Nothing: -3, Log: 1, Bound: 3, Exact: true}, 0},
+		"nothing gained":          {Result{Nothing: 1, Log: 1, Bound: 3}, 0},
+		"rounding":                {Result{Nothing: -3, Log: 1, Bound: 1 - 1e-12}, 0},
+	} {
+		if got := tc.result.Gap(); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestSound(t *testing.T) {
+	t.Parallel()
+	for rho, want := range map[float64]bool{0: false, -1: false, math.Inf(1): false, math.NaN(): false, 1e-300: true, 1e300: true} {
+		if Sound(rho) != want {
+			t.Errorf("%v: %t", rho, !want)
+		}
+	}
+}
+
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		a, b []use
+		want bool
+	}{
+		"nothing":                  {nil, nil, true},
+		"less":                     {[]use{{1, 2}}, []use{{1, 3}}, true},
+		"the same":                 {[]use{{1, 2}, {4, 1}}, []use{{1, 2}, {4, 1}}, true},
+		"more":                     {[]use{{1, 3}}, []use{{1, 2}}, false},
+		"less of fewer":            {[]use{{2, 1}}, []use{{1, 5}, {2, 1}, {3, 5}}, true},
+		"another constraint":       {[]use{{2, 1}}, []use{{1, 5}, {3, 5}}, false},
+		"one beyond the last":      {[]use{{1, 1}, {4, 1}}, []use{{1, 5}, {3, 5}}, false},
+		"more of the second alone": {[]use{{1, 1}, {3, 6}}, []use{{1, 5}, {3, 5}}, false},
+	} {
+		if got := within(tc.a, tc.b); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestDivisible(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		sizes []int
+		want  bool
+	}{{nil, true}, {[]int{3}, true}, {[]int{1, 2, 4}, true}, {[]int{2, 6, 12}, true}, {[]int{2, 3}, false}, {[]int{1, 4, 6}, false}} {
+		if divisible(tc.sizes) != tc.want {
+			t.Errorf("%v: %t", tc.sizes, !tc.want)
+		}
+	}
+}
+
+func one(devices int) agent.Gangs {
+	return agent.Gangs{Count: 1, Machines: 1, Devices: devices, Type: "a"}
+}
+
+// TestRowsThatAreLeftOut are worth nothing, or hold what the offer does not.
+func TestRowsThatAreLeftOut(t *testing.T) {
+	t.Parallel()
+	lots := []agent.Lot{{Node: "n", Type: "a", Free: 4}, {Node: "m", Type: "a", Free: 2}}
+	many := func(change func(*agent.Gangs)) []agent.Gangs {
+		g := one(1)
+		change(&g)
+		return []agent.Gangs{g}
+	}
+	for name, tc := range map[string]struct {
+		rho   float64
+		gangs []agent.Gangs
+		want  bool
+	}{
+		"good":                     {1, []agent.Gangs{one(4)}, true},
+		"all there is":             {1, []agent.Gangs{one(4), one(2)}, true},
+		"as good as nothing":       {2, []agent.Gangs{one(1)}, false},
+		"worse than nothing":       {3, []agent.Gangs{one(1)}, false},
+		"no rho":                   {0, []agent.Gangs{one(1)}, false},
+		"no gangs":                 {1, nil, false},
+		"more than any machine":    {1, []agent.Gangs{one(5)}, false},
+		"more than there is":       {1, many(func(g *agent.Gangs) { g.Count = 7 }), false},
+		"six":                      {1, many(func(g *agent.Gangs) { g.Count, g.Machines = 2, 3 }), true},
+		"another type":             {1, many(func(g *agent.Gangs) { g.Type = "b" }), false},
+		"no count":                 {1, many(func(g *agent.Gangs) { g.Count = 0 }), false},
+		"no machines":              {1, many(func(g *agent.Gangs) { g.Machines = 0 }), false},
+		"no devices":               {1, many(func(g *agent.Gangs) { g.Devices = 0 }), false},
+		"so many that it overruns": {1, many(func(g *agent.Gangs) { g.Count, g.Machines = 1<<16, 1<<16 }), false},
+		"counts beyond reason":     {1, many(func(g *agent.Gangs) { g.Count = 1<<32 + 1 }), false},
+		"machines beyond reason":   {1, many(func(g *agent.Gangs) { g.Machines = 1<<32 + 1 }), false},
+		"on a machine":             {1, many(func(g *agent.Gangs) { g.Node, g.Devices = "m", 2 }), true},
+		"beyond that machine":      {1, many(func(g *agent.Gangs) { g.Node, g.Devices = "m", 3 }), false},
+	} {
+		p := compile(lots, []Bidder{{Nothing: 2, Rows: []agent.Row{{Rho: tc.rho, Gangs: tc.gangs}}}})
+		if got := len(p.worth) == 1; got != tc.want {
+			t.Errorf("%s: taken %t", name, got)
+		}
+		if tc.want && math.Abs(p.worth[0]-math.Log(2)) > 1e-12 {
+			t.Errorf("%s: worth %v", name, p.worth[0])
+		}
+	}
+}
+
+// TestPieces are counted by size: on a machine of seven there is room for three pieces of two, and one of four takes two of them.
+func TestPieces(t *testing.T) {
+	t.Parallel()
+	lots := []agent.Lot{{Node: "n", Rack: "r", Type: "a", Free: 7}, {Node: "m", Rack: "q", Type: "a", Free: 3}, {Node: "o", Type: "b", Free: 8}}
+	bound := one(4)
+	bound.Rack = "r"
+	rows := []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(2)}}, {Rho: .5, Gangs: []agent.Gangs{one(4), one(2)}}, {Rho: .4, Gangs: []agent.Gangs{bound}}}
+	c := newCounters(lots, []Bidder{{Nothing: 2, Rows: rows}})
+	if want := []int32{4, 1, 3, 1}; !slices.Equal(c.room, want) || c.exact() {
+		t.Errorf("room %v, want %v; exact %t", c.room, want, c.exact())
+	}
+	for i, want := range [][]use{{{0, 1}}, {{0, 3}, {1, 1}}, {{0, 2}, {1, 1}, {2, 2}, {3, 1}}} {
+		if got, ok := c.count(rows[i].Gangs); !ok || !slices.Equal(got, want) {
+			t.Errorf("row %d uses %v, %t; want %v", i, got, ok, want)
+		}
+	}
+	// Two and three do not divide, so that single devices are counted too.
+	c = newCounters(lots, []Bidder{{Nothing: 2, Rows: []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(2), one(3)}}}}})
+	if want := []int32{10, 4, 3}; !slices.Equal(c.room, want) || c.exact() {
+		t.Errorf("room %v, want %v; exact %t", c.room, want, c.exact())
+	}
+}
+
+// TestMisfit packs what is bound first, then what is large, each where least is left over.
+func TestMisfit(t *testing.T) {
+	t.Parallel()
+	lots := []agent.Lot{{Node: "n", Rack: "r", Type: "a", Free: 4}, {Node: "m", Rack: "r", Type: "a", Free: 3}, {Node: "o", Rack: "q", Type: "a", Free: 3}}
+	on := func(g agent.Gangs, node, rack string) agent.Gangs { g.Node, g.Rack = node, rack; return g }
+	for name, tc := range map[string]struct {
+		bidders [][]agent.Gangs
+		want    int
+	}{
+		"all that there is":                     {[][]agent.Gangs{{one(3)}, {one(3)}, {one(4)}}, -1},
+		"the large one first":                   {[][]agent.Gangs{{one(1)}, {one(4)}}, -1},
+		"the small where least is left":         {[][]agent.Gangs{{one(3)}, {one(4)}, {one(3)}}, -1},
+		"one too many":                          {[][]agent.Gangs{{one(4)}, {one(4)}}, 1},
+		"what is bound to a machine goes first": {[][]agent.Gangs{{one(4)}, {on(one(2), "n", "")}}, 0},
+		"then what is bound to a rack":          {[][]agent.Gangs{{one(3)}, {one(3)}, {on(one(3), "", "q")}, {on(one(3), "m", "")}}, 1},
+		"a rack that has no room":               {[][]agent.Gangs{{on(one(4), "", "q")}}, 0},
+		"nobody":                                {[][]agent.Gangs{nil, nil}, -1},
+	} {
+		p := &problem{lots: lots}
+		var choice []int
+		for i, gangs := range tc.bidders {
+			p.gangs = append(p.gangs, gangs)
+			choice = append(choice, i)
+		}
+		if got := (&solver{problem: p}).misfit(choice); got != tc.want {
+			t.Errorf("%s: bidder %d is left over, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// TestSettle gives who does not fit the best of its rows that does.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	p := compile([]agent.Lot{{Node: "n", Type: "a", Free: 5}, {Node: "m", Type: "a", Free: 5}}, []Bidder{
+		{Nothing: 16, Rows: []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(3)}}}},
+		{Nothing: 16, Rows: []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(3)}}}},
+		{Nothing: 16, Rows: []agent.Row{{Rho: 2, Gangs: []agent.Gangs{one(3)}}, {Rho: 4, Gangs: []agent.Gangs{one(2)}}, {Rho: 8, Gangs: []agent.Gangs{one(1)}}}},
+	})
+	s := newSolver(p)
+	copy(s.best, []int{p.start[0], p.start[1], p.start[2]})
+	if s.settle() || !slices.Equal(s.best, []int{p.start[0], p.start[1], p.start[2] + 1}) || math.Abs(s.worth-math.Log(16*16*4)) > 1e-9 {
+		t.Errorf("rows %v, worth %v", s.best, s.worth)
+	}
+	if !s.settle() {
+		t.Error("what fits was settled once more")
+	}
+}
+
+// TestSlackConstraints are left out: those that hold whoever gets what.
+func TestSlackConstraints(t *testing.T) {
+	t.Parallel()
+	lots := []agent.Lot{{Node: "n", Type: "a", Free: 4}, {Node: "m", Type: "b", Free: 4}}
+	other := one(4)
+	other.Type = "b"
+	rows := []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(3), other}}, {Rho: 1.5, Gangs: []agent.Gangs{one(2)}}}
+	p := compile(lots, []Bidder{{Nothing: 2, Rows: rows}, {Nothing: 2, Rows: rows[1:]}})
+	// Sizes 1, 2 and 3 of type a: of its 4 devices 3 + 2 may be wanted, of its 2 pieces of two 1 + 1 at most.
+	if len(p.room) != 1 || p.room[0] != 4 || !slices.Equal(p.uses, []use{{0, 3}, {0, 2}, {0, 2}}) || !slices.Equal(p.useStart, []int{0, 1, 2, 3}) {
+		t.Errorf("room %v, uses %v from %v", p.room, p.uses, p.useStart)
+	}
+}
