@@ -26,6 +26,7 @@ func openLogs(t *testing.T) (*Logs, *Logs) {
 	if err := orchestrator.Reserve(testContext(t), "vision", 64<<20); err != nil {
 		t.Fatal(err)
 	}
+	keepAll(t, orchestrator)
 	worker, err := AttachLogs(connect(t, ConnConfig{URL: s.URL()}), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -36,6 +37,26 @@ func openLogs(t *testing.T) (*Logs, *Logs) {
 		}
 	})
 	return orchestrator, worker
+}
+
+// keepAll keeps what every worker says.
+func keepAll(t *testing.T, l *Logs) {
+	t.Helper()
+	keepWhat(t, l, func(*outbidv1.LogChunk) bool { return true })
+}
+
+// keepWhat keeps what may allows, until the test ends.
+func keepWhat(t *testing.T, l *Logs, may func(*outbidv1.LogChunk) bool) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Keep(ctx, may) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func readLogs(t *testing.T, l *Logs, trial *int32) string {

@@ -37,7 +37,8 @@ type LogsConfig struct {
 	Logger *slog.Logger
 }
 
-// OpenLogs returns the logs for the orchestrator, which reserves room for each tenant. Close it.
+// OpenLogs returns the logs for the orchestrator, which reserves room for each tenant, and keeps what Keep lets through.
+// Close it.
 func OpenLogs(ctx context.Context, nc *nats.Conn, cfg LogsConfig) (*Logs, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -45,6 +46,9 @@ func OpenLogs(ctx context.Context, nc *nats.Conn, cfg LogsConfig) (*Logs, error)
 	}
 	old, err := js.Stream(ctx, OldLogStream)
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("open logs: %w", err)
+	}
+	if _, err := openIntake(ctx, js, cfg.Replicas); err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
 	l := startLogs(nc, js, cfg)
@@ -66,7 +70,7 @@ func (l *Logs) Reserve(ctx context.Context, tenant string, bytes int64) error {
 	stream := jetstream.StreamConfig{
 		Name:        LogStream(tenant),
 		Description: "what the trials of " + tenant + " print",
-		Subjects:    []string{logsPrefix + "*." + tenant + ".*.*"},
+		Subjects:    []string{keptSubjects(tenant)},
 		Discard:     jetstream.DiscardOld,
 		MaxBytes:    bytes,
 		MaxAge:      l.cfg.MaxAge,
@@ -127,7 +131,7 @@ func (l *Logs) Read(
 		err = l.read(ctx, StreamRead{Stream: OldLogStream, Subjects: oldLogFilters(sweep, trial)}, false, f)
 	}
 	if err == nil {
-		r := StreamRead{Stream: LogStream(tenant), Subjects: []string{logFilter(tenant, sweep, trial)}, From: from}
+		r := StreamRead{Stream: LogStream(tenant), Subjects: logFilters(tenant, sweep, trial), From: from}
 		err = l.read(ctx, r, follow, f)
 	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -152,7 +156,7 @@ func (l *Logs) Delete(ctx context.Context, tenant, sweep string) error {
 	if err := errors.Join(CheckToken("tenant", tenant), CheckToken("sweep", sweep)); err != nil {
 		return err
 	}
-	err := l.purge(ctx, LogStream(tenant), logFilter(tenant, sweep, nil))
+	err := l.purge(ctx, LogStream(tenant), logFilters(tenant, sweep, nil)...)
 	if l.old {
 		err = errors.Join(err, l.purge(ctx, OldLogStream, oldLogFilters(sweep, nil)...))
 	}

@@ -29,12 +29,11 @@ func (l *Logs) Tail(ctx context.Context, tenant, sweep string, trial *int32, lin
 	if err := errors.Join(CheckToken("tenant", tenant), CheckToken("sweep", sweep)); err != nil {
 		return nil, 0, err
 	}
-	chunks, next, err = l.tail(ctx, LogStream(tenant), logFilter(tenant, sweep, trial), lines)
+	chunks, next, err = l.tail(ctx, LogStream(tenant), logFilters(tenant, sweep, trial), lines)
 	if err == nil && l.old && countLines(chunks) < lines {
-		for _, filter := range oldLogFilters(sweep, trial) {
-			before, _, oldErr := l.tail(ctx, OldLogStream, filter, lines-countLines(chunks))
-			chunks, err = append(before, chunks...), errors.Join(err, oldErr)
-		}
+		var before []*outbidv1.LogChunk
+		before, _, err = l.tail(ctx, OldLogStream, oldLogFilters(sweep, trial), lines-countLines(chunks))
+		chunks = append(before, chunks...)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the end of the logs of %s: %w", sweep, err)
@@ -42,7 +41,7 @@ func (l *Logs) Tail(ctx context.Context, tenant, sweep string, trial *int32, lin
 	return chunks, next, nil
 }
 
-func (l *Logs) tail(ctx context.Context, name, subject string, lines int) ([]*outbidv1.LogChunk, uint64, error) {
+func (l *Logs) tail(ctx context.Context, name string, subjects []string, lines int) ([]*outbidv1.LogChunk, uint64, error) {
 	stream, err := l.js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, 1, nil
@@ -52,22 +51,28 @@ func (l *Logs) tail(ctx context.Context, name, subject string, lines int) ([]*ou
 	}
 	state := stream.CachedInfo().State
 	next, first, end := state.LastSeq+1, state.FirstSeq, state.LastSeq
-	// What lies behind the last message of the subject need not be looked through.
-	last, err := stream.GetLastMsgForSubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	// What lies behind the last message of the subjects need not be looked through.
+	last := uint64(0)
+	for _, subject := range subjects {
+		m, err := stream.GetLastMsgForSubject(ctx, subject)
+		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil, 0, err
+		}
+		if err == nil {
+			last = max(last, m.Sequence)
+		}
+	}
+	if last == 0 {
 		return nil, next, nil
 	}
-	if err != nil {
-		return nil, 0, err
-	}
-	end = min(end, last.Sequence)
+	end = min(end, last)
 	var found []*outbidv1.LogChunk
 	for window := uint64(tailWindow); end >= first && countLines(found) < lines; window *= tailGrowth {
 		begin := first
 		if end >= first+window {
 			begin = end - window + 1
 		}
-		part, err := l.window(ctx, name, subject, begin, end, lines-countLines(found))
+		part, err := l.window(ctx, name, subjects, begin, end, lines-countLines(found))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -78,10 +83,10 @@ func (l *Logs) tail(ctx context.Context, name, subject string, lines int) ([]*ou
 }
 
 // window returns the last chunks between two places in a stream that hold at least so many lines.
-func (l *Logs) window(ctx context.Context, name, subject string, begin, end uint64, lines int) ([]*outbidv1.LogChunk, error) {
+func (l *Logs) window(ctx context.Context, name string, subjects []string, begin, end uint64, lines int) ([]*outbidv1.LogChunk, error) {
 	var kept []*outbidv1.LogChunk
 	held := 0
-	r := StreamRead{Stream: name, Subjects: []string{subject}, From: begin}
+	r := StreamRead{Stream: name, Subjects: subjects, From: begin}
 	r.Pending = func(messages uint64) (bool, error) { return messages > 0, nil }
 	err := ReadStream(ctx, l.js, r, func(m jetstream.Msg) (bool, error) {
 		meta, err := m.Metadata()

@@ -31,10 +31,10 @@ func stored(t *testing.T, l *Logs, stream string, messages uint64) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		s, err := l.js.Stream(testContext(t), stream)
+	for ctx := testContext(t); ; {
+		s, err := l.js.Stream(ctx, stream)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("waiting for %d messages in %s: %v", messages, stream, err)
 		}
 		if s.CachedInfo().State.LastSeq >= messages {
 			return
@@ -165,6 +165,7 @@ func TestOutputOfVersionsWithOneStream(t *testing.T) {
 	if err := l.Reserve(testContext(t), "vision", 1<<20); err != nil {
 		t.Fatal(err)
 	}
+	keepAll(t, l)
 	put(t, l, chunkOf("vision"))
 	stored(t, l, LogStream("vision"), 1)
 	if got, want := readLogs(t, l, nil), strings.Repeat("[1 stdout]x\n", 3); got != want {

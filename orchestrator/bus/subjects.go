@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -14,6 +15,8 @@ const (
 	uplinkPrefix = "outbid.v1.up."
 	ordersPrefix = "outbid.v1.orders."
 	logsPrefix   = "outbid.v1.logs."
+	// keptPrefix begins what the orchestrator keeps of that; workers may not publish there.
+	keptPrefix = "outbid.v1.output."
 )
 
 var tokenPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
@@ -43,9 +46,19 @@ func LogSubject(c *outbidv1.LogChunk) string {
 	return logsPrefix + c.GetNode() + "." + c.GetTenant() + "." + last
 }
 
-// logFilter is the subject of the output of a tenant's sweep, or of one trial of it, on any node.
-func logFilter(tenant, sweep string, trial *int32) string {
-	return logsPrefix + "*." + tenant + "." + sweep + "." + trialToken(trial)
+// keptSubject is where the orchestrator keeps a chunk.
+func keptSubject(c *outbidv1.LogChunk) string {
+	return keptPrefix + strings.TrimPrefix(LogSubject(c), logsPrefix)
+}
+
+// keptSubjects are those of a tenant.
+func keptSubjects(tenant string) string { return keptPrefix + "*." + tenant + ".*.*" }
+
+// logFilters are the subjects of the output of a tenant's sweep, or of one trial of it, on any node: as it is kept, and as
+// it was by versions that let workers publish into the tenant's stream.
+func logFilters(tenant, sweep string, trial *int32) []string {
+	last := "*." + tenant + "." + sweep + "." + trialToken(trial)
+	return []string{keptPrefix + last, logsPrefix + last}
 }
 
 // oldLogFilters are the subjects of versions that named no tenant.
@@ -61,4 +74,15 @@ func trialToken(trial *int32) string {
 }
 
 // saysSo says whether a chunk is what its subject says it is: a worker may send under its own name alone.
-func saysSo(subject string, c *outbidv1.LogChunk) bool { return subject == LogSubject(c) }
+func saysSo(subject string, c *outbidv1.LogChunk) bool {
+	return subject == keptSubject(c) || subject == LogSubject(c)
+}
+
+// NodeOf is the node that a subject of a worker's names.
+func NodeOf(subject string) string {
+	if logs, ok := strings.CutPrefix(subject, logsPrefix); ok {
+		node, _, _ := strings.Cut(logs, ".")
+		return node
+	}
+	return subject[strings.LastIndexByte(subject, '.')+1:]
+}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
@@ -48,4 +49,15 @@ func holder(v *view, node string, ref *outbidv1.ForkRef) (*state.Sweep, *state.T
 		return nil, nil, -1
 	}
 	return s.Sweep(), t, place
+}
+
+// EachPlace calls f for every node that holds a lease, with the tenant whose trial that is.
+func (l *Loop) EachPlace(f func(node string, fork *outbidv1.ForkRef, tenant string)) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, node := range slices.Sorted(maps.Keys(l.core.st.Nodes)) {
+		for _, lease := range l.core.st.Nodes[node].Leases {
+			f(node, &outbidv1.ForkRef{Sweep: lease.Sweep, Trial: lease.Trial, Epoch: lease.Epoch}, tenantOf(l.core.st.Sweeps[lease.Sweep].Spec))
+		}
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +27,8 @@ type members struct {
 	// natsURL is where workers reach NATS.
 	natsURL string
 	refused *refusals
+	// printers are who may say what trials print.
+	printers *printers
 
 	mu sync.Mutex
 	// renewed are new credentials by node, until the worker says that it has them.
@@ -38,6 +39,7 @@ type members struct {
 func (s *Server) openMembers(ctx context.Context) error {
 	m := &members{
 		keys: s.keys, nc: s.nc, log: s.log, natsURL: s.natsURL, renewed: make(map[string]string), refused: newRefusals(s.log),
+		printers: newPrinters(),
 	}
 	if s.cfg.NATS.Public != "" {
 		m.natsURL = s.cfg.NATS.Public
@@ -81,6 +83,15 @@ func (m *members) check(subject string, data []byte, signature string) error {
 	return err
 }
 
+// mayPrint says whether what a worker says that a trial prints is kept.
+func (m *members) mayPrint(c *outbidv1.LogChunk) bool {
+	may := m.printers.may(c, time.Now())
+	if !may {
+		m.refused.note(bus.LogSubject(c), errNotIts)
+	}
+	return may
+}
+
 // signFunction signs that this server accepted a function, by the SHA-256 of its blob in hex.
 func (m *members) signFunction(blob string) []byte {
 	signature, err := m.keys.Orders().SignFunction(blob)
@@ -116,6 +127,7 @@ func (m *members) send(o *outbidv1.Orders) error {
 	if !m.trust(o.GetNode()) {
 		return nil
 	}
+	m.printers.ordered(o, time.Now())
 	m.mu.Lock()
 	o.Credentials = m.renewed[o.GetNode()]
 	m.mu.Unlock()
@@ -178,16 +190,22 @@ const refusalEvery = time.Minute
 func newRefusals(log *slog.Logger) *refusals {
 	return &refusals{
 		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbid_refused_messages_total", Help: "Messages on the bus that were dropped: nobody whom this server knows signed them.",
+			Name: "outbid_refused_messages_total", Help: "Messages on the bus that were dropped: nobody whom this server knows signed them, or they are of trials that the worker does not run.",
 		}, []string{"reason"}),
 		log: log, last: make(map[string]time.Time),
 	}
 }
 
+// errNotIts is why output is dropped.
+var errNotIts = errors.New("it says what a trial prints that it does not run")
+
 func (r *refusals) note(subject string, err error) {
 	reason := "signature"
-	if errors.Is(err, bus.ErrStranger) {
+	switch {
+	case errors.Is(err, bus.ErrStranger):
 		reason = "stranger"
+	case errors.Is(err, errNotIts):
+		reason = "output"
 	}
 	r.counted.WithLabelValues(reason).Inc()
 	r.mu.Lock()
@@ -200,6 +218,6 @@ func (r *refusals) note(subject string, err error) {
 		clear(r.last)
 	}
 	r.last[subject] = now
-	node := subject[strings.LastIndexByte(subject, '.')+1:]
+	node := bus.NodeOf(subject)
 	r.log.Warn("dropping what is said in the name of a worker", "node", node, "reason", err)
 }

@@ -142,6 +142,9 @@ func (s *Server) openLoop(ctx context.Context) error {
 		return err
 	}
 	s.reserveLogs(ctx)
+	s.loop.EachPlace(func(node string, fork *outbidv1.ForkRef, tenant string) {
+		s.members.printers.runs(node, fork, tenant, time.Now())
+	})
 	var sweeps []string
 	for _, sweep := range s.loop.Sweeps() {
 		sweeps = append(sweeps, sweep.GetId())
@@ -161,6 +164,7 @@ func (s *Server) damaged(err error) error {
 // start runs the parts; the group stops them in reverse.
 func (s *Server) start(ctx context.Context) {
 	s.group.start(ctx, "control loop", s.runLoop)
+	s.group.start(ctx, "output", func(ctx context.Context) error { return s.logs.Keep(ctx, s.members.mayPrint) })
 	s.group.start(ctx, "agents", s.hearAgents)
 	for _, w := range s.cfg.Workers {
 		s.group.start(ctx, "worker "+w.Name, func(ctx context.Context) error { return s.runWorker(ctx, w) })

@@ -1,0 +1,167 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Workers say what trials print into the intake, where it waits, for as long as nobody leads, for the orchestrator to look
+// whether the worker ran that trial. Only then does it go to the tenant's stream, where workers cannot publish.
+const (
+	LogIntake = "OUTBID_OUTPUT"
+	// intakeBytes and intakeAge bound what waits; of more the oldest goes first.
+	intakeBytes = 64 << 20
+	intakeAge   = 10 * time.Minute
+	// keeper is the intake's one consumer, which passes from leader to leader.
+	keeper = "keeper"
+	// keeperMessages and keeperBytes are what is under way to it at once.
+	keeperMessages = 1024
+	keeperBytes    = 8 << 20
+	// keepAgain is when the intake is opened again after it was lost, with the NATS that held it.
+	keepAgain = time.Second
+	// keepRestWait is how long the last of it may take from the worker into the intake, keepRestTimeout bounds it all.
+	keepRestWait    = 200 * time.Millisecond
+	keepRestTimeout = 5 * time.Second
+)
+
+// openIntake makes the intake. The streams of tenants, which took what workers say themselves under earlier versions, take
+// what the orchestrator puts there from now on.
+func openIntake(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Stream, error) {
+	names := js.StreamNames(ctx, jetstream.WithStreamListSubject(logsPrefix+"*.*.*.*"))
+	for name := range names.Name() {
+		tenant, ok := strings.CutPrefix(name, OldLogStream+"_")
+		if !ok {
+			continue
+		}
+		stream, err := js.Stream(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		cfg := stream.CachedInfo().Config
+		cfg.Subjects = []string{keptSubjects(tenant)}
+		if _, err := js.UpdateStream(ctx, cfg); err != nil {
+			return nil, fmt.Errorf("stream %s: %w", name, err)
+		}
+	}
+	if err := names.Err(); err != nil {
+		return nil, err
+	}
+	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: LogIntake, Description: "what trials print, before the orchestrator has looked at it", Subjects: []string{logsPrefix + "*.*.*.*"},
+		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld, MaxBytes: intakeBytes, MaxAge: intakeAge,
+		Storage: jetstream.MemoryStorage, Replicas: max(replicas, 1), NoAck: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", LogIntake, err)
+	}
+	return stream, nil
+}
+
+// openKeeper makes the intake's consumer anew: what a leader before took and did not keep comes again at once.
+func openKeeper(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Consumer, error) {
+	stream, err := openIntake(ctx, js, replicas)
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.DeleteConsumer(ctx, keeper); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, err
+	}
+	return stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable: keeper, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 4 * keeperMessages, MemoryStorage: true,
+	})
+}
+
+// Keep puts what workers say that trials print into the tenants' streams, as far as may allows it, until ctx ends. may is
+// called by one goroutine.
+func (l *Logs) Keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) error {
+	for {
+		err := l.keep(ctx, may)
+		if ctx.Err() != nil {
+			return nil
+		}
+		l.log.Debug("what trials print is not kept just now", "error", err)
+		again := time.NewTimer(keepAgain)
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return nil
+		case <-again.C:
+		}
+	}
+}
+
+func (l *Logs) keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) error {
+	cons, err := openKeeper(ctx, l.js, l.cfg.Replicas)
+	if err != nil {
+		return err
+	}
+	messages, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(keeperMessages, keeperBytes))
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Drain)()
+	for {
+		m, err := messages.Next()
+		if errors.Is(err, jetstream.ErrMsgIteratorClosed) && ctx.Err() != nil {
+			return l.keepRest(cons, may)
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.keepOne(m, may); err != nil {
+			return err
+		}
+	}
+}
+
+// keepRest keeps what is there, once nobody prints any more: NATS may end with this process, and the intake with it.
+func (l *Logs) keepRest(cons jetstream.Consumer, may func(*outbidv1.LogChunk) bool) error {
+	deadline := time.Now().Add(keepRestTimeout)
+	for time.Now().Before(deadline) && l.nc.IsConnected() {
+		batch, err := cons.Fetch(keeperMessages, jetstream.FetchMaxWait(keepRestWait))
+		if err != nil {
+			return err
+		}
+		n := 0
+		for m := range batch.Messages() {
+			n++
+			if err := l.keepOne(m, may); err != nil {
+				return err
+			}
+		}
+		if n == 0 {
+			return batch.Error()
+		}
+	}
+	return nil
+}
+
+// keepOne puts one message where it belongs. A message that comes again, because its acknowledgement was lost, has the
+// same id, by which the stream knows it.
+func (l *Logs) keepOne(m jetstream.Msg, may func(*outbidv1.LogChunk) bool) error {
+	chunk := new(outbidv1.LogChunk)
+	if proto.Unmarshal(m.Data(), chunk) != nil || m.Subject() != LogSubject(chunk) || !may(chunk) {
+		return m.Ack()
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		return err
+	}
+	id := strconv.FormatInt(meta.Timestamp.UnixNano(), 36) + "-" + strconv.FormatUint(meta.Sequence.Stream, 36)
+	kept := &nats.Msg{Subject: keptSubject(chunk), Data: m.Data(), Header: nats.Header{nats.MsgIdHdr: []string{id}}}
+	if err := l.nc.PublishMsg(kept); err != nil {
+		return errors.Join(err, m.Nak())
+	}
+	return m.Ack()
+}

@@ -1,0 +1,171 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// What a worker says of a trial that is not its own gets nowhere near the tenant's stream, by whatever subject.
+func TestOnlyWhatIsAllowedIsKept(t *testing.T) {
+	t.Parallel()
+	keys := makeKeys(t)
+	r := newRealm(t, keys, startServer(t, ServerConfig{Keys: keys}).URL())
+	l, err := OpenLogs(testContext(t), r.admin, LogsConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Reserve(testContext(t), "vision", 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	worker, err := AttachLogs(connect(t, ConnConfig{URL: r.url, User: r.who["n1"]}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(worker.Close(), l.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	keepWhat(t, l, func(c *outbidv1.LogChunk) bool { return c.GetNode() == "n1" && c.GetFork().GetTrial() == 1 })
+	lies := chunk(1, "stdout", "another sweep on my own subject\n")
+	lies.Fork.Sweep = "other-1"
+	for subject, c := range map[string]*outbidv1.LogChunk{
+		LogSubject(chunk(2, "", "")): chunk(2, "stdout", "not mine\n"), LogSubject(chunk(1, "", "")): lies,
+		keptSubject(chunk(2, "", "")): chunk(2, "stdout", "around the orchestrator\n"),
+	} {
+		if err := publish(worker.nc, subject, c, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, worker, chunk(1, "stdout", "mine\n"))
+	stored(t, l, LogStream("vision"), 1)
+	if got := readLogs(t, l, nil); got != "[1 stdout]mine\n" {
+		t.Errorf("kept %q", got)
+	}
+	s, err := l.js.Stream(testContext(t), LogStream("vision"))
+	if err != nil || s.CachedInfo().State.Msgs != 1 {
+		t.Errorf("the stream has %d messages: %v", s.CachedInfo().State.Msgs, err)
+	}
+}
+
+// What is printed while nobody leads waits, and comes in order, once.
+func TestOutputWaitsForALeader(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerConfig{})
+	nc := connect(t, ConnConfig{Server: s})
+	l, err := OpenLogs(testContext(t), nc, LogsConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.Reserve(testContext(t), "vision", 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, chunk(1, "stdout", "a\n"), chunk(1, "stdout", "b\n"), chunk(1, "stdout", "c\n"))
+	keepAll(t, l)
+	stored(t, l, LogStream("vision"), 3)
+	if got := readLogs(t, l, nil); got != strings.ReplaceAll("Xa\nXb\nXc\n", "X", "[1 stdout]") {
+		t.Errorf("kept %q", got)
+	}
+}
+
+// Whoever stops keeping has kept everything, and the next one begins where it ended, whatever the one before had taken.
+func TestKeepersFollowEachOther(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerConfig{})
+	l, err := OpenLogs(testContext(t), connect(t, ConnConfig{Server: s}), LogsConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.Reserve(testContext(t), "vision", 8<<20); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(testContext(t))
+	ended := make(chan error, 1)
+	looked := make(chan struct{}, 10_000)
+	go func() {
+		ended <- l.Keep(ctx, func(*outbidv1.LogChunk) bool { looked <- struct{}{}; return true })
+	}()
+	const n = 3000
+	want := ""
+	for i := range n {
+		text := fmt.Sprintln(i)
+		want += "[1 stdout]" + text
+		put(t, l, chunk(1, "stdout", text))
+		if i == 1 {
+			receive(t, looked)
+		}
+	}
+	stored(t, l, LogIntake, n)
+	stop()
+	if err := receive(t, ended); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.nc.FlushTimeout(connectTimeout); err != nil {
+		t.Fatal(err)
+	}
+	stored(t, l, LogStream("vision"), n)
+	// One that took some and died.
+	dead, err := openKeeper(testContext(t), l.js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, chunk(1, "stdout", "x\n"), chunk(1, "stdout", "y\n"))
+	if m, err := dead.Next(); err != nil || string(m.Data()) == "" {
+		t.Fatal(err)
+	}
+	keepAll(t, l)
+	stored(t, l, LogStream("vision"), n+2)
+	if got := readLogs(t, l, nil); got != want+"[1 stdout]x\n[1 stdout]y\n" {
+		t.Errorf("kept %d bytes, want %d", len(got), len(want))
+	}
+}
+
+// A tenant's stream of a version before, into which workers published themselves, is closed to them and read on.
+func TestStreamsThatWorkersWroteAreClosedToThem(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerConfig{})
+	nc := connect(t, ConnConfig{Server: s})
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = js.CreateStream(testContext(t), jetstream.StreamConfig{
+		Name: LogStream("vision"), Subjects: []string{logsPrefix + "*.vision.*.*"}, MaxBytes: 1 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(nc, LogSubject(chunk(1, "", "")), chunk(1, "stdout", "before\n"), nil); err != nil {
+		t.Fatal(err)
+	}
+	l, err := OpenLogs(testContext(t), nc, LogsConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	stored(t, l, LogStream("vision"), 1)
+	keepWhat(t, l, func(c *outbidv1.LogChunk) bool { return string(c.GetData()) != "forged\n" })
+	put(t, l, chunk(1, "stdout", "forged\n"), chunk(1, "stdout", "after\n"))
+	stored(t, l, LogStream("vision"), 2)
+	if got := readLogs(t, l, nil); got != "[1 stdout]before\n[1 stdout]after\n" {
+		t.Errorf("read %q", got)
+	}
+	if text, _ := l.linesOfTail(t, "vision", "digits-1", nil, 2); strings.Join(text, "") != "before\nafter\n" {
+		t.Errorf("the tail is %q", text)
+	}
+	if err := l.Delete(testContext(t), "vision", "digits-1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := readLogs(t, l, nil); got != "" {
+		t.Errorf("read %q after deleting", got)
+	}
+}
