@@ -2,7 +2,6 @@ package control
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
@@ -53,11 +52,20 @@ func holder(v *view, node string, ref *outbidv1.ForkRef) (*state.Sweep, *state.T
 
 // EachPlace calls f for every node that holds a lease, with the tenant whose trial that is.
 func (l *Loop) EachPlace(f func(node string, fork *outbidv1.ForkRef, tenant string)) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	for _, node := range slices.Sorted(maps.Keys(l.core.st.Nodes)) {
-		for _, lease := range l.core.st.Nodes[node].Leases {
-			f(node, &outbidv1.ForkRef{Sweep: lease.Sweep, Trial: lease.Trial, Epoch: lease.Epoch}, tenantOf(l.core.st.Sweeps[lease.Sweep].Spec))
+	v := l.view.Load()
+	for _, id := range v.SweepIDs {
+		s, err := v.Sweep(id)
+		if err != nil {
+			continue
+		}
+		for _, number := range s.Sweep().Running {
+			t, err := s.Trial(number)
+			if err != nil || t.Lease == nil {
+				continue
+			}
+			for _, place := range t.Lease.Places {
+				f(place.Node, &outbidv1.ForkRef{Sweep: id, Trial: number, LeaseId: t.Lease.ID}, tenantOf(s.Sweep().Spec))
+			}
 		}
 	}
 }

@@ -36,7 +36,7 @@ func leaseOf(t *testing.T, trial *outbidv1.Trial) *outbidv1.ForkRef {
 	if err != nil {
 		t.Fatalf("%s: %v", key, err)
 	}
-	return &outbidv1.ForkRef{Sweep: trial.GetSweep(), Trial: trial.GetNumber(), Epoch: lease}
+	return &outbidv1.ForkRef{Sweep: trial.GetSweep(), Trial: trial.GetNumber(), LeaseId: lease}
 }
 
 // waits runs two trials of a tenant's, which save and then wait for a file; it returns one that runs on a node.
@@ -83,7 +83,7 @@ func TestAWorkerPrintsOnlyForItsOwnTrials(t *testing.T) {
 		t.Helper()
 		target := leaseOf(t, ada.trials(victim)[0])
 		for lease := range uint64(20) { // who does not know the lease tries them all
-			fork := &outbidv1.ForkRef{Sweep: victim, Trial: target.GetTrial(), Epoch: lease}
+			fork := &outbidv1.ForkRef{Sweep: victim, Trial: target.GetTrial(), LeaseId: lease}
 			for _, tenant := range []string{"vision", "speech", "default"} {
 				th.says(t, other, tenant, fork, "forged")
 			}

@@ -24,7 +24,7 @@ type printers struct {
 type printer struct {
 	node, sweep string
 	trial       int32
-	epoch       uint64
+	lease       uint64
 }
 
 // printing says whose the trial is, and when the node was last to run it.
@@ -36,7 +36,7 @@ type printing struct {
 func newPrinters() *printers { return &printers{leases: make(map[printer]printing)} }
 
 func printerOf(node string, fork *outbidv1.ForkRef) printer {
-	return printer{node, fork.GetSweep(), fork.GetTrial(), fork.GetEpoch()}
+	return printer{node, fork.GetSweep(), fork.GetTrial(), fork.GetLeaseId()}
 }
 
 // runs notes that a node runs a tenant's trial.

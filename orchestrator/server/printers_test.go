@@ -10,8 +10,8 @@ import (
 func TestANodePrintsForTheTrialsThatItRuns(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	fork := func(trial int32, epoch uint64) *outbidv1.ForkRef {
-		return &outbidv1.ForkRef{Sweep: "s-1", Trial: trial, Epoch: epoch}
+	fork := func(trial int32, lease uint64) *outbidv1.ForkRef {
+		return &outbidv1.ForkRef{Sweep: "s-1", Trial: trial, LeaseId: lease}
 	}
 	order := func(node string, f *outbidv1.ForkRef, tenant string) *outbidv1.Orders {
 		a := &outbidv1.Assignment{Fork: f}
