@@ -12,7 +12,7 @@ import (
 // An extension says beforehand which trials train again, as their checkpoints were dropped, and does what it said.
 func TestAnExtensionSaysWhatIsTrainedAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, sim.Config{StepTime: time.Second}, "drf")
+	w := newWorld(t, sim.Setup{Model: sim.Steps{Time: time.Second}}, "drf")
 	w.AddNode("a", "gpu", 2, 1)
 	id, err := w.Submit(sim.Sweep("s", "min", 4, sim.Tuner("random", map[string]int64{"max_steps": 5})))
 	if err != nil {

@@ -20,8 +20,8 @@ func TestATrialThatKillsItsNodeFails(t *testing.T) {
 	for i, name := range registry.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := sim.Config{Seed: uint64(i), StepTime: 2 * time.Second, SnapshotEvery: 7, Faults: sim.Faults{Deadly: "deadly"}}
-			w := newWorld(t, cfg, name)
+			set := sim.Setup{Seed: uint64(i), Model: sim.Steps{Time: 2 * time.Second, Deadly: "deadly"}, SnapshotEvery: 7}
+			w := newWorld(t, set, name)
 			w.AddNode("a", "v100", 3, 1)
 			w.AddNode("b", "v100", 2, 1)
 			well := sim.Sweep("well", "min", 9, sim.Tuner("random", map[string]int64{"max_steps": 40}))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
@@ -45,12 +46,8 @@ func BenchmarkSimPhilly(b *testing.B) {
 			events, used := 0, 0.0
 			peak := watchMemory(b)
 			for b.Loop() {
-				p, err := registry.New(name, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
 				r, err := sim.Run(context.Background(), sim.Setup{
-					Nodes: nodes, Apps: apps, Policy: p, Control: settings(), RestartDelay: 10 * time.Second,
+					Nodes: nodes, Apps: apps, Policy: makerOf(b, name), Control: settings(), RestartDelay: 10 * time.Second,
 				})
 				if err != nil {
 					b.Fatal(err)
@@ -62,6 +59,18 @@ func BenchmarkSimPhilly(b *testing.B) {
 			b.ReportMetric(used, "utilization")
 			b.ReportMetric(float64(peak())/(1<<20), "peak-MiB")
 		})
+	}
+}
+
+// makerOf makes a policy of the registry.
+func makerOf(b *testing.B, name string) func() policy.Policy {
+	b.Helper()
+	return func() policy.Policy {
+		p, err := registry.New(name, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return p
 	}
 }
 

@@ -24,12 +24,8 @@ func TestPublishedIsTheState(t *testing.T) {
 		t.Run(names[seed], func(t *testing.T) {
 			t.Parallel()
 			set := dice{rand.New(rand.NewPCG(seed, 99))}.setup(seed)
-			p, err := registry.New(names[seed], nil)
-			if err != nil {
-				t.Fatal(err)
-			}
 			kept := ledger.NewMemory()
-			set.Policy, set.Ledger = p, kept
+			set.Policy, set.Ledger = policyOf(t, names[seed]), kept
 			if _, err := sim.Run(t.Context(), set); err != nil {
 				t.Fatal(err)
 			}

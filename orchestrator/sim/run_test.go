@@ -44,11 +44,7 @@ func jobsOf(t *testing.T, jobs ...[3]float64) []sim.App {
 
 func simulate(t *testing.T, policyName string, set sim.Setup) sim.Result {
 	t.Helper()
-	p, err := registry.New(policyName, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Policy, set.Control = p, settings()
+	set.Policy, set.Control = policyOf(t, policyName), settings()
 	r, err := sim.Run(context.Background(), set)
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +236,7 @@ type rogue struct {
 
 func (r rogue) Decide(v *policy.View) policy.Plan { return r.decide(v) }
 
-func TestGuardNamesWhatPoliciesBreak(t *testing.T) {
+func TestInvariantsNameWhatPoliciesBreak(t *testing.T) {
 	t.Parallel()
 	fifo, err := registry.New("fifo", nil)
 	if err != nil {
@@ -278,7 +274,7 @@ func TestGuardNamesWhatPoliciesBreak(t *testing.T) {
 	} {
 		_, err := sim.Run(context.Background(), sim.Setup{
 			Nodes: nodesOf(t, "gpu:2/2"), Apps: jobsOf(t, [3]float64{0, 1, 100}, [3]float64{0, 1, 100}), Control: settings(),
-			Policy: rogue{fifo, decide},
+			Policy: func() policy.Policy { return rogue{fifo, decide} },
 		})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("it says %v, want %q", err, want)

@@ -62,7 +62,7 @@ func (p *script) run(words []string) error {
 		if err != nil {
 			return err
 		}
-		if err := p.w.RunUntil(epoch().Add(d)); err != nil {
+		if err := p.w.RunUntil(p.w.start.Add(d)); err != nil {
 			return err
 		}
 		return p.run(words[2:])
@@ -109,7 +109,7 @@ func (p *script) boot(name string) error {
 	if k == nil {
 		return errScript
 	}
-	k.start()
+	k.boot()
 	return nil
 }
 
@@ -132,7 +132,6 @@ func (p *script) crash(who string) error {
 	if k == nil {
 		return errScript
 	}
-	p.w.disown(k)
 	k.crash()
 	return nil
 }
@@ -148,29 +147,38 @@ func (p *script) ask(what, name string) error {
 	return failed
 }
 
-// trial finds a trial and, if it has one, its fork on a worker.
-func (p *script) trial(name string) (*state.Trial, *worker, *fork, error) {
+// trial finds a trial.
+func (p *script) trial(name string) (*state.Trial, error) {
 	sweep, number, _ := strings.Cut(name, "/")
 	n, err := strconv.Atoi(number)
 	if err != nil {
-		return nil, nil, nil, errScript
+		return nil, errScript
 	}
 	s, err := p.w.State().Sweep(p.names[sweep])
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	t, err := s.Trial(int32(n))
-	if err != nil || t.Lease == nil {
-		return t, nil, nil, err
+	return s.Trial(int32(n))
+}
+
+// fork finds the process of a trial that runs.
+func (p *script) fork(name string) (*fork, error) {
+	t, err := p.trial(name)
+	if err != nil {
+		return nil, err
 	}
-	k := p.w.workers[t.Lease.Rank0()]
-	return t, k, k.forks[t.Lease.ID], nil
+	if t.Lease != nil {
+		if f := p.w.workers[t.Lease.Rank0()].forks[t.Lease.ID]; f != nil {
+			return f, nil
+		}
+	}
+	return nil, errors.New("it does not run")
 }
 
 func (p *script) report(name, step, metric string) error {
-	_, k, f, err := p.trial(name)
-	if err != nil || f == nil {
-		return fmt.Errorf("it does not run: %w", errors.Join(err))
+	f, err := p.fork(name)
+	if err != nil {
+		return err
 	}
 	n, err1 := strconv.ParseInt(strings.TrimPrefix(step, "step="), 10, 64)
 	key, value, _ := strings.Cut(metric, "=")
@@ -178,40 +186,34 @@ func (p *script) report(name, step, metric string) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	f.step, f.measures = n, key
-	k.report(f, v)
-	k.train(f)
-	k.send()
+	f.scripted(n, key, v)
 	return nil
 }
 
 func (p *script) save(name string) error {
-	_, k, f, err := p.trial(name)
-	if err != nil || f == nil {
-		return fmt.Errorf("it does not run: %w", errors.Join(err))
+	f, err := p.fork(name)
+	if err != nil {
+		return err
 	}
-	k.save(f)
-	k.send()
+	if save := f.keep(f.step); save != nil {
+		f.k.say(save)
+	}
 	return nil
 }
 
 func (p *script) end(how, name string) error {
-	_, k, f, err := p.trial(name)
-	if err != nil || f == nil {
-		return fmt.Errorf("it does not run: %w", errors.Join(err))
+	f, err := p.fork(name)
+	if err != nil {
+		return err
 	}
-	e := &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, Step: f.step}
-	if how != "finish" {
-		e = &outbidv1.ForkEnded{
-			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, Failure: outbidv1.FailureKind_FAILURE_KIND_ERROR,
-			Detail: "the script says so" + strings.TrimPrefix(how, "fail"), Step: f.step,
-		}
+	switch how {
+	case "finish":
+		f.finish()
+	case "fail damaged":
+		f.fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the script says so damaged")
+	default:
+		f.fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the script says so"+strings.TrimPrefix(how, "fail"))
 	}
-	if how == "fail damaged" {
-		e.Failure = outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT
-	}
-	k.end(f, e)
-	k.send()
 	return nil
 }
 
@@ -233,7 +235,7 @@ func (p *script) expect(words []string) error {
 		}
 		return err
 	}
-	t, _, _, err := p.trial(words[0])
+	t, err := p.trial(words[0])
 	switch {
 	case err != nil:
 		return err

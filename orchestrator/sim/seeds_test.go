@@ -16,13 +16,14 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Random clusters, workloads and faults under every policy in turn. Each run is checked event by event (see guard), its
+// Random clusters, workloads and faults under every policy in turn. Each run is checked event by event (see invariants.go), its
 // ledger decides the same again, and a state and a policy restored from it are those that the run ended with.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
@@ -45,13 +46,39 @@ func TestSeeds(t *testing.T) {
 
 func runSeed(seed uint64, policyName string) error {
 	d := dice{rand.New(rand.NewPCG(seed, 99))}
-	set := d.setup(seed)
-	p, err := registry.New(policyName, nil)
-	if err != nil {
-		return err
+	return runSetup(d.setup(seed), policyName)
+}
+
+// The same behind a network that loses, doubles, delays and reorders messages and cuts nodes off, with an orchestrator that
+// crashes. Every invariant holds there too.
+func TestSeedsWithFaults(t *testing.T) {
+	t.Parallel()
+	names := registry.Names()
+	seeds := uint64(300)
+	if testing.Short() || raceEnabled {
+		seeds = uint64(len(names)) // make test runs all of them without the race detector too
 	}
+	for seed := range seeds {
+		name := names[seed%uint64(len(names))]
+		t.Run(fmt.Sprintf("%d-%s", seed, name), func(t *testing.T) {
+			t.Parallel()
+			d := dice{rand.New(rand.NewPCG(seed, 98))}
+			if err := runSetup(d.behindNetwork(d.setup(seed)), name); err != nil {
+				t.Fatalf("%v\nrun it again: go test ./orchestrator/sim -run '^%s$'", err,
+					strings.ReplaceAll(t.Name(), "/", "$/^"))
+			}
+		})
+	}
+}
+
+func runSetup(set sim.Setup, policyName string) error {
 	kept := ledger.NewMemory()
-	set.Policy, set.Ledger = p, kept
+	set.Ledger = kept
+	var last policy.Policy
+	set.Policy = func() policy.Policy {
+		last, _ = registry.New(policyName, nil) // its name is one of the registry's
+		return last
+	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	set.Progress = func(at time.Duration, done, jobs int) {
@@ -63,7 +90,7 @@ func runSeed(seed uint64, policyName string) error {
 	if err != nil {
 		return err
 	}
-	return again(policyName, kept, r, p.Snapshot)
+	return again(policyName, kept, r, last.Snapshot)
 }
 
 // again replays the run's ledger, and restores from it.
@@ -116,6 +143,42 @@ func (d dice) setup(seed uint64) sim.Setup {
 	}
 	for range d.between(1, 7) {
 		set.Apps = append(set.Apps, d.app(set.Nodes, len(set.Apps)))
+	}
+	return set
+}
+
+// faster is how much shorter everything takes behind a network, where each second costs heartbeats.
+const faster = 20
+
+// behindNetwork has a setup run behind a network with faults, and faster.
+func (d dice) behindNetwork(set sim.Setup) sim.Setup {
+	f := sim.Faults{Late: time.Duration(d.between(1, 500)) * time.Millisecond}
+	if d.chance(.5) {
+		f.Lose, f.Double = .1*d.Float64(), .1*d.Float64()
+	}
+	if d.chance(.5) {
+		f.CutOff, f.CutFor = d.seconds(30, 300), d.seconds(1, 40)
+	}
+	if d.chance(.5) {
+		set.Mishaps.OrchestratorFails = d.seconds(10, 200)
+	}
+	set.Transport, set.SnapshotEvery = sim.Network(f), d.between(1, 20)
+	m := &set.Mishaps
+	for _, mean := range []*time.Duration{&m.NodeFails, &m.NodeBack, &m.JobFails, &m.AppPauses, &m.AppGoesOn, &set.RestartDelay, &set.SaveEvery} {
+		*mean /= faster
+	}
+	for i := range set.Apps {
+		a := &set.Apps[i]
+		a.Submit /= faster
+		for k := range a.Jobs {
+			a.Jobs[k].Isolated /= faster
+			for n := range a.Jobs[k].Speeds.Measured {
+				a.Jobs[k].Speeds.Measured[n].Rate *= faster
+			}
+		}
+		for _, h := range a.Spec.GetThroughputs() {
+			h.StepsPerSecond *= faster
+		}
 	}
 	return set
 }

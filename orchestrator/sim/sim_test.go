@@ -34,17 +34,29 @@ func settings() control.Settings {
 	}
 }
 
-func newWorld(t *testing.T, cfg sim.Config, policyName string) *sim.World {
+// policyOf makes a policy of the registry.
+func policyOf(t *testing.T, name string) func() policy.Policy {
 	t.Helper()
-	cfg.Settings = settings()
-	cfg.Policy = func() policy.Policy {
-		p, err := registry.New(policyName, nil)
+	return func() policy.Policy {
+		p, err := registry.New(name, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	w, err := sim.New(cfg)
+}
+
+// newWorld is a world behind a network, whose trials go step by step unless the setup says otherwise.
+func newWorld(t *testing.T, set sim.Setup, policyName string) *sim.World {
+	t.Helper()
+	set.Control, set.Policy = settings(), policyOf(t, policyName)
+	if set.Transport == nil {
+		set.Transport = sim.Network(sim.Faults{})
+	}
+	if set.Model == nil {
+		set.Model = sim.Steps{}
+	}
+	w, err := sim.New(set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +77,7 @@ func TestScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			if err := sim.Script(newWorld(t, sim.Config{SnapshotEvery: 3}, "drf"), f); err != nil {
+			if err := sim.Script(newWorld(t, sim.Setup{SnapshotEvery: 3}, "drf"), f); err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
 		})
@@ -98,20 +110,25 @@ func scenarioOf(seed uint64) scenario {
 	return s
 }
 
-func run(t *testing.T, seed uint64, faults sim.Faults) *sim.World {
+// trouble is what goes wrong in a run: with messages, and with all else.
+type trouble struct {
+	faults  sim.Faults
+	mishaps sim.Mishaps
+}
+
+func run(t *testing.T, seed uint64, of trouble) *sim.World {
 	t.Helper()
 	name := registry.Names()[seed%uint64(len(registry.Names()))]
-	w := newWorld(t, sim.Config{Seed: seed, Faults: faults, StepTime: 2 * time.Second, SnapshotEvery: 7}, name)
+	w := newWorld(t, sim.Setup{
+		Seed: seed, Transport: sim.Network(of.faults), Mishaps: of.mishaps, Model: sim.Steps{Time: 2 * time.Second}, SnapshotEvery: 7,
+	}, name)
 	sc := scenarioOf(seed)
 	for _, name := range slices.Sorted(maps.Keys(sc.nodes)) {
 		w.AddNode(name, "gpu", sc.nodes[name], 1)
 	}
 	for _, spec := range sc.sweeps {
-		for id := ""; id == ""; {
-			var err error
-			if id, err = w.Submit(spec); err != nil {
-				t.Fatalf("seed %d: submit: %v", seed, err)
-			}
+		if _, err := w.Submit(spec); err != nil {
+			t.Fatalf("seed %d: submit: %v", seed, err)
 		}
 	}
 	if err := w.Run(48 * time.Hour); err != nil {
@@ -156,6 +173,23 @@ func outcome(st *state.State) map[string][]string {
 	return result
 }
 
+// troubles are of each kind, and all at once.
+func troubles() []trouble {
+	return []trouble{
+		{faults: sim.Faults{Lose: 0.1, Double: 0.1, Late: 3 * time.Second}},
+		{mishaps: sim.Mishaps{OrchestratorFails: 20 * time.Second}},
+		{mishaps: sim.Mishaps{NodeFails: 100 * time.Second, NodeBack: 30 * time.Second}},
+		{mishaps: sim.Mishaps{JobFails: 40 * time.Second}},
+		{faults: sim.Faults{CutOff: 100 * time.Second, CutFor: 15 * time.Second, Late: 500 * time.Millisecond}},
+		{
+			faults: sim.Faults{Lose: 0.05, Double: 0.05, Late: time.Second},
+			mishaps: sim.Mishaps{
+				JobFails: 100 * time.Second, NodeFails: 300 * time.Second, NodeBack: 30 * time.Second, OrchestratorFails: 50 * time.Second,
+			},
+		},
+	}
+}
+
 // Whatever goes wrong, every sweep ends, no promise is broken on the way (World checks them after each batch), and
 // synchronous tuners end with the very same trials trained equally far as when nothing goes wrong.
 func TestFaultsChangeNothing(t *testing.T) {
@@ -166,18 +200,12 @@ func TestFaultsChangeNothing(t *testing.T) {
 	} else if raceEnabled {
 		seeds = 40 // eight of each; make test runs all of them without the race detector too
 	}
-	faults := []sim.Faults{
-		{Lose: 0.1, Double: 0.1, Late: 3 * time.Second},
-		{CrashOrchestrator: 0.05},
-		{CrashWorker: 0.01},
-		{FailStep: 0.05},
-		{Lose: 0.05, Double: 0.05, Late: time.Second, FailStep: 0.02, CrashWorker: 0.003, CrashOrchestrator: 0.02},
-	}
+	all := troubles()
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			calm := run(t, seed, sim.Faults{})
-			rough := run(t, seed, faults[seed%uint64(len(faults))])
+			calm := run(t, seed, trouble{})
+			rough := run(t, seed, all[seed%uint64(len(all))])
 			if diff := cmp.Diff(outcome(calm.State()), outcome(rough.State())); diff != "" {
 				t.Fatalf("seed %d: faults changed the outcome:\n%s", seed, diff)
 			}
@@ -187,9 +215,9 @@ func TestFaultsChangeNothing(t *testing.T) {
 
 func TestTheSameSeedGivesTheSameRun(t *testing.T) {
 	t.Parallel()
-	faults := sim.Faults{Lose: 0.05, Double: 0.05, Late: time.Second, FailStep: 0.02, CrashWorker: 0.003, CrashOrchestrator: 0.02}
+	all := troubles()
 	for seed := range uint64(8) {
-		a, b := run(t, seed, faults), run(t, seed, faults)
+		a, b := run(t, seed, all[len(all)-1]), run(t, seed, all[len(all)-1])
 		if a.Now() != b.Now() || string(a.State().Hash) != string(b.State().Hash) {
 			t.Fatalf("seed %d: two runs end at %s and %s", seed, a.Now(), b.Now())
 		}
@@ -202,11 +230,13 @@ func TestAFinishedSweepCanBeExtended(t *testing.T) {
 	for _, name := range []string{"random", "asha", "asha-stop", "halving", "hyperband", "median", "pbt"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, sim.Config{Seed: 3, StepTime: time.Second, SnapshotEvery: 5, Faults: sim.Faults{CrashOrchestrator: 0.02}}, "drf")
+			w := newWorld(t, sim.Setup{
+				Seed: 3, Model: sim.Steps{Time: time.Second}, SnapshotEvery: 5, Mishaps: sim.Mishaps{OrchestratorFails: 50 * time.Second},
+			}, "drf")
 			w.AddNode("a", "gpu", 3, 1)
 			id, err := w.Submit(sim.Sweep("s", "max", 9, sim.Tuner(name, map[string]int64{"max_steps": 9, "eta": 3, "trials": 9})))
-			for err != nil || id == "" {
-				id, err = w.Submit(sim.Sweep("s", "max", 9, sim.Tuner(name, map[string]int64{"max_steps": 9, "eta": 3, "trials": 9})))
+			if err != nil {
+				t.Fatal(err)
 			}
 			if err := w.Run(24 * time.Hour); err != nil {
 				t.Fatal(err)

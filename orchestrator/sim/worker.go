@@ -1,288 +1,234 @@
 package sim
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// worker is a simulated worker: it keeps to the same protocol as the real one, and trains by letting time pass.
+// worker is a simulated worker: it keeps to the same protocol as the real one. Under a perfect transport it leaves out what
+// that makes needless: heartbeats, saying again what is not acknowledged, and the end of its lease.
 type worker struct {
-	w       *World
-	name    string
-	boots   int
-	devices []*outbidv1.Device
-	up      bool
+	w     *World
+	node  cluster.Node
+	boots int
+	up    bool
+	forks map[uint64]*fork
 
-	forks      map[uint64]*fork
-	unacked    []*outbidv1.UplinkMessage
-	firstSeq   uint64
-	generation uint64
-	term       uint64
-	leaseEnd   time.Time
-	knows      bool // the orchestrator knows this boot
+	// unacked is what it said and is not known to be in the ledger, the first of it with the number first.
+	unacked []*outbidv1.UplinkMessage
+	first   uint64
+	// term and generation of the newest orders, and until when they let it go on.
+	term, generation uint64
+	leaseEnd         time.Time
+	// known says that the orchestrator knows this boot.
+	known bool
 }
 
-// fork is a simulated training process.
-type fork struct {
-	ref      *outbidv1.ForkRef
-	version  uint64
-	verdict  outbidv1.Verdict
-	until    int64
-	body     *outbidv1.AssignmentBody
-	step     int64
-	saved    int64
-	started  bool
-	waiting  bool
-	reports  uint64
-	metric   float64
-	finished bool
-	// measures is the name of what it reports; the sweep's metric if empty.
-	measures string
-}
+func (k *worker) careful() bool { return !k.w.set.Transport.Perfect() }
 
-// follows says that it is the part of a gang that rank 0 is not in: it holds its devices, and rank 0 speaks for it.
-func (f *fork) follows() bool { return f.body.GetGang().GetPlace() > 0 }
+func (k *worker) bootName() string { return "boot-" + strconv.Itoa(k.boots) }
 
-func (k *worker) boot() string { return fmt.Sprintf("%s-boot-%d", k.name, k.boots) }
-
-// start begins a new boot: whatever ran before is gone.
-func (k *worker) start() {
+// boot joins the cluster. Whatever ran before is gone.
+func (k *worker) boot() {
 	k.boots++
-	k.up, k.knows, k.generation = true, false, 0
-	k.forks, k.unacked, k.firstSeq = map[uint64]*fork{}, nil, 1
-	k.leaseEnd = k.w.clock.now.Add(k.w.set.Lease)
-	k.beat(k.boots)
+	k.up, k.known, k.generation = true, false, 0
+	k.forks, k.unacked, k.first = map[uint64]*fork{}, nil, 1
+	k.leaseEnd = k.w.clock.now.Add(k.w.set.Control.Lease)
+	k.fails()
+	if k.careful() {
+		k.beat(k.boots)
+		return
+	}
+	k.send(nil)
+	k.known = true
 }
 
-// crash ends the worker and its processes at once.
-func (k *worker) crash() { k.up = false }
+// fails lets the node fail after a while, if nodes do.
+func (k *worker) fails() {
+	mean := k.w.set.Mishaps.NodeFails
+	if mean <= 0 {
+		return
+	}
+	boot := k.boots
+	k.w.clock.after(exponential(k.w.rng, mean), func() {
+		if k.up && k.boots == boot {
+			k.crash()
+			k.w.clock.after(exponential(k.w.rng, max(k.w.set.Mishaps.NodeBack, time.Second)), k.boot)
+		}
+	})
+}
 
-// beat sends a heartbeat each second, and ends forks whose lease has run out.
+// info is what it says of its node.
+func (k *worker) info() *outbidv1.NodeInfo {
+	info := &outbidv1.NodeInfo{
+		Name: k.node.Name, Boot: k.bootName(), Cpus: k.node.CPUs, MemoryBytes: k.node.Memory, Hostname: k.node.Name,
+	}
+	if k.node.Rack != "" {
+		info.Labels = map[string]string{"rack": k.node.Rack}
+	}
+	for i, d := range k.node.Devices {
+		info.Devices = append(info.Devices, &outbidv1.Device{Index: int32(i), Type: d.Type, Numa: int32(d.Slot), Speed: d.Speed})
+	}
+	for _, l := range k.node.Links {
+		info.Links = append(info.Links, &outbidv1.DeviceLink{A: int32(l.A), B: int32(l.B), Kind: "nvlink", Lanes: int32(l.Rank)})
+	}
+	return info
+}
+
+// beat sends a heartbeat each second, and ends forks when the lease has run out.
 func (k *worker) beat(boot int) {
 	if !k.up || boot != k.boots {
 		return
 	}
 	if k.w.clock.now.After(k.leaseEnd) {
-		for _, epoch := range slices.Sorted(maps.Keys(k.forks)) {
-			f := k.forks[epoch]
-			k.end(f, &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_EXPIRED, Step: f.step})
+		for _, epoch := range k.epochs() {
+			k.forks[epoch].expire()
 		}
 	}
-	k.send()
+	k.send(nil)
 	k.w.clock.after(time.Second, func() { k.beat(boot) })
 }
 
-// send sends everything that is not acknowledged.
-func (k *worker) send() {
-	up := &outbidv1.Uplink{Node: k.name, Boot: k.boot(), FirstSeq: k.firstSeq, Messages: slices.Clone(k.unacked)}
-	if !k.knows {
-		up.Info = &outbidv1.NodeInfo{Name: k.name, Boot: k.boot(), Devices: k.devices}
+// epochs are the leases of its forks, sorted.
+func (k *worker) epochs() []uint64 { return slices.Sorted(maps.Keys(k.forks)) }
+
+// say sends messages, and keeps them until they are known to be in the ledger.
+func (k *worker) say(messages ...*outbidv1.UplinkMessage) {
+	if k.careful() {
+		k.unacked = append(k.unacked, messages...)
+		k.send(k.unacked)
+		return
 	}
-	for _, epoch := range slices.Sorted(maps.Keys(k.forks)) {
-		f := k.forks[epoch]
+	k.send(messages)
+	k.first += uint64(len(messages))
+}
+
+// send sends an uplink; without messages, what is not acknowledged.
+func (k *worker) send(messages []*outbidv1.UplinkMessage) {
+	if messages == nil {
+		messages = k.unacked
+	}
+	k.w.up(k.uplink(slices.Clone(messages)))
+}
+
+func (k *worker) uplink(messages []*outbidv1.UplinkMessage) *outbidv1.Uplink {
+	up := &outbidv1.Uplink{Node: k.node.Name, Boot: k.bootName(), FirstSeq: k.first, Messages: messages}
+	if !k.known {
+		up.Info = k.info()
+	}
+	up.Forks = make([]*outbidv1.ForkStatus, 0, len(k.forks))
+	for _, f := range k.forks { // the core makes a map of them
 		up.Forks = append(up.Forks, &outbidv1.ForkStatus{Fork: f.ref, Version: f.version})
 	}
-	k.w.toOrchestrator(up)
+	return up
 }
 
-func (k *worker) say(m *outbidv1.UplinkMessage) {
-	k.unacked = append(k.unacked, m)
-}
-
-// orders takes in what the orchestrator wants.
-func (k *worker) orders(o *outbidv1.Orders) {
-	older := o.GetTerm() < k.term || o.GetTerm() == k.term && o.GetGeneration() <= k.generation
-	if !k.up || o.GetBoot() != k.boot() || older {
+// crash ends the node and all that ran on it. What its jobs had saved before is not lost, if the orchestrator heard of it.
+func (k *worker) crash() {
+	if k.careful() {
+		for _, epoch := range k.epochs() {
+			k.forks[epoch].gone()
+		}
+		k.up = false
 		return
+	}
+	k.leave()
+}
+
+// leave ends the node in good order until it boots again.
+func (k *worker) leave() {
+	if !k.up {
+		return
+	}
+	var last []*outbidv1.UplinkMessage
+	for _, epoch := range k.epochs() {
+		f := k.forks[epoch]
+		f.advance()
+		if save := f.keep(f.saved); save != nil {
+			last = append(last, save)
+		}
+		f.gone()
+	}
+	k.up = false
+	up := k.uplink(append(k.unacked, last...))
+	up.Forks, up.Leaving = nil, true
+	k.w.up(up)
+}
+
+// obey takes in what the orchestrator wants.
+func (k *worker) obey(o *outbidv1.Orders) {
+	if !k.up || o.GetBoot() != k.bootName() {
+		return
+	}
+	if k.careful() && !k.heed(o) {
+		return
+	}
+	for _, a := range o.GetAssignments() {
+		k.assign(a)
+	}
+	if k.careful() {
+		k.endUnwanted(o)
+	}
+}
+
+// heed takes in what orders say beside assignments, and says whether they are to be followed.
+func (k *worker) heed(o *outbidv1.Orders) bool {
+	if o.GetTerm() < k.term || o.GetTerm() == k.term && o.GetGeneration() <= k.generation {
+		return false
 	}
 	k.term, k.generation = o.GetTerm(), o.GetGeneration()
 	k.leaseEnd = k.w.clock.now.Add(o.GetLease().AsDuration())
-	if k.knows = !o.GetHello(); !k.knows {
-		k.send()
-		return
+	if k.known = !o.GetHello(); !k.known {
+		k.send(nil)
+		return false
 	}
-	if o.GetAckedSeq() >= k.firstSeq {
-		k.unacked = k.unacked[o.GetAckedSeq()-k.firstSeq+1:]
-		k.firstSeq = o.GetAckedSeq() + 1
+	if o.GetAckedSeq() >= k.first {
+		k.unacked = k.unacked[o.GetAckedSeq()-k.first+1:]
+		k.first = o.GetAckedSeq() + 1
 	}
+	return true
+}
+
+// endUnwanted ends the forks that orders do not name any more.
+func (k *worker) endUnwanted(o *outbidv1.Orders) {
 	wanted := map[uint64]bool{}
 	for _, a := range o.GetAssignments() {
 		wanted[a.GetFork().GetLeaseId()] = true
-		k.assign(a)
 	}
-	for _, epoch := range slices.Sorted(maps.Keys(k.forks)) {
-		if !wanted[epoch] {
-			delete(k.forks, epoch)
+	for _, epoch := range k.epochs() {
+		if f := k.forks[epoch]; !wanted[epoch] {
+			f.told(outbidv1.Verdict_VERDICT_STOP)
 		}
 	}
-	k.startWaiting()
 }
 
 func (k *worker) assign(a *outbidv1.Assignment) {
-	f := k.forks[a.GetFork().GetLeaseId()]
-	if f == nil {
-		if a.GetBody() == nil || k.over(a.GetFork().GetLeaseId()) {
-			return
-		}
-		f = &fork{ref: a.GetFork(), body: a.GetBody()}
-		k.forks[a.GetFork().GetLeaseId()] = f
-	}
-	if a.GetVersion() <= f.version {
-		return
-	}
-	f.version, f.verdict, f.until = a.GetVersion(), a.GetVerdict(), a.GetUntilStep()
+	epoch := a.GetFork().GetLeaseId()
+	f := k.forks[epoch]
 	switch {
-	case f.verdict != outbidv1.Verdict_VERDICT_TRAIN:
-		k.obey(f)
-	case f.follows():
-	case f.waiting && (f.until == 0 || f.step < f.until):
-		f.waiting = false
-		k.train(f)
+	case f != nil && a.GetVersion() <= f.version:
+	case f != nil:
+		f.version, f.until = a.GetVersion(), a.GetUntilStep()
+		f.told(a.GetVerdict())
+	case a.GetBody() == nil || k.ending(epoch):
+	case a.GetVerdict() != outbidv1.Verdict_VERDICT_TRAIN:
+		// Revoked before it was heard of: there is nothing to end but its place.
+		f = &fork{k: k, ref: a.GetFork(), version: a.GetVersion(), place: int(a.GetBody().GetGang().GetPlace())}
+		k.forks[epoch] = f
+		f.end(outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED)
+	default:
+		k.start(a)
 	}
 }
 
-// over says whether the end of a fork is still to be acknowledged: it must not start a second time.
-func (k *worker) over(epoch uint64) bool {
+// ending says whether the end of a fork is still to be acknowledged: it must not start a second time.
+func (k *worker) ending(epoch uint64) bool {
 	return slices.ContainsFunc(k.unacked, func(m *outbidv1.UplinkMessage) bool {
 		return m.GetEnded() != nil && m.GetFork().GetLeaseId() == epoch
 	})
-}
-
-// startWaiting starts forks whose devices are free: an ending fork keeps its own until it is gone.
-func (k *worker) startWaiting() {
-	for _, epoch := range slices.Sorted(maps.Keys(k.forks)) {
-		f := k.forks[epoch]
-		if f.started || f.finished || k.taken(f) {
-			continue
-		}
-		f.started = true
-		k.w.claim(k, f)
-		if c := f.body.GetStart(); c != nil {
-			f.step = c.GetStep()
-		}
-		if f.follows() {
-			continue
-		}
-		k.say(&outbidv1.UplinkMessage{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: f.step}}})
-		k.train(f)
-	}
-}
-
-func (k *worker) taken(f *fork) bool {
-	for _, o := range k.forks {
-		if o == f || !o.started || o.finished {
-			continue
-		}
-		for _, d := range o.body.GetDevices() {
-			if slices.Contains(f.body.GetDevices(), d) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// train does the next step after a while.
-func (k *worker) train(f *fork) {
-	if f.until > 0 && f.step >= f.until {
-		k.reach(f)
-		return
-	}
-	if k.w.cfg.StepTime == 0 {
-		return // a script says what happens
-	}
-	boot := k.boots
-	k.w.clock.after(k.w.stepTime(k, f), func() {
-		if !k.up || boot != k.boots || k.forks[f.ref.GetLeaseId()] != f || f.finished {
-			return
-		}
-		if f.verdict != outbidv1.Verdict_VERDICT_TRAIN {
-			return
-		}
-		k.step(f)
-	})
-}
-
-func (k *worker) step(f *fork) {
-	f.step++
-	if name := k.w.cfg.Faults.Deadly; name != "" && f.step == 3 && strings.HasPrefix(f.ref.GetSweep(), name+"-") {
-		k.w.killed++
-		k.w.disown(k)
-		k.crash()
-		k.w.clock.after(5*time.Second, k.start)
-		return
-	}
-	if k.w.failsNow() {
-		k.end(f, &outbidv1.ForkEnded{
-			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, Failure: outbidv1.FailureKind_FAILURE_KIND_ERROR,
-			Detail: fmt.Sprintf("simulated failure of lease %d", f.ref.GetLeaseId()), Step: f.step,
-		})
-		k.send()
-		return
-	}
-	k.report(f, k.w.metric(f.body.GetConfigJson(), f.step))
-	k.train(f)
-	k.send()
-}
-
-// report says what was measured after a step.
-func (k *worker) report(f *fork, metric float64) {
-	f.reports++
-	f.metric = metric
-	k.say(&outbidv1.UplinkMessage{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Report{Report: &outbidv1.Report{
-		Seq: f.reports, Step: f.step, Metrics: map[string]float64{cmp.Or(f.measures, f.body.GetMetric()): metric},
-	}}})
-	k.w.trained++
-}
-
-// reach saves and waits for word.
-func (k *worker) reach(f *fork) {
-	f.waiting = true
-	k.save(f)
-	k.say(&outbidv1.UplinkMessage{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: f.step}}})
-}
-
-func (k *worker) save(f *fork) {
-	if f.saved == f.step || f.step == 0 || f.follows() {
-		return
-	}
-	f.saved = f.step
-	metric := f.metric
-	k.say(&outbidv1.UplinkMessage{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{
-		Key:  objects.CheckpointKey(f.ref.GetSweep(), f.ref.GetTrial(), f.step, f.ref.GetLeaseId(), "ckpt"),
-		Step: f.step, Bytes: 1, Metric: &metric,
-	}}})
-}
-
-// obey pauses or stops a fork after a moment.
-func (k *worker) obey(f *fork) {
-	boot := k.boots
-	k.w.clock.after(k.w.stopTime(), func() {
-		if !k.up || boot != k.boots || k.forks[f.ref.GetLeaseId()] != f || f.finished {
-			return
-		}
-		if f.verdict == outbidv1.Verdict_VERDICT_PAUSE && f.started {
-			k.save(f)
-		}
-		k.end(f, &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Step: f.step})
-		k.send()
-	})
-}
-
-func (k *worker) end(f *fork, how *outbidv1.ForkEnded) {
-	if f.finished {
-		return
-	}
-	f.finished = true
-	delete(k.forks, f.ref.GetLeaseId())
-	k.w.release(k, f)
-	k.say(&outbidv1.UplinkMessage{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Ended{Ended: how}})
-	k.startWaiting()
 }

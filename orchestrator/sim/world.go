@@ -1,114 +1,187 @@
-// Package sim runs the control loop itself on a virtual clock, with an in-memory ledger and simulated workers that
-// keep to the real protocol. Everything random comes from one seed: the same seed gives the same run. Faults can be
-// switched on: lost, doubled and late messages, crashed workers and orchestrators, failing trials.
+// Package sim runs the control loop itself on a virtual clock, with simulated workers that keep to the real protocol. How
+// messages travel is a Transport: Perfect, or a Network with faults; how trials train is a Model. Everything random comes
+// from one seed: the same setup gives the same events. Every event is checked against the invariants (invariants.go); a run
+// that breaks one is an error.
 package sim
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Faults are chances of things going wrong, each from 0 to 1.
-type Faults struct {
-	// Lose and Double a message between orchestrator and worker, either way.
-	Lose, Double float64
-	// Late is how much later than at once a message may arrive.
-	Late time.Duration
-	// FailStep is the chance that a trial fails at a step.
-	FailStep float64
-	// Deadly is the name of a sweep whose trials take their worker down at their third step. It is back after a while.
-	Deadly string
-	// CrashWorker and CrashOrchestrator are chances per second of virtual time.
-	CrashWorker, CrashOrchestrator float64
-}
-
-// Config is what a world is made of.
-type Config struct {
-	Seed   uint64
-	Faults Faults
-	// Policy makes the policy, anew after each crash of the orchestrator.
-	Policy func() policy.Policy
-	// Settings of the control loop; Term and Trust are the world's own.
-	Settings control.Settings
-	// StepTime is how long a step takes on a device of full speed.
-	StepTime time.Duration
-	// SnapshotEvery is the number of batches between two snapshots; 0 for none.
-	SnapshotEvery int
-}
-
-// World is a simulated cluster and its orchestrator.
+// World is a simulated cluster and its orchestrator. Its methods may not be called side by side.
 type World struct {
-	cfg   Config
-	set   control.Settings
+	set   Setup
 	clock clock
+	start time.Time
 	rng   *rand.Rand
+	model Model
 
-	record  *ledger.Memory
-	ledger  ledger.Ledger
-	core    *control.Core
-	policy  policy.Policy
+	core   *control.Core
+	policy policy.Policy
+	ledger ledger.Ledger
+	// memory is the ledger where it can be read again; nil where it cannot.
+	memory *ledger.Memory
+	// batches appended, the orchestrator's term, and how often it crashed.
 	batches int
+	term    uint64
+	crashes int
 	// frozen is the newest snapshot, and encoded what it was encoded as.
 	frozen  control.Frozen
 	encoded []byte
 
-	workers map[string]*worker
+	nodes []cluster.Node
+	// places is the index of a node, by name; names are in the order in which nodes were added.
+	places  map[string]int
 	names   []string
-	owners  map[string]string
+	workers map[string]*worker
+	// leases are what the ledger grants now, by lease.
+	leases map[uint64]grant
+	// exact is how far training was when it saved a checkpoint, by its key; the checkpoint says the whole step below.
+	exact map[string]float64
+	// apps by sweep, and all of them in order of submission; left have not arrived yet.
+	apps map[string]*App
+	all  []*App
+	left int
+
+	// pending is what goes into the core's next step.
+	pending []control.Input
+	// asked is what people asked for and had no answer to, by number: they ask again when the orchestrator has crashed.
+	asked map[int]func() control.Input
+	asks  int
+	// wakeAt is when the core is to step although nothing happens.
+	wakeAt     time.Time
+	invariants *invariants
+	// recorder is nil where nobody wants figures.
+	recorder *recorder
+	events   int64
+	// trained counts reports, killed the workers that trials took down.
 	trained int64
-	// err is the first broken promise.
-	err error
-	// killed counts the workers that trials took down.
-	killed int
-	// crashes counts those of the orchestrator.
-	crashes int
-	term    uint64
+	killed  int
+	err     error
 }
 
-// start of virtual time.
-func epoch() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+// grant is what the simulator knows of a lease.
+type grant struct {
+	gang cluster.Gang
+	// again says that its trial had devices before.
+	again bool
+}
 
-// New returns a world without nodes and sweeps.
-func New(cfg Config) (*World, error) {
-	w := &World{
-		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1)), record: ledger.NewMemory(), workers: map[string]*worker{},
-		owners: map[string]string{}, clock: clock{now: epoch()},
+type trialKey struct {
+	sweep string
+	trial int32
+}
+
+// beginning of virtual time.
+func beginning() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// New returns a world at the beginning of its time.
+func New(set Setup) (*World, error) {
+	if set.SaveEvery == 0 {
+		set.SaveEvery = 30 * time.Minute
 	}
-	if err := w.boot(); err != nil {
+	if set.Transport == nil {
+		set.Transport = Perfect()
+	}
+	if set.Model == nil {
+		set.Model = Curves{}
+		set.Control.MayReportNothing = true
+	}
+	if set.Mishaps.OrchestratorFails > 0 && set.Transport.Perfect() {
+		return nil, errors.New("simulating: an orchestrator that crashes needs workers that say things again, so a transport that is not perfect")
+	}
+	w := &World{
+		set: set, start: beginning(), clock: clock{now: beginning()}, rng: rand.New(rand.NewPCG(set.Seed, 2)), model: set.Model,
+		places: map[string]int{}, workers: map[string]*worker{}, leases: map[uint64]grant{}, exact: map[string]float64{},
+		apps: map[string]*App{}, asked: map[int]func() control.Input{},
+	}
+	set.Transport.Open(w.clock.after, w.rng)
+	w.invariants = newInvariants(w)
+	if err := w.open(); err != nil {
 		return nil, err
 	}
-	w.tick()
-	return w, nil
+	w.addNodes()
+	for i := range set.Apps {
+		w.arrive(&set.Apps[i])
+	}
+	if !set.Transport.Perfect() {
+		w.tick()
+	}
+	return w, w.err
 }
 
-// boot starts an orchestrator from what the ledger holds.
-func (w *World) boot() error {
-	w.term++
-	w.set = w.cfg.Settings
-	w.set.Term = w.term
-	w.set.Trust = func(string) bool { return true }
-	w.ledger = w.record.Another()
-	w.policy = w.cfg.Policy()
-	core, err := control.Restore(context.Background(), w.set, w.policy, w.ledger, nil)
-	if err != nil {
-		return fmt.Errorf("restoring after %d crashes: %w", w.crashes, err)
+// Run lets the control loop run the setup's apps to their ends. Without faults an undisturbed job costs a handful of
+// messages.
+func Run(ctx context.Context, set Setup) (Result, error) {
+	began := time.Time{}
+	if set.Clock != nil {
+		began = set.Clock()
 	}
-	w.core = core
-	return nil
+	w, err := newMeasured(set)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := w.runApps(ctx); err != nil {
+		return Result{}, err
+	}
+	cost := measure.Cost{Events: int(w.events)}
+	if set.Clock != nil {
+		cost.Wall = set.Clock().Sub(began)
+	}
+	figures, err := w.recorder.meter.Result(cost)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{Result: figures, State: w.core.State()}, nil
+}
+
+// addNodes lets the setup's nodes boot, at once or when they stay.
+func (w *World) addNodes() {
+	for _, n := range w.set.Nodes {
+		k := w.addWorker(n)
+		if !slices.ContainsFunc(w.set.Stays, func(s Stay) bool { return s.Node == n.Name }) {
+			w.clock.after(0, k.boot)
+		}
+	}
+	for _, s := range w.set.Stays {
+		if k := w.workers[s.Node]; k != nil {
+			w.at(s.From, k.boot)
+			if s.To > 0 {
+				w.at(s.To, k.leave)
+			}
+		}
+	}
+}
+
+func (w *World) addWorker(n cluster.Node) *worker {
+	k := &worker{w: w, node: n}
+	w.places[n.Name] = len(w.nodes)
+	w.nodes, w.names = append(w.nodes, n), append(w.names, n.Name)
+	w.workers[n.Name] = k
+	return k
+}
+
+// AddNode adds a node with n devices of a type, and boots it.
+func (w *World) AddNode(name, deviceType string, n int, speed float64) {
+	node := cluster.Node{Name: name}
+	for i := range n {
+		node.Devices = append(node.Devices, cluster.Device{Index: i, Type: deviceType, Speed: speed})
+	}
+	w.addWorker(node).boot()
+	w.settle()
 }
 
 // Now is the virtual time.
@@ -117,260 +190,49 @@ func (w *World) Now() time.Time { return w.clock.now }
 // State is the orchestrator's state.
 func (w *World) State() *state.State { return w.core.State() }
 
+// Policy is the one that decides now.
+func (w *World) Policy() policy.Policy { return w.policy }
+
 // Killed counts the workers that deadly trials took down.
 func (w *World) Killed() int { return w.killed }
 
-// Trained counts the steps that workers did, repeated ones each time.
+// Trained counts the reports that workers made; under the model Steps these are the steps, repeated ones each time.
 func (w *World) Trained() int64 { return w.trained }
 
-// AddNode adds a node with n devices of a type.
-func (w *World) AddNode(name, deviceType string, n int, speed float64) {
-	k := &worker{w: w, name: name}
-	for i := range n {
-		k.devices = append(k.devices, &outbidv1.Device{Index: int32(i), Type: deviceType, Speed: speed})
+// Ledger returns another reader of the world's ledger; nil if that forgets.
+func (w *World) Ledger() ledger.Ledger {
+	if w.memory == nil {
+		return nil
 	}
-	w.workers[name] = k
-	w.names = append(w.names, name)
-	k.start()
+	return w.memory.Another()
 }
 
-// Submit starts a sweep and returns its id; "" if the orchestrator crashed before it could answer.
-func (w *World) Submit(sweep *outbidv1.SweepSpec) (string, error) {
-	spec.Default(sweep)
-	var id string
-	var failed error
-	w.step(control.Submit{Spec: sweep, Actor: "sim", Key: sweep.GetName(), Done: func(got string, err error) { id, failed = got, err }})
-	return id, failed
-}
-
-// Do hands an input to the orchestrator at once.
-func (w *World) Do(in control.Input) { w.step(in) }
-
-// tick lets the orchestrator notice the time, and faults strike.
-func (w *World) tick() {
-	f := w.cfg.Faults
-	if f.CrashOrchestrator > 0 && w.rng.Float64() < f.CrashOrchestrator {
-		w.crashBetween()
-	}
-	for _, name := range w.names {
-		k := w.workers[name]
-		if k.up && f.CrashWorker > 0 && w.rng.Float64() < f.CrashWorker {
-			w.disown(k)
-			k.crash()
-			w.clock.after(time.Duration(1+w.rng.IntN(60))*time.Second, k.start)
-		}
-	}
-	w.step(control.Tick{})
-	w.clock.after(time.Second, w.tick)
-}
-
-// crash ends the orchestrator and starts another from the ledger.
-func (w *World) crash() {
-	w.crashes++
-	if err := w.boot(); err != nil {
-		w.fail("%v", err)
-	}
-}
-
-// crashBetween is a crash between two steps, when everything decided is in the ledger: what the policy remembers must be
-// the same before and after.
-func (w *World) crashBetween() {
-	before, err1 := w.policy.Snapshot()
-	w.crash()
-	if w.err != nil {
-		return
-	}
-	after, err2 := w.policy.Snapshot()
-	if err1 != nil || err2 != nil || !bytes.Equal(before, after) {
-		w.fail("after crash %d policy %s remembers\n%s, and before\n%s (%v)", w.crashes, w.policy.Name(), after, before,
-			errors.Join(err1, err2))
-	}
-}
-
-// Ledger returns another reader of the world's ledger.
-func (w *World) Ledger() ledger.Ledger { return w.record.Another() }
-
-// step decides, appends and acts, as control.Loop does. The orchestrator may crash between any two of these.
-func (w *World) step(inputs ...control.Input) {
-	for again := true; again && w.err == nil; inputs = nil {
-		out, err := w.core.Step(w.clock.now, inputs...)
-		if err != nil {
-			w.fail("step: %v", err)
-			return
-		}
-		if w.strikes() {
-			w.crash()
-			return
-		}
-		if len(out.Events) > 0 && !w.append(out.Events) {
-			return
-		}
-		if w.strikes() {
-			w.crash()
-			return
-		}
-		for _, r := range out.Replies {
-			r()
-		}
-		for _, o := range out.Orders {
-			w.deliver(func() { w.workers[o.GetNode()].orders(o) })
-		}
-		again = out.More
-	}
-}
-
-// strikes says whether the orchestrator dies right here; rarer than between steps, as there are many steps.
-func (w *World) strikes() bool {
-	return w.cfg.Faults.CrashOrchestrator > 0 && w.rng.Float64() < w.cfg.Faults.CrashOrchestrator/20
-}
-
-func (w *World) append(events []*outbidv1.Event) bool {
-	ctx := context.Background()
-	b, err := w.ledger.Append(ctx, w.clock.now, events)
-	if err != nil {
-		w.fail("append: %v", err)
-		return false
-	}
-	w.core.Appended(b)
-	w.batches++
-	if w.cfg.SnapshotEvery > 0 && w.batches%w.cfg.SnapshotEvery == 0 {
-		if err := w.snapshot(ctx, b.GetSeq()); err != nil {
-			w.fail("snapshot: %v", err)
-			return false
-		}
-	}
-	if err := Check(w.core.State()); err != nil {
-		w.fail("after batch %d: %v", b.GetSeq(), err)
-		return false
-	}
-	return true
-}
-
-// snapshot saves a snapshot. The orchestrator encodes it while it goes on: so the one before must still give the same bytes.
-func (w *World) snapshot(ctx context.Context, seq uint64) error {
-	if w.encoded != nil {
-		if again, err := w.frozen.Encode(); err != nil || !bytes.Equal(again, w.encoded) {
-			return fmt.Errorf("the one before has changed while the orchestrator went on: %w", err)
-		}
-	}
-	var err error
-	if w.frozen, err = w.core.Freeze(); err != nil {
-		return err
-	}
-	if w.encoded, err = w.frozen.Encode(); err != nil {
-		return err
-	}
-	return w.ledger.SaveSnapshot(ctx, seq, w.encoded)
-}
-
-func (w *World) fail(format string, args ...any) {
-	if w.err == nil {
-		w.err = fmt.Errorf(format, args...)
-	}
-}
-
-// toOrchestrator carries a worker's message.
-func (w *World) toOrchestrator(up *outbidv1.Uplink) {
-	w.deliver(func() { w.step(control.Uplink{Message: up}) })
-}
-
-// deliver carries a message, which faults may lose, double or delay.
-func (w *World) deliver(arrive func()) {
-	f := w.cfg.Faults
-	if f.Lose > 0 && w.rng.Float64() < f.Lose {
-		return
-	}
-	times := 1
-	if f.Double > 0 && w.rng.Float64() < f.Double {
-		times = 2
-	}
-	for range times {
-		late := time.Millisecond
-		if f.Late > 0 {
-			late += time.Duration(w.rng.Int64N(int64(f.Late)))
-		}
-		w.clock.after(late, func() {
-			if w.err == nil {
-				arrive()
-			}
-		})
-	}
-}
-
-// claim and release watch over the one promise that leases make: no device has two processes.
-func (w *World) claim(k *worker, f *fork) {
-	for _, d := range f.body.GetDevices() {
-		key := fmt.Sprintf("%s/%d", k.name, d)
-		if owner := w.owners[key]; owner != "" {
-			w.fail("device %s has two owners: %s and %s", key, owner, f.ref)
-		}
-		w.owners[key] = f.ref.String()
-	}
-}
-
-func (w *World) release(k *worker, f *fork) {
-	if !f.started {
-		return
-	}
-	for _, d := range f.body.GetDevices() {
-		delete(w.owners, fmt.Sprintf("%s/%d", k.name, d))
-	}
-}
-
-func (w *World) disown(k *worker) {
-	for i := range k.devices {
-		delete(w.owners, fmt.Sprintf("%s/%d", k.name, i))
-	}
-}
-
-// stepTime is that of the device's speed, a little uneven.
-func (w *World) stepTime(k *worker, f *fork) time.Duration {
-	speed := 1.0
-	if s := k.devices[f.body.GetDevices()[0]].GetSpeed(); s > 0 {
-		speed = s
-	}
-	return time.Duration(float64(w.cfg.StepTime) / speed * (0.9 + 0.2*w.rng.Float64()))
-}
-
-func (w *World) stopTime() time.Duration { return time.Duration(w.rng.IntN(500)) * time.Millisecond }
-
-func (w *World) failsNow() bool {
-	return w.cfg.Faults.FailStep > 0 && w.rng.Float64() < w.cfg.Faults.FailStep
-}
-
-// metric is a learning curve: how good a configuration is shows more and more as it trains. It depends on nothing
-// else, so that a run with faults must end as one without.
-func (w *World) metric(config string, step int64) float64 {
-	h := fnv.New64a()
-	if !json.Valid([]byte(config)) {
-		w.fail("configuration %q is no JSON", config)
-	}
-	_, _ = h.Write([]byte(config))
-	quality := float64(h.Sum64()%1_000_003) / 1_000_003
-	return quality * (1 - math.Exp(-float64(step)/3))
-}
-
-// Run lets time pass until every sweep is done, and fails if that takes longer than limit or a promise is broken.
+// Run lets time pass until every sweep has ended, and fails if that takes longer than limit or an invariant breaks.
 func (w *World) Run(limit time.Duration) error {
 	end := w.clock.now.Add(limit)
 	for w.err == nil && !w.done() {
-		if !w.clock.next(end) {
-			w.fail("not done after %s: %s", limit, w.summary())
+		if !w.instant(end) {
+			w.fail(fmt.Errorf("not done after %s: %s", limit, w.summary()))
 		}
+	}
+	if w.err == nil {
+		w.fail(w.invariants.end())
 	}
 	return w.err
 }
 
 // RunUntil lets time pass until a moment.
 func (w *World) RunUntil(at time.Time) error {
-	for w.err == nil && w.clock.next(at) {
+	for w.err == nil && w.instant(at) {
 		continue
 	}
 	w.clock.now = at
 	return w.err
 }
 
-func (w *World) done() bool { return len(w.core.State().Live) == 0 && len(w.core.State().Sweeps) > 0 }
+func (w *World) done() bool {
+	return w.left == 0 && len(w.asked) == 0 && len(w.core.State().Live) == 0 && len(w.core.State().Sweeps) > 0
+}
 
 func (w *World) summary() string {
 	text := ""
@@ -383,3 +245,23 @@ func (w *World) summary() string {
 	}
 	return text
 }
+
+// fail keeps the first error.
+func (w *World) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+// at sets a timer for so long after the beginning.
+func (w *World) at(after time.Duration, do func()) {
+	w.clock.after(w.start.Add(after).Sub(w.clock.now), do)
+}
+
+// up carries what a worker says to the orchestrator.
+func (w *World) up(u *outbidv1.Uplink) {
+	w.set.Transport.Up(u, func(u *outbidv1.Uplink) { w.pending = append(w.pending, control.Uplink{Message: u}) })
+}
+
+// quiet says that workers leave out what a perfect transport makes needless.
+func (w *World) quiet() bool { return w.set.Transport.Perfect() }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
@@ -38,7 +39,7 @@ func Simulate(ctx context.Context, r Request) (measure.Result, error) {
 		return measure.Result{}, err
 	}
 	setup := sim.Setup{
-		Nodes: r.Nodes, Apps: apps, Policy: rules, Options: r.Policy.Options, Seed: r.Seed, RestartDelay: r.RestartDelay, Mishaps: r.Mishaps, Bars: r.Bars,
+		Nodes: r.Nodes, Apps: apps, Policy: func() policy.Policy { return rules }, Options: r.Policy.Options, Seed: r.Seed, RestartDelay: r.RestartDelay, Mishaps: r.Mishaps, Bars: r.Bars,
 		Control: settings(), Clock: time.Now,
 	}
 	for _, t := range r.Trace.Tenants {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
@@ -126,7 +127,7 @@ func (r *Rerun) Run(ctx context.Context, clock func() time.Time, told func(measu
 			return err
 		}
 		set := r.past.Setup()
-		set.Policy, set.Control, set.Clock = p, settings(), clock
+		set.Policy, set.Control, set.Clock = func() policy.Policy { return p }, settings(), clock
 		got, err := sim.Run(ctx, set)
 		if err != nil {
 			return fmt.Errorf("policy %s: %w", f.Name, err)

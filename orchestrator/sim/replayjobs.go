@@ -11,7 +11,6 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // past is what was gathered, as something that runs.
@@ -132,16 +131,4 @@ func speedsOf(done map[pace]work) []cluster.Speed {
 		}
 	}
 	return all
-}
-
-// Stay is a time in which a node is there; To is 0 if it stays to the end.
-type Stay struct {
-	Node     string
-	From, To time.Duration
-}
-
-// Command is what a person asks for at some time.
-type Command struct {
-	At      time.Duration
-	Command outbidv1.SweepCommand
 }

@@ -6,17 +6,18 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
-	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// scribe tells a meter what the events of a run mean.
-type scribe struct {
-	r       *run
+// recorder tells a meter what the events of a run mean.
+type recorder struct {
+	w       *World
 	meter   *measure.Meter
 	apps    map[string]int
 	jobs    map[trialKey]*entry
 	devices int
+	// there are the nodes that count.
+	there map[string]bool
 	// offset is the number of a node's first device, by name.
 	offset map[string]int
 	next   int
@@ -35,29 +36,30 @@ type entry struct {
 	over          bool
 }
 
-func newScribe(r *run, cfg measure.Config) *scribe {
-	return &scribe{
-		r: r, meter: measure.New(cfg), apps: map[string]int{}, jobs: map[trialKey]*entry{}, offset: map[string]int{},
+func newRecorder(w *World, cfg measure.Config) *recorder {
+	s := &recorder{
+		w: w, meter: measure.New(cfg), apps: map[string]int{}, jobs: map[trialKey]*entry{}, offset: map[string]int{},
+		there: map[string]bool{},
 	}
+	for i := range w.nodes {
+		s.machine(&w.nodes[i])
+	}
+	return s
 }
 
 // machine gives a node's devices their numbers.
-func (s *scribe) machine(n *cluster.Node) {
+func (s *recorder) machine(n *cluster.Node) {
 	s.offset[n.Name] = s.next
 	s.next += len(n.Devices)
 }
 
-func (s *scribe) see(at float64, e *outbidv1.Event) {
+func (s *recorder) see(at float64, e *outbidv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *outbidv1.Event_NodeJoined:
-		s.devices += len(k.NodeJoined.GetNode().GetDevices())
-		s.meter.Devices(at, s.devices)
+		s.present(at, k.NodeJoined.GetNode().GetName(), true)
 	case *outbidv1.Event_NodeChanged:
-		if to := k.NodeChanged.GetState(); to == outbidv1.NodeState_NODE_STATE_LEFT || to == outbidv1.NodeState_NODE_STATE_LOST {
-			s.flush(at) // its leases have ended
-			s.devices -= len(s.r.machines[k.NodeChanged.GetNode()].node.Devices)
-			s.meter.Devices(at, s.devices)
-		}
+		to := k.NodeChanged.GetState()
+		s.present(at, k.NodeChanged.GetNode(), to != outbidv1.NodeState_NODE_STATE_LEFT && to != outbidv1.NodeState_NODE_STATE_LOST)
 	case *outbidv1.Event_SweepSubmitted:
 		spec := k.SweepSubmitted.GetSpec()
 		s.apps[k.SweepSubmitted.GetSweep()] = s.meter.Submit(at, s.appOf(spec))
@@ -88,13 +90,28 @@ func (s *scribe) see(at float64, e *outbidv1.Event) {
 	}
 }
 
+// present notes whether a node is there. One that starts anew was, and stays.
+func (s *recorder) present(at float64, node string, there bool) {
+	if s.there[node] == there {
+		return
+	}
+	s.there[node] = there
+	n := len(s.w.workers[node].node.Devices)
+	if !there {
+		s.flush(at) // its leases have ended
+		n = -n
+	}
+	s.devices += n
+	s.meter.Devices(at, s.devices)
+}
+
 // appOf is an app as the meter knows it.
-func (s *scribe) appOf(spec *outbidv1.SweepSpec) measure.App {
+func (s *recorder) appOf(spec *outbidv1.SweepSpec) measure.App {
 	devices := spec.GetResources().GetDevices()
 	accepted := cluster.Demand{Types: spec.GetResources().GetTypes(), Exclude: spec.GetResources().GetExcludeTypes()}
 	usable := 0
-	for i := range s.r.set.Nodes {
-		for _, d := range s.r.set.Nodes[i].Devices {
+	for i := range s.w.nodes {
+		for _, d := range s.w.nodes[i].Devices {
 			if accepted.Accepts(d.Type) {
 				usable++
 			}
@@ -111,8 +128,8 @@ func nameOf(s *outbidv1.SweepSpec) string {
 	return cmp.Or(s.GetLabels()["app"], s.GetLabels()["job"], s.GetName())
 }
 
-func (s *scribe) arrived(at float64, e *outbidv1.TrialCreated) {
-	app := s.r.apps[e.GetSweep()]
+func (s *recorder) arrived(at float64, e *outbidv1.TrialCreated) {
+	app := s.w.apps[e.GetSweep()]
 	job := &app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)]
 	devices := app.Spec.GetResources().GetDevices()
 	n := s.meter.Arrive(at, s.apps[e.GetSweep()], measure.Job{
@@ -122,24 +139,24 @@ func (s *scribe) arrived(at float64, e *outbidv1.TrialCreated) {
 	s.jobs[trialKey{e.GetSweep(), e.GetTrial()}] = &entry{number: n, wants: true}
 }
 
-func (s *scribe) granted(at float64, e *outbidv1.LeaseGranted) {
+func (s *recorder) granted(at float64, e *outbidv1.LeaseGranted) {
 	s.flush(at) // it may have held others until just now
 	key := trialKey{e.GetSweep(), e.GetTrial()}
 	j := s.jobs[key]
 	l := measure.Lease{}
 	for _, p := range e.GetPlaces() {
 		for _, d := range p.GetDevices() {
-			if s.r.set.Bars > 0 {
+			if s.w.set.Bars > 0 {
 				l.Where = append(l.Where, s.offset[p.GetNode()]+int(d))
 			}
 		}
 	}
-	g := s.r.gang(state.PlacesOf(e.GetPlaces()))
+	g := s.w.gang(e.GetPlaces())
 	l.Devices = g.Size()
-	app := s.r.apps[e.GetSweep()]
-	l.Slowdown = app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)].Speeds.Slowdown(cluster.SpreadOf(s.r.set.Nodes, g))
+	app := s.w.apps[e.GetSweep()]
+	l.Slowdown = app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)].Speeds.Slowdown(cluster.SpreadOf(s.w.nodes, g))
 	if j.leases > 0 {
-		l.Delay = s.r.set.RestartDelay.Seconds()
+		l.Delay = s.w.set.RestartDelay.Seconds()
 	}
 	j.leases++
 	j.holds, j.failed = true, false
@@ -147,7 +164,7 @@ func (s *scribe) granted(at float64, e *outbidv1.LeaseGranted) {
 }
 
 // paused: a trial is to rest, at once or when its lease has ended.
-func (s *scribe) paused(at float64, key trialKey) {
+func (s *recorder) paused(at float64, key trialKey) {
 	s.flush(at)
 	j := s.jobs[key]
 	if !j.holds && j.wants {
@@ -157,7 +174,7 @@ func (s *scribe) paused(at float64, key trialKey) {
 }
 
 // wanted: a trial wants devices again, or goes on on those that it has.
-func (s *scribe) wanted(at float64, key trialKey) {
+func (s *recorder) wanted(at float64, key trialKey) {
 	s.flush(at)
 	j := s.jobs[key]
 	if !j.holds && !j.wants && !j.over {
@@ -167,7 +184,7 @@ func (s *scribe) wanted(at float64, key trialKey) {
 }
 
 // over: a trial has ended, and with it its lease, which its last moments no longer count to.
-func (s *scribe) over(at float64, e *outbidv1.TrialEnded) {
+func (s *recorder) over(at float64, e *outbidv1.TrialEnded) {
 	j := s.jobs[trialKey{e.GetSweep(), e.GetTrial()}]
 	if j == nil || j.over {
 		return
@@ -181,25 +198,25 @@ func (s *scribe) over(at float64, e *outbidv1.TrialEnded) {
 }
 
 // done is the part of a trial's work that it has done.
-func (s *scribe) done(key trialKey) float64 {
-	app := s.r.apps[key.sweep]
+func (s *recorder) done(key trialKey) float64 {
+	app := s.w.apps[key.sweep]
 	job := &app.Jobs[min(int(key.trial), len(app.Jobs)-1)]
 	steps := cmp.Or(job.Steps, spec.MaxSteps(app.Spec.GetTuner()))
 	if steps <= 0 {
 		return 1
 	}
-	return min(1, float64(s.r.core.State().Sweeps[key.sweep].Trials[key.trial].MaxStep)/float64(steps))
+	return min(1, float64(s.w.core.State().Sweeps[key.sweep].Trials[key.trial].MaxStep)/float64(steps))
 }
 
 // reached: a trial is at its target, where its tuner says what comes next.
-func (s *scribe) reached(at float64, key trialKey) {
+func (s *recorder) reached(at float64, key trialKey) {
 	j := s.jobs[key]
 	j.atTarget = true
 	s.meter.Reach(at, j.number, s.done(key))
 }
 
 // flush books the leases that ended and whose trials did not.
-func (s *scribe) flush(at float64) {
+func (s *recorder) flush(at float64) {
 	for _, key := range s.ended {
 		j := s.jobs[key]
 		j.holds = false

@@ -1,0 +1,322 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// open starts the first orchestrator.
+func (w *World) open() error {
+	l := w.set.Ledger
+	if l == nil && (w.set.Mishaps.OrchestratorFails > 0 || !w.set.Transport.Perfect()) {
+		l = ledger.NewMemory()
+	}
+	if l == nil {
+		l = &forgetful{}
+	}
+	w.ledger = l
+	w.memory, _ = l.(*ledger.Memory)
+	if w.set.Mishaps.OrchestratorFails > 0 && w.memory == nil {
+		return errors.New("simulating: an orchestrator that crashes needs a ledger in memory")
+	}
+	set := w.control()
+	w.core = control.NewCore(set, w.decider(), state.New())
+	return w.begin()
+}
+
+// control is the settings of the orchestrator's next start.
+func (w *World) control() control.Settings {
+	w.term++
+	set := w.set.Control
+	set.Term, set.GangsInPlace = w.term, w.set.Transport.Perfect()
+	set.Trust = func(string) bool { return true }
+	return set
+}
+
+// decider makes the policy, timed where somebody wants to know.
+func (w *World) decider() policy.Policy {
+	w.policy = w.set.Policy()
+	if w.set.Clock == nil {
+		return w.policy
+	}
+	return &stopwatch{Policy: w.policy, w: w}
+}
+
+// begin writes the policy and its options into the ledger, if there are any to tell.
+func (w *World) begin() error {
+	if w.set.Options == nil {
+		return nil
+	}
+	started, err := w.core.Begin(w.clock.now, "", w.set.Options)
+	if err != nil {
+		return fmt.Errorf("simulating: %w", err)
+	}
+	w.append([]*outbidv1.Event{started})
+	return w.err
+}
+
+// crash ends the orchestrator, with all that it had not yet put into the ledger, and starts another.
+func (w *World) crash() {
+	w.crashes++
+	w.ledger = w.memory.Another()
+	core, err := control.Restore(context.Background(), w.control(), w.decider(), w.ledger, nil)
+	if err != nil {
+		w.fail(fmt.Errorf("restoring after %d crashes: %w", w.crashes, err))
+		return
+	}
+	w.core, w.pending, w.wakeAt = core, nil, time.Time{}
+	w.fail(w.begin())
+	for _, n := range slices.Sorted(maps.Keys(w.asked)) {
+		w.pending = append(w.pending, w.asked[n]())
+	}
+}
+
+// crashBetween is a crash between two steps, when everything decided is in the ledger: what the policy remembers must be
+// the same before and after.
+func (w *World) crashBetween() {
+	before, err1 := w.policy.Snapshot()
+	w.crash()
+	if w.err != nil {
+		return
+	}
+	after, err2 := w.policy.Snapshot()
+	if err1 != nil || err2 != nil || !bytes.Equal(before, after) {
+		w.fail(fmt.Errorf("after crash %d policy %s remembers\n%s, and before\n%s (%w)", w.crashes, w.policy.Name(), after, before,
+			errors.Join(err1, err2)))
+	}
+}
+
+// tick lets the orchestrator notice each second that time passes, and sometimes crash.
+func (w *World) tick() {
+	if mean := w.set.Mishaps.OrchestratorFails; mean > 0 && w.rng.Float64() < float64(time.Second)/float64(mean) {
+		w.crashBetween()
+	}
+	w.pending = append(w.pending, control.Tick{})
+	w.clock.after(time.Second, w.tick)
+}
+
+// strikes says whether the orchestrator dies right here; rarer than between steps, as there are many steps.
+func (w *World) strikes() bool {
+	mean := w.set.Mishaps.OrchestratorFails
+	return mean > 0 && w.rng.Float64() < float64(time.Second)/float64(mean)/20
+}
+
+// instant lets everything happen that is due at the next moment at which something is; false if that is after end.
+func (w *World) instant(end time.Time) bool {
+	if len(w.clock.timers) == 0 || w.clock.timers[0].at.After(end) {
+		return false
+	}
+	now := w.clock.timers[0].at
+	for len(w.clock.timers) > 0 && w.clock.timers[0].at.Equal(now) {
+		w.clock.next(now)
+	}
+	w.settle()
+	return true
+}
+
+// mostTalk bounds how often core and workers answer each other at one moment: more is a circle.
+const mostTalk = 10_000
+
+// settle steps the core until it and the workers have nothing to say to each other at this moment.
+func (w *World) settle() {
+	talk := 0
+	for again := true; w.err == nil && (again || len(w.pending) > 0); {
+		if talk++; talk > mostTalk {
+			w.fail(fmt.Errorf("nothing settles at %s: policy %s gives and takes the same devices again and again",
+				w.clock.now.Sub(w.start), w.policy.Name()))
+			return
+		}
+		again = w.step()
+	}
+	w.wake()
+}
+
+// step decides, appends and acts, as control.Loop does. The orchestrator may crash between any two of these. It says
+// whether there is more to do at once.
+func (w *World) step() (again bool) {
+	inputs := w.pending
+	w.pending = nil
+	out, err := w.core.Step(w.clock.now, inputs...)
+	if err != nil {
+		w.fail(err)
+		return false
+	}
+	if w.strikes() {
+		w.crash()
+		return true
+	}
+	if len(out.Events) > 0 && !w.append(out.Events) {
+		return false
+	}
+	if w.strikes() {
+		w.crash()
+		return true
+	}
+	for _, reply := range out.Replies {
+		reply()
+	}
+	for _, key := range out.Delete {
+		delete(w.exact, key)
+	}
+	for _, o := range out.Orders {
+		w.set.Transport.Down(o, func(o *outbidv1.Orders) { w.workers[o.GetNode()].obey(o) })
+	}
+	return out.More
+}
+
+func (w *World) append(events []*outbidv1.Event) bool {
+	b, err := w.ledger.Append(context.Background(), w.clock.now, events)
+	if err != nil {
+		w.fail(fmt.Errorf("append: %w", err))
+		return false
+	}
+	w.core.Appended(b)
+	w.events += int64(len(events))
+	at := w.clock.now.Sub(w.start).Seconds()
+	for _, e := range events {
+		w.know(e)
+		if err := w.invariants.see(e); err != nil {
+			w.fail(fmt.Errorf("invariant broken at %g s in batch %d: %w", at, b.GetSeq(), err))
+			return false
+		}
+		if w.recorder != nil {
+			w.recorder.see(at, e)
+		}
+	}
+	if w.recorder != nil {
+		w.recorder.flush(at)
+	}
+	if err := w.invariants.batch(); err != nil {
+		w.fail(fmt.Errorf("invariant broken at %g s after batch %d: %w", at, b.GetSeq(), err))
+		return false
+	}
+	return w.snapshot(b.GetSeq())
+}
+
+// know keeps what workers and models are told of sweeps and leases.
+func (w *World) know(e *outbidv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *outbidv1.Event_SweepSubmitted:
+		if i, err := strconv.Atoi(k.SweepSubmitted.GetIdempotencyKey()); err == nil {
+			w.apps[k.SweepSubmitted.GetSweep()] = w.all[i]
+		}
+	case *outbidv1.Event_LeaseGranted:
+		trial := w.core.State().Sweeps[k.LeaseGranted.GetSweep()].Trials[k.LeaseGranted.GetTrial()]
+		w.leases[k.LeaseGranted.GetLeaseId()] = grant{w.gang(k.LeaseGranted.GetPlaces()), trial.Leases > 1}
+	case *outbidv1.Event_LeaseEnded:
+		delete(w.leases, k.LeaseEnded.GetLeaseId())
+	}
+}
+
+// gang is what places are to policies.
+func (w *World) gang(places []*outbidv1.LeasePlace) cluster.Gang {
+	return state.GangOf(state.PlacesOf(places), func(p state.Place) (int, bool) { return w.places[p.Node], true })
+}
+
+// snapshot stores one now and then. The orchestrator encodes it while it goes on: so the one before must still give the same
+// bytes.
+func (w *World) snapshot(seq uint64) bool {
+	w.batches++
+	if w.set.SnapshotEvery == 0 || w.batches%w.set.SnapshotEvery > 0 {
+		return true
+	}
+	if w.encoded != nil {
+		if again, err := w.frozen.Encode(); err != nil || !bytes.Equal(again, w.encoded) {
+			w.fail(fmt.Errorf("the snapshot before batch %d has changed while the orchestrator went on: %w", seq, err))
+			return false
+		}
+	}
+	var err error
+	if w.frozen, err = w.core.Freeze(); err == nil {
+		w.encoded, err = w.frozen.Encode()
+	}
+	if err == nil {
+		err = w.ledger.SaveSnapshot(context.Background(), seq, w.encoded)
+	}
+	if err != nil {
+		w.fail(fmt.Errorf("snapshot: %w", err))
+	}
+	return err == nil
+}
+
+// wake sets a timer for when the policy wants to be asked again.
+func (w *World) wake() {
+	next := w.core.Next()
+	if next.IsZero() || !next.After(w.clock.now) || next.Equal(w.wakeAt) {
+		return
+	}
+	w.wakeAt = next
+	w.clock.after(next.Sub(w.clock.now), func() {
+		if w.wakeAt.Equal(w.clock.now) {
+			w.wakeAt = time.Time{} // the step that follows has no news, but the time
+		}
+	})
+}
+
+// stopwatch times a policy's decisions.
+type stopwatch struct {
+	policy.Policy
+	w *World
+}
+
+// Decide implements policy.Policy.
+func (s *stopwatch) Decide(v *policy.View) policy.Plan {
+	began := s.w.set.Clock()
+	plan := s.Policy.Decide(v)
+	if s.w.recorder != nil {
+		s.w.recorder.meter.Decided(s.w.set.Clock().Sub(began))
+	}
+	return plan
+}
+
+// Preempts implements policy.Preemptive.
+func (s *stopwatch) Preempts() bool {
+	p, ok := s.Policy.(policy.Preemptive)
+	return ok && p.Preempts()
+}
+
+// newMeasured is New with a recorder.
+func newMeasured(set Setup) (*World, error) {
+	name := set.Policy().Name()
+	w, err := New(set)
+	if err == nil {
+		w.recorder = newRecorder(w, measure.Config{Policy: name, Tenants: set.Tenants, Bars: set.Bars})
+	}
+	return w, err
+}
+
+// errRead is what a forgetful ledger says.
+var errRead = errors.New("this run's ledger was not kept")
+
+// forgetful is a ledger that counts batches, and keeps, encodes and chains none.
+type forgetful struct{ seq uint64 }
+
+// Append implements ledger.Ledger.
+func (f *forgetful) Append(_ context.Context, at time.Time, _ []*outbidv1.Event) (*outbidv1.Batch, error) {
+	f.seq++
+	return &outbidv1.Batch{Seq: f.seq, Time: timestamppb.New(at)}, nil
+}
+
+func (f *forgetful) Read(context.Context, uint64, func(*outbidv1.Batch) error) error { return errRead }
+func (f *forgetful) Resume(uint64, []byte)                                           {}
+func (f *forgetful) SaveSnapshot(context.Context, uint64, []byte) error              { return errRead }
+
+func (f *forgetful) Last(context.Context) (uint64, error) { return f.seq, nil }
+
+func (f *forgetful) LoadSnapshot(context.Context) (uint64, []byte, error) { return 0, nil, errRead }

@@ -1,0 +1,360 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// invariants checks, event by event and without looking at how the control loop got there, what must hold in every run,
+// whatever is lost and whoever crashes:
+//
+//   - a device has one owner, and is not leased on a node that is not there, or that gets nothing;
+//   - a lease is a whole gang where its trial's demand allows, a trial has one at most, and who is paused or has ended, or
+//     whose sweep does not run, gets none;
+//   - a lease lasts as long as was promised, and a sweep that is paused keeps none;
+//   - a process runs under a lease that the ledger holds and on devices that no other process uses, it is gone before its
+//     lease ends, and a trial trains under one lease at a time;
+//   - a process starts from the newest checkpoint that can be read, and steps are neither lost nor counted twice: what a
+//     trial has trained at its end is what its leases trained;
+//   - what training code says counts only under the lease that its trial has.
+type invariants struct {
+	w *World
+	// up are the nodes that may be given work, as the ledger says.
+	up map[string]bool
+	// leases by number; the lease that holds each device, and each trial's.
+	leases map[uint64]*watched
+	owner  map[deviceKey]uint64
+	holds  map[trialKey]uint64
+	// runs are the devices that processes use, by lease; trains counts the processes of each trial and names their lease.
+	runs   map[deviceKey]uint64
+	trains map[trialKey]processes
+	steps  *stepBook
+	// quiet trials are paused or have ended, and idle sweeps do not run: they want nothing.
+	quiet map[trialKey]bool
+	idle  map[string]bool
+	// cancelled trials, by sweep: they go on if it does.
+	cancelled map[string][]trialKey
+	// deep has the whole state checked after each batch, where there is little of it.
+	deep bool
+	// pausing are the sweeps that were paused in this batch.
+	pausing []string
+}
+
+type deviceKey struct {
+	node   string
+	device int32
+}
+
+// processes are how many of a trial's run, and under which lease.
+type processes struct {
+	lease uint64
+	n     int
+}
+
+// watched is a lease.
+type watched struct {
+	key    trialKey
+	places []*outbidv1.LeasePlace
+	// term ends then; zero for none.
+	term time.Time
+	// revoked; failed by itself; stale, as its trial is a clone of another by now; reached, as its trial is at its target.
+	revoked, failed, stale, reached bool
+}
+
+// fewApps is how many apps a run may have for its whole state to be checked after each batch.
+const fewApps = 32
+
+func newInvariants(w *World) *invariants {
+	return &invariants{
+		w: w, up: map[string]bool{}, leases: map[uint64]*watched{}, owner: map[deviceKey]uint64{}, holds: map[trialKey]uint64{},
+		runs: map[deviceKey]uint64{}, trains: map[trialKey]processes{}, steps: newStepBook(),
+		quiet: map[trialKey]bool{}, idle: map[string]bool{}, cancelled: map[string][]trialKey{}, deep: len(w.set.Apps) <= fewApps,
+	}
+}
+
+// see takes in an event, after the state did.
+func (v *invariants) see(e *outbidv1.Event) error {
+	switch k := e.GetKind().(type) {
+	case *outbidv1.Event_LeaseGranted:
+		return v.granted(k.LeaseGranted)
+	case *outbidv1.Event_LeaseRevoked:
+		return v.leaseRevoked(k.LeaseRevoked)
+	case *outbidv1.Event_LeaseRenewed:
+		return v.leaseRenewed(k.LeaseRenewed)
+	case *outbidv1.Event_PlaceEnded:
+		return v.placeEnded(k.PlaceEnded)
+	case *outbidv1.Event_LeaseEnded:
+		return v.leaseEnded(k.LeaseEnded)
+	case *outbidv1.Event_NodeJoined:
+		v.up[k.NodeJoined.GetNode().GetName()] = true
+	case *outbidv1.Event_NodeChanged:
+		return v.nodeChanged(k.NodeChanged)
+	case *outbidv1.Event_Note:
+		if k.Note.GetLevel() == "error" && k.Note.Trial != nil && strings.HasPrefix(k.Note.GetText(), "policy ") {
+			return fmt.Errorf("sweep %s trial %d: %s", k.Note.GetSweep(), k.Note.GetTrial(), k.Note.GetText())
+		}
+	default:
+		return v.training(e)
+	}
+	return nil
+}
+
+// training takes in what trials did and are to do.
+func (v *invariants) training(e *outbidv1.Event) error {
+	switch k := e.GetKind().(type) {
+	case *outbidv1.Event_ForkStarted:
+		key := trialKey{k.ForkStarted.GetSweep(), k.ForkStarted.GetTrial()}
+		if err := v.speaks(key, k.ForkStarted.GetLeaseId(), "started"); err != nil {
+			return err
+		}
+		return v.steps.started(key, k.ForkStarted.GetFromStep())
+	case *outbidv1.Event_TrialReported:
+		return v.speaks(trialKey{k.TrialReported.GetSweep(), k.TrialReported.GetTrial()}, k.TrialReported.GetLeaseId(), "reported")
+	case *outbidv1.Event_TrialReached:
+		key := trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}
+		if err := v.speaks(key, k.TrialReached.GetLeaseId(), "reached its target"); err != nil {
+			return err
+		}
+		v.leases[k.TrialReached.GetLeaseId()].reached = true
+	case *outbidv1.Event_CheckpointSaved:
+		key, c := trialKey{k.CheckpointSaved.GetSweep(), k.CheckpointSaved.GetTrial()}, k.CheckpointSaved.GetCheckpoint()
+		if err := v.speaks(key, c.GetLeaseId(), "saved"); err != nil {
+			return err
+		}
+		v.steps.saved(key, c.GetKey(), v.leases[c.GetLeaseId()].stale)
+	case *outbidv1.Event_CheckpointDropped:
+		v.steps.dropped(trialKey{k.CheckpointDropped.GetSweep(), k.CheckpointDropped.GetTrial()}, k.CheckpointDropped.GetKey())
+	default:
+		v.wishes(e)
+	}
+	return nil
+}
+
+// speaks checks that a trial holds the lease under which it did something.
+func (v *invariants) speaks(key trialKey, lease uint64, what string) error {
+	if holds := v.holds[key]; lease == 0 || holds != lease {
+		return fmt.Errorf("trial %d of %s %s under lease %d, and holds %d", key.trial, key.sweep, what, lease, holds)
+	}
+	return nil
+}
+
+// wishes notes who wants devices and who does not.
+func (v *invariants) wishes(e *outbidv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *outbidv1.Event_TrialPaused:
+		v.quiet[trialKey{k.TrialPaused.GetSweep(), k.TrialPaused.GetTrial()}] = true
+	case *outbidv1.Event_TrialEnded:
+		key := trialKey{k.TrialEnded.GetSweep(), k.TrialEnded.GetTrial()}
+		v.quiet[key] = true
+		if k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_CANCELLED {
+			v.cancelled[key.sweep] = append(v.cancelled[key.sweep], key)
+		}
+		if k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_COMPLETED && !k.TrialEnded.GetByTuner() {
+			v.steps.finished(key)
+		}
+	case *outbidv1.Event_TrialTargeted:
+		delete(v.quiet, trialKey{k.TrialTargeted.GetSweep(), k.TrialTargeted.GetTrial()})
+	case *outbidv1.Event_TrialCloned:
+		v.cloned(k.TrialCloned)
+	case *outbidv1.Event_ForkFailed:
+		if l := v.leases[k.ForkFailed.GetLeaseId()]; l != nil {
+			l.failed = true
+		}
+		if key := k.ForkFailed.GetUnreadable(); key != "" {
+			v.steps.dropped(trialKey{k.ForkFailed.GetSweep(), k.ForkFailed.GetTrial()}, key)
+		}
+	case *outbidv1.Event_SweepChanged:
+		v.sweepIs(k.SweepChanged.GetSweep(), k.SweepChanged.GetState())
+	case *outbidv1.Event_SweepExtended:
+		v.sweepIs(k.SweepExtended.GetSweep(), v.w.core.State().Sweeps[k.SweepExtended.GetSweep()].State)
+	}
+}
+
+// sweepIs notes what state a sweep is in. One that runs again takes up the trials that were cancelled when it was stopped.
+func (v *invariants) sweepIs(id string, now outbidv1.SweepState) {
+	v.idle[id] = now != outbidv1.SweepState_SWEEP_STATE_RUNNING
+	switch now {
+	case outbidv1.SweepState_SWEEP_STATE_PAUSED:
+		v.pausing = append(v.pausing, id)
+	case outbidv1.SweepState_SWEEP_STATE_RUNNING:
+		for _, key := range v.cancelled[id] {
+			delete(v.quiet, key)
+		}
+		delete(v.cancelled, id)
+	}
+}
+
+// cloned: the trial goes on from where another was when it saved last; from its own checkpoint, if nothing of the other's is
+// kept.
+func (v *invariants) cloned(e *outbidv1.TrialCloned) {
+	key := trialKey{e.GetSweep(), e.GetTrial()}
+	delete(v.quiet, key)
+	start := v.w.core.State().Sweeps[key.sweep].Trials[key.trial].Start
+	if start == nil {
+		return
+	}
+	if l := v.leases[v.holds[key]]; l != nil {
+		l.stale = true
+	}
+	v.steps.cloned(key, start.GetKey(), v.w.exact[start.GetKey()])
+}
+
+// batch checks what must hold once all events of a moment are told.
+func (v *invariants) batch() error {
+	for _, id := range v.pausing {
+		for lease, l := range v.leases {
+			if l.key.sweep == id && !l.revoked {
+				return fmt.Errorf("sweep %s is paused, and lease %d of its trial %d was not revoked", id, lease, l.key.trial)
+			}
+		}
+	}
+	v.pausing = v.pausing[:0]
+	if v.deep {
+		return Check(v.w.core.State())
+	}
+	return nil
+}
+
+func (v *invariants) granted(e *outbidv1.LeaseGranted) error {
+	l := &watched{key: trialKey{e.GetSweep(), e.GetTrial()}, places: e.GetPlaces()}
+	if err := v.mayHold(e, l); err != nil {
+		return err
+	}
+	if before := v.leases[e.GetLeaseId()]; before != nil {
+		return fmt.Errorf("lease %d is granted a second time, to trial %d of %s; trial %d of %s has it", e.GetLeaseId(), e.GetTrial(),
+			e.GetSweep(), before.key.trial, before.key.sweep)
+	}
+	what := v.w.apps[e.GetSweep()].Spec.GetResources()
+	size, kind := 0, ""
+	for _, p := range l.places {
+		if !v.up[p.GetNode()] {
+			return fmt.Errorf("lease %d is on node %s, which is not up", e.GetLeaseId(), p.GetNode())
+		}
+		for _, d := range p.GetDevices() {
+			key := deviceKey{p.GetNode(), d}
+			if other, held := v.owner[key]; held {
+				return fmt.Errorf("device %d of %s is given to lease %d while %d holds it", d, p.GetNode(), e.GetLeaseId(), other)
+			}
+			v.owner[key] = e.GetLeaseId()
+			t := v.w.nodes[v.w.places[p.GetNode()]].Devices[d].Type
+			if !(cluster.Demand{Types: what.GetTypes(), Exclude: what.GetExcludeTypes()}).Accepts(t) {
+				return fmt.Errorf("lease %d holds a %s, which its trial does not accept", e.GetLeaseId(), t)
+			}
+			if kind != "" && kind != t && !what.GetMixed() {
+				return fmt.Errorf("lease %d mixes %s and %s", e.GetLeaseId(), kind, t)
+			}
+			kind = t
+			size++
+		}
+	}
+	least := max(1, int(what.GetDevices().GetMin()))
+	if size < least || size > max(least, int(what.GetDevices().GetMax())) || len(l.places) > 1 && !what.GetSpread() {
+		return fmt.Errorf("lease %d has a gang of %d over %d nodes; its trial wants %s", e.GetLeaseId(), size, len(l.places), what)
+	}
+	v.leases[e.GetLeaseId()], v.holds[l.key] = l, e.GetLeaseId()
+	v.steps.granted(l.key, e.GetLeaseId())
+	return nil
+}
+
+// mayHold says what keeps a trial from having a lease of its own now, and sets the lease's term.
+func (v *invariants) mayHold(e *outbidv1.LeaseGranted, l *watched) error {
+	if e.GetTermEnd() != nil {
+		if l.term = e.GetTermEnd().AsTime(); !l.term.After(v.w.clock.now) {
+			return fmt.Errorf("lease %d is granted until %s, which is past", e.GetLeaseId(), l.term)
+		}
+	}
+	if other, has := v.holds[l.key]; has {
+		return fmt.Errorf("trial %d of %s is given lease %d while it has %d", e.GetTrial(), e.GetSweep(), e.GetLeaseId(), other)
+	}
+	if v.quiet[l.key] || v.idle[e.GetSweep()] {
+		return fmt.Errorf("trial %d of %s is given lease %d, and wants none: paused or ended %t, its sweep %t",
+			e.GetTrial(), e.GetSweep(), e.GetLeaseId(), v.quiet[l.key], v.idle[e.GetSweep()])
+	}
+	return nil
+}
+
+// leaseRevoked: before its term's end only a tuner, a person, a failure, or a new target of a gang over several nodes may
+// end a lease.
+func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
+	l := v.leases[e.GetLeaseId()]
+	if l == nil {
+		return fmt.Errorf("lease %d is revoked, which does not exist", e.GetLeaseId())
+	}
+	excused := l.revoked || l.failed || l.stale || v.quiet[l.key] || v.idle[l.key.sweep] || l.reached && len(l.places) > 1
+	if v.w.clock.now.Before(l.term) && !excused {
+		return fmt.Errorf("lease %d of trial %d of %s is revoked %s before the end of its term: %s", e.GetLeaseId(), l.key.trial,
+			l.key.sweep, l.term.Sub(v.w.clock.now), e.GetReason())
+	}
+	l.revoked = true
+	return nil
+}
+
+func (v *invariants) leaseRenewed(e *outbidv1.LeaseRenewed) error {
+	l := v.leases[e.GetLeaseId()]
+	if l == nil || l.revoked {
+		return fmt.Errorf("lease %d is renewed, which does not exist or is ending", e.GetLeaseId())
+	}
+	l.term = e.GetTermEnd().AsTime()
+	return nil
+}
+
+// nodeChanged: nothing holds devices of a node that is gone.
+func (v *invariants) nodeChanged(e *outbidv1.NodeChanged) error {
+	v.up[e.GetNode()] = e.GetState() == outbidv1.NodeState_NODE_STATE_UP
+	if e.GetState() != outbidv1.NodeState_NODE_STATE_LEFT && e.GetState() != outbidv1.NodeState_NODE_STATE_LOST {
+		return nil
+	}
+	for d := range v.w.workers[e.GetNode()].node.Devices {
+		if lease, held := v.owner[deviceKey{e.GetNode(), int32(d)}]; held {
+			return fmt.Errorf("node %s is gone, and lease %d holds device %d of it", e.GetNode(), lease, d)
+		}
+	}
+	return nil
+}
+
+func (v *invariants) free(lease uint64, p *outbidv1.LeasePlace) error {
+	for _, d := range p.GetDevices() {
+		key := deviceKey{p.GetNode(), d}
+		if v.runs[key] == lease {
+			return fmt.Errorf("lease %d ended while its process uses device %d of %s", lease, d, p.GetNode())
+		}
+		if v.owner[key] == lease {
+			delete(v.owner, key)
+		}
+	}
+	return nil
+}
+
+func (v *invariants) placeEnded(e *outbidv1.PlaceEnded) error {
+	l := v.leases[e.GetLeaseId()]
+	if l == nil {
+		return fmt.Errorf("place of lease %d ended, which does not exist", e.GetLeaseId())
+	}
+	at := slices.IndexFunc(l.places, func(p *outbidv1.LeasePlace) bool { return p.GetNode() == e.GetNode() })
+	if at < 0 {
+		return fmt.Errorf("lease %d has no place on %s", e.GetLeaseId(), e.GetNode())
+	}
+	return v.free(e.GetLeaseId(), l.places[at])
+}
+
+func (v *invariants) leaseEnded(e *outbidv1.LeaseEnded) error {
+	l := v.leases[e.GetLeaseId()]
+	if l == nil {
+		return fmt.Errorf("lease %d ended, which does not exist", e.GetLeaseId())
+	}
+	delete(v.leases, e.GetLeaseId())
+	if v.holds[l.key] == e.GetLeaseId() {
+		delete(v.holds, l.key)
+	}
+	for _, p := range l.places {
+		if err := v.free(e.GetLeaseId(), p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

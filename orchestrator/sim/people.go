@@ -1,0 +1,157 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Submit starts a sweep at once and returns its id.
+func (w *World) Submit(sweep *outbidv1.SweepSpec) (id string, err error) {
+	spec.Default(sweep)
+	w.submit(w.register(&App{Spec: sweep}), func(got string, failed error) { id, err = got, failed })
+	w.settle()
+	if err == nil {
+		err = w.err
+	}
+	return id, err
+}
+
+// Do hands an input to the orchestrator at once. It is lost if the orchestrator crashes at that.
+func (w *World) Do(in control.Input) {
+	w.pending = append(w.pending, in)
+	w.settle()
+}
+
+// arrive lets an app be submitted when its time comes.
+func (w *World) arrive(a *App) {
+	w.left++
+	number := w.register(a)
+	w.at(a.Submit, func() {
+		w.left--
+		w.submit(number, func(id string, err error) {
+			if err != nil {
+				w.fail(fmt.Errorf("submitting app %s: %w", a.Spec.GetName(), err))
+				return
+			}
+			w.person(id, outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE)
+			w.timed(id, a)
+		})
+	})
+}
+
+// ask hands in what somebody asks for until there is an answer: again, if the orchestrator crashes before.
+func (w *World) ask(input func(answered func()) control.Input) {
+	w.asks++
+	number := w.asks
+	w.asked[number] = func() control.Input { return input(func() { delete(w.asked, number) }) }
+	w.pending = append(w.pending, w.asked[number]())
+}
+
+// register gives an app its number.
+func (w *World) register(a *App) int {
+	w.all = append(w.all, a)
+	return len(w.all) - 1
+}
+
+// submit hands an app in. The key of the submission says in the event which app it was, and that it is the same again.
+func (w *World) submit(app int, done func(id string, err error)) {
+	w.ask(func(answered func()) control.Input {
+		return control.Submit{Spec: w.all[app].Spec, Actor: "sim", Key: strconv.Itoa(app), Done: func(id string, err error) {
+			answered()
+			done(id, err)
+		}}
+	})
+}
+
+// command asks for something to be done to a sweep.
+func (w *World) command(sweep string, command outbidv1.SweepCommand) {
+	w.ask(func(answered func()) control.Input {
+		return control.Command{Sweep: sweep, Command: command, Actor: "sim", Done: func(error) { answered() }}
+	})
+}
+
+// timed asks for what people ask for at set times, and lets the core notice that the app's wall time is over.
+func (w *World) timed(id string, a *App) {
+	for _, c := range a.Commands {
+		w.at(c.At, func() { w.command(id, c.Command) })
+	}
+	if wall, err := terms.ParseDuration(a.Spec.GetLimits().GetWallTime()); err == nil && wall > 0 {
+		w.at(a.Submit+wall, func() { w.pending = append(w.pending, control.Look{Sweep: id}) })
+	}
+}
+
+// person lets somebody pause an app, and let it go on, now and then.
+func (w *World) person(app string, command outbidv1.SweepCommand) {
+	next, mean := outbidv1.SweepCommand_SWEEP_COMMAND_RESUME, w.set.Mishaps.AppPauses
+	if command == next {
+		next, mean = outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE, max(w.set.Mishaps.AppGoesOn, time.Second)
+	}
+	if w.set.Mishaps.AppPauses <= 0 {
+		return
+	}
+	w.clock.after(exponential(w.rng, mean), func() {
+		if s := w.core.State().Sweeps[app]; s == nil || s.Done() {
+			return
+		}
+		w.command(app, command)
+		w.person(app, next)
+	})
+}
+
+// forever is later than any run.
+const forever = 1 << 62
+
+// runApps runs the setup's apps to their ends.
+func (w *World) runApps(ctx context.Context) error {
+	end := w.start.Add(forever)
+	for steps := 0; w.err == nil && (w.left > 0 || len(w.asked) > 0 || len(w.core.State().Live) > 0); steps++ {
+		if steps%256 == 0 {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("simulating: %w", context.Cause(ctx))
+			}
+			w.tell()
+		}
+		if !w.instant(end) {
+			return fmt.Errorf("simulating: nothing happens any more at %s, and %d apps have not ended: %s",
+				w.clock.now.Sub(w.start), len(w.core.State().Live), w.stuck())
+		}
+	}
+	if w.err == nil {
+		w.fail(w.invariants.end())
+	}
+	w.tell()
+	return w.err
+}
+
+// tell says how far the run is.
+func (w *World) tell() {
+	if w.set.Progress == nil {
+		return
+	}
+	done, live := w.recorder.meter.Done()
+	w.set.Progress(w.clock.now.Sub(w.start), done, done+live+w.left)
+}
+
+// stuck says why nothing happens any more.
+func (w *World) stuck() string {
+	text := ""
+	for i, s := range w.core.State().Live {
+		if i == 3 {
+			return text + "…"
+		}
+		text += fmt.Sprintf("%s has %d queued and %d running trials (%s); ", s.ID, len(s.Queued), len(s.Running),
+			cluster.Impossible(w.nodes, cluster.Demand{
+				Min: int(s.Spec.GetResources().GetDevices().GetMin()), Types: s.Spec.GetResources().GetTypes(),
+				Spread: s.Spec.GetResources().GetSpread(),
+			}))
+	}
+	return text
+}

@@ -1,0 +1,68 @@
+package sim
+
+import "fmt"
+
+// claim and unclaim are a process's use of devices.
+func (v *invariants) claim(f *fork) error {
+	lease := f.ref.GetLeaseId()
+	for _, d := range f.devices {
+		key := deviceKey{f.k.node.Name, d}
+		if v.owner[key] != lease {
+			return fmt.Errorf("a process of lease %d starts on device %d of %s, which lease %d holds", lease, d, key.node, v.owner[key])
+		}
+		if other, used := v.runs[key]; used {
+			return fmt.Errorf("a process of lease %d starts on device %d of %s, which a process of lease %d uses", lease, d, key.node, other)
+		}
+		v.runs[key] = lease
+	}
+	p := v.trains[f.key]
+	if p.n > 0 && p.lease != lease {
+		return fmt.Errorf("trial %d of %s trains under lease %d while a process of its lease %d runs", f.key.trial, f.key.sweep, lease, p.lease)
+	}
+	v.trains[f.key] = processes{lease, p.n + 1}
+	return nil
+}
+
+func (v *invariants) unclaim(f *fork) {
+	if !f.claimed {
+		return
+	}
+	for _, d := range f.devices {
+		if key := (deviceKey{f.k.node.Name, d}); v.runs[key] == f.ref.GetLeaseId() {
+			delete(v.runs, key)
+		}
+	}
+	if p := v.trains[f.key]; p.n > 1 {
+		v.trains[f.key] = processes{p.lease, p.n - 1}
+	} else {
+		delete(v.trains, f.key)
+	}
+}
+
+// saving is told what a fork trained since it saved last, before the orchestrator hears of the checkpoint; finishing, what
+// it trained until its code ended.
+func (v *invariants) saving(checkpoint string, steps float64) { v.steps.saving(checkpoint, steps) }
+
+func (v *invariants) finishing(f *fork, steps float64) {
+	if l := v.leases[f.ref.GetLeaseId()]; l != nil && !l.stale {
+		v.steps.finishing[f.ref.GetLeaseId()] = steps
+	}
+}
+
+// end checks, once every app has ended, that nothing is held and that all that was to be trained was.
+func (v *invariants) end() error {
+	if len(v.owner) > 0 || len(v.runs) > 0 {
+		return fmt.Errorf("every app has ended, and %d devices are leased and %d used", len(v.owner), len(v.runs))
+	}
+	for key := range v.steps.done {
+		t := v.w.core.State().Sweeps[key.sweep].Trials[key.trial]
+		steps := 0.0
+		if job := v.w.apps[key.sweep].job(key.trial); job != nil {
+			steps = float64(job.Steps)
+		}
+		if err := v.steps.end(key, t, steps); err != nil {
+			return err
+		}
+	}
+	return nil
+}
