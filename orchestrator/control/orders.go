@@ -25,12 +25,14 @@ func (c *Core) order() {
 	clear(c.restless)
 }
 
-// orders is all that a node should be doing. Bodies are left out of what it has taken in already.
+// orders is all that a node should be doing. Bodies are left out of what it has taken in already. The lease counts from when
+// the node was last heard of, as its loss does: one whose uplinks are lost and whose orders arrive must not go on for longer
+// than one that is cut off altogether.
 func (c *Core) orders(name string, l *link) *outbidv1.Orders {
 	l.generation++
 	o := &outbidv1.Orders{
 		Node: name, Boot: l.boot, Generation: l.generation, Term: c.set.Term, Store: c.set.Store,
-		Lease: durationpb.New(c.set.Lease), Hello: l.hello, Tenants: c.set.Tenants,
+		Lease: durationpb.New(max(0, c.set.Lease-c.now.Sub(l.seen))), Hello: l.hello, Tenants: c.set.Tenants,
 	}
 	n := c.st.Nodes[name]
 	if n == nil || l.boot == "" {

@@ -29,6 +29,8 @@ type recorder struct {
 type entry struct {
 	number int
 	leases int
+	// lease that it holds and of which no place has ended; 0 for none.
+	lease uint64
 	// wants devices: it is not paused, nor at its target.
 	wants, atTarget bool
 	// holds a lease, or one that ended in this batch and is not booked yet; failed says how that ended.
@@ -73,8 +75,10 @@ func (s *recorder) see(at float64, e *outbidv1.Event) {
 		s.arrived(at, k.TrialCreated)
 	case *outbidv1.Event_LeaseGranted:
 		s.granted(at, k.LeaseGranted)
+	case *outbidv1.Event_PlaceEnded:
+		s.leaves(trialKey{k.PlaceEnded.GetSweep(), k.PlaceEnded.GetTrial()}, k.PlaceEnded.GetLeaseId())
 	case *outbidv1.Event_LeaseEnded:
-		s.ended = append(s.ended, trialKey{k.LeaseEnded.GetSweep(), k.LeaseEnded.GetTrial()})
+		s.leaves(trialKey{k.LeaseEnded.GetSweep(), k.LeaseEnded.GetTrial()}, k.LeaseEnded.GetLeaseId())
 	case *outbidv1.Event_ForkFailed:
 		s.jobs[trialKey{k.ForkFailed.GetSweep(), k.ForkFailed.GetTrial()}].failed = true
 	case *outbidv1.Event_TrialReached:
@@ -87,6 +91,14 @@ func (s *recorder) see(at float64, e *outbidv1.Event) {
 		s.wanted(at, trialKey{k.TrialCloned.GetSweep(), k.TrialCloned.GetTrial()})
 	case *outbidv1.Event_TrialEnded:
 		s.over(at, k.TrialEnded)
+	}
+}
+
+// leaves: a lease has ended, or a first place of its gang, which is then of no use to anybody.
+func (s *recorder) leaves(key trialKey, lease uint64) {
+	if j := s.jobs[key]; j.lease == lease {
+		j.lease = 0
+		s.ended = append(s.ended, key)
 	}
 }
 
@@ -159,7 +171,7 @@ func (s *recorder) granted(at float64, e *outbidv1.LeaseGranted) {
 		l.Delay = s.w.set.RestartDelay.Seconds()
 	}
 	j.leases++
-	j.holds, j.failed = true, false
+	j.holds, j.failed, j.lease = true, false, e.GetLeaseId()
 	s.meter.Grant(at, j.number, l)
 }
 

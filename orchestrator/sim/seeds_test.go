@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/control"
@@ -107,8 +108,8 @@ func again(policyName string, kept *ledger.Memory, r sim.Result, policyState fun
 		return fmt.Errorf("%d of %d decisions differ; the first in round %d, batch %d:\nthen %s\nnow  %s", audit.Differing,
 			audit.Decisions, diff.Round, diff.Seq, diff.Then, diff.Now)
 	}
-	if !proto.Equal(st.Snapshot(), r.State.Snapshot()) {
-		return errors.New("the state that the ledger leads to is another than the run's")
+	if diff := cmp.Diff(st.Snapshot(), r.State.Snapshot(), protocmp.Transform()); diff != "" {
+		return fmt.Errorf("the state that the ledger leads to is another than the run's (-ledger +run):\n%s", diff)
 	}
 	now, err1 := second.Snapshot()
 	then, err2 := policyState()

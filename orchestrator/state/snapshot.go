@@ -17,6 +17,7 @@ func (st *State) Snapshot() *outbidv1.StateSnapshot {
 	snap := &outbidv1.StateSnapshot{
 		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextLeaseId: st.NextLease, NextRound: st.NextRound,
 		NameCounters: maps.Clone(st.names), AppSeconds: st.AppSeconds(st.Time),
+		AppSecondsCounted: st.appSeconds, AppSecondsAt: stamp(st.appsChanged),
 		Decider: st.Decider, Format: Format,
 	}
 	st.snapshotDeleted(snap)
@@ -102,6 +103,9 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	}
 	st.restoreDeleted(snap)
 	st.appSeconds, st.appsChanged = snap.GetAppSeconds(), st.Time
+	if snap.AppSecondsAt != nil {
+		st.appSeconds, st.appsChanged = snap.GetAppSecondsCounted(), snap.GetAppSecondsAt().AsTime()
+	}
 	return st, nil
 }
 

@@ -47,9 +47,13 @@ type StateSnapshot struct {
 	Format  uint32          `protobuf:"varint,13,opt,name=format,proto3" json:"format,omitempty"`
 	Deleted []*DeletedSweep `protobuf:"bytes,14,rep,name=deleted,proto3" json:"deleted,omitempty"`
 	// The order of the next sweep; 0 in snapshots of versions that deleted none: the number of sweeps.
-	NextOrder     int64 `protobuf:"varint,15,opt,name=next_order,json=nextOrder,proto3" json:"next_order,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	NextOrder int64 `protobuf:"varint,15,opt,name=next_order,json=nextOrder,proto3" json:"next_order,omitempty"`
+	// The same integral up to when their number changed last, and that time: it goes on from there, so that who restores a
+	// snapshot adds up the same numbers as who read the whole ledger. Absent in snapshots of older versions.
+	AppSecondsCounted float64                `protobuf:"fixed64,16,opt,name=app_seconds_counted,json=appSecondsCounted,proto3" json:"app_seconds_counted,omitempty"`
+	AppSecondsAt      *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=app_seconds_at,json=appSecondsAt,proto3" json:"app_seconds_at,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *StateSnapshot) Reset() {
@@ -185,6 +189,20 @@ func (x *StateSnapshot) GetNextOrder() int64 {
 		return x.NextOrder
 	}
 	return 0
+}
+
+func (x *StateSnapshot) GetAppSecondsCounted() float64 {
+	if x != nil {
+		return x.AppSecondsCounted
+	}
+	return 0
+}
+
+func (x *StateSnapshot) GetAppSecondsAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AppSecondsAt
+	}
+	return nil
 }
 
 // DeletedSweep is what the state keeps of a sweep that was deleted.
@@ -1010,7 +1028,7 @@ var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\x90\x05\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\x82\x06\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
@@ -1031,7 +1049,9 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06format\x18\r \x01(\rR\x06format\x121\n" +
 	"\adeleted\x18\x0e \x03(\v2\x17.outbid.v1.DeletedSweepR\adeleted\x12\x1d\n" +
 	"\n" +
-	"next_order\x18\x0f \x01(\x03R\tnextOrder\x1a?\n" +
+	"next_order\x18\x0f \x01(\x03R\tnextOrder\x12.\n" +
+	"\x13app_seconds_counted\x18\x10 \x01(\x01R\x11appSecondsCounted\x12@\n" +
+	"\x0eapp_seconds_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\fappSecondsAt\x1a?\n" +
 	"\x11NameCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x96\x01\n" +
@@ -1169,38 +1189,39 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	3,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
 	9,  // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
 	1,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
-	8,  // 6: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
-	10, // 7: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	11, // 8: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	8,  // 9: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	12, // 10: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	13, // 11: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	8,  // 12: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	8,  // 13: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
-	4,  // 14: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	14, // 15: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	15, // 16: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	16, // 17: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	17, // 18: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	18, // 19: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	6,  // 20: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
-	19, // 21: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	8,  // 22: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	16, // 23: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	20, // 24: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	21, // 25: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	5,  // 26: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	8,  // 27: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	8,  // 28: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	22, // 29: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	23, // 30: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	8,  // 31: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	23, // 32: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	8,  // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
+	8,  // 7: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
+	10, // 8: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	11, // 9: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	8,  // 10: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	12, // 11: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	13, // 12: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	8,  // 13: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	8,  // 14: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	4,  // 15: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
+	14, // 16: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	15, // 17: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	16, // 18: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	17, // 19: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	18, // 20: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	6,  // 21: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
+	19, // 22: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	8,  // 23: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	16, // 24: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	20, // 25: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	21, // 26: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	5,  // 27: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	8,  // 28: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	8,  // 29: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	22, // 30: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	23, // 31: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	8,  // 32: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	23, // 33: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }

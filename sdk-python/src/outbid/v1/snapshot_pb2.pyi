@@ -61,6 +61,8 @@ class StateSnapshot(google.protobuf.message.Message):
     FORMAT_FIELD_NUMBER: builtins.int
     DELETED_FIELD_NUMBER: builtins.int
     NEXT_ORDER_FIELD_NUMBER: builtins.int
+    APP_SECONDS_COUNTED_FIELD_NUMBER: builtins.int
+    APP_SECONDS_AT_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """The batch it includes last, and that batch's hash."""
     hash: builtins.bytes
@@ -75,6 +77,10 @@ class StateSnapshot(google.protobuf.message.Message):
     """The format of the ledger up to here; see OrchestratorStarted."""
     next_order: builtins.int
     """The order of the next sweep; 0 in snapshots of versions that deleted none: the number of sweeps."""
+    app_seconds_counted: builtins.float
+    """The same integral up to when their number changed last, and that time: it goes on from there, so that who restores a
+    snapshot adds up the same numbers as who read the whole ledger. Absent in snapshots of older versions.
+    """
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -89,6 +95,8 @@ class StateSnapshot(google.protobuf.message.Message):
 
     @property
     def deleted(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DeletedSweep]: ...
+    @property
+    def app_seconds_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -107,9 +115,11 @@ class StateSnapshot(google.protobuf.message.Message):
         format: builtins.int = ...,
         deleted: collections.abc.Iterable[Global___DeletedSweep] | None = ...,
         next_order: builtins.int = ...,
+        app_seconds_counted: builtins.float = ...,
+        app_seconds_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["decider", b"decider", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "time", b"time"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "decider", b"decider", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "time", b"time"]) -> None: ...
 
 Global___StateSnapshot: typing_extensions.TypeAlias = StateSnapshot
 
