@@ -247,3 +247,20 @@ def test_a_script_that_the_font_has_not_warns_nobody(result: ob.Result, server: 
     for number, word in enumerate(("日本", "漢字")):
         server.trials[number].config_json = f'{{"word":"{word}"}}'
     assert ob.attach("s-1").result().plot.parallel()._repr_png_().startswith(b"\x89PNG")
+
+
+def test_notebooks_show_trials_sweeps_and_charts(server: FakeServer, client: ob.Client) -> None:
+    best = make_trial(1, best=0.75, best_step=3, step=3, until_step=9, reason="<b>odd</b>")
+    server.sweep.best.CopyFrom(best)
+    server.sweep.spec.metric, server.sweep.spec.mode = "accuracy", "max"
+    server.tell_news(best, ended=True)
+    result = ob.attach("s-1").wait()
+    page = result.best._repr_html_()
+    assert "<b>s-1/1</b>" in page
+    assert "<td>lr</td><td>1.5</td>" in page
+    assert "<td>best</td><td>0.75 at step 3</td>" in page
+    assert "<b>odd</b>" not in page, "what comes from outside is escaped"
+    page = result.sweep._repr_html_()
+    assert "<td>max accuracy</td><td>0.75, trial 1 at step 3</td>" in page
+    assert "TrialResult" not in repr(client.sweeps()), "a list of sweeps is to be read"
+    assert repr(result.plot.history()) == "<outbid.Chart: s-1>"

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from outbid import _html
 from outbid._layout import (
     best_text,
     config_text,
@@ -200,20 +201,12 @@ def html_of(sweep: SweepInfo, trials: Iterable[TrialResult], rate: float = 0.0) 
         (str(t.number), t.state, step_text(t), value_text(t.metric), config_text(t.config))
         for t in telling(sweep, trials)
     ]
-    table = html_table(("trial", "state", "step", sweep.metric, "configuration"), rows) if rows else ""
+    table = _html.table(("trial", "state", "step", sweep.metric, "configuration"), rows) if rows else ""
     notes = "".join(f"<p>{esc(note_text(n))}</p>" for n in sweep.notes if n.level != "info")
     done = share(sweep)
     bar = f'<progress value="{done:.3f}" max="1"></progress> ' if done is not None else ""
     head = f"<b>{esc(sweep.id)}</b> {esc(_line(sweep, rate, trials))}"
     return f"<div><p>{bar}{head}</p>{notes}{table}</div>"
-
-
-def html_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table of plain texts as HTML."""
-    esc = html.escape
-    body = "".join("<tr>" + "".join(f"<td>{esc(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    top = "".join(f"<th>{esc(cell)}</th>" for cell in head)
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def note_text(note: Note) -> str:

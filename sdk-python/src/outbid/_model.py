@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from google.protobuf import timestamp_pb2
 
-from outbid import _tensors
+from outbid import _html, _tensors
 from outbid._config import Config, parse_config
 from outbid.v1 import event_pb2, service_pb2
 
@@ -124,6 +124,21 @@ class TrialResult:
     checkpoints: tuple[Checkpoint, ...] = field(repr=False)
     _source: Source = field(repr=False, compare=False)
 
+    def _repr_html_(self) -> str:
+        value = "" if self.metric is None else f"{self.metric:.6g} at step {self.best_step}"
+        where = f"{self.node}: {', '.join(map(str, self.devices))}" if self.node else ""
+        return _html.facts(
+            self.id,
+            [
+                ("state", f"{self.state}: {self.reason}" if self.reason else self.state),
+                ("step", f"{self.step} of {self.until_step}" if self.until_step else str(self.step)),
+                ("best", value),
+                ("where", where),
+                *((name, f"{v:.6g}" if isinstance(v, float) else str(v)) for name, v in flatten(self.config).items()),
+                *((f"last {name}", f"{v:.6g}") for name, v in self.metrics.items()),
+            ],
+        )
+
     @property
     def id(self) -> str:
         """The trial's name, such as "digits-1/17"."""
@@ -219,7 +234,7 @@ class SweepInfo:
     metric: str
     mode: str
     counts: Mapping[str, int]
-    best: TrialResult | None
+    best: TrialResult | None = field(repr=False)
     steps: int
     total_trials: int
     total_steps: int
@@ -230,6 +245,27 @@ class SweepInfo:
     notes: tuple[Note, ...] = field(repr=False)
     fairness: Fairness | None = None
     seed: int | None = None
+
+    def _repr_html_(self) -> str:
+        best = self.best
+        value = (
+            ""
+            if best is None or best.metric is None
+            else f"{best.metric:.6g}, trial {best.number} at step {best.best_step}"
+        )
+        counts = ", ".join(f"{n} {state}" for state, n in self.counts.items() if n and state != "total")
+        return _html.facts(
+            self.id,
+            [
+                ("state", f"{self.state}: {self.reason}" if self.reason else self.state),
+                ("waits", self.waiting),
+                ("trials", f"{counts or 'none'} of {self.total_trials}" if self.total_trials else counts),
+                ("steps", f"{self.steps} of {self.total_steps}" if self.total_steps else str(self.steps)),
+                (f"{self.mode} {self.metric}", value),
+                ("seed", "" if self.seed is None else str(self.seed)),
+                *((note.level, note.text) for note in self.notes if note.level != "info"),
+            ],
+        )
 
     @property
     def over(self) -> bool:

@@ -42,6 +42,10 @@ class Chart:
     def __init__(self, figure: Figure) -> None:
         self.figure = figure
 
+    def __repr__(self) -> str:
+        titles = ", ".join(ax.get_title() for ax in self.figure.axes)
+        return f"<outbid.Chart: {titles}>"
+
     def save(self, path: str, *, dpi: int = 150) -> None:
         """Write the plot; the name's ending says how (.png, .svg, .pdf)."""
         self.figure.savefig(path, dpi=dpi)

@@ -17,11 +17,11 @@ from typing import Any, Literal, TypeVar
 
 from google.protobuf import json_format
 
-from outbid import _pickle
+from outbid import _html, _pickle
 from outbid._asktell import AskedTrial
 from outbid._callbacks import Callback
 from outbid._client import Client, default_client
-from outbid._display import html_table, make_display
+from outbid._display import make_display
 from outbid._endless import endless_steps
 from outbid._handle import SweepHandle
 from outbid._layout import config_text
@@ -69,10 +69,15 @@ class Preview:
         examples = [(config_text(example),) for example in self.examples]
         return (
             f"<div><p><b>{totals}</b></p>{''.join(f'<p>warning: {html.escape(w)}</p>' for w in self.warnings)}"
-            + (html_table(("bracket", "until step", "trials", "steps"), rungs) if rungs else "")
-            + (html_table(("a few configurations",), examples) if examples else "")
+            + (_html.table(("bracket", "until step", "trials", "steps"), rungs) if rungs else "")
+            + (_html.table(("a few configurations",), examples) if examples else "")
             + "</div>"
         )
+
+
+def _by_name(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration in the order of names, which messages do not keep."""
+    return {name: _by_name(value) if isinstance(value, dict) else value for name, value in sorted(config.items())}
 
 
 class Sweep:
@@ -242,7 +247,7 @@ class Sweep:
             steps=answer.outlook.steps,
             rungs=tuple(Rung(r.bracket, r.until_step, r.trials, r.steps) for r in answer.outlook.rungs),
             device_hours=answer.device_hours,
-            examples=tuple(json_format.MessageToDict(example) for example in answer.examples),
+            examples=tuple(_by_name(json_format.MessageToDict(example)) for example in answer.examples),
             warnings=tuple(answer.warnings),
         )
 

@@ -1,0 +1,19 @@
+"""Tables for notebooks."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table of plain texts as HTML."""
+    esc = html.escape
+    body = "".join("<tr>" + "".join(f"<td>{esc(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    top = "".join(f"<th>{esc(cell)}</th>" for cell in head)
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def facts(title: str, facts: Iterable[tuple[str, str]]) -> str:
+    """Return a title and a table of names and values as HTML; what has no value is left out."""
+    return f"<div><b>{html.escape(title)}</b>{table((), [fact for fact in facts if fact[1]])}</div>"
