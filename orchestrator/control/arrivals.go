@@ -109,16 +109,18 @@ func (l *Loop) attend() []Input {
 			"for", gap.Round(time.Millisecond), "in_decisions", l.took.Decide.Round(time.Millisecond),
 			"in_the_ledger", l.took.Append.Round(time.Millisecond))
 	}
-	return []Input{Stalled{For: gap}}
+	return []Input{l.allHeard(), Stalled{For: gap}}
 }
 
 // judge returns what has the core look who is silent. It comes last, after all that had arrived.
-func (l *Loop) judge() []Input {
+func (l *Loop) judge() []Input { return []Input{l.allHeard(), Tick{}} }
+
+func (l *Loop) allHeard() Heard {
 	heard := Heard{}
 	l.heard.Range(func(name, known any) bool {
 		node, _ := name.(string)
 		heard[node] = l.lastSeen(node)
 		return true
 	})
-	return []Input{heard, Tick{}}
+	return heard
 }

@@ -74,6 +74,9 @@ type Loop struct {
 	capacity atomic.Pointer[capacity]
 	// heard has an arrival for each node, by name.
 	heard sync.Map
+	// sent are the newest orders of each node, by name; busy is when the step under way began, in nanoseconds, 0 for none.
+	sent sync.Map
+	busy atomic.Int64
 	// attended is when the loop last came round, by the monotonic clock, and took how long its last step was.
 	attended time.Time
 	took     Observation
@@ -183,6 +186,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.done)
 	stop := l.deletes.start()
 	defer stop()
+	defer l.startRenewing()()
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for {
@@ -233,6 +237,8 @@ func (l *Loop) taken(in Input) Input {
 
 // step decides and appends, and only then acts.
 func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) {
+	l.busy.Store(time.Now().UnixNano())
+	defer l.busy.Store(0)
 	out, err := l.decide(ctx, inputs)
 	if err != nil {
 		return false, err
@@ -244,6 +250,7 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 		if err := l.cfg.Send(o); err != nil {
 			l.cfg.Logger.Warn("orders could not be sent", "node", o.GetNode(), "err", err)
 		}
+		l.sent.Store(o.GetNode(), o)
 	}
 	l.deletes.add(out.Delete)
 	return out.More, nil

@@ -29,7 +29,7 @@ func (c *Core) order() {
 // the node was last heard of, as its loss does: one whose uplinks are lost and whose orders arrive must not go on for longer
 // than one that is cut off altogether.
 func (c *Core) orders(name string, l *link) *outbidv1.Orders {
-	l.generation++
+	l.generation += renewals
 	o := &outbidv1.Orders{
 		Node: name, Boot: l.boot, Generation: l.generation, Term: c.set.Term, Store: c.set.Store,
 		Lease: durationpb.New(max(0, c.set.Lease-c.now.Sub(l.seen))), Hello: l.hello, Tenants: c.set.Tenants,

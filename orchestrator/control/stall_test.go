@@ -1,12 +1,16 @@
 package control_test
 
 import (
+	"context"
+	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -92,6 +96,64 @@ func TestAFullQueueKeepsNobodyWaiting(t *testing.T) {
 		pass(time.Second)
 		if got := stateOf(t, l, "n"); got != outbidv1.NodeState_NODE_STATE_UP {
 			t.Errorf("it is %s", got)
+		}
+	})
+}
+
+// While a step takes forty seconds, nodes that are heard get their orders again, in time for their leases, and those that
+// are silent get none. What is said afterwards is newer than all of that.
+func TestLeasesAreRenewedWhileAStepTakesLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		disk := &slowDisk{Ledger: ledger.NewMemory()}
+		var mu sync.Mutex
+		newest, came := map[string]uint64{}, map[string]time.Time{}
+		longest := map[string]time.Duration{}
+		l, err := control.Open(t.Context(), control.Config{
+			Settings: settings(), Policy: baseline.DRF{}, Ledger: disk, History: &reports{}, Now: time.Now,
+			Logger: slog.New(slog.DiscardHandler),
+			Send: func(o *outbidv1.Orders) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if o.GetGeneration() <= newest[o.GetNode()] {
+					t.Errorf("orders %d of %s after %d", o.GetGeneration(), o.GetNode(), newest[o.GetNode()])
+				}
+				if last, ok := came[o.GetNode()]; ok {
+					longest[o.GetNode()] = max(longest[o.GetNode()], time.Since(last))
+				}
+				newest[o.GetNode()], came[o.GetNode()] = o.GetGeneration(), time.Now()
+				return nil
+			},
+			Delete: func(context.Context, string) error { return nil },
+			Info:   func() *outbidv1.GetServerInfoResponse { return &outbidv1.GetServerInfoResponse{} },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+		beat(l, "silent", 1)
+		beat(l, "alive", 3)
+		release := disk.hold()
+		go func() {
+			_, _ = l.Submit(t.Context(), sim.Sweep("s", "min", 1, sim.Tuner("random", nil)), "me", "")
+		}()
+		<-disk.held
+		beat(l, "alive", 40)
+		mu.Lock()
+		if silent := time.Since(came["silent"]); silent < 39*time.Second {
+			t.Errorf("a silent node got orders %s ago", silent)
+		}
+		mu.Unlock()
+		release()
+		beat(l, "alive", 3)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if longest["alive"] > 5*time.Second {
+			t.Errorf("a node that was heard had no orders for %s", longest["alive"])
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
@@ -25,11 +26,27 @@ func servePlugin() {
 	}
 	plugin.Serve(plugin.Factory{
 		Name: "outside", Version: "1",
-		New: func(s tuner.Settings) (tuner.Tuner, error) { return tuner.New(within(s)) },
+		New: func(s tuner.Settings) (tuner.Tuner, error) {
+			t, err := tuner.New(within(s))
+			if s.Spec.GetTuner().GetPlugin().GetSettings().GetFields()["hangs"].GetBoolValue() {
+				t = hanging{t}
+			}
+			return t, err
+		},
 		Restore: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 			return tuner.Restore(within(s), snapshot)
 		},
 	})
+}
+
+// hanging is a tuner that says nothing for a minute when it is asked for trials.
+type hanging struct{ tuner.Tuner }
+
+func (h hanging) Handle(e tuner.Event) ([]tuner.Action, error) {
+	if _, asked := e.(tuner.Ask); asked {
+		pause(time.Minute)
+	}
+	return h.Tuner.Handle(e)
 }
 
 // A sweep whose tuner is a program of its own trains what the same tuner in the binary would have trained, although

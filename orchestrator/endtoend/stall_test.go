@@ -9,10 +9,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	agentplugin "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -214,4 +219,85 @@ func TestADiskThatStandsStill(t *testing.T) {
 	if c.err != nil {
 		t.Errorf("the server ended with %v", c.err)
 	}
+}
+
+// A tuner in a process of its own hangs, for twice as long as a lease: its sweep fails, and nobody else notices.
+func TestATunerThatHangs(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "--lease", "15s")
+	c.worker("n1", "cpu:4", "")
+	id := c.long()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, err := structpb.NewStruct(map[string]any{"steps": 9, "hangs": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hangs := job{name: "hangs", mode: "well", tuner: &outbidv1.Tuner{Kind: &outbidv1.Tuner_Plugin{
+		Plugin: &outbidv1.PluginTuner{Command: []string{self}, Settings: settings, MaxSteps: 9},
+	}}}.spec(t, c.locks)
+	c.stall(id, func() {
+		failed := c.wait(c.submit(hangs))
+		if failed.GetState() != outbidv1.SweepState_SWEEP_STATE_FAILED || !strings.Contains(failed.GetReason(), "took more than 30s") {
+			t.Errorf("its sweep is %s: %s", failed.GetState(), failed.GetReason())
+		}
+	})
+	c.stop()
+}
+
+// serveSlowAgent bids as the server's own agent does, each time after a while.
+func serveSlowAgent(after string) {
+	d, err := time.ParseDuration(after)
+	if err != nil {
+		panic(err)
+	}
+	agentplugin.Serve(agentplugin.Factory{Name: "slow", Version: "1", Agent: slowAgent(d)})
+}
+
+type slowAgent time.Duration
+
+func (a slowAgent) Bid(o *agent.Offer, situations []*agent.Situation) ([]agent.Table, error) {
+	pause(time.Duration(a))
+	return agent.BuiltIn{}.Bid(o, situations)
+}
+
+// underAgent is a cluster whose sweeps may choose an agent that takes its time, with a sweep that runs, and another one
+// that has chosen the agent.
+func underAgent(t *testing.T, takes, timeout string) (c *cluster, id string, slow *outbidv1.SweepSpec) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = newCluster(t, "--lease", "15s", "--agent", "slow="+self+" "+takes, "--agent-timeout", timeout)
+	c.worker("n1", "cpu:4", "")
+	slow = job{name: "slow", mode: "well", tuner: random(2), trials: 2}.spec(t, c.locks)
+	slow.Agent = &outbidv1.Agent{Plugin: "slow"}
+	return c, c.long(), slow
+}
+
+// An agent in a process of its own hangs: a round waits for it for half a second and goes on without its bid. Reports are
+// decided all the time, and its sweep gets what is left over.
+func TestAnAgentThatHangs(t *testing.T) {
+	t.Parallel()
+	c, id, slow := underAgent(t, "1h", "500ms")
+	c.stall(id, func() {
+		other := c.submit(slow)
+		for range 10 {
+			c.mustGoOn(id, 10*time.Second)
+			pause(time.Second)
+		}
+		c.mustDone(other)
+	})
+	c.stop()
+}
+
+// Deciding takes five seconds, as the policy waits so long for a bid: who reads does not notice, and no lease ends.
+func TestAPolicyThatTakesFiveSeconds(t *testing.T) {
+	t.Parallel()
+	c, id, slow := underAgent(t, "5s", "20s")
+	c.stall(id, func() { c.mustDone(c.submit(slow)) })
+	c.stop()
 }
