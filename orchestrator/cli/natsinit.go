@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/server"
 )
@@ -23,7 +24,7 @@ that 'outbid nats init' writes.`,
 }
 
 func (a *app) natsInitCommand() *cobra.Command {
-	var keys, include string
+	var keys, include, store string
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make the cluster's keys and what nats-server includes of them",
@@ -31,9 +32,15 @@ func (a *app) natsInitCommand() *cobra.Command {
 the operator and the accounts that these keys have signed. The file holds no secret; the keys stay with the machines
 that run 'outbid serve', which takes them with --keys.
 
+With --take-over it also gives these keys the ledger of a nats-server that knew no users or let everybody in by one
+token, as versions before wanted it: stop that server, name the store_dir of its jetstream block, and start it with the
+new configuration. Earlier versions cannot read the ledger after that. It is for one nats-server; the streams of a
+cluster of several are moved with 'nats stream backup' and 'restore'.
+
 Run it again, and have nats-server read its configuration anew, after 'outbid worker remove': then NATS knows of those
 that were removed too, and lets them in no more.`,
 		Example: `  outbid nats init --keys /etc/outbid/keys --include /etc/nats/auth.conf
+  outbid nats init --keys /etc/outbid/keys --include /etc/nats/auth.conf --take-over /var/lib/nats
   outbid serve --nats nats://127.0.0.1:4222 --keys /etc/outbid/keys`,
 		Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
@@ -55,6 +62,17 @@ that were removed too, and lets them in no more.`,
 			if err := os.Chmod(include, 0o644); err != nil { //nolint:gosec // it holds no secret
 				return badInput("--include: %w", trimOp(err))
 			}
+			if store != "" {
+				taken, err := bus.TakeOverStreams(store, k.Account())
+				if err != nil {
+					return badInput("--take-over: %w", err)
+				}
+				if taken {
+					a.printf("the ledger in %s belongs to these keys now\n", store)
+				} else {
+					a.printf("the ledger in %s belongs to these keys already\n", store)
+				}
+			}
 			a.printf("keys: %s, for outbid serve --nats URL --keys %s\n", keys, keys)
 			a.printf("nats.conf: include %q\n", include)
 			return nil
@@ -63,7 +81,9 @@ that were removed too, and lets them in no more.`,
 	f := cmd.Flags()
 	f.StringVar(&keys, "keys", server.KeysDir(defaultData), "`DIR` of the cluster's keys, made if missing")
 	f.StringVar(&include, "include", filepath.Join(defaultData, "nats-auth.conf"), "`FILE` to write")
+	f.StringVar(&store, "take-over", "", "store `DIR` of a stopped nats-server of an earlier version, whose streams these keys get")
 	_ = cmd.MarkFlagDirname("keys")
+	_ = cmd.MarkFlagDirname("take-over")
 	_ = cmd.MarkFlagFilename("include")
 	return cmd
 }

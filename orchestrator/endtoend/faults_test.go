@@ -110,11 +110,11 @@ func TestAnOrchestratorKilledAtAnyMomentLosesNothing(t *testing.T) {
 }
 
 // outcome is how each trial of a sweep ended.
-func (c *cluster) outcome(id string) string {
-	c.t.Helper()
-	c.mustDone(id)
+func (s *server) outcome(id string) string {
+	s.t.Helper()
+	s.mustDone(id)
 	var lines []string
-	for _, trial := range c.trials(id) {
+	for _, trial := range s.trials(id) {
 		lines = append(lines, fmt.Sprintf("%s %s %d %.6g", trial.GetConfigJson(), trial.GetState(), trial.GetStep(), trial.GetBest()))
 	}
 	sortStrings(lines)

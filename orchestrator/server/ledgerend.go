@@ -57,6 +57,10 @@ func (e *ledgerEnd) check(ctx context.Context, record ledger.Ledger) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if last == 0 && e.seq > 0 {
+		return &ledger.DamageError{Seq: 1, Reason: fmt.Sprintf("the ledger is empty, but reached %d when it was last open here: this is "+
+			"another NATS, or one that was given users since ('outbid nats init --take-over' gives these keys what it held before)", e.seq)}
+	}
 	if last < e.seq {
 		return &ledger.DamageError{Seq: last + 1, Reason: fmt.Sprintf(
 			"the ledger ends at %d, but reached %d when it was last open here: it lost its end", last, e.seq)}
