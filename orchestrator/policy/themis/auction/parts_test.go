@@ -137,6 +137,46 @@ func TestPieces(t *testing.T) {
 	}
 }
 
+// TestCountsThatAreEnough are those of sizes that divide each other, of rows that name no machine and no rack.
+func TestCountsThatAreEnough(t *testing.T) {
+	t.Parallel()
+	lots := []agent.Lot{{Node: "n", Rack: "r", Type: "a", Free: 1 << 21}}
+	with := func(change func(*agent.Gangs)) agent.Gangs {
+		g := one(2)
+		change(&g)
+		return g
+	}
+	for name, tc := range map[string]struct {
+		gangs agent.Gangs
+		exact bool
+	}{
+		"a size that divides":       {one(4), true},
+		"one that does not":         {one(3), false},
+		"a rack":                    {with(func(g *agent.Gangs) { g.Rack = "r" }), false},
+		"a machine":                 {with(func(g *agent.Gangs) { g.Node = "n" }), false},
+		"a size of no pieces":       {with(func(g *agent.Gangs) { g.Count, g.Devices = 0, 3 }), true},
+		"a size of no machines":     {with(func(g *agent.Gangs) { g.Machines, g.Devices = 0, 3 }), true},
+		"no size":                   {with(func(g *agent.Gangs) { g.Devices = 0 }), true},
+		"another type":              {with(func(g *agent.Gangs) { g.Type, g.Devices = "b", 3 }), true},
+		"less than nothing of each": {with(func(g *agent.Gangs) { g.Count, g.Machines, g.Devices = -1, -1, -3 }), true},
+	} {
+		rows := []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(2)}}, {Rho: 1, Gangs: []agent.Gangs{tc.gangs}}}
+		if c := newCounters(lots, []Bidder{{Nothing: 2, Rows: rows}}); c.exact() != tc.exact {
+			t.Errorf("%s: exact %t", name, c.exact())
+		}
+	}
+	most := one(1)
+	most.Count = 1 << 20
+	c := newCounters(lots, []Bidder{{Nothing: 2, Rows: []agent.Row{{Rho: 1, Gangs: []agent.Gangs{most}}}}})
+	if _, ok := c.count([]agent.Gangs{most}); !ok {
+		t.Error("a million pieces are left out")
+	}
+	most.Count++
+	if _, ok := c.count([]agent.Gangs{most}); ok {
+		t.Error("more than a million pieces are taken")
+	}
+}
+
 // TestMisfit packs what is bound first, then what is large, each where least is left over.
 func TestMisfit(t *testing.T) {
 	t.Parallel()
