@@ -96,18 +96,18 @@ func answersAll(path string) bool {
 }
 
 // admit turns away who may not call before a byte of their body is read.
-func (g *gate) admit(next http.Handler) http.Handler {
+func (i *interceptor) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if g.tokens == nil || answersAll(r.URL.Path) {
+		if i.tokens == nil || answersAll(r.URL.Path) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		_, err := g.authenticate(r.Header.Values("Authorization"))
+		_, err := i.authenticate(r.Header.Values("Authorization"))
 		if err == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
-		g.calls.WithLabelValues(g.methodName(r), status.Code(err).String()).Inc()
+		i.calls.WithLabelValues(i.methodName(r), status.Code(err).String()).Inc()
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 		w.Header().Set("Connection", "close")
 		if r.ProtoMajor == 2 && isGRPC(r.Header.Get("Content-Type")) {
@@ -119,7 +119,7 @@ func (g *gate) admit(next http.Handler) http.Handler {
 }
 
 // methodName is the label of a call that was turned away; REST's is not known before it is routed.
-func (g *gate) methodName(r *http.Request) string {
+func (i *interceptor) methodName(r *http.Request) string {
 	if name, ok := strings.CutPrefix(r.URL.Path, "/outbid.v1.OutbidService/"); ok && requestFields(name) != nil {
 		return name
 	}

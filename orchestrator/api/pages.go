@@ -12,7 +12,7 @@ import (
 )
 
 // newPages returns everything that is not gRPC: REST, health, metrics and the index.
-func newPages(cfg Config, g *gate, conn *grpc.ClientConn) (http.Handler, error) {
+func newPages(cfg Config, i *interceptor, conn *grpc.ClientConn) (http.Handler, error) {
 	gateway := newGateway()
 	client := outbidv1.NewOutbidServiceClient(conn)
 	// The gateway's handlers call over conn for as long as it is open.
@@ -27,9 +27,9 @@ func newPages(cfg Config, g *gate, conn *grpc.ClientConn) (http.Handler, error) 
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { ready(w, g) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { ready(w, i) })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if _, err := g.authenticate(r.Header.Values("Authorization")); err != nil {
+		if _, err := i.authenticate(r.Header.Values("Authorization")); err != nil {
 			writeError(w, err)
 			return
 		}
@@ -48,8 +48,8 @@ type readiness struct {
 
 // ready says whether this server takes commands: it is the leader and is not stopping. GetServerInfo has the details of
 // what does not work, for those who may know.
-func ready(w http.ResponseWriter, g *gate) {
-	info := g.control.Info()
+func ready(w http.ResponseWriter, i *interceptor) {
+	info := i.control.Info()
 	answer, code := readiness{Status: "ready"}, http.StatusOK
 	for _, c := range info.GetChecks() {
 		if !c.GetOk() {
@@ -57,7 +57,7 @@ func ready(w http.ResponseWriter, g *gate) {
 		}
 	}
 	switch {
-	case g.stopping.Err() != nil:
+	case i.stopping.Err() != nil:
 		answer.Status, code = "stopping", http.StatusServiceUnavailable
 	case !info.GetLeader():
 		answer.Status, code = "standing by", http.StatusServiceUnavailable

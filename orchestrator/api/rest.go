@@ -87,7 +87,7 @@ func routingError(r *http.Request, code int) error {
 	return status.Errorf(codes.InvalidArgument, "%s %s: %s", r.Method, r.URL.Path, http.StatusText(code))
 }
 
-// badParameter is the metadata by which REST tells the gate of a query parameter that the request does not have: the
+// badParameter is the metadata by which REST tells the interceptor of a query parameter that the request does not have: the
 // gateway's own parser skips it, and can only be replaced for the whole process.
 const badParameter = "outbid-bad-parameter"
 

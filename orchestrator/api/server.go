@@ -91,17 +91,17 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	stopping, stop := context.WithCancel(context.Background())
-	g := &gate{
+	i := &interceptor{
 		control: cfg.Control, tokens: cfg.Tokens, logger: cfg.Logger, stopping: stopping, calls: calls, seconds: seconds,
 	}
 	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer), blobs: newBlobBook(cfg)}
-	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream),
+	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(i.unary), grpc.StreamInterceptor(i.stream),
 		grpc.ForceServerCodecV2(newWireCodec()))
 	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{
 		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, logger: cfg.Logger, blobs: s.blobs,
 		feeds: newFeeds(cfg.Control), workers: cfg.Workers,
 	})
-	if err := s.open(g); err != nil {
+	if err := s.open(i); err != nil {
 		stop()
 		return nil, err
 	}
@@ -109,8 +109,8 @@ func New(cfg Config) (*Server, error) {
 }
 
 // open makes the connection that REST calls gRPC through, the handlers, and the listener.
-func (s *Server) open(g *gate) error {
-	// REST goes through the same gate as gRPC, in memory.
+func (s *Server) open(i *interceptor) error {
+	// REST goes through the same interceptor as gRPC, in memory.
 	conn, err := grpc.NewClient("passthrough:///api",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.inner.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -119,7 +119,7 @@ func (s *Server) open(g *gate) error {
 		return fmt.Errorf("connect REST to gRPC: %w", err)
 	}
 	s.conn = conn
-	rest, err := newPages(s.cfg, g, conn)
+	rest, err := newPages(s.cfg, i, conn)
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -134,7 +134,7 @@ func (s *Server) open(g *gate) error {
 	protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
 	s.http = &http.Server{
 		Handler: withObjects(s.cfg.Objects,
-			guard(g.admit(keepPace(split(s.grpc, rest), s.cfg.pace)), s.cfg.Tokens != nil)),
+			guard(i.admit(keepPace(split(s.grpc, rest), s.cfg.pace)), s.cfg.Tokens != nil)),
 		Protocols:         &protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConn},
 		TLSConfig:         s.cfg.TLS,

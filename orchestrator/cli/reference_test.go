@@ -67,6 +67,15 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 }
 
 // Every example must name a command that exists and flags that it has.
+// shellWords splits a command as a shell does: what stands in quotes is one word.
+func shellWords(text string) []string {
+	words := regexp.MustCompile(`('[^']*'|"[^"]*"|[^\s'"])+`).FindAllString(text, -1)
+	for i, word := range words {
+		words[i] = regexp.MustCompile(`'([^']*)'|"([^"]*)"`).ReplaceAllString(word, "$1$2")
+	}
+	return words
+}
+
 func TestExamplesParse(t *testing.T) {
 	t.Parallel()
 	for _, cmd := range everyCommand(newTestApp(nil, nil).rootCommand()) {
@@ -76,7 +85,7 @@ func TestExamplesParse(t *testing.T) {
 				part, _, _ = strings.Cut(part, "|")
 				part, _, _ = strings.Cut(part, "&&")
 				part, _, _ = strings.Cut(part, ">")
-				args := strings.Fields(strings.NewReplacer("'", "", `"`, "").Replace(part))
+				args := shellWords(part)
 				root := newTestApp(nil, nil).rootCommand()
 				found, rest, err := root.Find(args)
 				if err == nil {

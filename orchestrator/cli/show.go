@@ -137,7 +137,7 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 
 // sharing says how many sweeps share the cluster, on average over one's life.
 func sharing(mean float64) string {
-	if mean == 1 {
+	if formatMetric(mean) == "1" { // a mean of ones
 		return "no other sweep shares the cluster"
 	}
 	return formatMetric(mean) + " sweeps share the cluster"

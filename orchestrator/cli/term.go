@@ -106,4 +106,10 @@ func hang(text string, columns int) string {
 func (a *app) printf(format string, args ...any) { _, _ = fmt.Fprintf(a.stdout, format, args...) }
 
 // notef writes a line for people to stderr, where it never mixes with results.
-func (a *app) notef(format string, args ...any) { _, _ = fmt.Fprintf(a.stderr, format+"\n", args...) }
+func (a *app) notef(format string, args ...any) {
+	columns := 0
+	if a.term.err {
+		columns = a.columns()
+	}
+	_, _ = fmt.Fprintln(a.stderr, hang(fmt.Sprintf(format, args...), columns))
+}

@@ -262,5 +262,5 @@ def test_notebooks_show_trials_sweeps_and_charts(server: FakeServer, client: ob.
     assert "<b>odd</b>" not in page, "what comes from outside is escaped"
     page = result.sweep._repr_html_()
     assert "<td>max accuracy</td><td>0.75, trial 1 at step 3</td>" in page
-    assert "TrialResult" not in repr(client.sweeps()), "a list of sweeps is to be read"
+    assert repr(result.sweep) == "<outbid.SweepInfo s-1: done, 0 trials, 0 steps, best accuracy 0.75>"
     assert repr(result.plot.history()) == "<outbid.Chart: s-1>"

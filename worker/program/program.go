@@ -113,7 +113,7 @@ type Run struct {
 	verdict outbidv1.Verdict
 	until   int64
 	killed  bool
-	current *crew
+	current *rankGroup
 
 	// Owned by the goroutine that runs the trial.
 	tail      process.Tail
@@ -193,7 +193,7 @@ func (r *Run) notify() {
 
 // attempt is one start of the program.
 type attempt struct {
-	process *crew
+	process *rankGroup
 	reports *reportFile
 	// config, report, in and out are paths of what the program is given.
 	config, report, in, out string
@@ -235,7 +235,7 @@ func (r *Run) launch() (*attempt, error) {
 	if r.killed {
 		err = errors.New("killed before it was started")
 	} else {
-		a.process, err = muster(&r.spec, r.commands(dir, r.environment(a)))
+		a.process, err = startRanks(&r.spec, r.commands(dir, r.environment(a)))
 	}
 	if err != nil {
 		return nil, errors.Join(err, a.reports.close())

@@ -216,7 +216,7 @@ class Fairness:
     mean_sweeps: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SweepInfo:
     """A sweep as it stands.
 
@@ -234,7 +234,7 @@ class SweepInfo:
     metric: str
     mode: str
     counts: Mapping[str, int]
-    best: TrialResult | None = field(repr=False)
+    best: TrialResult | None
     steps: int
     total_trials: int
     total_steps: int
@@ -242,9 +242,14 @@ class SweepInfo:
     submitted: datetime.datetime | None
     ended: datetime.datetime | None
     waiting: str
-    notes: tuple[Note, ...] = field(repr=False)
+    notes: tuple[Note, ...]
     fairness: Fairness | None = None
     seed: int | None = None
+
+    def __repr__(self) -> str:
+        best = "" if self.best is None or self.best.metric is None else f", best {self.metric} {self.best.metric:.6g}"
+        trials = self.counts.get("total", 0)
+        return f"<outbid.SweepInfo {self.id}: {self.state}, {trials} trials, {self.steps} steps{best}>"
 
     def _repr_html_(self) -> str:
         best = self.best

@@ -21,9 +21,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// gate is what every call goes through, gRPC or REST: it knows who calls, refuses what they may not do, catches
+// interceptor is what every call goes through, gRPC or REST: it knows who calls, refuses what they may not do, catches
 // panics, turns errors into statuses, logs and counts.
-type gate struct {
+type interceptor struct {
 	control Control
 	tokens  *Tokens
 	logger  *slog.Logger
@@ -67,78 +67,78 @@ func accessOf(method string) access {
 
 type principalKey struct{}
 
-// caller is who calls; the gate has put it into the context.
+// caller is who calls; the interceptor has put it into the context.
 func caller(ctx context.Context) Principal {
 	who, _ := ctx.Value(principalKey{}).(Principal)
 	return who
 }
 
 // unary is the interceptor of calls with one answer.
-func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (
+func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (
 	resp any, err error,
 ) {
 	began := time.Now()
-	defer func() { err = g.leave(ctx, info.FullMethod, began, recover(), err) }()
-	ctx, err = g.enter(ctx, info.FullMethod)
+	defer func() { err = i.leave(ctx, info.FullMethod, began, recover(), err) }()
+	ctx, err = i.enter(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.scope(ctx, req); err != nil {
+	if err := i.scope(ctx, req); err != nil {
 		return nil, err
 	}
 	return handle(ctx, req)
 }
 
 // stream is the interceptor of streams. Their context ends when the server stops.
-func (g *gate) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (
+func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (
 	err error,
 ) {
 	ctx, cancel := context.WithCancelCause(ss.Context())
 	defer cancel(nil)
-	defer context.AfterFunc(g.stopping, func() { cancel(errStopping) })()
+	defer context.AfterFunc(i.stopping, func() { cancel(errStopping) })()
 	began := time.Now()
 	defer func() {
 		if err != nil && errors.Is(context.Cause(ctx), errStopping) {
 			err = errStopping
 		}
-		err = g.leave(ctx, info.FullMethod, began, recover(), err)
+		err = i.leave(ctx, info.FullMethod, began, recover(), err)
 	}()
-	ctx, err = g.enter(ctx, info.FullMethod)
+	ctx, err = i.enter(ctx, info.FullMethod)
 	if err != nil {
 		return err
 	}
-	return handle(srv, &gatedStream{ServerStream: ss, ctx: ctx, gate: g})
+	return handle(srv, &interceptedStream{ServerStream: ss, ctx: ctx, through: i})
 }
 
 // errStopping is what ends streams when the server stops.
 var errStopping = status.Error(codes.Unavailable, "the server is stopping; try again when it is back")
 
-// gatedStream is a stream whose requests are scoped to the caller's tenant.
-type gatedStream struct {
+// interceptedStream is a stream whose requests are scoped to the caller's tenant.
+type interceptedStream struct {
 	grpc.ServerStream
-	ctx  context.Context //nolint:containedctx // grpc.ServerStream is made that way
-	gate *gate
+	ctx     context.Context //nolint:containedctx // grpc.ServerStream is made that way
+	through *interceptor
 }
 
 // Context implements grpc.ServerStream.
-func (s *gatedStream) Context() context.Context { return s.ctx }
+func (s *interceptedStream) Context() context.Context { return s.ctx }
 
 // RecvMsg implements grpc.ServerStream.
-func (s *gatedStream) RecvMsg(m any) error {
+func (s *interceptedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return s.gate.scope(s.ctx, m)
+	return s.through.scope(s.ctx, m)
 }
 
 // enter finds out who calls and whether their role allows the method.
-func (g *gate) enter(ctx context.Context, method string) (context.Context, error) {
+func (i *interceptor) enter(ctx context.Context, method string) (context.Context, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	need := accessOf(method)
 	var who Principal
 	if need != open {
 		var err error
-		if who, err = g.authenticate(md.Get("authorization")); err != nil {
+		if who, err = i.authenticate(md.Get("authorization")); err != nil {
 			return ctx, err
 		}
 	}
@@ -158,8 +158,8 @@ func (g *gate) enter(ctx context.Context, method string) (context.Context, error
 }
 
 // authenticate finds out who sent an Authorization header.
-func (g *gate) authenticate(header []string) (Principal, error) {
-	if g.tokens == nil {
+func (i *interceptor) authenticate(header []string) (Principal, error) {
+	if i.tokens == nil {
 		return local(), nil
 	}
 	if len(header) == 0 {
@@ -170,7 +170,7 @@ func (g *gate) authenticate(header []string) (Principal, error) {
 	if !strings.EqualFold(kind, "bearer") {
 		return Principal{}, status.Error(codes.Unauthenticated, `the Authorization header must be "Bearer TOKEN"`)
 	}
-	who, ok := g.tokens.find(strings.TrimSpace(token))
+	who, ok := i.tokens.find(strings.TrimSpace(token))
 	if !ok {
 		return Principal{}, status.Error(codes.Unauthenticated, "the token is not known to this server")
 	}
@@ -178,7 +178,7 @@ func (g *gate) authenticate(header []string) (Principal, error) {
 }
 
 // scope refuses requests about a sweep of another tenant as if there were no such sweep.
-func (g *gate) scope(ctx context.Context, req any) error {
+func (i *interceptor) scope(ctx context.Context, req any) error {
 	who := caller(ctx)
 	named, ok := req.(interface{ GetSweep() string })
 	if !ok || who.Role == RoleAdmin || who.Tenant == AnyTenant {
@@ -187,7 +187,7 @@ func (g *gate) scope(ctx context.Context, req any) error {
 	if named.GetSweep() == "" {
 		return nil // the handler names the field
 	}
-	sweep, err := g.control.Sweep(named.GetSweep())
+	sweep, err := i.control.Sweep(named.GetSweep())
 	if gone, ok := errors.AsType[*state.DeletedError](err); ok && who.owns(gone.Tenant) {
 		return nil // the handler says that it was deleted
 	} else if ok {
@@ -211,10 +211,10 @@ func tenantOf(spec *outbidv1.SweepSpec) string {
 }
 
 // leave turns a call's outcome into what the caller sees, and logs and counts it.
-func (g *gate) leave(ctx context.Context, method string, began time.Time, panicked any, err error) error {
+func (i *interceptor) leave(ctx context.Context, method string, began time.Time, panicked any, err error) error {
 	name, id := path.Base(method), rand.Text()[:10]
 	if panicked != nil {
-		g.logger.ErrorContext(ctx, "api call panicked", "method", name, "id", id, "panic", panicked,
+		i.logger.ErrorContext(ctx, "api call panicked", "method", name, "id", id, "panic", panicked,
 			"stack", string(debug.Stack()))
 		err = fmt.Errorf("panic: %v", panicked)
 	}
@@ -222,12 +222,12 @@ func (g *gate) leave(ctx context.Context, method string, began time.Time, panick
 	if err != nil {
 		var ours bool
 		if ours, shown = publicError(err, id); ours {
-			g.logger.ErrorContext(ctx, "api call failed", "method", name, "id", id, "actor", caller(ctx).Name, "err", err)
+			i.logger.ErrorContext(ctx, "api call failed", "method", name, "id", id, "actor", caller(ctx).Name, "err", err)
 		}
 	}
 	took := time.Since(began)
-	g.calls.WithLabelValues(name, status.Code(shown).String()).Inc()
-	g.seconds.WithLabelValues(name).Observe(took.Seconds())
-	g.logger.DebugContext(ctx, "api call", "method", name, "code", status.Code(shown).String(), "took", took)
+	i.calls.WithLabelValues(name, status.Code(shown).String()).Inc()
+	i.seconds.WithLabelValues(name).Observe(took.Seconds())
+	i.logger.DebugContext(ctx, "api call", "method", name, "code", status.Code(shown).String(), "took", took)
 	return shown
 }

@@ -61,7 +61,7 @@ func TestOneProcessForEachDevice(t *testing.T) {
 }
 
 // Rank 1 fails: rank 0, which would wait for it for ever, is stopped, and the trial has failed for rank 1's reason.
-func TestOneFailureEndsTheCrew(t *testing.T) {
+func TestOneFailureEndsEveryRank(t *testing.T) {
 	t.Parallel()
 	spec, _ := gangSpec(t, `if [ $RANK = 1 ]; then echo "rank 1 has no data" >&2; exit 3; fi; exec sleep 600`,
 		&outbidv1.Gang{Ranks: 2, Places: 1, Address: "here", PerDevice: true})
@@ -79,9 +79,9 @@ func TestAFollowerWaitsForWord(t *testing.T) {
 	run, r := start(t, spec)
 	run.Direct(outbidv1.Verdict_VERDICT_TRAIN, 2, "")
 	run.mu.Lock()
-	crew := run.current
+	group := run.current
 	run.mu.Unlock()
-	<-crew.Done()
+	<-group.Done()
 	run.Direct(outbidv1.Verdict_VERDICT_PAUSE, 2, "")
 	r.awaitEnd(t, outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, 0)
 	want := []string{"1/3 local 0/2 group 1/2 at there:1", "2/3 local 1/2 group 1/2 at there:1"}

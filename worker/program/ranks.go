@@ -10,9 +10,9 @@ import (
 	"github.com/outbid-dev/outbid/worker/process"
 )
 
-// crew is the processes of one start of a program: one, or one for each device of a gang. It ends when all have; when
+// rankGroup is the processes of one start of a program: one, or one for each device of a gang. It ends when all have; when
 // one fails the others are stopped, as none of them can go on without it.
-type crew struct {
+type rankGroup struct {
 	members []*process.Process
 	done    chan struct{}
 	grace   time.Duration
@@ -33,78 +33,78 @@ func (s *Spec) size() int {
 // follows says whether rank 0 runs elsewhere: nothing that is reported or saved here counts.
 func (s *Spec) follows() bool { return s.Gang.GetFirstRank() > 0 }
 
-// muster starts the processes. If one cannot be started none runs on.
-func muster(s *Spec, commands []process.Command) (*crew, error) {
-	c := &crew{done: make(chan struct{}), grace: s.Grace}
+// startRanks starts the processes. If one cannot be started none runs on.
+func startRanks(s *Spec, commands []process.Command) (*rankGroup, error) {
+	g := &rankGroup{done: make(chan struct{}), grace: s.Grace}
 	for _, command := range commands {
 		p, err := s.Host.Start(command)
 		if err != nil {
-			c.Kill()
-			for _, m := range c.members {
+			g.Kill()
+			for _, m := range g.members {
 				<-m.Done()
 			}
 			return nil, err
 		}
-		c.members = append(c.members, p)
+		g.members = append(g.members, p)
 	}
-	go c.wait()
-	return c, nil
+	go g.wait()
+	return g, nil
 }
 
-// wait owns the crew: it ends with its last member.
-func (c *crew) wait() {
+// wait owns the group: it ends with its last member.
+func (g *rankGroup) wait() {
 	var all sync.WaitGroup
-	for _, p := range c.members {
+	for _, p := range g.members {
 		all.Go(func() {
 			<-p.Done()
-			c.left(p.Outcome())
+			g.left(p.Outcome())
 		})
 	}
 	all.Wait()
-	close(c.done)
+	close(g.done)
 }
 
 // left takes in how a member ended. The first that failed speaks for all.
-func (c *crew) left(o process.Outcome) {
-	c.mu.Lock()
-	first := !c.failed && !o.OK()
-	if !c.failed {
-		c.outcome = o
+func (g *rankGroup) left(o process.Outcome) {
+	g.mu.Lock()
+	first := !g.failed && !o.OK()
+	if !g.failed {
+		g.outcome = o
 	}
-	c.failed = c.failed || !o.OK()
-	c.mu.Unlock()
-	if first && len(c.members) > 1 {
-		c.Stop(c.grace)
+	g.failed = g.failed || !o.OK()
+	g.mu.Unlock()
+	if first && len(g.members) > 1 {
+		g.Stop(g.grace)
 	}
 }
 
 // Done is closed once every process is gone.
-func (c *crew) Done() <-chan struct{} { return c.done }
+func (g *rankGroup) Done() <-chan struct{} { return g.done }
 
 // Outcome is how the first of them failed, or that none did. It is only valid after Done.
-func (c *crew) Outcome() process.Outcome {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.outcome
+func (g *rankGroup) Outcome() process.Outcome {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.outcome
 }
 
 // Stop asks all to end, and kills those that have not after the grace.
-func (c *crew) Stop(grace time.Duration) {
-	for _, p := range c.members {
+func (g *rankGroup) Stop(grace time.Duration) {
+	for _, p := range g.members {
 		p.Stop(grace)
 	}
 }
 
 // Kill ends all at once.
-func (c *crew) Kill() {
-	for _, p := range c.members {
+func (g *rankGroup) Kill() {
+	for _, p := range g.members {
 		p.Kill()
 	}
 }
 
 // SetSpeed slows all down to a part of full speed.
-func (c *crew) SetSpeed(speed float64) {
-	for _, p := range c.members {
+func (g *rankGroup) SetSpeed(speed float64) {
+	for _, p := range g.members {
 		p.SetSpeed(speed)
 	}
 }
