@@ -244,11 +244,13 @@ func (u *uploader) put(s *outbidv1.ProcessSaved) (*outbidv1.Checkpoint, error) {
 }
 
 func (f *fork) checkpointKey(step int64) string {
-	suffix := "safetensors"
+	format := objects.Safetensors
 	if f.body.GetWorkload().GetProgram() != nil {
-		suffix = "ckpt"
+		format = objects.Opaque
 	}
-	return objects.CheckpointKey(f.ref.GetSweep(), f.ref.GetTrial(), step, f.ref.GetLeaseId(), suffix)
+	return objects.Checkpoint{
+		Sweep: f.ref.GetSweep(), Trial: f.ref.GetTrial(), Step: step, LeaseID: f.ref.GetLeaseId(), Format: format,
+	}.Key()
 }
 
 // store is what the fork may reach of the object store.

@@ -18,7 +18,7 @@ func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 		return fmt.Errorf("node %s holds no lease %d of trial %d of %s", req.GetNode(), ref.GetLeaseId(), ref.GetTrial(), ref.GetSweep())
 	}
 	if req.GetWrite() {
-		if place == 0 && objects.IsCheckpointOf(req.GetKey(), s.ID, t.Number, t.Lease.ID) {
+		if ck, ok := objects.ParseCheckpoint(req.GetKey()); place == 0 && ok && ck.Of(s.ID, t.Number, t.Lease.ID) {
 			return nil
 		}
 		return fmt.Errorf("%s is no checkpoint that trial %d of %s may save under lease %d", req.GetKey(), t.Number, s.ID, t.Lease.ID)

@@ -28,8 +28,8 @@ func TestANodeReachesWhatItsLeasesNeed(t *testing.T) {
 		o = node(&outbidv1.Uplink{})
 	}
 	fork := o.GetAssignments()[0].GetFork()
-	mine := objects.CheckpointKey(id, fork.GetTrial(), 3, fork.GetLeaseId(), "ckpt")
-	stolen := objects.CheckpointKey("other-1", 0, 3, fork.GetLeaseId(), "ckpt")
+	mine := objects.Checkpoint{Sweep: id, Trial: fork.GetTrial(), Step: 3, LeaseID: fork.GetLeaseId(), Format: objects.Opaque}.Key()
+	stolen := objects.Checkpoint{Sweep: "other-1", Trial: 0, Step: 3, LeaseID: fork.GetLeaseId(), Format: objects.Opaque}.Key()
 	say := func(first uint64, key string) {
 		node(&outbidv1.Uplink{FirstSeq: first, Messages: []*outbidv1.UplinkMessage{
 			{Fork: fork, Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{Key: key, Step: 3}}},
@@ -54,7 +54,7 @@ func TestANodeReachesWhatItsLeasesNeed(t *testing.T) {
 	check("read a function of nobody's", "n", fork, objects.BlobKey(strings.Repeat("0", 64)), false, false)
 	check("save as another node", "m", fork, mine, true, false)
 	check("save under a lease that ended", "n", &outbidv1.ForkRef{Sweep: id, Trial: fork.GetTrial(), LeaseId: fork.GetLeaseId() - 1},
-		objects.CheckpointKey(id, fork.GetTrial(), 3, fork.GetLeaseId()-1, "ckpt"), true, false)
+		objects.Checkpoint{Sweep: id, Trial: fork.GetTrial(), Step: 3, LeaseID: fork.GetLeaseId() - 1, Format: objects.Opaque}.Key(), true, false)
 	check("save for a trial that does not run", "n", &outbidv1.ForkRef{Sweep: id, Trial: 99, LeaseId: fork.GetLeaseId()}, mine, true, false)
 	check("save for a sweep that is not there", "n", &outbidv1.ForkRef{Sweep: "no-1", LeaseId: fork.GetLeaseId()}, mine, true, false)
 	node(&outbidv1.Uplink{FirstSeq: 3, Messages: []*outbidv1.UplinkMessage{

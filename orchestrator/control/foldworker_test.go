@@ -107,7 +107,9 @@ func (l *life) say(a *outbidv1.Assignment, f *fork) *outbidv1.UplinkMessage {
 func (l *life) saved(a *outbidv1.Assignment, f *fork) *outbidv1.UplinkMessage {
 	ref := a.GetFork()
 	ck := &outbidv1.Checkpoint{
-		Key:  objects.CheckpointKey(ref.GetSweep(), ref.GetTrial(), f.step, ref.GetLeaseId(), "ckpt"),
+		Key: objects.Checkpoint{
+			Sweep: ref.GetSweep(), Trial: ref.GetTrial(), Step: f.step, LeaseID: ref.GetLeaseId(), Format: objects.Opaque,
+		}.Key(),
 		Step: f.step, Bytes: 1,
 	}
 	if l.n(3) > 0 {

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
-	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -24,7 +21,7 @@ type lister interface {
 // orchestrator. So is everything of sweeps that this ledger does not know.
 func (l *Loop) DeleteOrphans(ctx context.Context, store lister, before time.Time) (int, error) {
 	var orphans []string
-	err := store.List(ctx, "checkpoints/", func(o objects.Info) bool {
+	err := store.List(ctx, objects.Checkpoints, func(o objects.Info) bool {
 		if o.Modified.Before(before) && l.orphan(o.Key) {
 			orphans = append(orphans, o.Key)
 		}
@@ -38,31 +35,17 @@ func (l *Loop) DeleteOrphans(ctx context.Context, store lister, before time.Time
 }
 
 func (l *Loop) orphan(key string) bool {
-	t := l.view.Load().trialOf(key)
-	if t == nil || t.Lease != nil && strings.Contains(key, fmt.Sprintf("-%d.", t.Lease.ID)) {
+	ck, ok := objects.CheckpointAt(key)
+	if !ok {
 		return false
 	}
-	named := func(c *outbidv1.Checkpoint) bool { return key == c.GetKey() || strings.HasPrefix(key, c.GetKey()+"/") }
-	return !slices.ContainsFunc(t.Checkpoints, named)
-}
-
-// trialOf is the trial that a checkpoint's key belongs to, nil if the ledger does not know it.
-func (v *view) trialOf(key string) *state.Trial {
-	parts := strings.Split(key, "/")
-	if len(parts) < 4 {
-		return nil
-	}
-	n, err := strconv.ParseInt(parts[2], 10, 32)
+	s, err := l.view.Load().Sweep(ck.Sweep)
 	if err != nil {
-		return nil
+		return false
 	}
-	s, err := v.Sweep(parts[1])
-	if err != nil {
-		return nil
+	t, err := s.Trial(ck.Trial)
+	if err != nil || t.Lease != nil && t.Lease.ID == ck.LeaseID {
+		return false
 	}
-	t, err := s.Trial(int32(n))
-	if err != nil {
-		return nil
-	}
-	return t
+	return !slices.ContainsFunc(t.Checkpoints, func(c *outbidv1.Checkpoint) bool { return c.GetKey() == ck.Key() })
 }

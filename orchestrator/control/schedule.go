@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -105,7 +106,10 @@ func (c *Core) refused(e *outbidv1.Event) bool {
 	if why == "" {
 		return false
 	}
-	c.note(s.ID, &t.Number, "error", "policy %s granted it %s", c.policy.Name(), why)
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_Note{Note: &outbidv1.Note{
+		Sweep: s.ID, Trial: &t.Number, Level: "error", Text: fmt.Sprintf("policy %s granted it %s", c.policy.Name(), why),
+		Kind: outbidv1.NoteKind_NOTE_KIND_GRANT_REFUSED,
+	}}})
 	return true
 }
 

@@ -189,7 +189,7 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 		c.reached(s, t, k.Reached.GetStep())
 	case *outbidv1.UplinkMessage_Saved:
 		// A worker that names another trial's object would have it read by this one, and deleted.
-		if objects.IsCheckpointOf(k.Saved.GetKey(), s.ID, t.Number, t.Lease.ID) {
+		if ck, ok := objects.ParseCheckpoint(k.Saved.GetKey()); ok && ck.Of(s.ID, t.Number, t.Lease.ID) {
 			c.saved(s, t, k.Saved)
 		}
 	case *outbidv1.UplinkMessage_Ended:

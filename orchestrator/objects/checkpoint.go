@@ -9,20 +9,67 @@ import (
 // BlobKey is the key of a function, by the SHA-256 of its content in hex.
 func BlobKey(sum string) string { return "blobs/" + sum }
 
-// CheckpointKey is the key of the checkpoint that a trial saved at a step, under one lease, with the suffix of its format.
-func CheckpointKey(sweep string, trial int32, step int64, leaseID uint64, suffix string) string {
-	return fmt.Sprintf("checkpoints/%s/%d/%012d-%d.%s", sweep, trial, step, leaseID, suffix)
+// Checkpoints is what the keys of all checkpoints begin with.
+const Checkpoints = "checkpoints/"
+
+// CheckpointsOf is what the keys of a sweep's checkpoints begin with.
+func CheckpointsOf(sweep string) string { return Checkpoints + sweep + "/" }
+
+// Format of a checkpoint: the suffix of its key.
+type Format string
+
+const (
+	// Safetensors is what the SDK writes.
+	Safetensors Format = "safetensors"
+	// Opaque is what a program wrote, in whatever way.
+	Opaque Format = "ckpt"
+)
+
+// Checkpoint is what the key of a checkpoint says: whose it is.
+type Checkpoint struct {
+	Sweep string
+	Trial int32
+	Step  int64
+	// LeaseID is the lease that it was saved under.
+	LeaseID uint64
+	Format  Format
 }
 
-// IsCheckpointOf says whether key is one that the trial may save a checkpoint under while it holds that lease.
-func IsCheckpointOf(key, sweep string, trial int32, leaseID uint64) bool {
-	rest, ok := strings.CutPrefix(key, fmt.Sprintf("checkpoints/%s/%d/", sweep, trial))
-	if !ok {
-		return false
+// Key of the checkpoint in the store.
+func (c Checkpoint) Key() string {
+	return fmt.Sprintf("%s%d/%012d-%d.%s", CheckpointsOf(c.Sweep), c.Trial, c.Step, c.LeaseID, c.Format)
+}
+
+// ParseCheckpoint reads a key; false if it is not exactly what Key writes.
+func ParseCheckpoint(key string) (Checkpoint, bool) {
+	var c Checkpoint
+	parts := strings.Split(strings.TrimPrefix(key, Checkpoints), "/")
+	if len(parts) != 3 {
+		return c, false
 	}
-	stem, suffix, ok := strings.Cut(rest, ".")
-	digits, _, _ := strings.Cut(stem, "-")
-	step, err := strconv.ParseInt(digits, 10, 64)
-	return ok && err == nil && step >= 0 && (suffix == "ckpt" || suffix == "safetensors") &&
-		key == CheckpointKey(sweep, trial, step, leaseID, suffix)
+	stem, format, _ := strings.Cut(parts[2], ".")
+	step, lease, _ := strings.Cut(stem, "-")
+	trial, err := strconv.ParseInt(parts[1], 10, 32)
+	if err != nil {
+		return c, false
+	}
+	c = Checkpoint{Sweep: parts[0], Trial: int32(trial), Format: Format(format)}
+	if c.Step, err = strconv.ParseInt(step, 10, 64); err != nil || c.Step < 0 || c.Trial < 0 {
+		return c, false
+	}
+	if c.LeaseID, err = strconv.ParseUint(lease, 10, 64); err != nil {
+		return c, false
+	}
+	return c, (c.Format == Safetensors || c.Format == Opaque) && CheckKey(key) == nil && key == c.Key()
+}
+
+// CheckpointAt reads the key of an object that is a checkpoint, or part of one: what lies under its key belongs to it.
+func CheckpointAt(key string) (Checkpoint, bool) {
+	parts := strings.SplitN(key, "/", 5)
+	return ParseCheckpoint(strings.Join(parts[:min(4, len(parts))], "/"))
+}
+
+// Of says whether the checkpoint is one that a trial saved under a lease.
+func (c Checkpoint) Of(sweep string, trial int32, leaseID uint64) bool {
+	return c.Sweep == sweep && c.Trial == trial && c.LeaseID == leaseID
 }

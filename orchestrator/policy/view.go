@@ -49,6 +49,8 @@ type App struct {
 	TotalSteps int64
 	// Tuner is the kind of its tuner, as in the spec: "asha", "successive_halving", "random", ….
 	Tuner string
+	// Utility is what the end of one of its jobs is worth; nil if nothing was said.
+	Utility *outbidv1.Utility
 	// Outlook is how much work the tuner will do in all; asked when needed, as it takes time. Never nil.
 	Outlook func() tuner.Outlook
 	// Finished counts the jobs that have ended, and StepsDone the steps of all jobs, repeated ones counted once.

@@ -68,7 +68,7 @@ func (s *Server) clear(ctx context.Context, d state.Deleted) (int, error) {
 		return 0, err
 	}
 	var keys []string
-	err := s.store.List(ctx, "checkpoints/"+d.ID+"/", func(o objects.Info) bool {
+	err := s.store.List(ctx, objects.CheckpointsOf(d.ID), func(o objects.Info) bool {
 		keys = append(keys, o.Key)
 		return true
 	})

@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
-	"github.com/outbid-dev/outbid/orchestrator/policy/rrh"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -97,11 +95,7 @@ func (how *Making) app(jobs []*trace.Job, of *trace.App) (App, error) {
 	a.Spec.MaxRestarts = &restarts
 	if u := first.Utility; u != nil && len(jobs) == 1 {
 		// What a policy that goes by utilities sees of it.
-		for label, value := range map[string]float64{
-			rrh.LabelPriority: u.Priority, rrh.LabelDecay: u.Decay, rrh.LabelTarget: u.Target,
-		} {
-			a.Spec.Labels[label] = strconv.FormatFloat(value, 'g', -1, 64)
-		}
+		a.Spec.Utility = &outbidv1.Utility{Priority: u.Priority, Decay: u.Decay, Target: u.Target}
 	}
 	longest := int64(0)
 	for i, j := range jobs {

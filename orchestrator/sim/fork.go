@@ -218,7 +218,9 @@ func (f *fork) keep(step float64) *outbidv1.UplinkMessage {
 	if f.place > 0 || step <= f.from {
 		return nil
 	}
-	key := objects.CheckpointKey(f.key.sweep, f.key.trial, int64(step), f.ref.GetLeaseId(), "ckpt")
+	key := objects.Checkpoint{
+		Sweep: f.key.sweep, Trial: f.key.trial, Step: int64(step), LeaseID: f.ref.GetLeaseId(), Format: objects.Opaque,
+	}.Key()
 	f.k.w.invariants.saving(key, step-f.from)
 	f.k.w.exact[key] = step
 	f.from, f.saved = step, step

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
@@ -95,7 +94,7 @@ func (v *invariants) see(e *outbidv1.Event) error {
 	case *outbidv1.Event_NodeChanged:
 		return v.nodeChanged(k.NodeChanged)
 	case *outbidv1.Event_Note:
-		if k.Note.GetLevel() == "error" && k.Note.Trial != nil && strings.HasPrefix(k.Note.GetText(), "policy ") {
+		if k.Note.GetKind() == outbidv1.NoteKind_NOTE_KIND_GRANT_REFUSED {
 			return fmt.Errorf("sweep %s trial %d: %s", k.Note.GetSweep(), k.Note.GetTrial(), k.Note.GetText())
 		}
 	default:

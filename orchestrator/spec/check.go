@@ -31,7 +31,7 @@ func Check(s *outbidv1.SweepSpec) error {
 		return err
 	}
 	for _, check := range []func(*outbidv1.SweepSpec) error{
-		checkMetric, checkLimits, checkResources, checkShare, checkAgent, checkCheckpoints, checkRestarts,
+		checkMetric, checkLimits, checkUtility, checkResources, checkShare, checkAgent, checkCheckpoints, checkRestarts,
 	} {
 		if err := check(s); err != nil {
 			return err
@@ -94,6 +94,20 @@ func checkMetric(s *outbidv1.SweepSpec) error {
 		return wrong("mode", "is missing; write max if %s is better when higher, min if lower", s.GetMetric())
 	case s.GetMode() != "max" && s.GetMode() != "min":
 		return wrong("mode", "%q is unknown; use max or min", s.GetMode())
+	}
+	return nil
+}
+
+// checkUtility checks what a trial's end is said to be worth.
+func checkUtility(s *outbidv1.SweepSpec) error {
+	u := s.GetUtility()
+	for _, number := range []struct {
+		name  string
+		value float64
+	}{{"priority", u.GetPriority()}, {"decay", u.GetDecay()}, {"target", u.GetTarget()}} {
+		if math.IsNaN(number.value) || math.IsInf(number.value, 0) || number.value < 0 {
+			return wrong("utility."+number.name, "%v is not a finite number from 0 on", number.value)
+		}
 	}
 	return nil
 }

@@ -13,7 +13,7 @@
 // Simplified: a job delays others only by the share of the cluster that it holds, so cost is weighted by that share; and
 // the delay's cost of each is linear, what it would lose per second if everything took RPT longer. Nothing is thrown away
 // here: a job that was not admitted runs where no admitted one can. A job that would have to start pays the option
-// "delay" on top of RPT. Where a sweep's labels do not say what an end is worth, it is worth the device-seconds needed,
+// "delay" on top of RPT. Where a sweep does not say what an end is worth (utility), it is worth the device-seconds needed,
 // and falls to 0 over "patience" times the run time.
 package rrh
 
@@ -49,7 +49,7 @@ func New(o *policy.Options) policy.Policy {
 		alpha:     o.Float("alpha", 0.5, 0, 1, "reward against risk: 1 looks at the worth alone, 0 at the cost of delay"),
 		threshold: o.Float("threshold", 0, -1e12, 1e12, "a job is admitted if its worth minus the cost of delay is above it"),
 		discount:  o.Float("discount", 0.01, 0, 1e6, "discount rate per hour"),
-		patience:  o.Float("patience", 10, 1e-3, 1e6, "run times after which an end is worth nothing, without labels"),
+		patience:  o.Float("patience", 10, 1e-3, 1e6, "run times after which an end is worth nothing, without utility"),
 		delay:     o.Duration("delay", 30*time.Second, "what a start costs a job"),
 		workers:   o.Int("workers", 30, 1, 1<<20, "most devices of a job"),
 	}

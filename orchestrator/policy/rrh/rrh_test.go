@@ -7,6 +7,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 func create(t *testing.T, options map[string]string) *Policy {
@@ -19,22 +20,22 @@ func create(t *testing.T, options map[string]string) *Policy {
 	return p
 }
 
-func worth(j *policy.Job, priority, decay, target string) {
-	j.App.Spec.Labels = map[string]string{LabelPriority: priority, LabelDecay: decay, LabelTarget: target}
+func worth(j *policy.Job, priority, decay, target float64) {
+	j.App.Utility = &outbidv1.Utility{Priority: priority, Decay: decay, Target: target}
 }
 
 func TestUtilityIsOASiSs(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New()
 	j := s.Job(s.App("a", "t"), 1, 1, 1)
-	worth(j, "80", "0.01", "600")
+	worth(j, 80, 0.01, 600)
 	u := utilityOf(j.App, 1, 1, 1, 10)
 	for seconds, want := range map[float64]float64{600: 40, 0: 80 / (1 + math.Exp(-6)), 1200: 80 / (1 + math.Exp(6))} {
 		if got := u.at(seconds); math.Abs(got-want) > 1e-9 {
 			t.Errorf("an end after %g s is worth %g, want %g", seconds, got, want)
 		}
 	}
-	j.App.Spec.Labels = nil
+	j.App.Utility = nil
 	u = utilityOf(j.App, 100, 2, 1, 10)
 	for seconds, want := range map[float64]float64{50: 200, 100: 200, 600: 100, 2000: 0} {
 		if got := u.at(seconds); math.Abs(got-want) > 1e-9 {
@@ -47,8 +48,8 @@ func TestWorthyAndUrgentJobsComeFirst(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)
 	cheap, dear := s.Job(s.App("a", "t"), 1, 1, 1000), s.Job(s.App("b", "t"), 1, 1, 1000)
-	worth(cheap, "10", "0", "0")
-	worth(dear, "90", "0.002", "2000")
+	worth(cheap, 10, 0, 0)
+	worth(dear, 90, 0.002, 2000)
 	s.Decide(t, create(t, nil))
 	if !dear.Running() {
 		t.Error("the cheaper job runs")
@@ -62,10 +63,10 @@ func TestJobsPauseAndGoOn(t *testing.T) {
 	s.Stop = 5 * time.Second
 	p := create(t, nil)
 	long := s.Job(s.App("a", "t"), 2, 2, 40_000)
-	worth(long, "50", "0", "0")
+	worth(long, 50, 0, 0)
 	s.Run(t, p, time.Minute)
 	short := s.Job(s.App("b", "t"), 2, 2, 400)
-	worth(short, "50", "0.01", "500")
+	worth(short, 50, 0.01, 500)
 	s.Run(t, p, time.Minute)
 	if !short.Running() || s.Revoked != 1 {
 		t.Fatalf("the urgent job holds %v after %d stops", short.Gang, s.Revoked)
@@ -82,9 +83,9 @@ func TestRefusedJobsComeLast(t *testing.T) {
 	s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)
 	p := create(t, map[string]string{"threshold": "5"})
 	poor := s.Job(s.App("a", "t"), 1, 1, 10)
-	worth(poor, "3", "0", "0")
+	worth(poor, 3, 0, 0)
 	rich := s.Job(s.App("b", "t"), 1, 1, 100_000)
-	worth(rich, "90", "0", "0")
+	worth(rich, 90, 0, 0)
 	s.Run(t, p, time.Minute)
 	if poor.Running() || !rich.Running() || p.s.Admitted[poor.Name()] || !p.s.Admitted[rich.Name()] {
 		t.Errorf("%v holds %v", poor.Name(), poor.Gang)

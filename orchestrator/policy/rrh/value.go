@@ -2,17 +2,8 @@ package rrh
 
 import (
 	"math"
-	"strconv"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-)
-
-// Labels of a sweep that say what the end of one of its trials is worth t seconds after it was created, as in OASiS:
-// priority / (1 + exp(decay*(t - target))).
-const (
-	LabelPriority = "utility.priority"
-	LabelDecay    = "utility.decay"
-	LabelTarget   = "utility.target"
 )
 
 // utility is what a job's end is worth so many seconds after its arrival; it never rises.
@@ -23,27 +14,14 @@ type utility struct {
 	alone, patience float64
 }
 
-// utilityOf reads the labels of a job's app. Without them the end is worth the device-seconds that the job needs, and
-// loses its worth, from when it could have been at the earliest, over patience times the run time.
+// utilityOf is as the job's app says: like OASiS's, priority / (1 + exp(decay*(t - target))). If it says nothing the end is
+// worth the device-seconds that the job needs, and loses its worth, from when it could have been at the earliest, over
+// patience times the run time.
 func utilityOf(a *policy.App, runtime float64, devices int, weight, patience float64) utility {
-	u := utility{priority: weight * runtime * float64(devices), alone: runtime, patience: patience * runtime}
-	labels := a.Spec.GetLabels()
-	priority, err := strconv.ParseFloat(labels[LabelPriority], 64)
-	if err != nil || !(priority >= 0) || math.IsInf(priority, 0) {
-		return u
+	if u := a.Utility; u != nil {
+		return utility{sigmoid: true, priority: u.GetPriority(), decay: u.GetDecay(), target: u.GetTarget()}
 	}
-	u.sigmoid, u.priority = true, priority
-	u.decay, u.target = number(labels[LabelDecay]), number(labels[LabelTarget])
-	return u
-}
-
-// number is a label's value; 0 if it is absent, or no number.
-func number(text string) float64 {
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		return 0
-	}
-	return f
+	return utility{priority: weight * runtime * float64(devices), alone: runtime, patience: patience * runtime}
 }
 
 // at is the worth of an end so many seconds after the arrival.

@@ -6,7 +6,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
@@ -27,6 +29,8 @@ type Terms struct {
 	HangTimeout time.Duration
 	// Grace is how long a program may take to stop.
 	Grace time.Duration
+	// Utility is what the end of a trial is worth; nil if nothing is said.
+	Utility *outbidv1.Utility
 }
 
 // What holds where a spec says nothing.
@@ -57,6 +61,9 @@ func Of(s *outbidv1.SweepSpec) (*Terms, error) {
 		HangTimeout:   duration("hang_timeout", s.GetHangTimeout()),
 		Grace:         cmp.Or(duration("program.grace", s.GetProgram().GetGrace()), programGrace),
 	}
+	if t.Utility = s.GetUtility(); t.Utility == nil {
+		t.Utility = labelledUtility(s.GetLabels())
+	}
 	if memory := s.GetResources().GetMemory(); memory != "" {
 		bytes, err := ParseBytes(memory)
 		if err != nil {
@@ -65,6 +72,25 @@ func Of(s *outbidv1.SweepSpec) (*Terms, error) {
 		t.Demand.Memory = bytes
 	}
 	return t, errors.Join(wrong...)
+}
+
+// labelledUtility is what versions before the field took from labels of these names; nil if there is none.
+func labelledUtility(labels map[string]string) *outbidv1.Utility {
+	number := func(name string) (float64, bool) {
+		f, err := strconv.ParseFloat(labels["utility."+name], 64)
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+			return 0, false
+		}
+		return f, true
+	}
+	priority, ok := number("priority")
+	if !ok || priority < 0 {
+		return nil
+	}
+	u := &outbidv1.Utility{Priority: priority}
+	u.Decay, _ = number("decay")
+	u.Target, _ = number("target")
+	return u
 }
 
 // demand is what one trial needs, but for memory.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -42,6 +43,24 @@ func TestTerms(t *testing.T) {
 			&outbidv1.SweepSpec{Workload: &outbidv1.SweepSpec_Function{Function: &outbidv1.Function{}}},
 			Terms{Demand: cluster.Demand{Min: 1, Max: 1, NeedsTrust: true}, SaveEvery: 30 * time.Second, Grace: 10 * time.Second},
 		},
+		"a utility, and labels that are not one": {
+			&outbidv1.SweepSpec{Utility: &outbidv1.Utility{Priority: 3}, Labels: map[string]string{"utility.priority": "80"}},
+			Terms{
+				Demand: cluster.Demand{Min: 1, Max: 1}, SaveEvery: 30 * time.Second, Grace: 10 * time.Second,
+				Utility: &outbidv1.Utility{Priority: 3},
+			},
+		},
+		"labels that say what a trial is worth": {
+			&outbidv1.SweepSpec{Labels: map[string]string{"utility.priority": "80", "utility.decay": "0.01", "utility.target": "soon"}},
+			Terms{
+				Demand: cluster.Demand{Min: 1, Max: 1}, SaveEvery: 30 * time.Second, Grace: 10 * time.Second,
+				Utility: &outbidv1.Utility{Priority: 80, Decay: .01},
+			},
+		},
+		"labels that say nothing": {
+			&outbidv1.SweepSpec{Labels: map[string]string{"utility.priority": "-1", "utility.decay": "0.01"}},
+			Terms{Demand: cluster.Demand{Min: 1, Max: 1}, SaveEvery: 30 * time.Second, Grace: 10 * time.Second},
+		},
 		"clients": {
 			&outbidv1.SweepSpec{Workload: &outbidv1.SweepSpec_External{External: &outbidv1.External{Timeout: "1h"}}},
 			Terms{Demand: cluster.Demand{Min: 1, Max: 1}, ClientTimeout: time.Hour, SaveEvery: 30 * time.Second, Grace: 10 * time.Second},
@@ -51,7 +70,7 @@ func TestTerms(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if diff := cmp.Diff(&tc.want, got); diff != "" {
+		if diff := cmp.Diff(&tc.want, got, protocmp.Transform()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

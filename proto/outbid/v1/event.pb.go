@@ -145,6 +145,54 @@ func (FailureKind) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_event_proto_rawDescGZIP(), []int{1}
 }
 
+// NoteKind says what a note is about, where programs are to know.
+type NoteKind int32
+
+const (
+	NoteKind_NOTE_KIND_UNSPECIFIED NoteKind = 0
+	// The policy granted what it could not: that had no effect.
+	NoteKind_NOTE_KIND_GRANT_REFUSED NoteKind = 1
+)
+
+// Enum value maps for NoteKind.
+var (
+	NoteKind_name = map[int32]string{
+		0: "NOTE_KIND_UNSPECIFIED",
+		1: "NOTE_KIND_GRANT_REFUSED",
+	}
+	NoteKind_value = map[string]int32{
+		"NOTE_KIND_UNSPECIFIED":   0,
+		"NOTE_KIND_GRANT_REFUSED": 1,
+	}
+)
+
+func (x NoteKind) Enum() *NoteKind {
+	p := new(NoteKind)
+	*p = x
+	return p
+}
+
+func (x NoteKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NoteKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_outbid_v1_event_proto_enumTypes[2].Descriptor()
+}
+
+func (NoteKind) Type() protoreflect.EnumType {
+	return &file_outbid_v1_event_proto_enumTypes[2]
+}
+
+func (x NoteKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NoteKind.Descriptor instead.
+func (NoteKind) EnumDescriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
 // SweepState is where a sweep is in its life.
 type SweepState int32
 
@@ -192,11 +240,11 @@ func (x SweepState) String() string {
 }
 
 func (SweepState) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[2].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[3].Descriptor()
 }
 
 func (SweepState) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[2]
+	return &file_outbid_v1_event_proto_enumTypes[3]
 }
 
 func (x SweepState) Number() protoreflect.EnumNumber {
@@ -205,7 +253,7 @@ func (x SweepState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SweepState.Descriptor instead.
 func (SweepState) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 // TrialState is where a trial is in its life.
@@ -264,11 +312,11 @@ func (x TrialState) String() string {
 }
 
 func (TrialState) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[3].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[4].Descriptor()
 }
 
 func (TrialState) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[3]
+	return &file_outbid_v1_event_proto_enumTypes[4]
 }
 
 func (x TrialState) Number() protoreflect.EnumNumber {
@@ -277,7 +325,7 @@ func (x TrialState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TrialState.Descriptor instead.
 func (TrialState) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 // NodeState is where a node is in its life.
@@ -323,11 +371,11 @@ func (x NodeState) String() string {
 }
 
 func (NodeState) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[4].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[5].Descriptor()
 }
 
 func (NodeState) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[4]
+	return &file_outbid_v1_event_proto_enumTypes[5]
 }
 
 func (x NodeState) Number() protoreflect.EnumNumber {
@@ -336,7 +384,7 @@ func (x NodeState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeState.Descriptor instead.
 func (NodeState) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 // Batch is one append: events decided together. hash = SHA-256(previous hash, sequence, events as encoded).
@@ -2819,8 +2867,9 @@ type Note struct {
 	Trial *int32                 `protobuf:"varint,2,opt,name=trial,proto3,oneof" json:"trial,omitempty"`
 	Node  string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
 	// "info", "warning" or "error".
-	Level         string `protobuf:"bytes,4,opt,name=level,proto3" json:"level,omitempty"`
-	Text          string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	Level         string   `protobuf:"bytes,4,opt,name=level,proto3" json:"level,omitempty"`
+	Text          string   `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	Kind          NoteKind `protobuf:"varint,6,opt,name=kind,proto3,enum=outbid.v1.NoteKind" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2888,6 +2937,13 @@ func (x *Note) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *Note) GetKind() NoteKind {
+	if x != nil {
+		return x.Kind
+	}
+	return NoteKind_NOTE_KIND_UNSPECIFIED
 }
 
 // TrialAsked gives a trial of an external sweep to a client.
@@ -3557,13 +3613,14 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"UplinkSeen\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x10\n" +
-	"\x03seq\x18\x03 \x01(\x04R\x03seq\"\x7f\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\"\xa8\x01\n" +
 	"\x04Note\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x19\n" +
 	"\x05trial\x18\x02 \x01(\x05H\x00R\x05trial\x88\x01\x01\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x14\n" +
 	"\x05level\x18\x04 \x01(\tR\x05level\x12\x12\n" +
-	"\x04text\x18\x05 \x01(\tR\x04textB\b\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12'\n" +
+	"\x04kind\x18\x06 \x01(\x0e2\x13.outbid.v1.NoteKindR\x04kindB\b\n" +
 	"\x06_trial\"i\n" +
 	"\n" +
 	"TrialAsked\x12\x14\n" +
@@ -3622,7 +3679,10 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x11FAILURE_KIND_HANG\x10\x03\x12\x16\n" +
 	"\x12FAILURE_KIND_START\x10\x04\x12\x1a\n" +
 	"\x16FAILURE_KIND_NODE_LOST\x10\x05\x12\x1b\n" +
-	"\x17FAILURE_KIND_CHECKPOINT\x10\x06*\xbb\x01\n" +
+	"\x17FAILURE_KIND_CHECKPOINT\x10\x06*B\n" +
+	"\bNoteKind\x12\x19\n" +
+	"\x15NOTE_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17NOTE_KIND_GRANT_REFUSED\x10\x01*\xbb\x01\n" +
 	"\n" +
 	"SweepState\x12\x1b\n" +
 	"\x17SWEEP_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -3661,114 +3721,116 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_event_proto_rawDescData
 }
 
-var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(RevokeKind)(0),               // 0: outbid.v1.RevokeKind
 	(FailureKind)(0),              // 1: outbid.v1.FailureKind
-	(SweepState)(0),               // 2: outbid.v1.SweepState
-	(TrialState)(0),               // 3: outbid.v1.TrialState
-	(NodeState)(0),                // 4: outbid.v1.NodeState
-	(*Batch)(nil),                 // 5: outbid.v1.Batch
-	(*Events)(nil),                // 6: outbid.v1.Events
-	(*Event)(nil),                 // 7: outbid.v1.Event
-	(*SweepSubmitted)(nil),        // 8: outbid.v1.SweepSubmitted
-	(*SweepChanged)(nil),          // 9: outbid.v1.SweepChanged
-	(*SweepExtended)(nil),         // 10: outbid.v1.SweepExtended
-	(*SweepDeleted)(nil),          // 11: outbid.v1.SweepDeleted
-	(*TunerAsked)(nil),            // 12: outbid.v1.TunerAsked
-	(*TrialCreated)(nil),          // 13: outbid.v1.TrialCreated
-	(*TrialTargeted)(nil),         // 14: outbid.v1.TrialTargeted
-	(*TrialPaused)(nil),           // 15: outbid.v1.TrialPaused
-	(*TrialEnded)(nil),            // 16: outbid.v1.TrialEnded
-	(*TrialCloned)(nil),           // 17: outbid.v1.TrialCloned
-	(*TrialReported)(nil),         // 18: outbid.v1.TrialReported
-	(*TrialReached)(nil),          // 19: outbid.v1.TrialReached
-	(*CheckpointSaved)(nil),       // 20: outbid.v1.CheckpointSaved
-	(*CheckpointDropped)(nil),     // 21: outbid.v1.CheckpointDropped
-	(*LeaseGranted)(nil),          // 22: outbid.v1.LeaseGranted
-	(*LeasePlace)(nil),            // 23: outbid.v1.LeasePlace
-	(*LeaseRenewed)(nil),          // 24: outbid.v1.LeaseRenewed
-	(*PlaceEnded)(nil),            // 25: outbid.v1.PlaceEnded
-	(*LeaseRevoked)(nil),          // 26: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 27: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 28: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 29: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 30: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 31: outbid.v1.NodeChanged
-	(*UplinkSeen)(nil),            // 32: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 33: outbid.v1.Note
-	(*TrialAsked)(nil),            // 34: outbid.v1.TrialAsked
-	(*RoundDecided)(nil),          // 35: outbid.v1.RoundDecided
-	(*OrchestratorStarted)(nil),   // 36: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 37: outbid.v1.PolicySettings
-	(*Report)(nil),                // 38: outbid.v1.Report
-	(*Checkpoint)(nil),            // 39: outbid.v1.Checkpoint
-	nil,                           // 40: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 41: outbid.v1.Report.MetricsEntry
-	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
-	(*SweepSpec)(nil),             // 43: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 44: outbid.v1.Fairness
-	(*NodeInfo)(nil),              // 45: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 46: outbid.v1.Auction
+	(NoteKind)(0),                 // 2: outbid.v1.NoteKind
+	(SweepState)(0),               // 3: outbid.v1.SweepState
+	(TrialState)(0),               // 4: outbid.v1.TrialState
+	(NodeState)(0),                // 5: outbid.v1.NodeState
+	(*Batch)(nil),                 // 6: outbid.v1.Batch
+	(*Events)(nil),                // 7: outbid.v1.Events
+	(*Event)(nil),                 // 8: outbid.v1.Event
+	(*SweepSubmitted)(nil),        // 9: outbid.v1.SweepSubmitted
+	(*SweepChanged)(nil),          // 10: outbid.v1.SweepChanged
+	(*SweepExtended)(nil),         // 11: outbid.v1.SweepExtended
+	(*SweepDeleted)(nil),          // 12: outbid.v1.SweepDeleted
+	(*TunerAsked)(nil),            // 13: outbid.v1.TunerAsked
+	(*TrialCreated)(nil),          // 14: outbid.v1.TrialCreated
+	(*TrialTargeted)(nil),         // 15: outbid.v1.TrialTargeted
+	(*TrialPaused)(nil),           // 16: outbid.v1.TrialPaused
+	(*TrialEnded)(nil),            // 17: outbid.v1.TrialEnded
+	(*TrialCloned)(nil),           // 18: outbid.v1.TrialCloned
+	(*TrialReported)(nil),         // 19: outbid.v1.TrialReported
+	(*TrialReached)(nil),          // 20: outbid.v1.TrialReached
+	(*CheckpointSaved)(nil),       // 21: outbid.v1.CheckpointSaved
+	(*CheckpointDropped)(nil),     // 22: outbid.v1.CheckpointDropped
+	(*LeaseGranted)(nil),          // 23: outbid.v1.LeaseGranted
+	(*LeasePlace)(nil),            // 24: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 25: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 26: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 27: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 28: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 29: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 30: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 31: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 32: outbid.v1.NodeChanged
+	(*UplinkSeen)(nil),            // 33: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 34: outbid.v1.Note
+	(*TrialAsked)(nil),            // 35: outbid.v1.TrialAsked
+	(*RoundDecided)(nil),          // 36: outbid.v1.RoundDecided
+	(*OrchestratorStarted)(nil),   // 37: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 38: outbid.v1.PolicySettings
+	(*Report)(nil),                // 39: outbid.v1.Report
+	(*Checkpoint)(nil),            // 40: outbid.v1.Checkpoint
+	nil,                           // 41: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 42: outbid.v1.Report.MetricsEntry
+	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
+	(*SweepSpec)(nil),             // 44: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 45: outbid.v1.Fairness
+	(*NodeInfo)(nil),              // 46: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 47: outbid.v1.Auction
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	42, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
-	7,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
-	8,  // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
-	9,  // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
-	10, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
-	12, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
-	13, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
-	14, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
-	15, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
-	16, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
-	17, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
-	18, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
-	19, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
-	20, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
-	21, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
-	22, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	26, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	27, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	28, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	29, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	30, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	31, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	32, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	33, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	34, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	35, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	36, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	24, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
-	25, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
-	11, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
-	43, // 30: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	2,  // 31: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	44, // 32: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	43, // 33: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	3,  // 34: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	38, // 35: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	39, // 36: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	42, // 37: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	23, // 38: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	23, // 39: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	42, // 40: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	43, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	8,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
+	9,  // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
+	10, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
+	11, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
+	13, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
+	14, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
+	15, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
+	16, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
+	17, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
+	18, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
+	19, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
+	20, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
+	21, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
+	22, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
+	23, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
+	27, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	28, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	29, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	30, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	31, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	32, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	33, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	34, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	35, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	36, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	37, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	25, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	26, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	12, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
+	44, // 30: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	3,  // 31: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	45, // 32: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	44, // 33: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	4,  // 34: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	39, // 35: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	40, // 36: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	43, // 37: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	24, // 38: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
+	24, // 39: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	43, // 40: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
 	0,  // 41: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
 	1,  // 42: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	45, // 43: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	4,  // 44: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	46, // 45: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	37, // 46: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	40, // 47: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	41, // 48: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	42, // 49: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	42, // 50: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	46, // 43: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	5,  // 44: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	2,  // 45: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	47, // 46: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	38, // 47: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	41, // 48: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	42, // 49: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	43, // 50: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	43, // 51: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -3817,7 +3879,7 @@ func file_outbid_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,

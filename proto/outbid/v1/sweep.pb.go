@@ -67,7 +67,9 @@ type SweepSpec struct {
 	// The sweep's weight relative to others; 1 if 0.
 	Weight float64 `protobuf:"fixed64,18,opt,name=weight,proto3" json:"weight,omitempty"`
 	// What bids for the sweep where devices are auctioned; absent for the server's own agent.
-	Agent         *Agent `protobuf:"bytes,19,opt,name=agent,proto3" json:"agent,omitempty"`
+	Agent *Agent `protobuf:"bytes,19,opt,name=agent,proto3" json:"agent,omitempty"`
+	// What the end of a trial is worth, for policies that go by it; absent for the device-seconds that it needs.
+	Utility       *Utility `protobuf:"bytes,20,opt,name=utility,proto3" json:"utility,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -248,6 +250,13 @@ func (x *SweepSpec) GetAgent() *Agent {
 	return nil
 }
 
+func (x *SweepSpec) GetUtility() *Utility {
+	if x != nil {
+		return x.Utility
+	}
+	return nil
+}
+
 type isSweepSpec_Workload interface {
 	isSweepSpec_Workload()
 }
@@ -273,6 +282,69 @@ func (*SweepSpec_Program) isSweepSpec_Workload() {}
 
 func (*SweepSpec_External) isSweepSpec_Workload() {}
 
+// Utility is what the end of a trial is worth t seconds after it was created: priority / (1 + exp(decay * (t - target))).
+type Utility struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Priority float64                `protobuf:"fixed64,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	// How fast it falls around target, per second; 0 for never.
+	Decay float64 `protobuf:"fixed64,2,opt,name=decay,proto3" json:"decay,omitempty"`
+	// When half of it is left, in seconds.
+	Target        float64 `protobuf:"fixed64,3,opt,name=target,proto3" json:"target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Utility) Reset() {
+	*x = Utility{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Utility) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Utility) ProtoMessage() {}
+
+func (x *Utility) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Utility.ProtoReflect.Descriptor instead.
+func (*Utility) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Utility) GetPriority() float64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Utility) GetDecay() float64 {
+	if x != nil {
+		return x.Decay
+	}
+	return 0
+}
+
+func (x *Utility) GetTarget() float64 {
+	if x != nil {
+		return x.Target
+	}
+	return 0
+}
+
 // Agent is a program beside the server that bids for devices on a sweep's behalf.
 type Agent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -286,7 +358,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -298,7 +370,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -311,7 +383,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Agent) GetPlugin() string {
@@ -347,7 +419,7 @@ type Throughput struct {
 
 func (x *Throughput) Reset() {
 	*x = Throughput{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -359,7 +431,7 @@ func (x *Throughput) String() string {
 func (*Throughput) ProtoMessage() {}
 
 func (x *Throughput) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -372,7 +444,7 @@ func (x *Throughput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Throughput.ProtoReflect.Descriptor instead.
 func (*Throughput) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Throughput) GetType() string {
@@ -429,7 +501,7 @@ type Parameter struct {
 
 func (x *Parameter) Reset() {
 	*x = Parameter{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -441,7 +513,7 @@ func (x *Parameter) String() string {
 func (*Parameter) ProtoMessage() {}
 
 func (x *Parameter) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -454,7 +526,7 @@ func (x *Parameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parameter.ProtoReflect.Descriptor instead.
 func (*Parameter) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Parameter) GetKind() isParameter_Kind {
@@ -570,7 +642,7 @@ type FloatRange struct {
 
 func (x *FloatRange) Reset() {
 	*x = FloatRange{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +654,7 @@ func (x *FloatRange) String() string {
 func (*FloatRange) ProtoMessage() {}
 
 func (x *FloatRange) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +667,7 @@ func (x *FloatRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FloatRange.ProtoReflect.Descriptor instead.
 func (*FloatRange) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *FloatRange) GetLow() float64 {
@@ -641,7 +713,7 @@ type IntRange struct {
 
 func (x *IntRange) Reset() {
 	*x = IntRange{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -653,7 +725,7 @@ func (x *IntRange) String() string {
 func (*IntRange) ProtoMessage() {}
 
 func (x *IntRange) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -666,7 +738,7 @@ func (x *IntRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntRange.ProtoReflect.Descriptor instead.
 func (*IntRange) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *IntRange) GetLow() int64 {
@@ -707,7 +779,7 @@ type Choice struct {
 
 func (x *Choice) Reset() {
 	*x = Choice{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +791,7 @@ func (x *Choice) String() string {
 func (*Choice) ProtoMessage() {}
 
 func (x *Choice) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +804,7 @@ func (x *Choice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Choice.ProtoReflect.Descriptor instead.
 func (*Choice) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Choice) GetValues() []*structpb.Value {
@@ -752,7 +824,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -764,7 +836,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -777,7 +849,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Group) GetSpace() map[string]*Parameter {
@@ -798,7 +870,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +882,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +895,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Condition) GetParam() string {
@@ -865,7 +937,7 @@ type Tuner struct {
 
 func (x *Tuner) Reset() {
 	*x = Tuner{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +949,7 @@ func (x *Tuner) String() string {
 func (*Tuner) ProtoMessage() {}
 
 func (x *Tuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +962,7 @@ func (x *Tuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tuner.ProtoReflect.Descriptor instead.
 func (*Tuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Tuner) GetKind() isTuner_Kind {
@@ -1072,7 +1144,7 @@ type RandomSearch struct {
 
 func (x *RandomSearch) Reset() {
 	*x = RandomSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1156,7 @@ func (x *RandomSearch) String() string {
 func (*RandomSearch) ProtoMessage() {}
 
 func (x *RandomSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1169,7 @@ func (x *RandomSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RandomSearch.ProtoReflect.Descriptor instead.
 func (*RandomSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RandomSearch) GetMaxSteps() int64 {
@@ -1120,7 +1192,7 @@ type GridSearch struct {
 
 func (x *GridSearch) Reset() {
 	*x = GridSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1132,7 +1204,7 @@ func (x *GridSearch) String() string {
 func (*GridSearch) ProtoMessage() {}
 
 func (x *GridSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1145,7 +1217,7 @@ func (x *GridSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GridSearch.ProtoReflect.Descriptor instead.
 func (*GridSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GridSearch) GetMaxSteps() int64 {
@@ -1173,7 +1245,7 @@ type SobolSearch struct {
 
 func (x *SobolSearch) Reset() {
 	*x = SobolSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1257,7 @@ func (x *SobolSearch) String() string {
 func (*SobolSearch) ProtoMessage() {}
 
 func (x *SobolSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1270,7 @@ func (x *SobolSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SobolSearch.ProtoReflect.Descriptor instead.
 func (*SobolSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SobolSearch) GetMaxSteps() int64 {
@@ -1227,7 +1299,7 @@ type SuccessiveHalving struct {
 
 func (x *SuccessiveHalving) Reset() {
 	*x = SuccessiveHalving{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1311,7 @@ func (x *SuccessiveHalving) String() string {
 func (*SuccessiveHalving) ProtoMessage() {}
 
 func (x *SuccessiveHalving) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1324,7 @@ func (x *SuccessiveHalving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessiveHalving.ProtoReflect.Descriptor instead.
 func (*SuccessiveHalving) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SuccessiveHalving) GetMaxSteps() int64 {
@@ -1309,7 +1381,7 @@ type Hyperband struct {
 
 func (x *Hyperband) Reset() {
 	*x = Hyperband{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1393,7 @@ func (x *Hyperband) String() string {
 func (*Hyperband) ProtoMessage() {}
 
 func (x *Hyperband) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1406,7 @@ func (x *Hyperband) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hyperband.ProtoReflect.Descriptor instead.
 func (*Hyperband) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Hyperband) GetMaxSteps() int64 {
@@ -1393,7 +1465,7 @@ type Asha struct {
 
 func (x *Asha) Reset() {
 	*x = Asha{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1477,7 @@ func (x *Asha) String() string {
 func (*Asha) ProtoMessage() {}
 
 func (x *Asha) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1490,7 @@ func (x *Asha) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asha.ProtoReflect.Descriptor instead.
 func (*Asha) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Asha) GetMaxSteps() int64 {
@@ -1480,7 +1552,7 @@ type MedianStopping struct {
 
 func (x *MedianStopping) Reset() {
 	*x = MedianStopping{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1564,7 @@ func (x *MedianStopping) String() string {
 func (*MedianStopping) ProtoMessage() {}
 
 func (x *MedianStopping) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1577,7 @@ func (x *MedianStopping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MedianStopping.ProtoReflect.Descriptor instead.
 func (*MedianStopping) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MedianStopping) GetMaxSteps() int64 {
@@ -1557,7 +1629,7 @@ type Pbt struct {
 
 func (x *Pbt) Reset() {
 	*x = Pbt{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1641,7 @@ func (x *Pbt) String() string {
 func (*Pbt) ProtoMessage() {}
 
 func (x *Pbt) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1654,7 @@ func (x *Pbt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pbt.ProtoReflect.Descriptor instead.
 func (*Pbt) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Pbt) GetMaxSteps() int64 {
@@ -1653,7 +1725,7 @@ type PerformanceCurve struct {
 
 func (x *PerformanceCurve) Reset() {
 	*x = PerformanceCurve{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1737,7 @@ func (x *PerformanceCurve) String() string {
 func (*PerformanceCurve) ProtoMessage() {}
 
 func (x *PerformanceCurve) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1750,7 @@ func (x *PerformanceCurve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PerformanceCurve.ProtoReflect.Descriptor instead.
 func (*PerformanceCurve) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PerformanceCurve) GetMaxSteps() int64 {
@@ -1745,7 +1817,7 @@ type PluginTuner struct {
 
 func (x *PluginTuner) Reset() {
 	*x = PluginTuner{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1829,7 @@ func (x *PluginTuner) String() string {
 func (*PluginTuner) ProtoMessage() {}
 
 func (x *PluginTuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1842,7 @@ func (x *PluginTuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginTuner.ProtoReflect.Descriptor instead.
 func (*PluginTuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PluginTuner) GetCommand() []string {
@@ -1819,7 +1891,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +1903,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +1916,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Resources) GetDevices() *DeviceCount {
@@ -1914,7 +1986,7 @@ type DeviceCount struct {
 
 func (x *DeviceCount) Reset() {
 	*x = DeviceCount{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +1998,7 @@ func (x *DeviceCount) String() string {
 func (*DeviceCount) ProtoMessage() {}
 
 func (x *DeviceCount) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2011,7 @@ func (x *DeviceCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCount.ProtoReflect.Descriptor instead.
 func (*DeviceCount) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeviceCount) GetMin() int32 {
@@ -1975,7 +2047,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +2059,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +2072,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Limits) GetTrials() int32 {
@@ -2055,7 +2127,7 @@ type Checkpoints struct {
 
 func (x *Checkpoints) Reset() {
 	*x = Checkpoints{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2139,7 @@ func (x *Checkpoints) String() string {
 func (*Checkpoints) ProtoMessage() {}
 
 func (x *Checkpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2152,7 @@ func (x *Checkpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
 func (*Checkpoints) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Checkpoints) GetBest() int32 {
@@ -2133,7 +2205,7 @@ type Function struct {
 
 func (x *Function) Reset() {
 	*x = Function{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2217,7 @@ func (x *Function) String() string {
 func (*Function) ProtoMessage() {}
 
 func (x *Function) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2230,7 @@ func (x *Function) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Function.ProtoReflect.Descriptor instead.
 func (*Function) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Function) GetBlob() string {
@@ -2223,7 +2295,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2235,7 +2307,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2248,7 +2320,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Program) GetCommand() []string {
@@ -2297,7 +2369,7 @@ type External struct {
 
 func (x *External) Reset() {
 	*x = External{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2381,7 @@ func (x *External) String() string {
 func (*External) ProtoMessage() {}
 
 func (x *External) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2394,7 @@ func (x *External) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use External.ProtoReflect.Descriptor instead.
 func (*External) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *External) GetTimeout() string {
@@ -2336,7 +2408,7 @@ var File_outbid_v1_sweep_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\n" +
-	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\"\xb9\a\n" +
+	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\"\xe7\a\n" +
 	"\tSweepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x125\n" +
@@ -2357,7 +2429,8 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\fhang_timeout\x18\x10 \x01(\tR\vhangTimeout\x127\n" +
 	"\vthroughputs\x18\x11 \x03(\v2\x15.outbid.v1.ThroughputR\vthroughputs\x12\x16\n" +
 	"\x06weight\x18\x12 \x01(\x01R\x06weight\x12&\n" +
-	"\x05agent\x18\x13 \x01(\v2\x10.outbid.v1.AgentR\x05agent\x1aN\n" +
+	"\x05agent\x18\x13 \x01(\v2\x10.outbid.v1.AgentR\x05agent\x12,\n" +
+	"\autility\x18\x14 \x01(\v2\x12.outbid.v1.UtilityR\autility\x1aN\n" +
 	"\n" +
 	"SpaceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -2367,7 +2440,11 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
 	"\bworkloadB\x0f\n" +
-	"\r_max_restarts\"T\n" +
+	"\r_max_restarts\"S\n" +
+	"\aUtility\x12\x1a\n" +
+	"\bpriority\x18\x01 \x01(\x01R\bpriority\x12\x14\n" +
+	"\x05decay\x18\x02 \x01(\x01R\x05decay\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\x01R\x06target\"T\n" +
 	"\x05Agent\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x123\n" +
 	"\bsettings\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bsettings\"\xa1\x01\n" +
@@ -2542,86 +2619,88 @@ func file_outbid_v1_sweep_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_sweep_proto_rawDescData
 }
 
-var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*SweepSpec)(nil),         // 0: outbid.v1.SweepSpec
-	(*Agent)(nil),             // 1: outbid.v1.Agent
-	(*Throughput)(nil),        // 2: outbid.v1.Throughput
-	(*Parameter)(nil),         // 3: outbid.v1.Parameter
-	(*FloatRange)(nil),        // 4: outbid.v1.FloatRange
-	(*IntRange)(nil),          // 5: outbid.v1.IntRange
-	(*Choice)(nil),            // 6: outbid.v1.Choice
-	(*Group)(nil),             // 7: outbid.v1.Group
-	(*Condition)(nil),         // 8: outbid.v1.Condition
-	(*Tuner)(nil),             // 9: outbid.v1.Tuner
-	(*RandomSearch)(nil),      // 10: outbid.v1.RandomSearch
-	(*GridSearch)(nil),        // 11: outbid.v1.GridSearch
-	(*SobolSearch)(nil),       // 12: outbid.v1.SobolSearch
-	(*SuccessiveHalving)(nil), // 13: outbid.v1.SuccessiveHalving
-	(*Hyperband)(nil),         // 14: outbid.v1.Hyperband
-	(*Asha)(nil),              // 15: outbid.v1.Asha
-	(*MedianStopping)(nil),    // 16: outbid.v1.MedianStopping
-	(*Pbt)(nil),               // 17: outbid.v1.Pbt
-	(*PerformanceCurve)(nil),  // 18: outbid.v1.PerformanceCurve
-	(*PluginTuner)(nil),       // 19: outbid.v1.PluginTuner
-	(*Resources)(nil),         // 20: outbid.v1.Resources
-	(*DeviceCount)(nil),       // 21: outbid.v1.DeviceCount
-	(*Limits)(nil),            // 22: outbid.v1.Limits
-	(*Checkpoints)(nil),       // 23: outbid.v1.Checkpoints
-	(*Function)(nil),          // 24: outbid.v1.Function
-	(*Program)(nil),           // 25: outbid.v1.Program
-	(*External)(nil),          // 26: outbid.v1.External
-	nil,                       // 27: outbid.v1.SweepSpec.SpaceEntry
-	nil,                       // 28: outbid.v1.SweepSpec.LabelsEntry
-	nil,                       // 29: outbid.v1.Group.SpaceEntry
-	nil,                       // 30: outbid.v1.Function.EnvEntry
-	nil,                       // 31: outbid.v1.Program.EnvEntry
-	(*structpb.Struct)(nil),   // 32: google.protobuf.Struct
-	(*structpb.Value)(nil),    // 33: google.protobuf.Value
+	(*Utility)(nil),           // 1: outbid.v1.Utility
+	(*Agent)(nil),             // 2: outbid.v1.Agent
+	(*Throughput)(nil),        // 3: outbid.v1.Throughput
+	(*Parameter)(nil),         // 4: outbid.v1.Parameter
+	(*FloatRange)(nil),        // 5: outbid.v1.FloatRange
+	(*IntRange)(nil),          // 6: outbid.v1.IntRange
+	(*Choice)(nil),            // 7: outbid.v1.Choice
+	(*Group)(nil),             // 8: outbid.v1.Group
+	(*Condition)(nil),         // 9: outbid.v1.Condition
+	(*Tuner)(nil),             // 10: outbid.v1.Tuner
+	(*RandomSearch)(nil),      // 11: outbid.v1.RandomSearch
+	(*GridSearch)(nil),        // 12: outbid.v1.GridSearch
+	(*SobolSearch)(nil),       // 13: outbid.v1.SobolSearch
+	(*SuccessiveHalving)(nil), // 14: outbid.v1.SuccessiveHalving
+	(*Hyperband)(nil),         // 15: outbid.v1.Hyperband
+	(*Asha)(nil),              // 16: outbid.v1.Asha
+	(*MedianStopping)(nil),    // 17: outbid.v1.MedianStopping
+	(*Pbt)(nil),               // 18: outbid.v1.Pbt
+	(*PerformanceCurve)(nil),  // 19: outbid.v1.PerformanceCurve
+	(*PluginTuner)(nil),       // 20: outbid.v1.PluginTuner
+	(*Resources)(nil),         // 21: outbid.v1.Resources
+	(*DeviceCount)(nil),       // 22: outbid.v1.DeviceCount
+	(*Limits)(nil),            // 23: outbid.v1.Limits
+	(*Checkpoints)(nil),       // 24: outbid.v1.Checkpoints
+	(*Function)(nil),          // 25: outbid.v1.Function
+	(*Program)(nil),           // 26: outbid.v1.Program
+	(*External)(nil),          // 27: outbid.v1.External
+	nil,                       // 28: outbid.v1.SweepSpec.SpaceEntry
+	nil,                       // 29: outbid.v1.SweepSpec.LabelsEntry
+	nil,                       // 30: outbid.v1.Group.SpaceEntry
+	nil,                       // 31: outbid.v1.Function.EnvEntry
+	nil,                       // 32: outbid.v1.Program.EnvEntry
+	(*structpb.Struct)(nil),   // 33: google.protobuf.Struct
+	(*structpb.Value)(nil),    // 34: google.protobuf.Value
 }
 var file_outbid_v1_sweep_proto_depIdxs = []int32{
-	27, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
-	9,  // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
-	20, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
-	22, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
-	23, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
-	24, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
-	25, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
-	26, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
-	28, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
-	2,  // 9: outbid.v1.SweepSpec.throughputs:type_name -> outbid.v1.Throughput
-	1,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
-	32, // 11: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
-	4,  // 12: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
-	5,  // 13: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
-	6,  // 14: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
-	33, // 15: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
-	7,  // 16: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
-	8,  // 17: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
-	33, // 18: outbid.v1.Choice.values:type_name -> google.protobuf.Value
-	29, // 19: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
-	33, // 20: outbid.v1.Condition.in:type_name -> google.protobuf.Value
-	10, // 21: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
-	11, // 22: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
-	12, // 23: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
-	13, // 24: outbid.v1.Tuner.successive_halving:type_name -> outbid.v1.SuccessiveHalving
-	14, // 25: outbid.v1.Tuner.hyperband:type_name -> outbid.v1.Hyperband
-	15, // 26: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
-	16, // 27: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
-	17, // 28: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
-	19, // 29: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
-	18, // 30: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
-	32, // 31: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
-	21, // 32: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
-	30, // 33: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
-	31, // 34: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
-	3,  // 35: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	3,  // 36: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	28, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
+	10, // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
+	21, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
+	23, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
+	24, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
+	25, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
+	26, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
+	27, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
+	29, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
+	3,  // 9: outbid.v1.SweepSpec.throughputs:type_name -> outbid.v1.Throughput
+	2,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
+	1,  // 11: outbid.v1.SweepSpec.utility:type_name -> outbid.v1.Utility
+	33, // 12: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
+	5,  // 13: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
+	6,  // 14: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
+	7,  // 15: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
+	34, // 16: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
+	8,  // 17: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
+	9,  // 18: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
+	34, // 19: outbid.v1.Choice.values:type_name -> google.protobuf.Value
+	30, // 20: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
+	34, // 21: outbid.v1.Condition.in:type_name -> google.protobuf.Value
+	11, // 22: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
+	12, // 23: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
+	13, // 24: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
+	14, // 25: outbid.v1.Tuner.successive_halving:type_name -> outbid.v1.SuccessiveHalving
+	15, // 26: outbid.v1.Tuner.hyperband:type_name -> outbid.v1.Hyperband
+	16, // 27: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
+	17, // 28: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
+	18, // 29: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
+	20, // 30: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
+	19, // 31: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
+	33, // 32: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
+	22, // 33: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
+	31, // 34: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
+	32, // 35: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
+	4,  // 36: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	4,  // 37: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_sweep_proto_init() }
@@ -2634,15 +2713,15 @@ func file_outbid_v1_sweep_proto_init() {
 		(*SweepSpec_Program)(nil),
 		(*SweepSpec_External)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[2].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[3].OneofWrappers = []any{
+	file_outbid_v1_sweep_proto_msgTypes[3].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[4].OneofWrappers = []any{
 		(*Parameter_Float)(nil),
 		(*Parameter_Int)(nil),
 		(*Parameter_Choice)(nil),
 		(*Parameter_Constant)(nil),
 		(*Parameter_Group)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[9].OneofWrappers = []any{
+	file_outbid_v1_sweep_proto_msgTypes[10].OneofWrappers = []any{
 		(*Tuner_Random)(nil),
 		(*Tuner_Grid)(nil),
 		(*Tuner_Sobol)(nil),
@@ -2654,16 +2733,16 @@ func file_outbid_v1_sweep_proto_init() {
 		(*Tuner_Plugin)(nil),
 		(*Tuner_PerformanceCurve)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[17].OneofWrappers = []any{}
 	file_outbid_v1_sweep_proto_msgTypes[18].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[22].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[19].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_sweep_proto_rawDesc), len(file_outbid_v1_sweep_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

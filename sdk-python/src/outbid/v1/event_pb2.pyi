@@ -85,6 +85,24 @@ FAILURE_KIND_CHECKPOINT: FailureKind.ValueType  # 6
 """The checkpoint could not be read."""
 Global___FailureKind: typing_extensions.TypeAlias = FailureKind
 
+class _NoteKind:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _NoteKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_NoteKind.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    NOTE_KIND_UNSPECIFIED: _NoteKind.ValueType  # 0
+    NOTE_KIND_GRANT_REFUSED: _NoteKind.ValueType  # 1
+    """The policy granted what it could not: that had no effect."""
+
+class NoteKind(_NoteKind, metaclass=_NoteKindEnumTypeWrapper):
+    """NoteKind says what a note is about, where programs are to know."""
+
+NOTE_KIND_UNSPECIFIED: NoteKind.ValueType  # 0
+NOTE_KIND_GRANT_REFUSED: NoteKind.ValueType  # 1
+"""The policy granted what it could not: that had no effect."""
+Global___NoteKind: typing_extensions.TypeAlias = NoteKind
+
 class _SweepState:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -1114,12 +1132,14 @@ class Note(google.protobuf.message.Message):
     NODE_FIELD_NUMBER: builtins.int
     LEVEL_FIELD_NUMBER: builtins.int
     TEXT_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     node: builtins.str
     level: builtins.str
     """"info", "warning" or "error"."""
     text: builtins.str
+    kind: Global___NoteKind.ValueType
     def __init__(
         self,
         *,
@@ -1128,9 +1148,10 @@ class Note(google.protobuf.message.Message):
         node: builtins.str = ...,
         level: builtins.str = ...,
         text: builtins.str = ...,
+        kind: Global___NoteKind.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_trial", b"_trial", "trial", b"trial"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_trial", b"_trial", "level", b"level", "node", b"node", "sweep", b"sweep", "text", b"text", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_trial", b"_trial", "kind", b"kind", "level", b"level", "node", b"node", "sweep", b"sweep", "text", b"text", "trial", b"trial"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_trial", b"_trial"]) -> typing.Literal["trial"] | None: ...
 
 Global___Note: typing_extensions.TypeAlias = Note

@@ -80,6 +80,7 @@ class SweepSpec(google.protobuf.message.Message):
     THROUGHPUTS_FIELD_NUMBER: builtins.int
     WEIGHT_FIELD_NUMBER: builtins.int
     AGENT_FIELD_NUMBER: builtins.int
+    UTILITY_FIELD_NUMBER: builtins.int
     name: builtins.str
     """A short name: lower-case letters, digits and dashes. The sweep's id is this name and a number."""
     tenant: builtins.str
@@ -142,6 +143,10 @@ class SweepSpec(google.protobuf.message.Message):
     def agent(self) -> Global___Agent:
         """What bids for the sweep where devices are auctioned; absent for the server's own agent."""
 
+    @property
+    def utility(self) -> Global___Utility:
+        """What the end of a trial is worth, for policies that go by it; absent for the device-seconds that it needs."""
+
     def __init__(
         self,
         *,
@@ -164,15 +169,41 @@ class SweepSpec(google.protobuf.message.Message):
         throughputs: collections.abc.Iterable[Global___Throughput] | None = ...,
         weight: builtins.float = ...,
         agent: Global___Agent | None = ...,
+        utility: Global___Utility | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "external", b"external", "function", b"function", "limits", b"limits", "max_restarts", b"max_restarts", "program", b"program", "resources", b"resources", "tuner", b"tuner", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "constraints", b"constraints", "external", b"external", "function", b"function", "hang_timeout", b"hang_timeout", "labels", b"labels", "limits", b"limits", "max_restarts", b"max_restarts", "metric", b"metric", "mode", b"mode", "name", b"name", "program", b"program", "resources", b"resources", "space", b"space", "tenant", b"tenant", "throughputs", b"throughputs", "tuner", b"tuner", "weight", b"weight", "workload", b"workload"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "external", b"external", "function", b"function", "limits", b"limits", "max_restarts", b"max_restarts", "program", b"program", "resources", b"resources", "tuner", b"tuner", "utility", b"utility", "workload", b"workload"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "constraints", b"constraints", "external", b"external", "function", b"function", "hang_timeout", b"hang_timeout", "labels", b"labels", "limits", b"limits", "max_restarts", b"max_restarts", "metric", b"metric", "mode", b"mode", "name", b"name", "program", b"program", "resources", b"resources", "space", b"space", "tenant", b"tenant", "throughputs", b"throughputs", "tuner", b"tuner", "utility", b"utility", "weight", b"weight", "workload", b"workload"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_restarts", b"_max_restarts"]) -> typing.Literal["max_restarts"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["workload", b"workload"]) -> typing.Literal["function", "program", "external"] | None: ...
 
 Global___SweepSpec: typing_extensions.TypeAlias = SweepSpec
+
+@typing.final
+class Utility(google.protobuf.message.Message):
+    """Utility is what the end of a trial is worth t seconds after it was created: priority / (1 + exp(decay * (t - target)))."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PRIORITY_FIELD_NUMBER: builtins.int
+    DECAY_FIELD_NUMBER: builtins.int
+    TARGET_FIELD_NUMBER: builtins.int
+    priority: builtins.float
+    decay: builtins.float
+    """How fast it falls around target, per second; 0 for never."""
+    target: builtins.float
+    """When half of it is left, in seconds."""
+    def __init__(
+        self,
+        *,
+        priority: builtins.float = ...,
+        decay: builtins.float = ...,
+        target: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["decay", b"decay", "priority", b"priority", "target", b"target"]) -> None: ...
+
+Global___Utility: typing_extensions.TypeAlias = Utility
 
 @typing.final
 class Agent(google.protobuf.message.Message):
