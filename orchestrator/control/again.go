@@ -58,7 +58,7 @@ func (c *Core) goOn(s *state.Sweep, wider *outbidv1.SweepSpec) []int32 {
 
 // copyTuner returns a tuner as the sweep's is, nil for one in another process or that does not start.
 func (c *Core) copyTuner(s *state.Sweep) tuner.Tuner {
-	snapshot := c.rested[s.ID].snapshot
+	snapshot := c.archived[s.ID].snapshot
 	if t := c.tuners[s.ID]; t != nil {
 		data, err := t.Snapshot()
 		if err != nil {

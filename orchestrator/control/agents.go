@@ -60,7 +60,7 @@ func (l *Loop) CheckAgent(spec *outbidv1.SweepSpec) error {
 // AgentUp says that an agent outside the binary can answer, which it could not before.
 type AgentUp struct{}
 
-func (AgentUp) apply(c *Core) { c.demand = true }
+func (AgentUp) apply(c *Core) { c.scheduleDue = true }
 
 // AgentUp asks the policy anew, because an agent can answer that could not before.
 func (l *Loop) AgentUp() {

@@ -156,9 +156,9 @@ func (c *Core) delete(in Delete) (state.Deleted, error) {
 // forget drops what is kept of a deleted sweep beside the state.
 func (c *Core) forget(id string) {
 	delete(c.tuners, id)
-	delete(c.rested, id)
+	delete(c.archived, id)
 	delete(c.unopened, id)
-	delete(c.hungry, id)
+	delete(c.mayCreate, id)
 	delete(c.touched, id)
 	delete(c.later, id)
 }

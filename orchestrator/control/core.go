@@ -60,17 +60,17 @@ type Agents interface {
 type Core struct {
 	set Settings
 	st  *state.State
-	// tuners of sweeps that have not ended, rested ones of those that have, and those that did not start.
+	// tuners of sweeps that have not ended, archived ones of those that have, and those that did not start.
 	tuners   map[string]tuner.Tuner
-	rested   map[string]rested
+	archived map[string]archived
 	unopened map[string]error
-	// policy decides. While the past is gone through it is the one that decided then, nil if that has another name than
-	// own, which the core was made with.
-	policy, own policy.Policy
-	// blank is the snapshot that own had at first; nil if it has none.
-	blank []byte
-	// heir says that the policy has something to hand down to the next of its name.
-	heir bool
+	// policy decides. On replay it is the one that decided then; nil if that has another name than configured, which the
+	// core was made with.
+	policy, configured policy.Policy
+	// initial is the snapshot that configured had at first; nil if it has none.
+	initial []byte
+	// hasHistory: the policy remembers rounds, for the next of its name to go on from.
+	hasHistory bool
 	// now is the time of the step under way.
 	now time.Time
 	// started is when this core first decided something: nodes not heard of since are given a lease's time.
@@ -80,8 +80,8 @@ type Core struct {
 	out Outcome
 	// touched sweeps are looked at again before the step ends, later ones in the next.
 	touched, later map[string]bool
-	// demand says that devices, or trials that want some, may have changed.
-	demand bool
+	// scheduleDue: devices, or trials that want some, may have changed, so that the policy is asked in this step.
+	scheduleDue bool
 	// next is when the policy wants to be asked again; zero for never.
 	next time.Time
 	// err is set once, by an event that does not fit; the core is unusable from then on.
@@ -91,12 +91,12 @@ type Core struct {
 	// stateful policies remember something, so that each of their rounds is recorded; one that preempts is shown all that
 	// sweeps could use.
 	stateful, preempts bool
-	// hungry sweeps have a tuner that may want trials.
-	hungry map[string]bool
+	// mayCreate names the sweeps whose tuner may create trials if it is asked.
+	mayCreate map[string]bool
 	// audit is shown each round that is replayed: what the policy decides now, and what followed then.
 	audit func(at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event)
-	// restless nodes get orders at the end of the step.
-	restless map[string]bool
+	// ordersDue names the nodes that get orders at the end of the step.
+	ordersDue map[string]bool
 	// replaying: events come from the ledger, and following are those of the batch after the current one.
 	replaying bool
 	following []*outbidv1.Event
@@ -124,13 +124,13 @@ type Input interface {
 // NewCore returns a core that goes on from a state and its tuners' and policy's snapshots.
 func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
 	c := &Core{
-		set: set, st: st, own: p, tuners: map[string]tuner.Tuner{}, rested: map[string]rested{},
+		set: set, st: st, configured: p, tuners: map[string]tuner.Tuner{}, archived: map[string]archived{},
 		unopened: map[string]error{}, nodes: map[string]*link{},
-		touched: map[string]bool{}, later: map[string]bool{}, demand: true,
-		views: newViewCache(), hungry: map[string]bool{}, restless: map[string]bool{},
+		touched: map[string]bool{}, later: map[string]bool{}, scheduleDue: true,
+		views: newViewCache(), mayCreate: map[string]bool{}, ordersDue: map[string]bool{},
 	}
 	c.install(p)
-	c.blank, _ = p.Snapshot()
+	c.initial, _ = p.Snapshot()
 	return c
 }
 
@@ -153,8 +153,8 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 		in.apply(c)
 	}
 	c.settle()
-	if c.demand || !c.next.IsZero() && !now.Before(c.next) {
-		c.demand = false
+	if c.scheduleDue || !c.next.IsZero() && !now.Before(c.next) {
+		c.scheduleDue = false
 		c.schedule()
 		c.settle()
 	}

@@ -31,7 +31,7 @@ func (c *Core) fold(at time.Time, e *outbidv1.Event) (answer, error) {
 	c.views.mark(change)
 	if !c.replaying {
 		c.mark(change)
-		c.demand = c.demand || suspects != c.st.CountSuspects() // a node is kept for one, or open to all again
+		c.scheduleDue = c.scheduleDue || suspects != c.st.CountSuspects() // a node is kept for one, or open to all again
 	}
 	return c.tellTuner(change), nil
 }
@@ -45,14 +45,14 @@ func (c *Core) beforeFold(e *outbidv1.Event) error {
 	if c.replaying {
 		switch kind.Policy {
 		case state.PolicyStarts:
-			if err := c.succeed(e.GetOrchestratorStarted().GetPolicy()); err != nil {
+			if err := c.installPast(e.GetOrchestratorStarted().GetPolicy()); err != nil {
 				return err
 			}
 		case state.PolicyDecided:
 			c.redecide(e.GetRoundDecided())
 		}
 	}
-	if kind.Tuner == state.TunerRests || kind.Tuner == state.TunerWidens {
+	if kind.Tuner == state.TunerArchives || kind.Tuner == state.TunerWidens {
 		if s := c.reopened(e); s != nil {
 			if err := c.wake(s, "gone on with"); err != nil {
 				c.unopened[s.ID] = err
@@ -65,7 +65,7 @@ func (c *Core) beforeFold(e *outbidv1.Event) error {
 // mark notes what the step under way has to do because of an event.
 func (c *Core) mark(change state.Change) {
 	if change.Kind.Asks {
-		c.demand = true
+		c.scheduleDue = true
 	}
 	if change.Kind.Advances {
 		c.touched[change.Sweep.ID] = true
@@ -85,11 +85,11 @@ func (c *Core) tellTuner(change state.Change) answer {
 		if c.tuners[s.ID] == nil {
 			c.open(s.ID, s.Spec, nil)
 		}
-		c.hunger(s)
-	case state.TunerRests:
+		c.noteMayCreate(s)
+	case state.TunerArchives:
 		if s.Done() {
 			delete(c.unopened, s.ID)
-			c.rest(s)
+			c.archive(s)
 		}
 	case state.TunerForgotten:
 		c.forget(s.ID)
@@ -113,10 +113,10 @@ func (c *Core) consult(s *state.Sweep, e tuner.Event) answer {
 	actions, err := t.Handle(e)
 	if err != nil {
 		delete(c.tuners, s.ID)
-		delete(c.hungry, s.ID)
+		delete(c.mayCreate, s.ID)
 		return answer{sweep: s, err: err}
 	}
-	c.hunger(s)
+	c.noteMayCreate(s)
 	return answer{sweep: s, actions: actions}
 }
 

@@ -117,15 +117,15 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 		saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
 	}
 	l.leading, l.abandon = context.WithCancel(context.Background())
-	blank, err := cfg.Policy.Snapshot()
+	initial, err := cfg.Policy.Snapshot()
 	for err == nil {
 		if err = l.takeOver(ctx); err == nil {
 			return l, nil
 		}
 		// Whoever led before wrote once more while this one was reading: read again, with a policy that has seen nothing yet.
 		if errors.Is(err, ledger.ErrConflict) {
-			if err = nil; blank != nil {
-				err = cfg.Policy.Restore(blank)
+			if err = nil; initial != nil {
+				err = cfg.Policy.Restore(initial)
 			}
 		}
 	}

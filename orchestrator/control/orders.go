@@ -17,12 +17,12 @@ func (c *Core) order() {
 	if c.err != nil {
 		return
 	}
-	for _, name := range sortedKeys(c.restless) {
+	for _, name := range sortedKeys(c.ordersDue) {
 		if o := c.orders(name, c.link(name)); o != nil {
 			c.out.Orders = append(c.out.Orders, o)
 		}
 	}
-	clear(c.restless)
+	clear(c.ordersDue)
 }
 
 // orders is all that a node should be doing. Bodies are left out of what it has taken in already. The lease counts from when

@@ -43,7 +43,7 @@ func Restore(
 		return nil
 	})
 	if err == nil {
-		err = c.assume()
+		err = c.installConfigured()
 	}
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (c *Core) redecide(round *outbidv1.RoundDecided) {
 	if c.policy == nil || round.GetPolicy() != c.policy.Name() || !c.stateful && c.audit == nil {
 		return
 	}
-	c.heir = true
+	c.hasHistory = true
 	defer c.rememberAgents(round)()
 	v := c.views.refresh(c)
 	plan := c.decide(v)
@@ -97,7 +97,7 @@ func (c *Core) load(data []byte) error {
 		c.loadTuner(r)
 	}
 	if st.Decider != nil {
-		if err := c.succeed(st.Decider); err != nil {
+		if err := c.installPast(st.Decider); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func (c *Core) load(data []byte) error {
 		if err := c.policy.Restore(snap.GetPolicy()); err != nil {
 			return fmt.Errorf("policy %s: %w", c.policy.Name(), err)
 		}
-		c.heir = true
+		c.hasHistory = true
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ const aheadAtMost = 256
 // waiting is always asked for one, so that the policy sees that it wants something; where the policy preempts, for as
 // many as the cluster could run.
 func (c *Core) askTuners() {
-	if len(c.hungry) == 0 {
+	if len(c.mayCreate) == 0 {
 		return
 	}
 	v := c.views.refresh(c)
@@ -136,13 +136,13 @@ func (c *Core) askTuners() {
 			size += len(v.Nodes[i].Devices)
 		}
 	}
-	for _, s := range c.hungryInOrder() {
+	for _, s := range c.creatorsInOrder() {
 		t := c.tuners[s.ID]
 		if s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING || t == nil {
 			continue
 		}
 		if status := t.Status(); status.Waiting || status.Exhausted {
-			delete(c.hungry, s.ID)
+			delete(c.mayCreate, s.ID)
 			continue
 		}
 		n := 0
@@ -162,18 +162,18 @@ func (c *Core) askTuners() {
 	}
 }
 
-func (c *Core) hungryInOrder() []*state.Sweep {
-	all := make([]*state.Sweep, 0, len(c.hungry))
-	for id := range c.hungry {
+func (c *Core) creatorsInOrder() []*state.Sweep {
+	all := make([]*state.Sweep, 0, len(c.mayCreate))
+	for id := range c.mayCreate {
 		all = append(all, c.st.Sweeps[id])
 	}
 	slices.SortFunc(all, func(a, b *state.Sweep) int { return a.Order - b.Order })
 	return all
 }
 
-// hunger notes that a sweep's tuner may want trials.
-func (c *Core) hunger(s *state.Sweep) {
+// noteMayCreate notes that a sweep's tuner may want trials.
+func (c *Core) noteMayCreate(s *state.Sweep) {
 	if s.Spec.GetExternal() == nil && !s.Done() {
-		c.hungry[s.ID] = true
+		c.mayCreate[s.ID] = true
 	}
 }

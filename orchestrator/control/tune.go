@@ -58,7 +58,7 @@ func (c *Core) ask(s *state.Sweep, n int) {
 
 func (c *Core) tunerFailed(s *state.Sweep, err error) {
 	delete(c.tuners, s.ID)
-	delete(c.hungry, s.ID)
+	delete(c.mayCreate, s.ID)
 	if s.Done() || s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING {
 		return
 	}

@@ -8,8 +8,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// rested is the tuner of a sweep that has ended: its snapshot, from which it goes on if the sweep is extended.
-type rested struct {
+// archived is the tuner of a sweep that has ended: its snapshot, from which it goes on if the sweep is extended.
+type archived struct {
 	snapshot []byte
 	outlook  tuner.Outlook
 }
@@ -23,7 +23,7 @@ func (c *Core) open(id string, spec *outbidv1.SweepSpec, snapshot []byte) {
 		return
 	}
 	c.tuners[id] = t
-	c.hunger(c.st.Sweeps[id])
+	c.noteMayCreate(c.st.Sweeps[id])
 }
 
 // failUnopened ends the sweeps whose tuner did not start.
@@ -35,16 +35,16 @@ func (c *Core) failUnopened() {
 	}
 }
 
-// rest puts a sweep's tuner by once the sweep has ended: it keeps its snapshot, and a program of its own ends.
-func (c *Core) rest(s *state.Sweep) {
+// archive puts a sweep's tuner away once the sweep has ended: it keeps its snapshot, and a program of its own ends.
+func (c *Core) archive(s *state.Sweep) {
 	t := c.tuners[s.ID]
 	if t == nil {
 		return
 	}
 	delete(c.tuners, s.ID)
-	delete(c.hungry, s.ID)
+	delete(c.mayCreate, s.ID)
 	if data, err := t.Snapshot(); err == nil {
-		c.rested[s.ID] = rested{data, t.Outlook()}
+		c.archived[s.ID] = archived{data, t.Outlook()}
 	}
 	if program, ok := t.(interface{ Close() }); ok {
 		program.Close()
@@ -56,7 +56,7 @@ func (c *Core) wake(s *state.Sweep, what string) error {
 	if c.tuners[s.ID] != nil {
 		return nil
 	}
-	r, ok := c.rested[s.ID]
+	r, ok := c.archived[s.ID]
 	if !ok {
 		return conflict(s, what, "its tuner failed")
 	}
@@ -66,9 +66,9 @@ func (c *Core) wake(s *state.Sweep, what string) error {
 	}
 	c.tuners[s.ID] = t
 	if s.Spec.GetExternal() == nil {
-		c.hungry[s.ID] = true
+		c.mayCreate[s.ID] = true
 	}
-	delete(c.rested, s.ID)
+	delete(c.archived, s.ID)
 	return nil
 }
 
@@ -77,7 +77,7 @@ func (c *Core) outlook(id string) (tuner.Outlook, bool) {
 	if t := c.tuners[id]; t != nil {
 		return t.Outlook(), true
 	}
-	r, ok := c.rested[id]
+	r, ok := c.archived[id]
 	return r.outlook, ok
 }
 
@@ -85,7 +85,7 @@ func (c *Core) outlook(id string) (tuner.Outlook, bool) {
 func (c *Core) snapshotTuner(r *outbidv1.SweepRecord) error {
 	t := c.tuners[r.GetId()]
 	if t == nil {
-		if put, ok := c.rested[r.GetId()]; ok {
+		if put, ok := c.archived[r.GetId()]; ok {
 			r.Tuner, r.Outlook = put.snapshot, put.outlook.Message()
 		}
 		return nil
@@ -103,7 +103,7 @@ func (c *Core) loadTuner(r *outbidv1.SweepRecord) {
 	switch {
 	case r.GetTuner() == nil:
 	case c.st.Sweeps[r.GetId()].Done():
-		c.rested[r.GetId()] = rested{r.GetTuner(), tuner.OutlookOf(r.GetOutlook())}
+		c.archived[r.GetId()] = archived{r.GetTuner(), tuner.OutlookOf(r.GetOutlook())}
 	default:
 		c.open(r.GetId(), r.GetSpec(), r.GetTuner())
 	}

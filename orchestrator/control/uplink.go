@@ -48,7 +48,7 @@ func (c *Core) link(node string) *link {
 // dirty marks a node as needing orders.
 func (c *Core) dirty(node string) {
 	if node != "" {
-		c.restless[node] = true
+		c.ordersDue[node] = true
 	}
 }
 

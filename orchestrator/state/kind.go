@@ -56,8 +56,8 @@ type TunerPart string
 // What events mean to tuners.
 const (
 	TunerStarts    TunerPart = "starts"
-	TunerRests     TunerPart = "rests when its sweep has ended, wakes when that goes on"
-	TunerWidens    TunerPart = "wakes, and hears of it"
+	TunerArchives  TunerPart = "is archived when its sweep has ended, and taken up when that goes on"
+	TunerWidens    TunerPart = "is taken up if need be, and hears of it"
 	TunerForgotten TunerPart = "is forgotten"
 	TunerAsked     TunerPart = "was asked; is asked again on replay"
 	TunerHears     TunerPart = "hears of it"

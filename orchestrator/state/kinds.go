@@ -21,7 +21,7 @@ func sweepKinds() []*Kind {
 		of(AboutSweep, (*event).GetSweepSubmitted, (*folding).submitted,
 			sweepCourse("submitted"), TunerStarts, asks, advances, ViewSweep),
 		ofSweep((*event).GetSweepChanged, (*folding).sweepChanged,
-			sweepCourse("pause", "resume", "stop or limit", "tuner done", "trials ended", "tuner failed"), TunerRests, asks, advances, ViewWaiting),
+			sweepCourse("pause", "resume", "stop or limit", "tuner done", "trials ended", "tuner failed"), TunerArchives, asks, advances, ViewWaiting),
 		ofSweep((*event).GetSweepExtended, (*folding).sweepExtended,
 			sweepCourse("extend"), TunerWidens, asks, advances, ViewWaiting),
 		ofSweep((*event).GetSweepDeleted, (*folding).sweepDeleted, sweepCourse("deleted"), TunerForgotten),

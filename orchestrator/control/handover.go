@@ -37,16 +37,16 @@ func (c *Core) install(p policy.Policy) {
 	c.useAgents()
 }
 
-// succeed lets the policy of an orchestrator of the past decide, made as it was then; nil settings are those of a server
+// installPast lets the policy of an orchestrator of the past decide, made as it was then; nil settings are those of a server
 // that did not write them down, for whom the core's own policy stands in.
-func (c *Core) succeed(then *outbidv1.PolicySettings) error {
+func (c *Core) installPast(then *outbidv1.PolicySettings) error {
 	switch {
 	case c.set.NewPolicy == nil:
 		return nil
 	case then == nil:
-		return c.handOver(c.own)
-	case then.GetName() != c.own.Name():
-		c.heir = false
+		return c.handOver(c.configured)
+	case then.GetName() != c.configured.Name():
+		c.hasHistory = false
 		c.install(nil)
 		return nil
 	}
@@ -57,31 +57,31 @@ func (c *Core) succeed(then *outbidv1.PolicySettings) error {
 	if err := c.handOver(next); err != nil {
 		return err
 	}
-	c.heir = true
+	c.hasHistory = true
 	return nil
 }
 
-// assume puts the core's own policy in charge after the past was gone through.
-func (c *Core) assume() error {
+// installConfigured puts the core's own policy in charge after the past was gone through.
+func (c *Core) installConfigured() error {
 	if c.set.NewPolicy == nil || c.st.Decider == nil {
 		return nil // it is in charge
 	}
-	if c.heir {
-		return c.handOver(c.own)
+	if c.hasHistory {
+		return c.handOver(c.configured)
 	}
 	// It may have stood in for that of an older server, and others came in between: then it starts afresh.
-	if now, err := c.own.Snapshot(); err == nil && c.blank != nil && !bytes.Equal(now, c.blank) {
-		if err := c.own.Restore(c.blank); err != nil {
-			return fmt.Errorf("policy %s: %w", c.own.Name(), err)
+	if now, err := c.configured.Snapshot(); err == nil && c.initial != nil && !bytes.Equal(now, c.initial) {
+		if err := c.configured.Restore(c.initial); err != nil {
+			return fmt.Errorf("policy %s: %w", c.configured.Name(), err)
 		}
 	}
-	c.install(c.own)
+	c.install(c.configured)
 	return nil
 }
 
 // handOver lets the next policy decide, which goes on from what the one before remembers.
 func (c *Core) handOver(next policy.Policy) error {
-	if c.policy != nil && c.heir {
+	if c.policy != nil && c.hasHistory {
 		data, err := c.policy.Snapshot()
 		if err != nil {
 			return fmt.Errorf("snapshot of policy %s: %w", c.policy.Name(), err)
