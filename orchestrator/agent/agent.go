@@ -1,7 +1,7 @@
 // Package agent speaks for apps in Themis's auction (NSDI 2020, section 5): it turns what is known of an app into its
 // finish-time fairness rho for subsets of the devices on offer.
 //
-// An agent is asked once a round, with one offer and the situations of all apps that it speaks for, and answers with one
+// An agent is asked once a round, with one offer and the states of all apps that it speaks for, and answers with one
 // table of bids each. Everything it needs comes as plain values, so that an agent can as well live in another process.
 // A subset is described by gangs: so many devices of a type on so many machines, on any machine, in one rack or on a
 // named machine. Which devices of a machine they are does not matter, and so tables stay small.
@@ -16,9 +16,9 @@ import (
 
 // An Agent answers for apps. The same agent may be asked about other apps every round.
 type Agent interface {
-	// Bid returns one table for each situation, in order. An error means that the agent could not answer at all: then
+	// Bid returns one table for each state, in order. An error means that the agent could not answer at all: then
 	// every one of these apps is without a bid in this round.
-	Bid(*Offer, []*Situation) ([]Table, error)
+	Bid(*Offer, []*AppState) ([]Table, error)
 }
 
 // MaxRows bounds the rows of a table; what an agent lists beyond is not read.
@@ -42,8 +42,8 @@ type Lot struct {
 	Slots []int
 }
 
-// Situation is one app as it stands.
-type Situation struct {
+// AppState is one app as it stands.
+type AppState struct {
 	App string
 	// Agent that answers for the app, by the name that the server knows it by; "" for the server's own. Settings are what
 	// the sweep says to an agent of its choice; nil for nothing.
@@ -89,9 +89,9 @@ type Job struct {
 	Done, Until, Total float64
 	// Forecast is where its learning curve says that it will end, by the most optimistic curve; 0 without one.
 	Forecast float64
-	// Min and Max devices of its gang; Spread says that the gang may run over several machines.
-	Min, Max int
-	Spread   bool
+	// Min and Max devices of its gang; MultiNode says that the gang may run over several machines.
+	Min, Max  int
+	MultiNode bool
 	// Types it may run on, all if empty, and types it must not run on.
 	Types, Exclude []string
 	// Speeds of its model.

@@ -12,11 +12,11 @@ import (
 )
 
 // single is an app of one job that can use up to most devices: 1000 steps of a second each on one device.
-func single(least, most int) *agent.Situation {
-	return &agent.Situation{
+func single(least, most int) *agent.AppState {
+	return &agent.AppState{
 		App: "single", Tuner: "random", MeanApps: 2, Elapsed: 100, Cluster: []agent.Stock{{Type: "k80", Devices: 16}},
-		Demand: cluster.Demand{Min: least, Max: most, Spread: true}, Speeds: speeds(1), TotalSteps: 1000, StepsDone: 200,
-		Jobs: []agent.Job{{Done: 200, Total: 1000, Min: least, Max: most, Spread: true, Speeds: speeds(1)}},
+		Demand: cluster.Demand{Min: least, Max: most, MultiNode: true}, Speeds: speeds(1), TotalSteps: 1000, StepsDone: 200,
+		Jobs: []agent.Job{{Done: 200, Total: 1000, Min: least, Max: most, MultiNode: true, Speeds: speeds(1)}},
 	}
 }
 
@@ -95,7 +95,7 @@ func TestUnlikeDevices(t *testing.T) {
 // The job that ends last decides, by the most optimistic curve.
 func TestForecastsOfLearningCurves(t *testing.T) {
 	t.Parallel()
-	s := &agent.Situation{
+	s := &agent.AppState{
 		Tuner: "performance_curve", MeanApps: 1, Cluster: []agent.Stock{{Type: "k80", Devices: 4}},
 		Demand: cluster.Demand{Min: 1, Max: 1}, Speeds: speeds(1), TotalSteps: 1000,
 	}
@@ -115,7 +115,7 @@ func TestForecastsOfLearningCurves(t *testing.T) {
 // that goes all the way.
 func TestASHA(t *testing.T) {
 	t.Parallel()
-	s := &agent.Situation{
+	s := &agent.AppState{
 		Tuner: "asha", MeanApps: 1, Cluster: []agent.Stock{{Type: "k80", Devices: 8}}, StepsDone: 40,
 		Demand: cluster.Demand{Min: 1, Max: 1}, Speeds: speeds(1), TotalSteps: 90,
 		Outlook: tuner.Outlook{Trials: 9, Steps: 200, Rungs: []tuner.Rung{{UntilStep: 10, Trials: 9, Steps: 90}}},
@@ -155,14 +155,14 @@ func TestTablesAreBoundedAndFit(t *testing.T) {
 		for range rapid.IntRange(0, 100).Draw(t, "jobs") {
 			j := agent.Job{
 				Done: rapid.Float64Range(0, 900).Draw(t, "done"), Total: 1000, Min: s.Demand.Min, Max: s.Demand.Max,
-				Spread: rapid.Bool().Draw(t, "spread"), Speeds: s.Speeds,
+				MultiNode: rapid.Bool().Draw(t, "spread"), Speeds: s.Speeds,
 			}
 			if rapid.IntRange(0, 3).Draw(t, "runs") == 0 {
 				j.Held = agent.Holding{Type: "k80", Devices: least, Machines: 1, Rate: float64(least)}
 			}
 			s.Jobs = append(s.Jobs, j)
 		}
-		tables, err := agent.BuiltIn{}.Bid(o, []*agent.Situation{s})
+		tables, err := agent.BuiltIn{}.Bid(o, []*agent.AppState{s})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ var _ Agent = BuiltIn{}
 const waiting = 4
 
 // Bid implements Agent.
-func (BuiltIn) Bid(o *Offer, apps []*Situation) ([]Table, error) {
+func (BuiltIn) Bid(o *Offer, apps []*AppState) ([]Table, error) {
 	tables := make([]Table, len(apps))
 	shared := newOfferIndex(o, nil)
 	for i, s := range apps {
@@ -32,13 +32,13 @@ func (BuiltIn) Bid(o *Offer, apps []*Situation) ([]Table, error) {
 }
 
 // Estimate is an app's rho, and T_id in seconds, if it keeps all that it holds, leases that are up included.
-func Estimate(s *Situation) (rho, ideal float64) {
+func Estimate(s *AppState) (rho, ideal float64) {
 	e := newEstimator(s, true)
 	return e.rho(nil), e.ideal
 }
 
 // Shortest is the seconds that an app has still to go if it wants for nothing from now on.
-func Shortest(s *Situation) float64 {
+func Shortest(s *AppState) float64 {
 	e := newEstimator(s, false)
 	gang := max(1, s.Demand.Max)
 	for i := range s.Jobs {
@@ -53,7 +53,7 @@ func Shortest(s *Situation) float64 {
 
 // estimator turns gangs into rho for one app.
 type estimator struct {
-	s *Situation
+	s *AppState
 	w *work
 	// held is the speeds of the gangs that the app keeps, the fastest first, and speed their sum.
 	held  []float64
@@ -64,7 +64,7 @@ type estimator struct {
 	scratch     []float64
 }
 
-func newEstimator(s *Situation, lost bool) *estimator {
+func newEstimator(s *AppState, lost bool) *estimator {
 	e := &estimator{s: s, w: newWork(s)}
 	e.ideal = e.w.ideal(s)
 	gang, small := max(1, s.Demand.Max), max(1, s.Demand.Min)

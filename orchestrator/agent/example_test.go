@@ -12,8 +12,8 @@ import (
 
 // halving is the app of the paper's example (section 5.3): four jobs of 80, 100, 100 and 120 s per iteration on one GPU;
 // 8 iterations of all, 16 of the better half, 36 of the best.
-func halving() *agent.Situation {
-	s := &agent.Situation{
+func halving() *agent.AppState {
+	s := &agent.AppState{
 		App: "example", Tuner: "successive_halving", Weight: 1, MeanApps: 4,
 		Cluster: []agent.Stock{{Type: "k80", Devices: 16}},
 		Demand:  cluster.Demand{Min: 1, Max: 8}, Speeds: speeds(1. / 100), TotalSteps: 60,
@@ -40,9 +40,9 @@ func offer(free ...int) *agent.Offer {
 }
 
 // table is the bid of one app.
-func table(t testing.TB, o *agent.Offer, s *agent.Situation) agent.Table {
+func table(t testing.TB, o *agent.Offer, s *agent.AppState) agent.Table {
 	t.Helper()
-	tables, err := agent.BuiltIn{}.Bid(o, []*agent.Situation{s})
+	tables, err := agent.BuiltIn{}.Bid(o, []*agent.AppState{s})
 	if err != nil || len(tables) != 1 {
 		t.Fatalf("%d tables, %v", len(tables), err)
 	}

@@ -10,13 +10,13 @@ import (
 // Ideal is T_id in seconds (equations 1 and 2) of an app as it stands, or when it is over: from its work as the spec and its
 // tuner say it, and from the rates that workers measured. It is the only place where T_id is computed: for the arbiter,
 // for what listings say of apps that run, and for those that are over.
-func Ideal(s *Situation) float64 { return newWork(s).ideal(s) }
+func Ideal(s *AppState) float64 { return newWork(s).ideal(s) }
 
 // ideal is T_id in seconds (equations 1 and 2): T_cluster * N_avg. T_cluster is the app's whole work on the whole cluster,
 // or on as many devices as it can use at the most, in linear speed-up and without any slowdown. Where devices are
 // unlike it is the app's best use of them: the fastest first, by what was measured of its model; a share of 1/N of every
 // type then takes N times as long. An app of weight w is due w shares.
-func (w *work) ideal(s *Situation) float64 {
+func (w *work) ideal(s *AppState) float64 {
 	type kind struct {
 		devices int
 		rate    float64
@@ -50,9 +50,9 @@ func (w *work) ideal(s *Situation) float64 {
 	return (w.done + w.left) / speed * max(1, s.MeanApps) / weight
 }
 
-// Most is app_demand_max of a situation: the devices that the app could use at once when it can use most, at most those
+// Most is app_demand_max of an app: the devices that the app could use at once when it can use most, at most those
 // that there are of types that it accepts.
-func Most(s *Situation) int {
+func Most(s *AppState) int {
 	all := 0
 	for _, t := range s.Cluster {
 		if s.Demand.Accepts(t.Type) {
@@ -63,7 +63,7 @@ func Most(s *Situation) int {
 }
 
 // most is app_demand_max: the devices that the app could use at once when it can use most.
-func most(s *Situation) int {
+func most(s *AppState) int {
 	jobs := max(len(s.Jobs)+s.Finished, s.Outlook.Trials)
 	first := map[int]bool{}
 	entering := 0

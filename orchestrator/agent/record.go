@@ -43,7 +43,7 @@ func Recorded(auction *outbidv1.Auction) Agent { return recorded{auction} }
 type recorded struct{ auction *outbidv1.Auction }
 
 // Bid implements Agent. An app that the record does not have was not asked then, and has no bid.
-func (r recorded) Bid(_ *Offer, apps []*Situation) ([]Table, error) {
+func (r recorded) Bid(_ *Offer, apps []*AppState) ([]Table, error) {
 	bidders := map[string]*outbidv1.Bidder{}
 	for _, b := range r.auction.GetBidders() {
 		bidders[b.GetSweep()] = b

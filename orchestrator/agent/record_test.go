@@ -19,7 +19,7 @@ func TestRecordedAnswersAsTheAgentDid(t *testing.T) {
 		{Sweep: "other-1", Refused: "agent it lost its bid"},
 		{Sweep: "digits-1", Rho: said.Rho, IdealSeconds: said.Ideal, Bids: said.Bids()},
 	}}
-	tables, err := agent.Recorded(record).Bid(&agent.Offer{}, []*agent.Situation{
+	tables, err := agent.Recorded(record).Bid(&agent.Offer{}, []*agent.AppState{
 		{App: "digits-1"}, {App: "other-1"}, {App: "late-1"},
 	})
 	if err != nil {

@@ -26,7 +26,7 @@ type bidder struct {
 type pace struct {
 	kind   string
 	size   int
-	spread cluster.Spread
+	spread cluster.Locality
 }
 
 // want is a job that could take a gang.
@@ -54,14 +54,14 @@ const (
 	orders
 )
 
-func bid(m *offerIndex, s *Situation) Table {
+func bid(m *offerIndex, s *AppState) Table {
 	b := &bidder{estimator: newEstimator(s, false)}
 	t := Table{Rho: b.rho(nil), Ideal: b.ideal}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.Held.Devices == 0 && !j.Leaving {
 			least := max(1, j.Min)
-			b.wants = append(b.wants, want{least, max(least, j.Max), j.Spread, max(j.Total, j.Until) - j.Done, j})
+			b.wants = append(b.wants, want{least, max(least, j.Max), j.MultiNode, max(j.Total, j.Until) - j.Done, j})
 		}
 	}
 	if len(b.wants) == 0 {

@@ -34,8 +34,8 @@ type stage struct {
 	steps float64
 }
 
-// newWork reads an app's work off its situation.
-func newWork(s *Situation) *work {
+// newWork reads an app's work off its state.
+func newWork(s *AppState) *work {
 	w := &work{done: s.StepsDone}
 	w.choosePace(s)
 	staged := s.Tuner == "successive_halving" || s.Tuner == "hyperband" || s.Tuner == "asha"
@@ -68,7 +68,7 @@ func newWork(s *Situation) *work {
 
 // left is the steps that a job has to do in the phase or rung at hand if there are any, otherwise to its end: where its
 // learning curve ends, by the most optimistic curve, or its whole training. If nobody knows, as many again as it did.
-func left(j *Job, s *Situation, staged bool) float64 {
+func left(j *Job, s *AppState, staged bool) float64 {
 	until := max(j.Total, j.Until)
 	switch {
 	case staged && j.Until > 0:
@@ -83,7 +83,7 @@ func left(j *Job, s *Situation, staged bool) float64 {
 }
 
 // choosePace finds the median job by its time per step on one device.
-func (w *work) choosePace(s *Situation) {
+func (w *work) choosePace(s *AppState) {
 	w.pace = s.Speeds
 	if !alike(s.Jobs) {
 		order := make([]int, len(s.Jobs))
@@ -135,7 +135,7 @@ func (w *work) slower(j *Job) float64 {
 	return w.rate / own
 }
 
-func oneBracket(s *Situation) bool {
+func oneBracket(s *AppState) bool {
 	for _, r := range s.Outlook.Rungs {
 		if r.Bracket != s.Outlook.Rungs[0].Bracket {
 			return false
@@ -145,7 +145,7 @@ func oneBracket(s *Situation) bool {
 }
 
 // stages adds the phases after the one at hand (equation 2).
-func (w *work) stages(s *Situation) {
+func (w *work) stages(s *AppState) {
 	level := 0.0
 	for i := range s.Jobs {
 		if u := s.Jobs[i].Until; u > 0 && (level == 0 || u < level) {
@@ -173,7 +173,7 @@ func (w *work) stages(s *Situation) {
 
 // rest adds what is neither done nor a visible job's: trials still to come, promotions, other brackets. Nothing of it
 // waits for anything but devices.
-func (w *work) rest(s *Situation) {
+func (w *work) rest(s *AppState) {
 	if more := float64(s.Outlook.Steps) - s.StepsDone - w.left - w.saved; more > 0 {
 		w.loose = more
 		w.left += more

@@ -184,7 +184,7 @@ func (c *Capacity) Admits(node int, d Demand) bool {
 func (c *Capacity) Slots(d Demand, limit int) int {
 	least, total := max(1, d.Min), 0
 	var loose []int // devices by kind that are left over on their nodes
-	if d.Spread {
+	if d.MultiNode {
 		loose = make([]int, len(c.types))
 	}
 	for i := range c.nodes {
@@ -198,7 +198,7 @@ func (c *Capacity) Slots(d Demand, limit int) int {
 				continue
 			}
 			slots += r.free[k] / least
-			if d.Spread {
+			if d.MultiNode {
 				loose[k] += r.free[k] % least
 			}
 		}

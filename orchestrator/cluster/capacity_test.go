@@ -35,7 +35,7 @@ func drawDemand(t *rapid.T) cluster.Demand {
 		Types:      rapid.SampledFrom([][]string{nil, nil, {"v100"}, {"k80", "v100"}}).Draw(t, "types"),
 		CPUs:       rapid.SampledFrom([]float64{0, 0.1, 1}).Draw(t, "cpus"),
 		Memory:     rapid.SampledFrom([]int64{0, 2}).Draw(t, "memory"),
-		NeedsTrust: rapid.Bool().Draw(t, "trust"), Spread: rapid.Bool().Draw(t, "spread"), Mixed: rapid.Bool().Draw(t, "mixed"),
+		NeedsTrust: rapid.Bool().Draw(t, "trust"), MultiNode: rapid.Bool().Draw(t, "spread"), Mixed: rapid.Bool().Draw(t, "mixed"),
 	}
 }
 
@@ -69,7 +69,7 @@ func checkGang(t *rapid.T, c *cluster.Capacity, g cluster.Gang, d cluster.Demand
 	if !c.Fits(g, d) {
 		t.Fatalf("%v is not free for %+v", g, d)
 	}
-	if len(g) > 1 && !d.Spread {
+	if len(g) > 1 && !d.MultiNode {
 		t.Fatalf("%v is over nodes", g)
 	}
 	if kind := cluster.TypeOf(nodes, g); kind == "" && !d.Mixed {
@@ -161,7 +161,7 @@ func TestPlacesAreFoundWhereThereAre(t *testing.T) {
 		if want := mostFor(c, d); ok != (want >= d.Min) {
 			t.Fatalf("placed at %v: %v, though up to %d devices are free for %+v", g, ok, want, d)
 		}
-		if slots := c.Slots(d, 100); ok && slots == 0 || !ok && slots > 0 && !d.Spread {
+		if slots := c.Slots(d, 100); ok && slots == 0 || !ok && slots > 0 && !d.MultiNode {
 			t.Fatalf("%d slots, but placed: %v", slots, ok)
 		}
 		if c.Slots(d, 1) > 1 {
@@ -195,11 +195,11 @@ func mostFor(c *cluster.Capacity, d cluster.Demand) int {
 		}
 	}
 	for _, free := range across {
-		if d.Spread {
+		if d.MultiNode {
 			most = max(most, free)
 		}
 	}
-	if d.Spread && d.Mixed {
+	if d.MultiNode && d.Mixed {
 		most = max(most, mixed)
 	}
 	return most

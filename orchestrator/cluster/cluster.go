@@ -53,8 +53,8 @@ type Demand struct {
 	Memory int64
 	// NeedsTrust: only trusted nodes will do.
 	NeedsTrust bool
-	// Spread: its gang may run over several nodes.
-	Spread bool
+	// MultiNode: its gang may run over several nodes.
+	MultiNode bool
 	// Mixed: its gang may hold devices of several types.
 	Mixed bool
 }
@@ -113,7 +113,7 @@ func Impossible(nodes []Node, d Demand) string {
 			}
 		}
 		for kind, count := range most {
-			if d.Spread && why == "" {
+			if d.MultiNode && why == "" {
 				count = across[kind]
 			}
 			best = max(best, count)
@@ -125,7 +125,7 @@ func Impossible(nodes []Node, d Demand) string {
 			}
 		}
 	}
-	if d.Mixed && d.Spread {
+	if d.Mixed && d.MultiNode {
 		all := 0
 		for _, count := range across {
 			all += count
@@ -136,7 +136,7 @@ func Impossible(nodes []Node, d Demand) string {
 	}
 	if len(refusals) == 0 {
 		where := "no node has"
-		if d.Spread {
+		if d.MultiNode {
 			where = "the cluster does not have"
 		}
 		return fmt.Sprintf("%s %d %s; the most is %d", where, d.Min, d.describe(), best)

@@ -72,31 +72,31 @@ func TestBest(t *testing.T) {
 		},
 		"a gang across nodes": {
 			nodes:  []cluster.Node{node("a", "v100"), node("b", "v100")},
-			demand: cluster.Demand{Min: 2, Max: 2, Spread: true}, want: cluster.Gang{on(0, 0), on(1, 0)},
+			demand: cluster.Demand{Min: 2, Max: 2, MultiNode: true}, want: cluster.Gang{on(0, 0), on(1, 0)},
 		},
 		"one node rather than two": {
 			nodes:  []cluster.Node{node("a", "v100"), node("b", "v100"), node("c", "v100", "v100", "v100")},
-			demand: cluster.Demand{Min: 2, Max: 2, Spread: true}, want: cluster.Gang{on(2, 0, 1)},
+			demand: cluster.Demand{Min: 2, Max: 2, MultiNode: true}, want: cluster.Gang{on(2, 0, 1)},
 		},
 		"one rack rather than two": {
 			nodes: []cluster.Node{
 				inRack("r1", node("a", "v100", "v100")), inRack("r2", node("b", "v100")), inRack("r2", node("c", "v100", "v100")),
 			},
-			demand: cluster.Demand{Min: 3, Max: 3, Spread: true}, want: cluster.Gang{on(2, 0, 1), on(1, 0)},
+			demand: cluster.Demand{Min: 3, Max: 3, MultiNode: true}, want: cluster.Gang{on(2, 0, 1), on(1, 0)},
 		},
 		"the fewest nodes over racks": {
 			nodes: []cluster.Node{
 				inRack("r1", node("a", "v100")), inRack("r2", node("b", "v100", "v100")), inRack("r3", node("c", "v100", "v100")),
 			},
-			demand: cluster.Demand{Min: 4, Max: 4, Spread: true}, want: cluster.Gang{on(1, 0, 1), on(2, 0, 1)},
+			demand: cluster.Demand{Min: 4, Max: 4, MultiNode: true}, want: cluster.Gang{on(1, 0, 1), on(2, 0, 1)},
 		},
 		"several types only if mixed": {
 			nodes:  []cluster.Node{node("a", "v100"), node("b", "k80")},
-			demand: cluster.Demand{Min: 2, Max: 2, Spread: true},
+			demand: cluster.Demand{Min: 2, Max: 2, MultiNode: true},
 		},
 		"several types": {
 			nodes:  []cluster.Node{node("a", "v100"), node("b", "k80")},
-			demand: cluster.Demand{Min: 2, Max: 2, Spread: true, Mixed: true}, want: cluster.Gang{on(0, 0), on(1, 0)},
+			demand: cluster.Demand{Min: 2, Max: 2, MultiNode: true, Mixed: true}, want: cluster.Gang{on(0, 0), on(1, 0)},
 		},
 		"as many as are free up to the most": {
 			nodes: []cluster.Node{node("a", "v100", "v100", "v100", "v100")}, held: []cluster.Place{on(0, 1)},
@@ -139,7 +139,7 @@ func TestPlaceAndPlaceAtObeyNumberAndType(t *testing.T) {
 	t.Parallel()
 	nodes := []cluster.Node{node("a", "k80", "v100"), node("b", "v100", "v100", "k80")}
 	c := capacity(nodes)
-	d := cluster.Demand{Min: 1, Max: 4, Spread: true}
+	d := cluster.Demand{Min: 1, Max: 4, MultiNode: true}
 	if g, ok := c.Place(d, 3, "v100"); !ok || !g.Equal(cluster.Gang{on(1, 0, 1), on(0, 1)}) {
 		t.Errorf("three v100s at %v, %v", g, ok)
 	}
@@ -233,13 +233,13 @@ func TestImpossibleSaysWhy(t *testing.T) {
 		"draining":     {[]cluster.Node{draining}, cluster.Demand{Min: 1}, "draining"},
 		"fits":         {two, cluster.Demand{Min: 2}, ""},
 		"not together": {two, cluster.Demand{Min: 3}, "no node has 3 devices; the most is 2"},
-		"over nodes":   {two, cluster.Demand{Min: 3, Spread: true}, ""},
+		"over nodes":   {two, cluster.Demand{Min: 3, MultiNode: true}, ""},
 		"over nodes, too many of one type": {
-			two, cluster.Demand{Min: 4, Spread: true}, "the cluster does not have 4 devices; the most is 3",
+			two, cluster.Demand{Min: 4, MultiNode: true}, "the cluster does not have 4 devices; the most is 3",
 		},
-		"over nodes and types": {two, cluster.Demand{Min: 4, Spread: true, Mixed: true}, ""},
+		"over nodes and types": {two, cluster.Demand{Min: 4, MultiNode: true, Mixed: true}, ""},
 		"over nodes and types, too many": {
-			two, cluster.Demand{Min: 5, Spread: true, Mixed: true}, "the cluster does not have 5 devices; the most is 4",
+			two, cluster.Demand{Min: 5, MultiNode: true, Mixed: true}, "the cluster does not have 5 devices; the most is 4",
 		},
 	} {
 		got := cluster.Impossible(tc.nodes, tc.demand)

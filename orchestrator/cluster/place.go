@@ -11,7 +11,7 @@ func (c *Capacity) Best(d Demand) (Gang, bool) {
 	if g, ok := c.onOne(d, max(1, d.Min), max(1, d.Max), ""); ok {
 		return g, true
 	}
-	if !d.Spread {
+	if !d.MultiNode {
 		return nil, false
 	}
 	return c.Place(d, max(1, d.Min), "")
@@ -26,7 +26,7 @@ func (c *Capacity) Place(d Demand, n int, kind string) (Gang, bool) {
 	if g, ok := c.onOne(d, n, n, kind); ok {
 		return g, true
 	}
-	if !d.Spread {
+	if !d.MultiNode {
 		return nil, false
 	}
 	for k, name := range c.types {

@@ -2,29 +2,29 @@ package cluster
 
 import "slices"
 
-// Spread is how far apart the devices of a gang are.
-type Spread int
+// Locality is how close together the devices of a gang are; a larger one is farther apart.
+type Locality int
 
-// Spreads, from close to far: behind one fast link, in one machine, in one rack, in different racks.
+// Localities, from close to far: behind one fast link, in one machine, in one rack, in different racks.
 const (
-	SameSlot Spread = iota
+	SameSlot Locality = iota
 	SameMachine
 	SameRack
 	AcrossRacks
-	spreads
+	localities
 )
 
-// String is the spread's word in events and tables.
-func (s Spread) String() string {
-	return [...]string{"slot", "machine", "rack", "cluster"}[min(max(s, 0), spreads-1)]
+// String is its word in events and tables.
+func (s Locality) String() string {
+	return [...]string{"slot", "machine", "rack", "cluster"}[min(max(s, 0), localities-1)]
 }
 
-// ParseSpread reads a spread's word; "" is SameMachine.
-func ParseSpread(word string) (Spread, bool) {
+// ParseLocality reads the word of a locality; "" is SameMachine.
+func ParseLocality(word string) (Locality, bool) {
 	if word == "" {
 		return SameMachine, true
 	}
-	for s := SameSlot; s < spreads; s++ {
+	for s := SameSlot; s < localities; s++ {
 		if s.String() == word {
 			return s, true
 		}
@@ -32,64 +32,64 @@ func ParseSpread(word string) (Spread, bool) {
 	return SameMachine, false
 }
 
-// Slowdown is Themis's S by spread until it was measured: 1 in a machine, 1.1 across machines, 1.3 across racks (NSDI
+// Slowdown is Themis's S by locality until it was measured: 1 in a machine, 1.1 across machines, 1.3 across racks (NSDI
 // 2020, section 5.2).
-func Slowdown(s Spread) float64 { return [...]float64{1, 1, 1.1, 1.3}[min(max(s, 0), spreads-1)] }
+func Slowdown(s Locality) float64 { return [...]float64{1, 1, 1.1, 1.3}[min(max(s, 0), localities-1)] }
 
 // Speed is one measurement of how fast a model trains.
 type Speed struct {
 	// Type of the devices; "" stands for every type that is not named.
-	Type    string
-	Devices int
-	Spread  Spread
+	Type     string
+	Devices  int
+	Locality Locality
 	// Rate in steps per second of the whole gang; 0 says that it does not run there.
 	Rate float64
 }
 
-// Speeds is what is known of how fast one model trains: measurements, and slowdowns by spread where they differ from
+// Speeds is what is known of how fast one model trains: measurements, and slowdowns by locality where they differ from
 // Slowdown. The zero value knows nothing, and then every device does one step per second.
 type Speeds struct {
 	Measured []Speed
-	// S is the slowdown by spread; 0 for the usual one.
-	S [spreads]float64
+	// S is the slowdown by locality; 0 for the usual one.
+	S [localities]float64
 }
 
-// Slowdown of the model at a spread: iterations take so many times longer than in one place.
-func (s *Speeds) Slowdown(spread Spread) float64 {
-	if s != nil && s.S[spread] > 0 {
-		return s.S[spread]
+// Slowdown of the model at a locality: iterations take so many times longer than in one place.
+func (s *Speeds) Slowdown(at Locality) float64 {
+	if s != nil && s.S[at] > 0 {
+		return s.S[at]
 	}
-	return Slowdown(spread)
+	return Slowdown(at)
 }
 
-// Rate is the steps per second of a gang of n devices of a type at a spread: measured if it was; otherwise in proportion
-// to the nearest number of devices that was measured, divided by the slowdown of the spread.
-func (s *Speeds) Rate(kind string, n int, spread Spread) float64 {
+// Rate is the steps per second of a gang of n devices of a type at a locality: measured if it was; otherwise in proportion
+// to the nearest number of devices that was measured, divided by the slowdown of the locality.
+func (s *Speeds) Rate(kind string, n int, at Locality) float64 {
 	if s == nil || len(s.Measured) == 0 {
-		return float64(n) / s.Slowdown(spread)
+		return float64(n) / s.Slowdown(at)
 	}
-	best, found := s.nearest(kind, n, spread)
+	best, found := s.nearest(kind, n, at)
 	if !found {
-		if best, found = s.nearest("", n, spread); !found {
-			best, _ = s.nearest(s.Measured[0].Type, n, spread)
+		if best, found = s.nearest("", n, at); !found {
+			best, _ = s.nearest(s.Measured[0].Type, n, at)
 		}
 	}
 	rate := best.Rate * float64(n) / float64(max(1, best.Devices))
-	if best.Spread == spread {
+	if best.Locality == at {
 		return rate
 	}
-	return rate * s.Slowdown(best.Spread) / s.Slowdown(spread)
+	return rate * s.Slowdown(best.Locality) / s.Slowdown(at)
 }
 
-// nearest is the measurement of a type that is closest to what is asked: in the number of devices, then in spread.
-func (s *Speeds) nearest(kind string, n int, spread Spread) (Speed, bool) {
+// nearest is the measurement of a type that is closest to what is asked: in the number of devices, then in locality.
+func (s *Speeds) nearest(kind string, n int, at Locality) (Speed, bool) {
 	best := -1
 	for i := range s.Measured {
 		m := &s.Measured[i]
 		if m.Type != kind {
 			continue
 		}
-		if best < 0 || distance(m, n, spread) < distance(&s.Measured[best], n, spread) {
+		if best < 0 || distance(m, n, at) < distance(&s.Measured[best], n, at) {
 			best = i
 		}
 	}
@@ -99,9 +99,9 @@ func (s *Speeds) nearest(kind string, n int, spread Spread) (Speed, bool) {
 	return s.Measured[best], true
 }
 
-// distance orders measurements: the number of devices counts more than the spread.
-func distance(m *Speed, n int, spread Spread) int {
-	return abs(m.Devices-n)*int(spreads) + abs(int(m.Spread-spread))
+// distance orders measurements: the number of devices counts more than the locality.
+func distance(m *Speed, n int, at Locality) int {
+	return abs(m.Devices-n)*int(localities) + abs(int(m.Locality-at))
 }
 
 func abs(n int) int { return max(n, -n) }
@@ -111,8 +111,8 @@ func (s *Speeds) Knows(kind string) bool {
 	return s != nil && slices.ContainsFunc(s.Measured, func(m Speed) bool { return m.Type == kind || m.Type == "" })
 }
 
-// SpreadOf says how far apart the devices of a gang are.
-func SpreadOf(nodes []Node, g Gang) Spread {
+// LocalityOf says how far apart the devices of a gang are.
+func LocalityOf(nodes []Node, g Gang) Locality {
 	if len(g) == 0 {
 		return SameSlot
 	}
@@ -154,7 +154,7 @@ func TypeOf(nodes []Node, g Gang) string {
 // RateOf is the steps per second of a gang. In one of several types the slowest sets the pace of all (Hadar, section
 // 3.1), and so does the slowest device.
 func RateOf(nodes []Node, g Gang, s *Speeds) float64 {
-	n, spread := g.Size(), SpreadOf(nodes, g)
+	n, at := g.Size(), LocalityOf(nodes, g)
 	if n == 0 {
 		return 0
 	}
@@ -170,7 +170,7 @@ func RateOf(nodes []Node, g Gang, s *Speeds) float64 {
 				continue
 			}
 			last = dev.Type
-			if r := s.Rate(dev.Type, n, spread); rate < 0 || r < rate {
+			if r := s.Rate(dev.Type, n, at); rate < 0 || r < rate {
 				rate = r
 			}
 		}

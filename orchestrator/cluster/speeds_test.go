@@ -14,7 +14,7 @@ func TestSpreadOfAndTypeOf(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		gang   cluster.Gang
-		spread cluster.Spread
+		spread cluster.Locality
 		kind   string
 	}{
 		{nil, cluster.SameSlot, ""},
@@ -26,7 +26,7 @@ func TestSpreadOfAndTypeOf(t *testing.T) {
 		{cluster.Gang{on(0, 3), on(1, 0)}, cluster.SameRack, ""},
 		{cluster.Gang{on(0, 0), on(1, 0), on(2, 0)}, cluster.AcrossRacks, "v100"},
 	} {
-		if got := cluster.SpreadOf(nodes, tc.gang); got != tc.spread {
+		if got := cluster.LocalityOf(nodes, tc.gang); got != tc.spread {
 			t.Errorf("spread of %v is %v, want %v", tc.gang, got, tc.spread)
 		}
 		if got := cluster.TypeOf(nodes, tc.gang); got != tc.kind {
@@ -34,11 +34,11 @@ func TestSpreadOfAndTypeOf(t *testing.T) {
 		}
 	}
 	for s := cluster.SameSlot; s <= cluster.AcrossRacks; s++ {
-		if again, ok := cluster.ParseSpread(s.String()); !ok || again != s {
+		if again, ok := cluster.ParseLocality(s.String()); !ok || again != s {
 			t.Errorf("%v read as %v, %v", s, again, ok)
 		}
 	}
-	if s, ok := cluster.ParseSpread("planet"); ok {
+	if s, ok := cluster.ParseLocality("planet"); ok {
 		t.Errorf("planet read as %v", s)
 	}
 }
@@ -46,18 +46,18 @@ func TestSpreadOfAndTypeOf(t *testing.T) {
 func TestRate(t *testing.T) {
 	t.Parallel()
 	measured := &cluster.Speeds{Measured: []cluster.Speed{
-		{Type: "v100", Devices: 1, Spread: cluster.SameMachine, Rate: 10},
-		{Type: "v100", Devices: 4, Spread: cluster.SameMachine, Rate: 32},
-		{Type: "v100", Devices: 4, Spread: cluster.AcrossRacks, Rate: 12},
-		{Type: "k80", Devices: 1, Spread: cluster.SameMachine, Rate: 2},
+		{Type: "v100", Devices: 1, Locality: cluster.SameMachine, Rate: 10},
+		{Type: "v100", Devices: 4, Locality: cluster.SameMachine, Rate: 32},
+		{Type: "v100", Devices: 4, Locality: cluster.AcrossRacks, Rate: 12},
+		{Type: "k80", Devices: 1, Locality: cluster.SameMachine, Rate: 2},
 	}}
 	network := &cluster.Speeds{S: [...]float64{0, 0, 2, 4}}
-	anything := &cluster.Speeds{Measured: []cluster.Speed{{Devices: 1, Spread: cluster.SameMachine, Rate: 5}}}
+	anything := &cluster.Speeds{Measured: []cluster.Speed{{Devices: 1, Locality: cluster.SameMachine, Rate: 5}}}
 	for name, tc := range map[string]struct {
 		s      *cluster.Speeds
 		kind   string
 		n      int
-		spread cluster.Spread
+		spread cluster.Locality
 		want   float64
 	}{
 		"unknown model":                     {nil, "v100", 3, cluster.SameMachine, 3},
@@ -88,7 +88,7 @@ func TestRateOf(t *testing.T) {
 	nodes := []cluster.Node{node("a", "v100", "v100"), node("b", "k80", "v100")}
 	nodes[1].Devices[1].Speed = 0.5
 	s := &cluster.Speeds{Measured: []cluster.Speed{
-		{Type: "v100", Devices: 1, Spread: cluster.SameMachine, Rate: 10}, {Type: "k80", Devices: 1, Spread: cluster.SameMachine, Rate: 2},
+		{Type: "v100", Devices: 1, Locality: cluster.SameMachine, Rate: 10}, {Type: "k80", Devices: 1, Locality: cluster.SameMachine, Rate: 2},
 	}, S: [...]float64{1, 1, 1, 1}}
 	for _, tc := range []struct {
 		gang cluster.Gang

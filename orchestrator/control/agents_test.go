@@ -37,7 +37,7 @@ func (m *market) Decide(v *policy.View) policy.Plan {
 	p := policy.Extend(v)
 	record := &outbidv1.Auction{}
 	for _, a := range v.Apps {
-		tables, err := m.agents.Bid(&agent.Offer{Round: v.Round}, []*agent.Situation{{App: a.ID, Agent: a.Spec.GetAgent().GetPlugin()}})
+		tables, err := m.agents.Bid(&agent.Offer{Round: v.Round}, []*agent.AppState{{App: a.ID, Agent: a.Spec.GetAgent().GetPlugin()}})
 		if err != nil {
 			continue
 		}
@@ -66,7 +66,7 @@ type moody struct{ asked int }
 
 func (*moody) Names() []string { return []string{"moody"} }
 
-func (m *moody) Bid(_ *agent.Offer, apps []*agent.Situation) ([]agent.Table, error) {
+func (m *moody) Bid(_ *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {
 	m.asked++
 	table := agent.Table{Rho: float64(m.asked), Ideal: 1, Rows: make([]agent.Row, m.asked%4)}
 	for i := range table.Rows {

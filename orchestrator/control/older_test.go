@@ -108,7 +108,7 @@ func standingLeaseOf(name string, tr *state.Trial) *standingLease {
 	held := &standingLease{
 		Trial: name, ID: l.ID, Client: l.Client, Granted: l.Granted, TermEnd: l.TermEnd, Revoking: l.Revoking.String(),
 		Started: l.Started, From: l.FromStep, Version: l.Version, Training: tr.Training, Reports: tr.LastReportSeq,
-		Type: l.Type(), Spread: l.Spread().String(),
+		Type: l.Type(), Spread: l.Locality().String(),
 	}
 	for _, p := range l.Places {
 		held.Places = append(held.Places, standingPlace{p.Node, p.Devices, p.Ended})

@@ -202,8 +202,8 @@ func (at *appEntry) describe(outlook func() tuner.Outlook) {
 func (at *appEntry) readHints() {
 	at.hints, at.byTrial = nil, nil
 	for _, h := range at.sweep.Spec.GetThroughputs() {
-		spread, _ := cluster.ParseSpread(h.GetSpread())
-		m := cluster.Speed{Type: h.GetType(), Devices: max(1, int(h.GetDevices())), Spread: spread, Rate: h.GetStepsPerSecond()}
+		spread, _ := cluster.ParseLocality(h.GetSpread())
+		m := cluster.Speed{Type: h.GetType(), Devices: max(1, int(h.GetDevices())), Locality: spread, Rate: h.GetStepsPerSecond()}
 		if h.Trial == nil {
 			at.hints = append(at.hints, m)
 			continue
@@ -223,7 +223,7 @@ func merged(measured, hints []cluster.Speed) []cluster.Speed {
 	all := slices.Clone(measured)
 	for _, h := range hints {
 		if !slices.ContainsFunc(all, func(m cluster.Speed) bool {
-			return m.Type == h.Type && m.Devices == h.Devices && m.Spread == h.Spread
+			return m.Type == h.Type && m.Devices == h.Devices && m.Locality == h.Locality
 		}) {
 			all = append(all, h)
 		}

@@ -55,7 +55,7 @@ func (s *Inventory) Total(kind int) int { return s.total[kind] }
 // could not run on that type. Cores, memory and trust are left out.
 func (s *Inventory) Most(d cluster.Demand, kind int) int {
 	most := s.node[kind]
-	if d.Spread {
+	if d.MultiNode {
 		most = s.total[kind]
 	}
 	if most < d.Min || !d.Accepts(s.types[kind]) {
@@ -74,8 +74,8 @@ func (s *Inventory) Wants(d cluster.Demand) int {
 	return most
 }
 
-// Spread is how close together so many devices of a type can be at best.
-func (s *Inventory) Spread(kind, n int) cluster.Spread {
+// Locality is how close together so many devices of a type can be at best.
+func (s *Inventory) Locality(kind, n int) cluster.Locality {
 	switch {
 	case n <= s.slot[kind]:
 		return cluster.SameSlot
@@ -93,7 +93,7 @@ func (s *Inventory) Rate(j *Job, kind, n int) float64 {
 	if n == 0 {
 		return 0
 	}
-	return j.Speeds.Rate(s.types[kind], n, s.Spread(kind, n))
+	return j.Speeds.Rate(s.types[kind], n, s.Locality(kind, n))
 }
 
 // KindOf is the index of the type of a gang's devices; -1 if they are of several, or of none.

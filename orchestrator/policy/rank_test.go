@@ -122,12 +122,12 @@ func TestInventory(t *testing.T) {
 	if got := fmt.Sprint(inventory.Types(), inventory.Total(0), inventory.Most(d, 0), inventory.Most(d, 1), inventory.Wants(d)); got != "[a b] 8 4 2 4" {
 		t.Errorf("inventory is %s", got)
 	}
-	d.Spread, d.Types = true, []string{"a"}
+	d.MultiNode, d.Types = true, []string{"a"}
 	if inventory.Most(d, 0) != 8 || inventory.Most(d, 1) != 0 {
 		t.Errorf("spread, at most %d and %d", inventory.Most(d, 0), inventory.Most(d, 1))
 	}
-	for n, want := range map[int]cluster.Spread{2: cluster.SameSlot, 4: cluster.SameMachine, 5: cluster.AcrossRacks} {
-		if got := inventory.Spread(0, n); got != want {
+	for n, want := range map[int]cluster.Locality{2: cluster.SameSlot, 4: cluster.SameMachine, 5: cluster.AcrossRacks} {
+		if got := inventory.Locality(0, n); got != want {
 			t.Errorf("%d devices are at best in one %s, want %s", n, got, want)
 		}
 	}

@@ -86,7 +86,7 @@ func (r *Reservation) Claimant(v *View, a *App, g cluster.Gang, taken func(*Job)
 				return j
 			}
 		case other == nil && j.Waiting() && g.Size() >= j.Demand.Min && g.Size() <= j.Demand.Max &&
-			(len(g) == 1 || j.Demand.Spread) && j.Demand.Accepts(kind):
+			(len(g) == 1 || j.Demand.MultiNode) && j.Demand.Accepts(kind):
 			other = j
 		}
 	}

@@ -106,7 +106,7 @@ func (how *Making) app(jobs []*trace.Job, of *trace.App) (App, error) {
 		longest = max(longest, job.Steps)
 		a.Jobs = append(a.Jobs, job)
 		for _, s := range job.Speeds.Measured {
-			h := &outbidv1.Throughput{Type: s.Type, Devices: int32(s.Devices), Spread: s.Spread.String(), StepsPerSecond: s.Rate}
+			h := &outbidv1.Throughput{Type: s.Type, Devices: int32(s.Devices), Spread: s.Locality.String(), StepsPerSecond: s.Rate}
 			if len(jobs) > 1 {
 				n := int32(i)
 				h.Trial = &n
@@ -154,7 +154,7 @@ func (how *Making) job(j *trace.Job) (Job, error) {
 		out.Steps = max(1, int64(math.Round(j.Duration)))
 	}
 	out.Speeds.Measured = []cluster.Speed{{
-		Devices: j.MaxGPUs, Spread: cluster.SameMachine, Rate: float64(out.Steps) / j.Duration,
+		Devices: j.MaxGPUs, Locality: cluster.SameMachine, Rate: float64(out.Steps) / j.Duration,
 	}}
 	how.slow(&out, j.Model)
 	return out, nil
@@ -172,12 +172,12 @@ func (how *Making) table(j *trace.Job, out *Job) error {
 			continue // a type that the table lacks altogether: the job runs there as fast as on the slowest it has
 		}
 		out.Speeds.Measured = append(out.Speeds.Measured, cluster.Speed{
-			Type: kind, Devices: j.MaxGPUs, Spread: cluster.SameMachine, Rate: rate,
+			Type: kind, Devices: j.MaxGPUs, Locality: cluster.SameMachine, Rate: rate,
 		})
 		fastest = max(fastest, rate)
 		if apart, err := how.Throughputs.Isolated(j.Model, j.MaxGPUs, kind+trace.Spread); err == nil && how.Slowdown != nil {
 			out.Speeds.Measured = append(out.Speeds.Measured, cluster.Speed{
-				Type: kind, Devices: j.MaxGPUs, Spread: cluster.SameRack, Rate: apart,
+				Type: kind, Devices: j.MaxGPUs, Locality: cluster.SameRack, Rate: apart,
 			})
 		}
 	}

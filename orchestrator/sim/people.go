@@ -150,7 +150,7 @@ func (w *World) stuck() string {
 		text += fmt.Sprintf("%s has %d queued and %d running trials (%s); ", s.ID, len(s.Queued), len(s.Running),
 			cluster.Impossible(w.nodes, cluster.Demand{
 				Min: int(s.Spec.GetResources().GetDevices().GetMin()), Types: s.Spec.GetResources().GetTypes(),
-				Spread: s.Spec.GetResources().GetSpread(),
+				MultiNode: s.Spec.GetResources().GetSpread(),
 			}))
 	}
 	return text

@@ -166,7 +166,7 @@ func (s *recorder) granted(at float64, e *outbidv1.LeaseGranted) {
 	g := s.w.gang(e.GetPlaces())
 	l.Devices = g.Size()
 	app := s.w.apps[e.GetSweep()]
-	l.Slowdown = app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)].Speeds.Slowdown(cluster.SpreadOf(s.w.nodes, g))
+	l.Slowdown = app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)].Speeds.Slowdown(cluster.LocalityOf(s.w.nodes, g))
 	if j.leases > 0 {
 		l.Delay = s.w.set.RestartDelay.Seconds()
 	}

@@ -111,7 +111,7 @@ type record struct {
 type pace struct {
 	kind    string
 	devices int
-	spread  cluster.Spread
+	spread  cluster.Locality
 }
 
 type work struct{ steps, seconds float64 }
@@ -254,7 +254,7 @@ func (h *historian) trial(at time.Duration, key trialKey, e *outbidv1.Event) {
 				h.starts += at - l.Granted.Sub(h.start)
 				h.started++
 			}
-			h.forks[key] = &segment{at, k.ForkStarted.GetFromStep(), pace{l.Type(), l.Size(), l.Spread()}}
+			h.forks[key] = &segment{at, k.ForkStarted.GetFromStep(), pace{l.Type(), l.Size(), l.Locality()}}
 		}
 	case *outbidv1.Event_TrialTargeted:
 		if f := h.forks[key]; f != nil {
@@ -316,9 +316,9 @@ func (r *record) finish(s *recorded, number int32, told int64) {
 // hints are the speeds that the spec tells of a trial.
 func (s *recorded) hints(number int32) (all []cluster.Speed) {
 	for _, h := range s.spec.GetThroughputs() {
-		if spread, ok := cluster.ParseSpread(h.GetSpread()); ok && (h.Trial == nil || h.GetTrial() == number) {
+		if spread, ok := cluster.ParseLocality(h.GetSpread()); ok && (h.Trial == nil || h.GetTrial() == number) {
 			all = append(all, cluster.Speed{
-				Type: h.GetType(), Devices: max(1, int(h.GetDevices())), Spread: spread, Rate: h.GetStepsPerSecond(),
+				Type: h.GetType(), Devices: max(1, int(h.GetDevices())), Locality: spread, Rate: h.GetStepsPerSecond(),
 			})
 		}
 	}

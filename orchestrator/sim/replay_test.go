@@ -37,8 +37,8 @@ func TestThePastRunsAgain(t *testing.T) {
 		for k := range apps[i].Jobs {
 			m := apps[i].Jobs[k].Speeds.Measured[0]
 			apps[i].Jobs[k].Speeds.Measured = []cluster.Speed{
-				{Type: "fast", Devices: m.Devices, Spread: m.Spread, Rate: m.Rate},
-				{Type: "slow", Devices: m.Devices, Spread: m.Spread, Rate: m.Rate / 2},
+				{Type: "fast", Devices: m.Devices, Locality: m.Locality, Rate: m.Rate},
+				{Type: "slow", Devices: m.Devices, Locality: m.Locality, Rate: m.Rate / 2},
 			}
 			apps[i].Spec.Throughputs = nil
 			for _, m := range apps[i].Jobs[k].Speeds.Measured {

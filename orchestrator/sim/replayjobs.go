@@ -99,7 +99,7 @@ func (r *record) job(sweep []cluster.Speed, steps int64, devices int) Job {
 	j := Job{Speeds: &cluster.Speeds{Measured: speedsOf(r.pace)}, Steps: r.ended}
 	for _, m := range sweep {
 		if !slices.ContainsFunc(j.Speeds.Measured, func(o cluster.Speed) bool {
-			return o.Type == m.Type && o.Devices == m.Devices && o.Spread == m.Spread
+			return o.Type == m.Type && o.Devices == m.Devices && o.Locality == m.Locality
 		}) {
 			j.Speeds.Measured = append(j.Speeds.Measured, m)
 		}
@@ -127,7 +127,7 @@ func speedsOf(done map[pace]work) []cluster.Speed {
 	var all []cluster.Speed
 	for _, on := range keys {
 		if w := done[on]; w.seconds > 0 && on.kind != "" {
-			all = append(all, cluster.Speed{Type: on.kind, Devices: on.devices, Spread: on.spread, Rate: w.steps / w.seconds})
+			all = append(all, cluster.Speed{Type: on.kind, Devices: on.devices, Locality: on.spread, Rate: w.steps / w.seconds})
 		}
 	}
 	return all

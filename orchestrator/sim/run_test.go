@@ -149,7 +149,7 @@ func exploration(tuner string, trials int32) sim.App {
 	}))}
 	for n := range trials {
 		a.Jobs = append(a.Jobs, sim.Job{
-			Speeds: &cluster.Speeds{Measured: []cluster.Speed{{Devices: 1, Spread: cluster.SameMachine, Rate: .1}}},
+			Speeds: &cluster.Speeds{Measured: []cluster.Speed{{Devices: 1, Locality: cluster.SameMachine, Rate: .1}}},
 			Loss:   func(step float64) float64 { return 1 + float64(n)/10 - step/100 }, Every: 1, Isolated: 90,
 		})
 	}

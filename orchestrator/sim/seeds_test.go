@@ -255,7 +255,7 @@ func (d dice) resources(nodes []cluster.Node) *outbidv1.Resources {
 		}
 		demand := cluster.Demand{
 			Min: least, Max: int(r.GetDevices().GetMax()), Types: r.GetTypes(), Exclude: r.GetExcludeTypes(),
-			Spread: r.GetSpread(), Mixed: r.GetMixed(), CPUs: r.GetCpus(), Memory: 8 << 30,
+			MultiNode: r.GetSpread(), Mixed: r.GetMixed(), CPUs: r.GetCpus(), Memory: 8 << 30,
 		}
 		if _, ok := cluster.NewCapacity(nodes).Best(demand); ok {
 			return r
@@ -268,12 +268,12 @@ func (d dice) job(s *outbidv1.SweepSpec, nodes []cluster.Node, steps int64, n in
 	most := max(1, int(s.GetResources().GetDevices().GetMax()))
 	rate := float64(steps) / j.Isolated
 	for _, kind := range []string{"v100", "p100", "k80"} {
-		m := cluster.Speed{Type: kind, Devices: most, Spread: cluster.SameMachine, Rate: rate * (.2 + .8*d.Float64())}
+		m := cluster.Speed{Type: kind, Devices: most, Locality: cluster.SameMachine, Rate: rate * (.2 + .8*d.Float64())}
 		j.Speeds.Measured = append(j.Speeds.Measured, m)
 		if d.chance(.8) { // of others the policy learns by reports only
 			number := int32(n)
 			s.Throughputs = append(s.Throughputs, &outbidv1.Throughput{
-				Type: kind, Devices: int32(most), Spread: m.Spread.String(), StepsPerSecond: m.Rate, Trial: &number,
+				Type: kind, Devices: int32(most), Spread: m.Locality.String(), StepsPerSecond: m.Rate, Trial: &number,
 			})
 		}
 	}

@@ -66,7 +66,7 @@ func checkShare(s *outbidv1.SweepSpec) error {
 	}
 	for i, h := range s.GetThroughputs() {
 		field := "throughputs[" + itoa(i) + "]"
-		switch _, ok := cluster.ParseSpread(h.GetSpread()); {
+		switch _, ok := cluster.ParseLocality(h.GetSpread()); {
 		case !ok:
 			return wrong(field+".spread", "%q is unknown; use slot, machine, rack or cluster", h.GetSpread())
 		case h.GetDevices() < 0 || h.GetDevices() > maxDevices:

@@ -77,7 +77,7 @@ func (st *State) hold(l *Lease) {
 			continue // the node came back with fewer
 		}
 		here, gang := []cluster.Node{n.Shape}, cluster.Gang{gangPlace(0, p)}
-		kind, spread := cluster.TypeOf(here, gang), cluster.SpreadOf(here, gang)
+		kind, spread := cluster.TypeOf(here, gang), cluster.LocalityOf(here, gang)
 		switch first := st.Nodes[l.Rank0()]; {
 		case i == 0:
 			l.kind, l.spread = kind, spread

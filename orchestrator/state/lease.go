@@ -52,8 +52,8 @@ func (l *Lease) Size() int {
 // Type is the type of its devices; "" if they are of several.
 func (l *Lease) Type() string { return l.kind }
 
-// Spread is how far apart its devices are.
-func (l *Lease) Spread() cluster.Spread { return l.spread }
+// Locality is how close together its devices are.
+func (l *Lease) Locality() cluster.Locality { return l.spread }
 
 // shape is a node as policies see it.
 func shape(info *outbidv1.NodeInfo) cluster.Node {

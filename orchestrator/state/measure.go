@@ -31,7 +31,7 @@ func (s *Sweep) measure(t *Trial, r *outbidv1.Report) {
 	if math.IsInf(rate, 0) || math.IsNaN(rate) {
 		return
 	}
-	m := cluster.Speed{Type: l.kind, Devices: l.Size(), Spread: l.spread, Rate: rate}
+	m := cluster.Speed{Type: l.kind, Devices: l.Size(), Locality: l.spread, Rate: rate}
 	t.Measured = record(t.Measured, m, 1)
 	s.Measured = record(s.Measured, m, smoothing)
 }
@@ -39,7 +39,7 @@ func (s *Sweep) measure(t *Trial, r *outbidv1.Report) {
 // record puts a measurement in place of the one of the same kind, or its weight of it.
 func record(all []cluster.Speed, m cluster.Speed, weight float64) []cluster.Speed {
 	for i := range all {
-		if o := &all[i]; o.Type == m.Type && o.Devices == m.Devices && o.Spread == m.Spread {
+		if o := &all[i]; o.Type == m.Type && o.Devices == m.Devices && o.Locality == m.Locality {
 			o.Rate += weight * (m.Rate - o.Rate)
 			return all
 		}
@@ -68,7 +68,7 @@ func measuredRecords(all []cluster.Speed) []*outbidv1.Throughput {
 	var records []*outbidv1.Throughput
 	for _, m := range all {
 		records = append(records, &outbidv1.Throughput{
-			Type: m.Type, Devices: int32(m.Devices), Spread: m.Spread.String(), StepsPerSecond: m.Rate,
+			Type: m.Type, Devices: int32(m.Devices), Spread: m.Locality.String(), StepsPerSecond: m.Rate,
 		})
 	}
 	return records
@@ -77,9 +77,9 @@ func measuredRecords(all []cluster.Speed) []*outbidv1.Throughput {
 func measuredOf(records []*outbidv1.Throughput) []cluster.Speed {
 	var all []cluster.Speed
 	for _, r := range records {
-		spread, _ := cluster.ParseSpread(r.GetSpread())
+		spread, _ := cluster.ParseLocality(r.GetSpread())
 		all = append(all, cluster.Speed{
-			Type: r.GetType(), Devices: int(r.GetDevices()), Spread: spread, Rate: r.GetStepsPerSecond(),
+			Type: r.GetType(), Devices: int(r.GetDevices()), Locality: spread, Rate: r.GetStepsPerSecond(),
 		})
 	}
 	return all

@@ -217,7 +217,7 @@ type Lease struct {
 	Version uint64
 
 	kind   string
-	spread cluster.Spread
+	spread cluster.Locality
 }
 
 // Done says whether the sweep has ended for good, unless it is extended.

@@ -34,7 +34,7 @@ func BenchmarkBid(b *testing.B) {
 				kind := [...]string{"v100", "k80"}[i%2]
 				o.Lots = append(o.Lots, agent.Lot{Node: fmt.Sprint("n", i), Rack: fmt.Sprint("r", i/8), Type: kind, Free: 4})
 			}
-			var apps []*agent.Situation
+			var apps []*agent.AppState
 			for i := range 64 {
 				s := situations("it")[0]
 				s.App = fmt.Sprint("s-", i)

@@ -17,7 +17,7 @@ const longestReason = 200
 
 // answer reads a response. An error says which app's bid cannot be believed, and why.
 func answer(
-	offer *agent.Offer, situations []*agent.Situation, resp *outbidv1.BidResponse,
+	offer *agent.Offer, situations []*agent.AppState, resp *outbidv1.BidResponse,
 ) ([]agent.Table, error) {
 	if got, want := len(resp.GetTables()), len(situations); got != want {
 		return nil, fmt.Errorf("it answered %d tables to %d situations", got, want)
@@ -48,7 +48,7 @@ func oneLine(text string) string {
 }
 
 // check says what is wrong with a table; the error goes on from "its bid for x".
-func check(t *agent.Table, offer *agent.Offer, s *agent.Situation) error {
+func check(t *agent.Table, offer *agent.Offer, s *agent.AppState) error {
 	if !sound(t.Rho) {
 		return fmt.Errorf("has rho %v for nothing; it must be finite and above 0", t.Rho)
 	}
@@ -68,7 +68,7 @@ func check(t *agent.Table, offer *agent.Offer, s *agent.Situation) error {
 
 func sound(x float64) bool { return x > 0 && !math.IsInf(x, 0) }
 
-func checkGangs(gangs []agent.Gangs, offer *agent.Offer, s *agent.Situation) error {
+func checkGangs(gangs []agent.Gangs, offer *agent.Offer, s *agent.AppState) error {
 	if len(gangs) == 0 || len(gangs) > maxGangs {
 		return fmt.Errorf("has %d kinds of gangs; there may be 1 to %d", len(gangs), maxGangs)
 	}
@@ -96,7 +96,7 @@ type place struct{ kind, node, rack string }
 
 func (p place) String() string { return p.kind + where(p.node, p.rack) }
 
-func (p place) free(offer *agent.Offer, s *agent.Situation) int {
+func (p place) free(offer *agent.Offer, s *agent.AppState) int {
 	n := 0
 	for i, l := range offer.Lots {
 		if matches(l, p.kind, p.node, p.rack) {
@@ -107,7 +107,7 @@ func (p place) free(offer *agent.Offer, s *agent.Situation) int {
 }
 
 // checkGang looks at one kind of gangs. Two parts of a gang may be on one machine, if it has room for both.
-func checkGang(g agent.Gangs, offer *agent.Offer, s *agent.Situation) error {
+func checkGang(g agent.Gangs, offer *agent.Offer, s *agent.AppState) error {
 	if g.Count < 1 || g.Machines < 1 || g.Devices < 1 {
 		return fmt.Errorf("has %d gangs of %d machines with %d devices each; all must be 1 or more",
 			g.Count, g.Machines, g.Devices)
@@ -134,7 +134,7 @@ func matches(l agent.Lot, kind, node, rack string) bool {
 }
 
 // freeIn is what an app may use of a lot.
-func freeIn(offer *agent.Offer, s *agent.Situation, lot int) int {
+func freeIn(offer *agent.Offer, s *agent.AppState, lot int) int {
 	if s.Free == nil {
 		return offer.Lots[lot].Free
 	}

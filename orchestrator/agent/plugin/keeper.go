@@ -169,7 +169,7 @@ func (k *keeper) up() (*instance, error) {
 
 // bid asks an instance. An error is why its apps have no bid in this round.
 func (k *keeper) bid(
-	ctx context.Context, i *instance, offer *agent.Offer, situations []*agent.Situation,
+	ctx context.Context, i *instance, offer *agent.Offer, situations []*agent.AppState,
 ) ([]agent.Table, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.set.Deadline)
 	defer cancel()

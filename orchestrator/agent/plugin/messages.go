@@ -10,7 +10,7 @@ import (
 // noSpeeds is the index of speeds that nobody knows.
 const noSpeeds = -1
 
-func toRequest(offer *agent.Offer, situations []*agent.Situation) *outbidv1.BidRequest {
+func toRequest(offer *agent.Offer, situations []*agent.AppState) *outbidv1.BidRequest {
 	req := &outbidv1.BidRequest{Round: offer.Round}
 	for _, l := range offer.Lots {
 		req.Lots = append(req.Lots, &outbidv1.OfferedLot{
@@ -50,7 +50,7 @@ func (b *speedBook) add(s *cluster.Speeds) int32 {
 	table := &outbidv1.SpeedTable{Slowdown: s.S[:]}
 	for _, m := range s.Measured {
 		table.Measured = append(table.Measured, &outbidv1.MeasuredSpeed{
-			Type: m.Type, Devices: int32(m.Devices), Spread: int32(m.Spread), Rate: m.Rate,
+			Type: m.Type, Devices: int32(m.Devices), Spread: int32(m.Locality), Rate: m.Rate,
 		})
 	}
 	i := int32(len(b.list))
@@ -59,12 +59,12 @@ func (b *speedBook) add(s *cluster.Speeds) int32 {
 	return i
 }
 
-func toSituation(s *agent.Situation) *outbidv1.Situation {
+func toSituation(s *agent.AppState) *outbidv1.Situation {
 	book := &speedBook{index: map[*cluster.Speeds]int32{}}
 	m := &outbidv1.Situation{
 		Sweep: s.App, Tuner: s.Tuner, Weight: s.Weight, ElapsedSeconds: s.Elapsed, MeanApps: s.MeanApps,
 		Free:       toInt32s(s.Free),
-		MinDevices: int32(s.Demand.Min), MaxDevices: int32(s.Demand.Max), Spread: s.Demand.Spread,
+		MinDevices: int32(s.Demand.Min), MaxDevices: int32(s.Demand.Max), Spread: s.Demand.MultiNode,
 		Types: s.Demand.Types, Exclude: s.Demand.Exclude, SpeedsIndex: book.add(s.Speeds),
 		TotalSteps: s.TotalSteps, StepsDone: s.StepsDone, Finished: int32(s.Finished), Outlook: s.Outlook.Message(),
 		Settings: s.Settings,
@@ -73,7 +73,7 @@ func toSituation(s *agent.Situation) *outbidv1.Situation {
 		j := &s.Jobs[i]
 		m.Jobs = append(m.Jobs, &outbidv1.SituationJob{
 			Trial: j.Trial, Done: j.Done, Until: j.Until, Total: j.Total, Forecast: j.Forecast,
-			MinDevices: int32(j.Min), MaxDevices: int32(j.Max), Spread: j.Spread, Types: j.Types, Exclude: j.Exclude,
+			MinDevices: int32(j.Min), MaxDevices: int32(j.Max), Spread: j.MultiNode, Types: j.Types, Exclude: j.Exclude,
 			SpeedsIndex: book.add(j.Speeds), Held: toHolding(j.Held), Lost: toHolding(j.Lost), Leaving: j.Leaving,
 		})
 	}
@@ -104,7 +104,7 @@ func toInts(list []int32) []int {
 	return out
 }
 
-func fromRequest(req *outbidv1.BidRequest) (*agent.Offer, []*agent.Situation) {
+func fromRequest(req *outbidv1.BidRequest) (*agent.Offer, []*agent.AppState) {
 	offer := &agent.Offer{Round: req.GetRound()}
 	for _, l := range req.GetLots() {
 		offer.Lots = append(offer.Lots, agent.Lot{
@@ -115,7 +115,7 @@ func fromRequest(req *outbidv1.BidRequest) (*agent.Offer, []*agent.Situation) {
 	for _, s := range req.GetCluster() {
 		stock = append(stock, agent.Stock{Type: s.GetType(), Devices: int(s.GetDevices())})
 	}
-	var situations []*agent.Situation
+	var situations []*agent.AppState
 	for _, m := range req.GetSituations() {
 		s := fromSituation(m)
 		s.Cluster = stock
@@ -124,14 +124,14 @@ func fromRequest(req *outbidv1.BidRequest) (*agent.Offer, []*agent.Situation) {
 	return offer, situations
 }
 
-func fromSituation(m *outbidv1.Situation) *agent.Situation {
+func fromSituation(m *outbidv1.Situation) *agent.AppState {
 	var book []*cluster.Speeds
 	for _, table := range m.GetSpeeds() {
 		s := &cluster.Speeds{}
 		copy(s.S[:], table.GetSlowdown())
 		for _, one := range table.GetMeasured() {
 			s.Measured = append(s.Measured, cluster.Speed{
-				Type: one.GetType(), Devices: int(one.GetDevices()), Spread: cluster.Spread(one.GetSpread()), Rate: one.GetRate(),
+				Type: one.GetType(), Devices: int(one.GetDevices()), Locality: cluster.Locality(one.GetSpread()), Rate: one.GetRate(),
 			})
 		}
 		book = append(book, s)
@@ -142,11 +142,11 @@ func fromSituation(m *outbidv1.Situation) *agent.Situation {
 		}
 		return book[i]
 	}
-	s := &agent.Situation{
+	s := &agent.AppState{
 		App: m.GetSweep(), Tuner: m.GetTuner(), Weight: m.GetWeight(), Elapsed: m.GetElapsedSeconds(),
 		MeanApps: m.GetMeanApps(), Free: toInts(m.GetFree()),
 		Demand: cluster.Demand{
-			Min: int(m.GetMinDevices()), Max: int(m.GetMaxDevices()), Spread: m.GetSpread(), Types: m.GetTypes(),
+			Min: int(m.GetMinDevices()), Max: int(m.GetMaxDevices()), MultiNode: m.GetSpread(), Types: m.GetTypes(),
 			Exclude: m.GetExclude(),
 		},
 		Speeds: speeds(m.GetSpeedsIndex()), TotalSteps: m.GetTotalSteps(), StepsDone: m.GetStepsDone(),
@@ -155,7 +155,7 @@ func fromSituation(m *outbidv1.Situation) *agent.Situation {
 	for _, j := range m.GetJobs() {
 		s.Jobs = append(s.Jobs, agent.Job{
 			Trial: j.GetTrial(), Done: j.GetDone(), Until: j.GetUntil(), Total: j.GetTotal(), Forecast: j.GetForecast(),
-			Min: int(j.GetMinDevices()), Max: int(j.GetMaxDevices()), Spread: j.GetSpread(), Types: j.GetTypes(),
+			Min: int(j.GetMinDevices()), Max: int(j.GetMaxDevices()), MultiNode: j.GetSpread(), Types: j.GetTypes(),
 			Exclude: j.GetExclude(), Speeds: speeds(j.GetSpeedsIndex()),
 			Held: fromHolding(j.GetHeld()), Lost: fromHolding(j.GetLost()), Leaving: j.GetLeaving(),
 		})

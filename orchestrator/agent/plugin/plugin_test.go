@@ -53,7 +53,7 @@ func servePlugin(flaw string, args []string) {
 
 type flawed string
 
-func (f flawed) Bid(o *agent.Offer, s []*agent.Situation) ([]agent.Table, error) {
+func (f flawed) Bid(o *agent.Offer, s []*agent.AppState) ([]agent.Table, error) {
 	tables, err := agent.BuiltIn{}.Bid(o, s)
 	if err != nil {
 		return nil, err
@@ -102,20 +102,20 @@ func offer() *agent.Offer {
 }
 
 // situations are two apps that the agent called name answers for.
-func situations(name string) []*agent.Situation {
+func situations(name string) []*agent.AppState {
 	settings, err := structpb.NewStruct(map[string]any{"minutes": 2})
 	if err != nil {
 		panic(err)
 	}
 	fast := &cluster.Speeds{Measured: []cluster.Speed{
-		{Type: "v100", Devices: 1, Spread: cluster.SameMachine, Rate: 10}, {Type: "k80", Devices: 1, Rate: 1},
+		{Type: "v100", Devices: 1, Locality: cluster.SameMachine, Rate: 10}, {Type: "k80", Devices: 1, Rate: 1},
 	}, S: [4]float64{1, 1, 1.5, 2}}
 	stock := []agent.Stock{{Type: "k80", Devices: 8}, {Type: "v100", Devices: 16}}
-	return []*agent.Situation{
+	return []*agent.AppState{
 		{
 			App: "digits-1", Agent: name, Settings: settings, Tuner: "asha", Weight: 1, Elapsed: 60, MeanApps: 2, Cluster: stock,
 			Jobs: []agent.Job{
-				{Trial: 0, Done: 100, Until: 300, Total: 900, Min: 1, Max: 4, Spread: true, Speeds: fast},
+				{Trial: 0, Done: 100, Until: 300, Total: 900, Min: 1, Max: 4, MultiNode: true, Speeds: fast},
 				{
 					Trial: 3, Total: 900, Min: 1, Max: 4, Types: []string{"v100"}, Exclude: []string{"cpu"}, Speeds: fast,
 					Held: agent.Holding{Type: "v100", Devices: 2, Machines: 1, Rate: 20},
@@ -190,7 +190,7 @@ func up(t *testing.T, p *Pool) {
 	}
 }
 
-func bid(t *testing.T, p *Pool, s []*agent.Situation) []agent.Table {
+func bid(t *testing.T, p *Pool, s []*agent.AppState) []agent.Table {
 	t.Helper()
 	tables, err := p.Bid(offer(), s)
 	if err != nil {

@@ -107,7 +107,7 @@ func (p *Pool) Close() {
 
 // Bid implements agent.Agent. The agents are asked at the same time, each once with all its situations. What one of them
 // does wrong refuses its own tables, and no others.
-func (p *Pool) Bid(offer *agent.Offer, situations []*agent.Situation) ([]agent.Table, error) {
+func (p *Pool) Bid(offer *agent.Offer, situations []*agent.AppState) ([]agent.Table, error) {
 	asked := map[string][]int{}
 	for i, s := range situations {
 		asked[s.Agent] = append(asked[s.Agent], i)
@@ -116,7 +116,7 @@ func (p *Pool) Bid(offer *agent.Offer, situations []*agent.Situation) ([]agent.T
 	var bids sync.WaitGroup
 	for name, indexes := range asked {
 		bids.Go(func() {
-			own := make([]*agent.Situation, len(indexes))
+			own := make([]*agent.AppState, len(indexes))
 			for n, i := range indexes {
 				own[n] = situations[i]
 			}
@@ -131,7 +131,7 @@ func (p *Pool) Bid(offer *agent.Offer, situations []*agent.Situation) ([]agent.T
 }
 
 // ask returns one agent's tables; a refusal in each if it went wrong.
-func (p *Pool) ask(name string, offer *agent.Offer, situations []*agent.Situation) []agent.Table {
+func (p *Pool) ask(name string, offer *agent.Offer, situations []*agent.AppState) []agent.Table {
 	k := p.keepers[name]
 	if k == nil {
 		return refused(situations, fmt.Sprintf("this server has no agent %q; it has %s", name, p.list()))
@@ -161,7 +161,7 @@ func (p *Pool) list() string {
 	return strings.Join(p.Names(), ", ")
 }
 
-func refused(situations []*agent.Situation, why string) []agent.Table {
+func refused(situations []*agent.AppState, why string) []agent.Table {
 	tables := make([]agent.Table, len(situations))
 	for i := range tables {
 		tables[i].Refused = why

@@ -56,7 +56,7 @@ func TestFIFODoesNotTakeOneDemandForAnother(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 2, 1, 1)...)
 	s.Job(s.App("a", "x"), 2, 2, 10)
-	s.Job(s.App("b", "x"), 2, 2, 10).Demand.Spread = true
+	s.Job(s.App("b", "x"), 2, 2, 10).Demand.MultiNode = true
 	if got := granted(s.Decide(t, baseline.FIFO{})); got != "b" {
 		t.Errorf("granted %q", got)
 	}

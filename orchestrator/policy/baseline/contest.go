@@ -32,7 +32,7 @@ func (c *contest) admit(j *policy.Job, before func(victim *policy.Job) bool) boo
 	if c.p.Free().FreeDevices() > 0 && c.p.Place(j, c.reason) {
 		return true
 	}
-	if c.tries++; c.tries <= evictTries && (c.evict(j, before, false) || j.Demand.Spread && c.evict(j, before, true)) {
+	if c.tries++; c.tries <= evictTries && (c.evict(j, before, false) || j.Demand.MultiNode && c.evict(j, before, true)) {
 		c.unplaceable.Forget()
 		return true
 	}

@@ -156,7 +156,7 @@ func TestTiresiasPromotes(t *testing.T) {
 func TestGandivaServesTheHighestPreferenceFirst(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 2, 2, 2)...)
-	s.Job(s.App("A", "x"), 3, 3, 10).Demand.Spread = true // 1/S = 1/1.1 over two machines
+	s.Job(s.App("A", "x"), 3, 3, 10).Demand.MultiNode = true // 1/S = 1/1.1 over two machines
 	s.Job(s.App("B", "x"), 2, 2, 10)
 	if got := granted(s.Decide(t, &baseline.Gandiva{})); got != "B" {
 		t.Errorf("granted %q", got)
@@ -169,7 +169,7 @@ func TestGandivaMigrates(t *testing.T) {
 	s := stagetest.New(stagetest.Nodes("gpu", 3, 2, 2)...)
 	s.Stop = 3 * time.Second
 	j := s.Job(s.App("A", "x"), 2, 2, 1000)
-	j.Demand.Spread, j.Queued, j.Granted, j.Reported = true, time.Time{}, s.Now, s.Now
+	j.Demand.MultiNode, j.Queued, j.Granted, j.Reported = true, time.Time{}, s.Now, s.Now
 	j.Gang = cluster.Gang{{Node: 0, Devices: []int{0}}, {Node: 1, Devices: []int{0}}}
 	p := &baseline.Gandiva{Migrate: true, Gain: 1.05}
 	if plan := s.Decide(t, p); len(plan.Revokes) != 1 {

@@ -21,7 +21,7 @@ func scored(v *policy.View, reason string, score func(full float64) float64) pol
 			continue
 		}
 		g, ok := bestScored(p.Free(), j.Demand, score)
-		if !ok && j.Demand.Spread {
+		if !ok && j.Demand.MultiNode {
 			g, ok = p.Free().Place(j.Demand, max(1, j.Demand.Min), "")
 		}
 		if !ok || !p.PlaceOn(j, g, reason) {

@@ -28,7 +28,7 @@ func speeds(rate, loss float64, most int) *cluster.Speeds {
 	s := &cluster.Speeds{}
 	for n := 1; n <= most; n++ {
 		s.Measured = append(s.Measured, cluster.Speed{
-			Type: "v100", Devices: n, Spread: cluster.SameSlot, Rate: rate * float64(n) / (1 + loss*float64(n-1)),
+			Type: "v100", Devices: n, Locality: cluster.SameSlot, Rate: rate * float64(n) / (1 + loss*float64(n-1)),
 		})
 	}
 	return s

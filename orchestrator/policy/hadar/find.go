@@ -136,7 +136,7 @@ func (r *round) choices(d cluster.Demand, pools []pool, n int) [][]pool {
 		return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(room[a[0].node], room[b[0].node]))
 	})
 	all := packed[:min(len(packed), packedTried)]
-	if d.Spread {
+	if d.MultiNode {
 		if parts := take(pools, n, -1); parts != nil && parts[0].node != parts[len(parts)-1].node {
 			all = append(all, parts)
 		}

@@ -47,10 +47,10 @@ func example() (s *stagetest.Stage, jobs []*policy.Job) {
 		a.Speeds = &cluster.Speeds{S: [4]float64{1, 1, 1, 1}} // the paper's matrix knows nothing of distance
 		for kind, epochs := range w.rate {
 			a.Speeds.Measured = append(a.Speeds.Measured,
-				cluster.Speed{Type: kind, Devices: w.devices, Spread: cluster.SameMachine, Rate: float64(epochs) / slot.Seconds()})
+				cluster.Speed{Type: kind, Devices: w.devices, Locality: cluster.SameMachine, Rate: float64(epochs) / slot.Seconds()})
 		}
 		j := s.Job(a, w.devices, w.devices, int64(w.epochs))
-		j.Demand.Spread, j.Demand.Mixed = true, true
+		j.Demand.MultiNode, j.Demand.Mixed = true, true
 		jobs = append(jobs, j)
 	}
 	return s, jobs
@@ -180,7 +180,7 @@ func eachRound(left [3]int, free map[string]int, i int, f func([3]int)) {
 func job(s *stagetest.Stage, id string, devices int, steps int64, rate float64) *policy.Job {
 	a := s.App(id, "t")
 	a.Speeds = &cluster.Speeds{Measured: []cluster.Speed{
-		{Type: "v100", Devices: 1, Spread: cluster.SameMachine, Rate: rate}, {Type: "k80", Devices: 1, Spread: cluster.SameMachine, Rate: rate / 10},
+		{Type: "v100", Devices: 1, Locality: cluster.SameMachine, Rate: rate}, {Type: "k80", Devices: 1, Locality: cluster.SameMachine, Rate: rate / 10},
 	}}
 	return s.Job(a, devices, devices, steps)
 }
@@ -194,7 +194,7 @@ func TestAGangMixesTypesOnlyIfItMay(t *testing.T) {
 	}{{true, true, true}, {true, false, false}, {false, true, false}} {
 		s := stagetest.New(append(stagetest.Nodes("v100", 1, 2, 2), stagetest.Nodes("k80", 1, 1, 1)...)...)
 		j := job(s, "a", 3, 1000, 1)
-		j.Demand.Mixed, j.Demand.Spread = c.mixed, c.spread
+		j.Demand.Mixed, j.Demand.MultiNode = c.mixed, c.spread
 		s.Decide(t, create(t, nil))
 		if j.Running() != c.runs {
 			t.Errorf("%+v: it runs on %v", c, j.Gang)

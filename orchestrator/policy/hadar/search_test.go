@@ -42,7 +42,7 @@ func TestTheProgramFindsTheLargestSum(t *testing.T) {
 			}}
 			n := rapid.IntRange(1, 3).Draw(t, "devices")
 			j := s.Job(a, n, n+rapid.IntRange(0, 1).Draw(t, "more"), rapid.Int64Range(1, 10_000).Draw(t, "steps"))
-			j.Demand.Mixed, j.Demand.Spread = rapid.Bool().Draw(t, "mixed"), rapid.Bool().Draw(t, "spread")
+			j.Demand.Mixed, j.Demand.MultiNode = rapid.Bool().Draw(t, "mixed"), rapid.Bool().Draw(t, "spread")
 		}
 		v := s.View()
 		p, _ := New(policy.NewOptions(nil)).(*Policy)
@@ -101,7 +101,7 @@ func BenchmarkRound(b *testing.B) {
 				}}
 				n := 1 << (i * 5 % 3)
 				j := s.Job(a, n, n, 1000+int64(i*7919%100_000))
-				j.Demand.Mixed, j.Demand.Spread = true, true
+				j.Demand.Mixed, j.Demand.MultiNode = true, true
 			}
 			v := s.View()
 			for b.Loop() {

@@ -233,7 +233,7 @@ func (l *layout) choose(tenant string, d cluster.Demand, n int) []hold {
 	if best.cell >= 0 {
 		return []hold{{l.cells[best.cell].id, n}}
 	}
-	if !d.Spread {
+	if !d.MultiNode {
 		return nil
 	}
 	return l.chooseMany(tenant, d, n)

@@ -101,7 +101,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 		if guaranteed[j] {
 			continue
 		}
-		anyType := len(j.Demand.Types) == 0 && len(j.Demand.Exclude) == 0 && !j.Demand.Spread
+		anyType := len(j.Demand.Types) == 0 && len(j.Demand.Exclude) == 0 && !j.Demand.MultiNode
 		limit, known := tooLarge[j.App.Tenant]
 		if (!anyType || !known || j.Demand.Min < limit) && p.guarantee(r, j) {
 			continue

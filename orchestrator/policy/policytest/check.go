@@ -70,7 +70,7 @@ func checkGrant(t failer, v *policy.View, g policy.Grant) {
 		t.Fatalf("%v is granted %v, but holds %v, paused: %v", name, g.Gang, j.Gang, j.App.Paused)
 	case n < j.Demand.Min || n > j.Demand.Max:
 		t.Fatalf("%v is granted %d devices, it wants %d to %d", name, n, j.Demand.Min, j.Demand.Max)
-	case len(g.Gang) > 1 && !j.Demand.Spread:
+	case len(g.Gang) > 1 && !j.Demand.MultiNode:
 		t.Fatalf("%v is granted %v, but must be on one node", name, g.Gang)
 	case g.Reason == "":
 		t.Fatalf("%v is granted %v without a reason", name, g.Gang)

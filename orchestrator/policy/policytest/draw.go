@@ -142,7 +142,7 @@ func drawDemand(t *rapid.T) cluster.Demand {
 		CPUs:       rapid.SampledFrom([]float64{0, 0, 1, 3}).Draw(t, "cpus"),
 		Memory:     rapid.SampledFrom([]int64{0, 0, 2}).Draw(t, "memory"),
 		NeedsTrust: rapid.IntRange(0, 3).Draw(t, "needs trust") == 0,
-		Spread:     rapid.Bool().Draw(t, "spread"), Mixed: rapid.IntRange(0, 3).Draw(t, "mixed") == 0,
+		MultiNode:  rapid.Bool().Draw(t, "spread"), Mixed: rapid.IntRange(0, 3).Draw(t, "mixed") == 0,
 	}
 }
 
@@ -154,7 +154,7 @@ func drawSpeeds(t *rapid.T) *cluster.Speeds {
 	for _, kind := range kinds() {
 		if rapid.IntRange(0, 3).Draw(t, "measured") > 0 {
 			s.Measured = append(s.Measured, cluster.Speed{
-				Type: kind, Devices: rapid.IntRange(1, 4).Draw(t, "on devices"), Spread: cluster.SameMachine,
+				Type: kind, Devices: rapid.IntRange(1, 4).Draw(t, "on devices"), Locality: cluster.SameMachine,
 				Rate: rapid.SampledFrom([]float64{0, 0.5, 1, 4, 10}).Draw(t, "rate"),
 			})
 		}

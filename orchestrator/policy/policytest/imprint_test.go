@@ -20,7 +20,7 @@ func full() *policy.View {
 		Memory: 8, Trusted: true, Links: []cluster.Link{{B: 1, Rank: 2}},
 	}}
 	demand := cluster.Demand{
-		Min: 1, Max: 2, Types: []string{"a"}, Exclude: []string{"b"}, CPUs: 1, Memory: 1, NeedsTrust: true, Spread: true, Mixed: true,
+		Min: 1, Max: 2, Types: []string{"a"}, Exclude: []string{"b"}, CPUs: 1, Memory: 1, NeedsTrust: true, MultiNode: true, Mixed: true,
 	}
 	speeds := func() *cluster.Speeds {
 		return &cluster.Speeds{Measured: []cluster.Speed{{Type: "a", Devices: 1, Rate: 2}}}

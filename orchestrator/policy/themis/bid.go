@@ -8,7 +8,7 @@ import (
 // bid is what an app that was asked says, by index in the order of rank.
 type bid struct {
 	of    int
-	state *agent.Situation
+	state *agent.AppState
 	table agent.Table
 	// own is the built-in agent's table without any lie: T_id and the rho that the arbiter remembers are of it, whoever bids.
 	own agent.Table
@@ -18,7 +18,7 @@ type bid struct {
 func (b *bid) outside() bool { return b.state.Agent != "" }
 
 // collect asks the agents: the built-in one for every app, and others for those that chose one.
-func collect(o *agent.Offer, asked []int, states []*agent.Situation, others agent.Agent, study *study) []bid {
+func collect(o *agent.Offer, asked []int, states []*agent.AppState, others agent.Agent, study *study) []bid {
 	bids := make([]bid, len(asked))
 	var away []*bid
 	for i := range bids {
@@ -61,7 +61,7 @@ func answer(a agent.Agent, o *agent.Offer, bids []*bid) {
 	if len(bids) == 0 {
 		return
 	}
-	states := make([]*agent.Situation, len(bids))
+	states := make([]*agent.AppState, len(bids))
 	for i, b := range bids {
 		states[i] = b.state
 	}

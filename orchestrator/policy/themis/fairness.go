@@ -18,7 +18,7 @@ func Fairness(v *policy.View, a *policy.App, over bool, forecast func(*policy.Jo
 	if len(v.Nodes) == 0 {
 		return nil
 	}
-	s := v.Situation(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) {
+	s := v.AppState(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) {
 		if j.Running() && !j.Ending {
 			held = v.Holding(j, j.Gang)
 		}
@@ -42,7 +42,7 @@ func Fairness(v *policy.View, a *policy.App, over bool, forecast func(*policy.Jo
 }
 
 // knows says whether an app's rate was measured on a type that it accepts.
-func knows(s *agent.Situation) bool {
+func knows(s *agent.AppState) bool {
 	return slices.ContainsFunc(s.Cluster, func(t agent.Stock) bool {
 		return s.Demand.Accepts(t.Type) && s.Speeds.Knows(t.Type)
 	})

@@ -36,7 +36,7 @@ const waiting = 4
 // recall is what is remembered of the apps that are ranked, beside what was remembered before. One that has never been
 // asked says what it would say now; state tells its agent how it stands.
 func recall(
-	v *policy.View, s *supply, all []standing, seen map[string]*memory, set *settings, state func(*policy.App) *agent.Situation,
+	v *policy.View, s *supply, all []standing, seen map[string]*memory, set *settings, state func(*policy.App) *agent.AppState,
 ) map[string]*memory {
 	known := make(map[string]*memory, len(seen)+len(all))
 	maps.Copy(known, seen)
@@ -69,7 +69,7 @@ type told struct {
 }
 
 // remember is what the arbiter keeps of what it was told of an app; seen is what it knew before, nil for nothing.
-func remember(v *policy.View, a *policy.App, seen *memory, s *agent.Situation, t told, set *settings) *memory {
+func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t told, set *settings) *memory {
 	m := &memory{
 		Ideal: t.ideal, Had: attained(v, a), Apps: max(1, v.MeanApps(a)), Least: max(1, a.Demand.Min), IdleSince: a.Submitted,
 	}
@@ -94,7 +94,7 @@ func remember(v *policy.View, a *policy.App, seen *memory, s *agent.Situation, t
 }
 
 // chain is Chain of an app that is seen for the first time.
-func (m *memory) chain(s *agent.Situation) float64 {
+func (m *memory) chain(s *agent.AppState) float64 {
 	weight := s.Weight
 	if weight <= 0 {
 		weight = 1

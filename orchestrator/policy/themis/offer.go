@@ -8,7 +8,7 @@ import (
 
 // offerTo lists what is free and what is on leases that are up, by machine and type, and says to each state of an app that
 // is asked which lots it may use.
-func offerTo(v *policy.View, s *supply, states []*agent.Situation) *agent.Offer {
+func offerTo(v *policy.View, s *supply, states []*agent.AppState) *agent.Offer {
 	try := v.Statement()
 	defer try.Discard()
 	for _, j := range s.expired {

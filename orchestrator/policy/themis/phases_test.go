@@ -242,9 +242,9 @@ func TestOffer(t *testing.T) {
 	s.Nodes = append(s.Nodes, stagetest.Nodes("old", 1, 2, 2)...)
 	v := s.View()
 	before := policytest.Imprint(v)
-	plain := &agent.Situation{}
-	picky := &agent.Situation{Demand: cluster.Demand{Min: 1, Max: 1, Exclude: []string{"old"}}}
-	o := offerTo(v, newSupply(jobs[:1], nil), []*agent.Situation{plain, picky})
+	plain := &agent.AppState{}
+	picky := &agent.AppState{Demand: cluster.Demand{Min: 1, Max: 1, Exclude: []string{"old"}}}
+	o := offerTo(v, newSupply(jobs[:1], nil), []*agent.AppState{plain, picky})
 	if len(o.Lots) != 2 || o.Lots[0].Free != 7 || o.Lots[1].Free != 2 || o.Lots[1].Type != "old" {
 		t.Errorf("offered %+v", o.Lots)
 	}
@@ -259,7 +259,7 @@ func TestOffer(t *testing.T) {
 // teller is an agent that answers with tables of its own.
 type teller struct{ tables []agent.Table }
 
-func (b teller) Bid(*agent.Offer, []*agent.Situation) ([]agent.Table, error) { return b.tables, nil }
+func (b teller) Bid(*agent.Offer, []*agent.AppState) ([]agent.Table, error) { return b.tables, nil }
 
 // Who chose an agent outside is asked by it, with T_id as the arbiter has it; what the arbiter goes by stays its own.
 func TestCollect(t *testing.T) {
@@ -267,15 +267,15 @@ func TestCollect(t *testing.T) {
 	s, jobs := stage(2)
 	v := s.View()
 	none := func(*policy.Job) (held, lost agent.Holding) { return }
-	state := func(plugin string) *agent.Situation {
-		st := v.Situation(jobs[0].App, v.Stock(), none, nil)
+	state := func(plugin string) *agent.AppState {
+		st := v.AppState(jobs[0].App, v.Stock(), none, nil)
 		st.Agent = plugin
 		return st
 	}
 	offer := &agent.Offer{Lots: []agent.Lot{{Node: v.Nodes[0].Name, Type: "gpu", Free: 8, Slots: []int{4, 4}}}}
 	row := agent.Row{Rho: 2, Gangs: []agent.Gangs{{Count: 1, Machines: 1, Devices: 1, Type: "gpu"}}}
 	their := agent.Table{Rho: 8, Ideal: 10, Rows: []agent.Row{row}}
-	bids := collect(offer, []int{3, 5}, []*agent.Situation{state(""), state("theirs")}, teller{[]agent.Table{their}}, &study{})
+	bids := collect(offer, []int{3, 5}, []*agent.AppState{state(""), state("theirs")}, teller{[]agent.Table{their}}, &study{})
 	in, out := bids[0], bids[1]
 	if in.of != 3 || out.of != 5 || in.outside() || !out.outside() {
 		t.Fatalf("bids %+v", bids)
@@ -294,7 +294,7 @@ func TestCollect(t *testing.T) {
 // Who holds something is taken at its word about nothing; for others nothing is worth less by the option.
 func TestNothingHasNoBound(t *testing.T) {
 	t.Parallel()
-	b := bid{state: &agent.Situation{Jobs: []agent.Job{{}}}, table: agent.Table{Rho: 3}}
+	b := bid{state: &agent.AppState{Jobs: []agent.Job{{}}}, table: agent.Table{Rho: 3}}
 	if got := b.nothing(4); got != 12 {
 		t.Errorf("rho of nothing is %v for who holds nothing", got)
 	}
@@ -312,15 +312,15 @@ func TestRecordingChangesNothing(t *testing.T) {
 	v := s.View()
 	set := settings{rank: passedOver, lease: time.Minute, knob: 0, cover: 1, nothing: 1}
 	offered := newSupply(jobs[:1], nil)
-	state := func(a *policy.App) *agent.Situation {
-		return v.Situation(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) { return offered.holdings(v, j) }, nil)
+	state := func(a *policy.App) *agent.AppState {
+		return v.AppState(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) { return offered.holdings(v, j) }, nil)
 	}
 	all := standings(v, offered)
 	seen := map[string]*memory{}
 	known := recall(v, offered, all, seen, &set, state)
 	before := fmt.Sprintf("%+v", *known["a"])
 	order := rank(v, all, known, &set)
-	states := []*agent.Situation{state(order[0].app)}
+	states := []*agent.AppState{state(order[0].app)}
 	offer := offerTo(v, offered, states)
 	bids := collect(offer, []int{0}, states, nil, &study{})
 	awards, result := hold(offer, bids, &set, rand.New(rand.NewPCG(1, 1)))
@@ -346,7 +346,7 @@ func TestListsAreThinned(t *testing.T) {
 		table.Rows = append(table.Rows, agent.Row{Rho: float64(40 - i), Gangs: []agent.Gangs{{Count: 1, Machines: 1, Devices: i + 1}}})
 	}
 	rows := func(plugin string, room int) (n int, fair float64) {
-		a := award{bid: &bid{state: &agent.Situation{Agent: plugin}, table: table}, row: 33}
+		a := award{bid: &bid{state: &agent.AppState{Agent: plugin}, table: table}, row: 33}
 		r := recorded{order: apps(1), awards: []award{a}, shares: make([]share, 1)}
 		r.awards[0].bid.of = 0
 		b := r.bidder(0, &a)

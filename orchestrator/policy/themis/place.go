@@ -136,7 +136,7 @@ func alike(v *policy.View, held cluster.Gang, g agent.Gangs) bool {
 func (p *placing) deliver(w win) {
 	s := &p.shares[w.of]
 	i := slices.IndexFunc(s.open, func(j *policy.Job) bool {
-		return j.Demand.Min <= w.gang.Size() && j.Demand.Accepts(w.gang.Type) && (w.gang.Machines == 1 || j.Demand.Spread)
+		return j.Demand.Min <= w.gang.Size() && j.Demand.Accepts(w.gang.Type) && (w.gang.Machines == 1 || j.Demand.MultiNode)
 	})
 	if i < 0 {
 		return
@@ -183,7 +183,7 @@ func (p *placing) find(d cluster.Demand, n int, kind string) (cluster.Gang, bool
 // several machines only if there is no room for the least on any.
 func (p *placing) together(d cluster.Demand, n, least int, kind string) (cluster.Gang, bool) {
 	alone := d
-	alone.Spread = false
+	alone.MultiNode = false
 	for ; ; n = max(least, n/2) {
 		if g, ok := p.find(alone, n, kind); ok {
 			return g, true
@@ -192,7 +192,7 @@ func (p *placing) together(d cluster.Demand, n, least int, kind string) (cluster
 			break
 		}
 	}
-	if !d.Spread {
+	if !d.MultiNode {
 		return nil, false
 	}
 	return p.find(d, least, kind)

@@ -65,8 +65,8 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *aucti
 		return &auctioned{known: p.Seen, placing: newPlacing(v, plan, s, nil)}
 	}
 	stock := v.Stock()
-	state := func(a *policy.App) *agent.Situation {
-		st := v.Situation(a, stock, func(j *policy.Job) (held, lost agent.Holding) { return s.holdings(v, j) }, p.Forecasts.End)
+	state := func(a *policy.App) *agent.AppState {
+		st := v.AppState(a, stock, func(j *policy.Job) (held, lost agent.Holding) { return s.holdings(v, j) }, p.Forecasts.End)
 		p.set.study.err(st)
 		return st
 	}
@@ -79,7 +79,7 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *aucti
 		a.placing.leftovers(nil, p.set.leftover, p.rng)
 		return a
 	}
-	states := make([]*agent.Situation, len(asked))
+	states := make([]*agent.AppState, len(asked))
 	for i, of := range asked {
 		states[i] = state(a.order[of].app)
 	}

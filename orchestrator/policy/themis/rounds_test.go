@@ -346,7 +346,7 @@ type outside struct {
 	err    error
 }
 
-func (o outside) Bid(*agent.Offer, []*agent.Situation) ([]agent.Table, error) { return o.tables, o.err }
+func (o outside) Bid(*agent.Offer, []*agent.AppState) ([]agent.Table, error) { return o.tables, o.err }
 
 func TestAgentsOutsideThatGoWrongLoseTheirBid(t *testing.T) {
 	t.Parallel()
@@ -405,7 +405,7 @@ func TestAnAgentCannotMoveItsIdealTime(t *testing.T) {
 // scaled is an agent that divides T_id of the built-in one's tables.
 type scaled struct{ by float64 }
 
-func (s scaled) Bid(o *agent.Offer, apps []*agent.Situation) ([]agent.Table, error) {
+func (s scaled) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {
 	tables, err := agent.BuiltIn{}.Bid(o, apps)
 	for i := range tables {
 		t := &tables[i]
@@ -424,7 +424,7 @@ func TestGangsGoWhereTheyTrainBest(t *testing.T) {
 	w, p := newWorld(t, 2, 2, 4), policyWith(t, "f=0", "rounding=keep-one")
 	vgg, inception := w.submit("vgg", 1, 4, 10_000), w.submit("inception", 1, 4, 10_000)
 	for app, apart := range map[*policy.App]float64{vgg: 2, inception: 1.05} {
-		app.Demand = cluster.Demand{Min: 4, Max: 4, Spread: true}
+		app.Demand = cluster.Demand{Min: 4, Max: 4, MultiNode: true}
 		app.Speeds = &cluster.Speeds{S: [4]float64{1, 1, apart, apart}}
 		app.Jobs[0].Demand, app.Jobs[0].Speeds = app.Demand, app.Speeds
 	}

@@ -24,7 +24,7 @@ func (s *study) chance(app string) *rand.Rand {
 }
 
 // err makes an app's estimate of its work wrong.
-func (s *study) err(state *agent.Situation) {
+func (s *study) err(state *agent.AppState) {
 	if s.errors == 0 {
 		return
 	}

@@ -98,7 +98,7 @@ func demand(s *outbidv1.SweepSpec) cluster.Demand {
 	r := s.GetResources()
 	d := cluster.Demand{
 		Min: max(1, int(r.GetDevices().GetMin())), Types: r.GetTypes(), Exclude: r.GetExcludeTypes(), CPUs: r.GetCpus(),
-		NeedsTrust: s.GetFunction() != nil, Spread: r.GetSpread(), Mixed: r.GetMixed(),
+		NeedsTrust: s.GetFunction() != nil, MultiNode: r.GetSpread(), Mixed: r.GetMixed(),
 	}
 	d.Max = max(d.Min, int(r.GetDevices().GetMax()))
 	for _, h := range s.GetThroughputs() {

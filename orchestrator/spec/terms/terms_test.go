@@ -34,7 +34,7 @@ func TestTerms(t *testing.T) {
 			},
 			Terms{
 				Demand: cluster.Demand{
-					Min: 2, Max: 8, Memory: 4 << 30, CPUs: 3, Types: []string{"a100"}, Exclude: []string{"k80", "p100"}, Spread: true, Mixed: true,
+					Min: 2, Max: 8, Memory: 4 << 30, CPUs: 3, Types: []string{"a100"}, Exclude: []string{"k80", "p100"}, MultiNode: true, Mixed: true,
 				},
 				WallTime: 48 * time.Hour, SaveEvery: 90 * time.Second, HangTimeout: 10 * time.Minute, Grace: time.Minute,
 			},

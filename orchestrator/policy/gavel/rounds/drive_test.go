@@ -53,7 +53,7 @@ func newDriver(t testing.TB, p policy.Policy, perNode int, devices map[string]in
 func (d *driver) add(at float64, steps int64, scale int, weight float64, speeds *cluster.Speeds) {
 	a := &policy.App{
 		ID: fmt.Sprintf("a-%d", len(d.coming)), Order: len(d.coming), Weight: 1, Submitted: d.time(at), TotalSteps: steps,
-		Demand: cluster.Demand{Min: scale, Max: scale, Spread: true}, Speeds: speeds,
+		Demand: cluster.Demand{Min: scale, Max: scale, MultiNode: true}, Speeds: speeds,
 	}
 	j := &policy.Job{
 		App: a, Demand: a.Demand, Speeds: speeds, Weight: weight, Created: d.time(at), Queued: d.time(at),

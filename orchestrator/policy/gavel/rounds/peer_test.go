@@ -57,7 +57,7 @@ func (d *driver) load(trace string) {
 		if models[key] == nil {
 			models[key] = &cluster.Speeds{S: [4]float64{1, 1, 1, 1}}
 			for _, kind := range []string{"k80", "p100", "v100"} {
-				m := cluster.Speed{Type: kind, Devices: scale, Spread: cluster.SameMachine}
+				m := cluster.Speed{Type: kind, Devices: scale, Locality: cluster.SameMachine}
 				if err := json.Unmarshal(table[kind][key]["null"], &m.Rate); err != nil {
 					t.Fatal(err)
 				}

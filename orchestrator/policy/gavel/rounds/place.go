@@ -141,7 +141,7 @@ func (f *placing) find(j *policy.Job, pick gavel.Pick) (cluster.Gang, bool) {
 			}
 			continue
 		}
-		if j.Demand.Spread && left > 0 {
+		if j.Demand.MultiNode && left > 0 {
 			if part, ok := free.PlaceAt(node, j.Demand, min(left, here), kind); ok {
 				g = append(g, part...)
 				left -= min(left, here)

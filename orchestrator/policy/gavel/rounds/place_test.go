@@ -29,8 +29,8 @@ func (b *table) job(least, most int, g cluster.Gang, change ...func(*policy.Job)
 	b.jobs = append(b.jobs, j)
 }
 
-func spread(j *policy.Job) { j.Demand.Spread = true }
-func mixed(j *policy.Job)  { j.Demand.Spread, j.Demand.Mixed = true, true }
+func spread(j *policy.Job) { j.Demand.MultiNode = true }
+func mixed(j *policy.Job)  { j.Demand.MultiNode, j.Demand.Mixed = true, true }
 
 // at is a gang of one node.
 func at(node int, devices ...int) cluster.Gang { return cluster.Gang{{Node: node, Devices: devices}} }

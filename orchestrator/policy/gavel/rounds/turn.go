@@ -157,7 +157,7 @@ func (p *Policy) look(v *policy.View) {
 		row, may := cut(&rates, r), cut(&mays, r)
 		speeds := p.speedsOf(j.Speeds, n)
 		for k, kind := range p.s.Types {
-			enough := most[k] >= n || j.Demand.Spread && p.s.Workers[k] >= n
+			enough := most[k] >= n || j.Demand.MultiNode && p.s.Workers[k] >= n
 			may[k] = enough && (j.Demand.Plain() || j.Demand.Accepts(kind) && fits(v, j.Demand, n, kind))
 			row[k] = 0
 			if may[k] {
@@ -220,7 +220,7 @@ func fits(v *policy.View, d cluster.Demand, n int, kind string) bool {
 				here++
 			}
 		}
-		if all += here; here >= n || d.Spread && all >= n {
+		if all += here; here >= n || d.MultiNode && all >= n {
 			return true
 		}
 	}

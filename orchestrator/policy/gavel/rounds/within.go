@@ -55,7 +55,7 @@ func (p *Policy) within(v *policy.View) (decided policy.Plan, on bool) {
 func suits(v *policy.View, j *policy.Job, g cluster.Gang) bool {
 	n, kind := g.Size(), cluster.TypeOf(v.Nodes, g)
 	return j.Waiting() && n >= max(1, j.Demand.Min) && n <= max(1, j.Demand.Max) &&
-		(kind == "" && j.Demand.Mixed || j.Demand.Accepts(kind)) && (len(g) == 1 || j.Demand.Spread)
+		(kind == "" && j.Demand.Mixed || j.Demand.Accepts(kind)) && (len(g) == 1 || j.Demand.MultiNode)
 }
 
 // waits says whether a seat has not been given yet.

@@ -271,12 +271,12 @@ func TestNobodyEnviesAnother(t *testing.T) {
 }
 
 // vgg loses much when its tasks are apart, inception hardly anything (table 1 and figure 5).
-func job(app string, apart float64, tasks int, types ...agent.Stock) *agent.Situation {
+func job(app string, apart float64, tasks int, types ...agent.Stock) *agent.AppState {
 	sp := &cluster.Speeds{Measured: []cluster.Speed{{Devices: 1, Rate: 1}}, S: [4]float64{1, 1, apart, apart}}
-	return &agent.Situation{
+	return &agent.AppState{
 		App: app, Tuner: "random", MeanApps: 2, Cluster: types, Speeds: sp,
-		Demand: cluster.Demand{Min: tasks, Max: tasks, Spread: true}, TotalSteps: 1000,
-		Jobs: []agent.Job{{Total: 1000, Min: tasks, Max: tasks, Spread: true, Speeds: sp}},
+		Demand: cluster.Demand{Min: tasks, Max: tasks, MultiNode: true}, TotalSteps: 1000,
+		Jobs: []agent.Job{{Total: 1000, Min: tasks, Max: tasks, MultiNode: true, Speeds: sp}},
 	}
 }
 
@@ -287,15 +287,15 @@ func TestTheCounterExamplesOfFigure5(t *testing.T) {
 	stock := agent.Stock{Type: "gpu", Devices: 8}
 	for name, tc := range map[string]struct {
 		free []int
-		apps []*agent.Situation
+		apps []*agent.AppState
 		// whole says which apps must have one machine to themselves.
 		whole []bool
 	}{
 		"instance 1: VGG16 twice on two machines of 4": {
-			[]int{4, 4}, []*agent.Situation{job("a1", 2, 4, stock), job("a2", 2, 4, stock)}, []bool{true, true},
+			[]int{4, 4}, []*agent.AppState{job("a1", 2, 4, stock), job("a2", 2, 4, stock)}, []bool{true, true},
 		},
 		"instance 2: Inception-v3 and VGG16 on one machine of 4 and two of 2": {
-			[]int{4, 2, 2}, []*agent.Situation{job("a1", 1.05, 4, stock), job("a2", 2, 4, stock)}, []bool{false, true},
+			[]int{4, 2, 2}, []*agent.AppState{job("a1", 1.05, 4, stock), job("a2", 2, 4, stock)}, []bool{false, true},
 		},
 	} {
 		o := &agent.Offer{}

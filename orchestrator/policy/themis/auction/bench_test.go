@@ -27,8 +27,8 @@ func lots(r *rand.Rand, devices int, types ...string) []agent.Lot {
 	return out
 }
 
-func situations(r *rand.Rand, n, devices int, types ...string) []*agent.Situation {
-	all := make([]*agent.Situation, n)
+func states(r *rand.Rand, n, devices int, types ...string) []*agent.AppState {
+	all := make([]*agent.AppState, n)
 	var stock []agent.Stock
 	for _, t := range types {
 		stock = append(stock, agent.Stock{Type: t, Devices: devices / len(types)})
@@ -41,10 +41,10 @@ func situations(r *rand.Rand, n, devices int, types ...string) []*agent.Situatio
 		if r.IntN(2) == 0 {
 			sp.S = [4]float64{1, 1.05, 1.4, 2}
 		}
-		s := &agent.Situation{
+		s := &agent.AppState{
 			App: fmt.Sprint("a", i), Tuner: "random", MeanApps: float64(n) / .2, Elapsed: 20000 * r.Float64() * r.Float64(),
 			Cluster: stock, Speeds: sp, TotalSteps: 1000 + r.Float64()*20000,
-			Demand: cluster.Demand{Min: 1, Max: []int{1, 2, 4, 8}[r.IntN(4)], Spread: true},
+			Demand: cluster.Demand{Min: 1, Max: []int{1, 2, 4, 8}[r.IntN(4)], MultiNode: true},
 		}
 		if r.IntN(3) == 0 {
 			s.Demand.Min = s.Demand.Max
@@ -56,7 +56,7 @@ func situations(r *rand.Rand, n, devices int, types ...string) []*agent.Situatio
 		for j := range jobs {
 			s.Jobs = append(s.Jobs, agent.Job{
 				Trial: int32(j), Done: s.TotalSteps * r.Float64() / 2, Total: s.TotalSteps, Min: s.Demand.Min, Max: s.Demand.Max,
-				Spread: true, Speeds: sp,
+				MultiNode: true, Speeds: sp,
 			})
 		}
 		all[i] = s
@@ -69,7 +69,7 @@ func bids(tb testing.TB, seed uint64, apps, devices int, types ...string) ([]age
 	tb.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	l := lots(r, devices, types...)
-	tables, err := agent.BuiltIn{}.Bid(&agent.Offer{Lots: l}, situations(r, apps, devices, types...))
+	tables, err := agent.BuiltIn{}.Bid(&agent.Offer{Lots: l}, states(r, apps, devices, types...))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func BenchmarkAuction1000Bidders10000Devices(b *testing.B) { run(b, 1000, 10000)
 func BenchmarkBid256Devices(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	types := []string{"v100", "p100", "k80"}
-	l, apps := lots(r, 256, types...), situations(r, 64, 256, types...)
+	l, apps := lots(r, 256, types...), states(r, 64, 256, types...)
 	var took []time.Duration
 	for i := range b.N {
 		before := processor(b)

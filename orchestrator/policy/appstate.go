@@ -5,14 +5,14 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// Situation is an app as it stands, as its agent is told. It depends on its arguments alone. stock is the view's
+// AppState is an app as it stands, as its agent is told. It depends on its arguments alone. stock is the view's
 // Stock, which is the same for all apps. holdings says which devices a job keeps whatever is decided, and which it holds
 // on a lease that is up; Holding makes them. forecast says at which step a job's learning curve ends, 0 if nobody can say;
 // only jobs under performance_curve have one.
-func (v *View) Situation(
+func (v *View) AppState(
 	a *App, stock []agent.Stock, holdings func(*Job) (held, lost agent.Holding), forecast func(*Job) float64,
-) *agent.Situation {
-	s := &agent.Situation{
+) *agent.AppState {
+	s := &agent.AppState{
 		App: a.ID, Tuner: a.Tuner, Weight: a.Weight, Elapsed: v.Now.Sub(a.Submitted).Seconds(), MeanApps: v.MeanApps(a),
 		Cluster: stock, Demand: a.Demand, Speeds: a.Speeds, TotalSteps: float64(a.TotalSteps),
 		StepsDone: float64(a.StepsDone), Finished: a.Finished, Outlook: a.Outlook(),
@@ -27,7 +27,7 @@ func (v *View) Situation(
 		unreported += step - float64(j.Step)
 		job := agent.Job{
 			Trial: j.Trial, Done: step, Until: float64(j.UntilStep), Total: float64(j.TotalSteps),
-			Min: j.Demand.Min, Max: j.Demand.Max, Spread: j.Demand.Spread, Types: j.Demand.Types,
+			Min: j.Demand.Min, Max: j.Demand.Max, MultiNode: j.Demand.MultiNode, Types: j.Demand.Types,
 			Exclude: j.Demand.Exclude, Speeds: j.Speeds, Leaving: j.Ending,
 		}
 		if a.Tuner == "performance_curve" {
