@@ -258,7 +258,7 @@ func serveSlowAgent(after string) {
 
 type slowAgent time.Duration
 
-func (a slowAgent) Bid(o *agent.Offer, situations []*agent.Situation) ([]agent.Table, error) {
+func (a slowAgent) Bid(o *agent.Offer, situations []*agent.AppState) ([]agent.Table, error) {
 	pause(time.Duration(a))
 	return agent.BuiltIn{}.Bid(o, situations)
 }
