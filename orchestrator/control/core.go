@@ -35,9 +35,6 @@ type Settings struct {
 	Sign func(blob string) []byte
 	// NewTuner makes a tuner from its sweep's settings, or from a snapshot if that is not nil.
 	NewTuner func(settings tuner.Settings, snapshot []byte) (tuner.Tuner, error)
-	// GangsInPlace: a gang over several nodes goes on to a later target without a stop. Simulated machines can do that;
-	// real workers start its processes again, each with the newest checkpoint.
-	GangsInPlace bool
 	// MayReportNothing: a trial that never reports its sweep's metric has not failed by that. Jobs of traces report nothing.
 	MayReportNothing bool
 	// Fairness says how an app fares by sharing the cluster, or fared if it is over; nil if nobody wants to know.

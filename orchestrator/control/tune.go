@@ -95,7 +95,7 @@ func (c *Core) actOne(s *state.Sweep, action tuner.Action) error {
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialTargeted{TrialTargeted: &outbidv1.TrialTargeted{
 			Sweep: s.ID, Trial: t.Number, UntilStep: a.UntilStep, Reason: a.Reason, Reopens: t.Done() && t.Lease != nil,
 		}}})
-		if t.Lease != nil && t.Lease.Gang() && !c.set.GangsInPlace {
+		if t.Lease != nil && t.Lease.Gang() {
 			// Its other processes have ended at the old target, where they wait for word. They start again together.
 			c.revoke(s, t, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "its gang goes on from the checkpoint, on all its nodes")
 		}

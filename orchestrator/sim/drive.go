@@ -44,7 +44,7 @@ func (w *World) open() error {
 func (w *World) control() control.Settings {
 	w.term++
 	set := w.set.Control
-	set.Term, set.GangsInPlace = w.term, w.set.Transport.Perfect()
+	set.Term = w.term
 	set.Trust = func(string) bool { return true }
 	return set
 }
@@ -107,6 +107,7 @@ func (w *World) tick() {
 	if mean := w.set.Mishaps.OrchestratorFails; mean > 0 && w.rng.Float64() < float64(time.Second)/float64(mean) {
 		w.crashBetween()
 	}
+	w.fail(w.invariants.waits())
 	w.pending = append(w.pending, control.Tick{})
 	w.clock.after(time.Second, w.tick)
 }

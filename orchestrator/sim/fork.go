@@ -248,6 +248,7 @@ func (f *fork) reportMessage() *outbidv1.UplinkMessage {
 	}
 	f.reports++
 	f.reported, f.value = f.step, value
+	f.k.w.invariants.reporting(f, f.step)
 	f.k.w.trained++
 	return f.message(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Report{Report: &outbidv1.Report{
 		Seq: f.reports, Step: int64(f.step), Metrics: map[string]float64{Metric: value},
@@ -367,6 +368,7 @@ func (f *fork) scripted(step int64, metric string, value float64) {
 	f.passed(float64(step))
 	f.reports++
 	f.reported, f.value = f.step, value
+	f.k.w.invariants.reporting(f, f.step)
 	f.k.say(f.message(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Report{Report: &outbidv1.Report{
 		Seq: f.reports, Step: step, Metrics: map[string]float64{metric: value},
 	}}}))

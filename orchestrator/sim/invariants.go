@@ -20,7 +20,9 @@ import (
 //     lease ends, and a trial trains under one lease at a time;
 //   - a process starts from the newest checkpoint that can be read, and steps are neither lost nor counted twice: what a
 //     trial has trained at its end is what its leases trained;
-//   - what training code says counts only under the lease that its trial has.
+//   - what training code says counts only under the lease that its trial has, and reports are in the ledger as they were made:
+//     each once, in order;
+//   - behind a network, a lease that is revoked ends within minutes.
 type invariants struct {
 	w *World
 	// up are the nodes that may be given work, as the ledger says.
@@ -61,8 +63,13 @@ type watched struct {
 	places []*outbidv1.LeasePlace
 	// term ends then; zero for none.
 	term time.Time
-	// revoked; failed by itself; stale, as its trial is a clone of another by now; reached, as its trial is at its target.
-	revoked, failed, stale, reached bool
+	// revoked since revokedAt; failed by itself; stale, as its trial is a clone of another by now; targeted, as its trial was
+	// given a later target under it.
+	revoked, failed, stale, targeted bool
+	revokedAt                        time.Time
+	// said are the steps that its process reported, in order, and heard how many of these are in the ledger.
+	said  []int64
+	heard int
 }
 
 // fewApps is how many apps a run may have for its whole state to be checked after each batch.
@@ -113,13 +120,9 @@ func (v *invariants) training(e *outbidv1.Event) error {
 		}
 		return v.steps.started(key, k.ForkStarted.GetFromStep())
 	case *outbidv1.Event_TrialReported:
-		return v.speaks(trialKey{k.TrialReported.GetSweep(), k.TrialReported.GetTrial()}, k.TrialReported.GetLeaseId(), "reported")
+		return v.reported(k.TrialReported)
 	case *outbidv1.Event_TrialReached:
-		key := trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}
-		if err := v.speaks(key, k.TrialReached.GetLeaseId(), "reached its target"); err != nil {
-			return err
-		}
-		v.leases[k.TrialReached.GetLeaseId()].reached = true
+		return v.speaks(trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}, k.TrialReached.GetLeaseId(), "reached its target")
 	case *outbidv1.Event_CheckpointSaved:
 		key, c := trialKey{k.CheckpointSaved.GetSweep(), k.CheckpointSaved.GetTrial()}, k.CheckpointSaved.GetCheckpoint()
 		if err := v.speaks(key, c.GetLeaseId(), "saved"); err != nil {
@@ -142,6 +145,33 @@ func (v *invariants) speaks(key trialKey, lease uint64, what string) error {
 	return nil
 }
 
+// reported checks that a report is the next that a process of its lease made.
+func (v *invariants) reported(e *outbidv1.TrialReported) error {
+	if err := v.speaks(trialKey{e.GetSweep(), e.GetTrial()}, e.GetLeaseId(), "reported"); err != nil {
+		return err
+	}
+	l, r := v.leases[e.GetLeaseId()], e.GetReport()
+	if l.heard == len(l.said) || int(r.GetSeq()) != l.heard+1 || r.GetStep() != l.said[l.heard] {
+		return fmt.Errorf("trial %d of %s has a report %d of step %d under lease %d, whose process made %d, of which %d were heard",
+			e.GetTrial(), e.GetSweep(), r.GetSeq(), r.GetStep(), e.GetLeaseId(), len(l.said), l.heard)
+	}
+	l.heard++
+	return nil
+}
+
+// overdue is how long after its revocation a lease may end: a cut, a worker's lease and the end of a process take that.
+const overdue = 3 * time.Minute
+
+// waits checks that what was revoked ends.
+func (v *invariants) waits() error {
+	for lease, l := range v.leases {
+		if late := v.w.clock.now.Sub(l.revokedAt); l.revoked && late > overdue {
+			return fmt.Errorf("lease %d of trial %d of %s was revoked %s ago, and has not ended", lease, l.key.trial, l.key.sweep, late)
+		}
+	}
+	return nil
+}
+
 // wishes notes who wants devices and who does not.
 func (v *invariants) wishes(e *outbidv1.Event) {
 	switch k := e.GetKind().(type) {
@@ -157,7 +187,11 @@ func (v *invariants) wishes(e *outbidv1.Event) {
 			v.steps.finished(key)
 		}
 	case *outbidv1.Event_TrialTargeted:
-		delete(v.quiet, trialKey{k.TrialTargeted.GetSweep(), k.TrialTargeted.GetTrial()})
+		key := trialKey{k.TrialTargeted.GetSweep(), k.TrialTargeted.GetTrial()}
+		delete(v.quiet, key)
+		if l := v.leases[v.holds[key]]; l != nil {
+			l.targeted = true
+		}
 	case *outbidv1.Event_TrialCloned:
 		v.cloned(k.TrialCloned)
 	case *outbidv1.Event_ForkFailed:
@@ -284,12 +318,14 @@ func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	if l == nil {
 		return fmt.Errorf("lease %d is revoked, which does not exist", e.GetLeaseId())
 	}
-	excused := l.revoked || l.failed || l.stale || v.quiet[l.key] || v.idle[l.key.sweep] || l.reached && len(l.places) > 1
+	excused := l.revoked || l.failed || l.stale || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1
 	if v.w.clock.now.Before(l.term) && !excused {
 		return fmt.Errorf("lease %d of trial %d of %s is revoked %s before the end of its term: %s", e.GetLeaseId(), l.key.trial,
 			l.key.sweep, l.term.Sub(v.w.clock.now), e.GetReason())
 	}
-	l.revoked = true
+	if !l.revoked {
+		l.revoked, l.revokedAt = true, v.w.clock.now
+	}
 	return nil
 }
 

@@ -39,6 +39,13 @@ func (v *invariants) unclaim(f *fork) {
 	}
 }
 
+// reporting is told what a process reports, before the orchestrator hears of it.
+func (v *invariants) reporting(f *fork, step float64) {
+	if l := v.leases[f.ref.GetLeaseId()]; l != nil {
+		l.said = append(l.said, int64(step))
+	}
+}
+
 // saving is told what a fork trained since it saved last, before the orchestrator hears of the checkpoint; finishing, what
 // it trained until its code ended.
 func (v *invariants) saving(checkpoint string, steps float64) { v.steps.saving(checkpoint, steps) }

@@ -35,7 +35,9 @@ type entry struct {
 	wants, atTarget bool
 	// holds a lease, or one that ended in this batch and is not booked yet; failed says how that ended.
 	holds, failed bool
-	over          bool
+	// spread over several nodes; restarts, as its gang has a later target.
+	spread, restarts bool
+	over             bool
 }
 
 func newRecorder(w *World, cfg measure.Config) *recorder {
@@ -172,6 +174,7 @@ func (s *recorder) granted(at float64, e *outbidv1.LeaseGranted) {
 	}
 	j.leases++
 	j.holds, j.failed, j.lease = true, false, e.GetLeaseId()
+	j.spread, j.restarts = len(e.GetPlaces()) > 1, false
 	s.meter.Grant(at, j.number, l)
 }
 
@@ -192,6 +195,8 @@ func (s *recorder) wanted(at float64, key trialKey) {
 	if !j.holds && !j.wants && !j.over {
 		s.meter.Want(at, j.number)
 	}
+	// Control has a gang over several nodes start again together, from its checkpoint.
+	j.restarts = j.holds && j.spread
 	j.wants, j.atTarget = true, false
 }
 
@@ -239,6 +244,8 @@ func (s *recorder) flush(at float64) {
 			s.meter.Release(at, j.number, measure.Rested)
 		case j.failed:
 			s.meter.Release(at, j.number, measure.Failed)
+		case j.restarts:
+			s.meter.Release(at, j.number, measure.Restarted)
 		default:
 			s.meter.Release(at, j.number, measure.Preempted)
 		}
