@@ -113,7 +113,10 @@ func (k *worker) send(messages []*outbidv1.UplinkMessage) {
 	if messages == nil {
 		messages = k.unacked
 	}
-	k.w.up(k.uplink(slices.Clone(messages)))
+	if k.careful() {
+		messages = slices.Clone(messages) // what is unacknowledged changes while it is on its way
+	}
+	k.w.up(k.uplink(messages))
 }
 
 func (k *worker) uplink(messages []*outbidv1.UplinkMessage) *outbidv1.Uplink {
