@@ -52,9 +52,11 @@ type agent struct {
 	wanted     map[uint64]bool
 	generation uint64
 	term       uint64
-	introduce  bool
-	leaseEnd   time.Time
-	draining   bool
+	// said counts the uplinks of this boot.
+	said      uint64
+	introduce bool
+	leaseEnd  time.Time
+	draining  bool
 	// refused is set when the worker may not serve this server.
 	refused error
 }
@@ -212,6 +214,8 @@ func (a *agent) send(beat bool) {
 }
 
 func (a *agent) publish(up *outbidv1.Uplink) {
+	a.said++
+	up.Said = a.said
 	if a.introduce {
 		up.Info = a.info()
 	}

@@ -491,3 +491,54 @@ func TestStreamsOfEarlierVersionsAreTakenOver(t *testing.T) {
 		t.Errorf("with other keys: %v", err)
 	}
 }
+
+// Who recorded what a worker said cannot say it again, be it of the boot that lives or of one before.
+func TestUplinksThatCameBeforeAreDropped(t *testing.T) {
+	t.Parallel()
+	keys := makeKeys(t)
+	r := newRealm(t, keys, startServer(t, ServerConfig{Keys: keys}).URL())
+	recorder, err := r.admin.SubscribeSync(UplinkSubject("n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan *outbidv1.Uplink, 100)
+	if _, err := SubscribeUplinks(r.admin, r.workers.Check, func(up *outbidv1.Uplink) { got <- up }); err != nil {
+		t.Fatal(err)
+	}
+	nc := connect(t, ConnConfig{URL: r.url, User: r.who["n1"]})
+	says := func(boot string, said uint64) {
+		t.Helper()
+		if err := PublishUplink(nc, &outbidv1.Uplink{Node: "n1", Boot: boot, Said: said}, r.who["n1"].Key()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(boot string, said uint64) {
+		t.Helper()
+		if up := receive(t, got); up.GetBoot() != boot || up.GetSaid() != said {
+			t.Fatalf("heard %s %d, want %s %d", up.GetBoot(), up.GetSaid(), boot, said)
+		}
+	}
+	var recorded []*nats.Msg
+	for _, boot := range []string{"first", "second"} {
+		for said := range uint64(3) {
+			says(boot, said+1)
+			expect(boot, said+1)
+			m, err := recorder.NextMsg(connectTimeout)
+			if err != nil {
+				t.Fatal(err)
+			}
+			recorded = append(recorded, m)
+		}
+	}
+	for _, m := range recorded { // even by who holds the worker's own key
+		if err := nc.PublishMsg(&nats.Msg{Subject: m.Subject, Data: m.Data, Header: m.Header}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says("second", 4)
+	expect("second", 4)
+	says("old version", 0)
+	expect("old version", 0)
+	says("old version", 0)
+	expect("old version", 0)
+}

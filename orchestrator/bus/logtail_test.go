@@ -187,3 +187,55 @@ func chunkOf(tenant string) *outbidv1.LogChunk {
 	c.Tenant = tenant
 	return c
 }
+
+// bytesIn is how many bytes come in while something is done.
+func bytesIn(t *testing.T, l *Logs, do func()) uint64 {
+	t.Helper()
+	before := l.nc.Stats().InBytes
+	do()
+	return l.nc.Stats().InBytes - before
+}
+
+// A tail of much output reads the end of it, however much lies before.
+func TestATailReadsOnlyTheEnd(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerConfig{})
+	nc := connect(t, ConnConfig{Server: s})
+	l, err := OpenLogs(testContext(t), nc, LogsConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.Reserve(testContext(t), "vision", 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	const chunks = 4000 // 250 MiB, which compress well on disk
+	text := string(bytes.Repeat([]byte("0123456789abcde\n"), logChunkBytes/16))
+	for i := range chunks {
+		c := chunk(0, "stdout", text)
+		if i == 3 {
+			c = chunk(1, "stdout", "early\n")
+		}
+		if err := publish(nc, keptSubject(c), c, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.FlushTimeout(connectTimeout); err != nil {
+		t.Fatal(err)
+	}
+	stored(t, l, LogStream("vision"), chunks)
+	all := bytesIn(t, l, func() {
+		readLogs(t, l, nil)
+	})
+	tail := bytesIn(t, l, func() {
+		if lines, _ := l.linesOfTail(t, "vision", "digits-1", nil, 3); len(lines) < 3 {
+			t.Errorf("%d lines", len(lines))
+		}
+	})
+	quiet, early := int32(1), []string(nil)
+	seldom := bytesIn(t, l, func() { early, _ = l.linesOfTail(t, "vision", "digits-1", &quiet, 3) })
+	t.Logf("all: %d bytes, the tail: %d, the tail of a trial that spoke once, long ago: %d", all, tail, seldom)
+	if tail*20 > all || seldom*1000 > all || len(early) != 1 {
+		t.Errorf("of %d bytes the tail read %d, and that of a trial that spoke once %d: %q", all, tail, seldom, early)
+	}
+}

@@ -109,13 +109,48 @@ func (s *Subscription) Stop() error {
 	return err
 }
 
+// bootsHeard bounds the boots of a node whose last uplink is remembered: of two that live, and of those before.
+const bootsHeard = 16
+
+// heard is the last uplink of each boot of a node, the newest boot last.
+type heard []struct {
+	boot string
+	said uint64
+}
+
+// first says whether an uplink is none that was heard before.
+func (h *heard) first(up *outbidv1.Uplink) bool {
+	if up.GetSaid() == 0 {
+		return true // of a version that does not count
+	}
+	for i := range *h {
+		if last := &(*h)[i]; last.boot == up.GetBoot() {
+			newer := up.GetSaid() > last.said
+			last.said = max(last.said, up.GetSaid())
+			return newer
+		}
+	}
+	*h = append(*h, struct {
+		boot string
+		said uint64
+	}{up.GetBoot(), up.GetSaid()})
+	*h = (*h)[max(0, len(*h)-bootsHeard):]
+	return true
+}
+
 // SubscribeUplinks delivers the uplinks of every node. One that check refuses is dropped, and so is one that names
-// another node than its subject.
+// another node than its subject, or that came before: whoever recorded what a worker said cannot make it seem alive.
 func SubscribeUplinks(nc *nats.Conn, check Check, f func(*outbidv1.Uplink)) (*Subscription, error) {
-	forks := newSame[*outbidv1.ForkStatus](uplinkForks)
+	forks, nodes := newSame[*outbidv1.ForkStatus](uplinkForks), map[string]*heard{}
 	return subscribe(nc, uplinkPrefix+"*", func(m *nats.Msg) {
 		up := new(outbidv1.Uplink)
-		if check.signed(m) && forks.decode(m.Subject, m.Data, up, &up.Forks) == nil && strings.TrimPrefix(m.Subject, uplinkPrefix) == up.GetNode() {
+		if !check.signed(m) || forks.decode(m.Subject, m.Data, up, &up.Forks) != nil || strings.TrimPrefix(m.Subject, uplinkPrefix) != up.GetNode() {
+			return
+		}
+		if nodes[up.GetNode()] == nil {
+			nodes[up.GetNode()] = new(heard)
+		}
+		if nodes[up.GetNode()].first(up) {
 			f(up)
 		}
 	})

@@ -163,8 +163,11 @@ type Uplink struct {
 	// When NATS stops letting this worker in, in seconds since 1970; 0 if never. Half of the time before it gets new
 	// credentials with its orders.
 	CredentialsExpireUnix int64 `protobuf:"varint,9,opt,name=credentials_expire_unix,json=credentialsExpireUnix,proto3" json:"credentials_expire_unix,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Grows with every uplink of a boot, so that none counts twice: whoever recorded a worker that is dead now could else
+	// make it seem alive. 0 from earlier versions.
+	Said          uint64 `protobuf:"varint,10,opt,name=said,proto3" json:"said,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Uplink) Reset() {
@@ -257,6 +260,13 @@ func (x *Uplink) GetProof() []byte {
 func (x *Uplink) GetCredentialsExpireUnix() int64 {
 	if x != nil {
 		return x.CredentialsExpireUnix
+	}
+	return 0
+}
+
+func (x *Uplink) GetSaid() uint64 {
+	if x != nil {
+		return x.Said
 	}
 	return 0
 }
@@ -1456,7 +1466,7 @@ var File_outbid_v1_bus_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\n" +
-	"\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xc5\x02\n" +
+	"\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xd9\x02\n" +
 	"\x06Uplink\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1b\n" +
@@ -1466,7 +1476,9 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x04info\x18\x06 \x01(\v2\x13.outbid.v1.NodeInfoR\x04info\x12\x18\n" +
 	"\aleaving\x18\a \x01(\bR\aleaving\x12\x18\n" +
 	"\x05proof\x18\b \x01(\fB\x02\x18\x01R\x05proof\x126\n" +
-	"\x17credentials_expire_unix\x18\t \x01(\x03R\x15credentialsExpireUnix\"d\n" +
+	"\x17credentials_expire_unix\x18\t \x01(\x03R\x15credentialsExpireUnix\x12\x12\n" +
+	"\x04said\x18\n" +
+	" \x01(\x04R\x04said\"d\n" +
 	"\n" +
 	"ForkStatus\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +

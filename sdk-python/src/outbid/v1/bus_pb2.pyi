@@ -96,6 +96,7 @@ class Uplink(google.protobuf.message.Message):
     LEAVING_FIELD_NUMBER: builtins.int
     PROOF_FIELD_NUMBER: builtins.int
     CREDENTIALS_EXPIRE_UNIX_FIELD_NUMBER: builtins.int
+    SAID_FIELD_NUMBER: builtins.int
     node: builtins.str
     boot: builtins.str
     first_seq: builtins.int
@@ -107,6 +108,10 @@ class Uplink(google.protobuf.message.Message):
     credentials_expire_unix: builtins.int
     """When NATS stops letting this worker in, in seconds since 1970; 0 if never. Half of the time before it gets new
     credentials with its orders.
+    """
+    said: builtins.int
+    """Grows with every uplink of a boot, so that none counts twice: whoever recorded a worker that is dead now could else
+    make it seem alive. 0 from earlier versions.
     """
     @property
     def messages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___UplinkMessage]: ...
@@ -130,9 +135,10 @@ class Uplink(google.protobuf.message.Message):
         leaving: builtins.bool = ...,
         proof: builtins.bytes = ...,
         credentials_expire_unix: builtins.int = ...,
+        said: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["info", b"info"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["boot", b"boot", "credentials_expire_unix", b"credentials_expire_unix", "first_seq", b"first_seq", "forks", b"forks", "info", b"info", "leaving", b"leaving", "messages", b"messages", "node", b"node", "proof", b"proof"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot", b"boot", "credentials_expire_unix", b"credentials_expire_unix", "first_seq", b"first_seq", "forks", b"forks", "info", b"info", "leaving", b"leaving", "messages", b"messages", "node", b"node", "proof", b"proof", "said", b"said"]) -> None: ...
 
 Global___Uplink: typing_extensions.TypeAlias = Uplink
 
