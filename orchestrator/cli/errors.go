@@ -7,11 +7,11 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/outbid-dev/outbid/orchestrator/server"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/server"
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 )
 

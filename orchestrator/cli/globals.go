@@ -5,8 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/outbid-dev/outbid/orchestrator/server"
 	"github.com/spf13/cobra"
+
+	"github.com/outbid-dev/outbid/orchestrator/server"
 )
 
 // globalOptions are the flags of every command.

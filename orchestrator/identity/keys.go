@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
+
 	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 )
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 

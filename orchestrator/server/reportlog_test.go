@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
-
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 func TestReportLogAddsWhatItLacks(t *testing.T) {

@@ -15,8 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outbid-dev/outbid/worker/proctable"
 	"go.uber.org/goleak"
+
+	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -14,8 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/outbid-dev/outbid/worker/proctable"
 	"golang.org/x/sys/unix"
+
+	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
 // markEnv marks the processes of one confinement: where there is no control group and no user of its own, what left

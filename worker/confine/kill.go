@@ -11,8 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outbid-dev/outbid/worker/proctable"
 	"golang.org/x/sys/unix"
+
+	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
 // killAll kills the processes that find finds until it finds none.

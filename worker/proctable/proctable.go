@@ -128,7 +128,7 @@ func KillAll(find func() ([]int, error), deadline time.Time) error {
 func Await(pid int, deadline time.Time) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return nil // gone
+		return nil //nolint:nilerr // it is gone
 	}
 	return errors.Join(await(fd, deadline), unix.Close(fd))
 }

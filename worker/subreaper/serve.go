@@ -11,8 +11,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/outbid-dev/outbid/worker/proctable"
 	"golang.org/x/sys/unix"
+
+	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
 // connection is the file descriptor of the socket to the worker.
