@@ -102,9 +102,11 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 		}
 	}
 	st.restoreDeleted(snap)
-	st.appSeconds, st.appsChanged = snap.GetAppSeconds(), st.Time
-	if snap.AppSecondsAt != nil {
+	switch {
+	case snap.AppSecondsAt != nil:
 		st.appSeconds, st.appsChanged = snap.GetAppSecondsCounted(), snap.GetAppSecondsAt().AsTime()
+	case snap.GetAppSeconds() > 0 || st.competing > 0: // of a version that said their sum only
+		st.appSeconds, st.appsChanged = snap.GetAppSeconds(), st.Time
 	}
 	return st, nil
 }
