@@ -16,7 +16,7 @@ type arrival struct {
 
 // uplinksWaiting bounds the messages of one node that wait for the loop. A worker says what is not acknowledged again
 // after a second, so what is beyond is dropped: that the node was heard counts all the same.
-const uplinksWaiting = 256
+const uplinksWaiting = 2048
 
 // Uplink notes that a worker was heard, and queues what it said. It never waits: what finds no room is dropped, and the
 // worker says it again.

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/outbid-dev/outbid/orchestrator/outside"
+	"github.com/outbid-dev/outbid/orchestrator/pluginhost"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -58,11 +58,11 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("NATS_DIR"); dir != "" {
 		os.Exit(runNATS(dir))
 	}
-	if handshake := outside.Handshake(outside.Tuner); os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue {
+	if handshake := pluginhost.Handshake(pluginhost.Tuner); os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue {
 		servePlugin()
 		os.Exit(0)
 	}
-	if handshake := outside.Handshake(outside.Agent); os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue {
+	if handshake := pluginhost.Handshake(pluginhost.Agent); os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue {
 		serveSlowAgent(os.Args[1])
 		os.Exit(0)
 	}

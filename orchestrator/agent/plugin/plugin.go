@@ -18,12 +18,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
-	"github.com/outbid-dev/outbid/orchestrator/outside"
+	"github.com/outbid-dev/outbid/orchestrator/pluginhost"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // protocol is the version of AgentService that both sides speak.
-const protocol = outside.Protocol
+const protocol = pluginhost.Protocol
 
 // A Factory is the agent that a plugin serves.
 type Factory struct {
@@ -37,7 +37,7 @@ type Factory struct {
 func Serve(f Factory) {
 	// go-plugin puts another in the place of the process's own.
 	stderr := os.Stderr
-	outside.Serve(outside.Agent, func(registrar grpc.ServiceRegistrar) {
+	pluginhost.Serve(pluginhost.Agent, func(registrar grpc.ServiceRegistrar) {
 		outbidv1.RegisterAgentServiceServer(registrar, &server{factory: f, stderr: stderr})
 	})
 }

@@ -305,7 +305,7 @@ func TestNobodyWaitsForAnAgentThatIsDown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for !strings.Contains(log.String(), "an agent is down") {
-		k := p.keepers["it"]
+		k := p.supervisors["it"]
 		k.mu.Lock()
 		changed := k.changed
 		k.mu.Unlock()

@@ -35,12 +35,12 @@ func Usual() Settings {
 // A Pool is every agent outside the binary, as one agent: each situation is answered by the agent that it names. It is
 // safe for concurrent use.
 type Pool struct {
-	ctx     context.Context //nolint:containedctx // an Agent's methods have no context of their own
-	end     context.CancelFunc
-	keepers map[string]*keeper
-	log     *slog.Logger
-	up      chan struct{}
-	running sync.WaitGroup
+	ctx         context.Context //nolint:containedctx // an Agent's methods have no context of their own
+	end         context.CancelFunc
+	supervisors map[string]*supervisor
+	log         *slog.Logger
+	up          chan struct{}
+	running     sync.WaitGroup
 }
 
 var _ agent.Agent = (*Pool)(nil)
@@ -57,18 +57,18 @@ func Open(ctx context.Context, commands map[string][]string, set Settings, log *
 			return nil, fmt.Errorf("agent %s: %w", name, err)
 		}
 	}
-	p := &Pool{keepers: map[string]*keeper{}, log: log, up: make(chan struct{}, 1)}
+	p := &Pool{supervisors: map[string]*supervisor{}, log: log, up: make(chan struct{}, 1)}
 	p.ctx, p.end = context.WithCancel(ctx)
 	for name, command := range commands {
-		k := newKeeper(name, command, set, log, p.up)
-		p.keepers[name] = k
+		k := newSupervisor(name, command, set, log, p.up)
+		p.supervisors[name] = k
 		p.running.Go(func() { k.run(p.ctx) })
 	}
 	return p, nil
 }
 
 // Names lists the agents, sorted.
-func (p *Pool) Names() []string { return slices.Sorted(maps.Keys(p.keepers)) }
+func (p *Pool) Names() []string { return slices.Sorted(maps.Keys(p.supervisors)) }
 
 // Up has a value when an agent has come up since it was last looked at.
 func (p *Pool) Up() <-chan struct{} { return p.up }
@@ -76,18 +76,18 @@ func (p *Pool) Up() <-chan struct{} { return p.up }
 // Wait returns when every agent is up, or ctx ends.
 func (p *Pool) Wait(ctx context.Context) error {
 	for _, name := range p.Names() {
-		if err := p.keepers[name].wait(ctx); err != nil {
+		if err := p.supervisors[name].wait(ctx); err != nil {
 			return fmt.Errorf("agent %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (k *keeper) wait(ctx context.Context) error {
+func (s *supervisor) wait(ctx context.Context) error {
 	for {
-		k.mu.Lock()
-		up, down, changed := k.running != nil, k.down, k.changed
-		k.mu.Unlock()
+		s.mu.Lock()
+		up, down, changed := s.running != nil, s.down, s.changed
+		s.mu.Unlock()
 		if up {
 			return nil
 		}
@@ -132,7 +132,7 @@ func (p *Pool) Bid(offer *agent.Offer, situations []*agent.AppState) ([]agent.Ta
 
 // ask returns one agent's tables; a refusal in each if it went wrong.
 func (p *Pool) ask(name string, offer *agent.Offer, situations []*agent.AppState) []agent.Table {
-	k := p.keepers[name]
+	k := p.supervisors[name]
 	if k == nil {
 		return refused(situations, fmt.Sprintf("this server has no agent %q; it has %s", name, p.list()))
 	}
@@ -155,7 +155,7 @@ func (p *Pool) ask(name string, offer *agent.Offer, situations []*agent.AppState
 }
 
 func (p *Pool) list() string {
-	if len(p.keepers) == 0 {
+	if len(p.supervisors) == 0 {
 		return "none"
 	}
 	return strings.Join(p.Names(), ", ")

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/outbid-dev/outbid/orchestrator/outside"
+	"github.com/outbid-dev/outbid/orchestrator/pluginhost"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -30,9 +30,9 @@ type Client struct {
 	patience patience
 	// callContext bounds one call in time, and by the context of the launch: a Tuner's methods have no context of their own.
 	callContext func() (context.Context, context.CancelFunc)
-	program     *outside.Program
+	program     *pluginhost.Program
 	service     outbidv1.TunerServiceClient
-	guard       *guard
+	validator   *validator
 	status      tuner.Status
 	outlook     tuner.Outlook
 	// failed is the first error; a plugin that went wrong is not asked again.
@@ -64,11 +64,11 @@ func launch(
 		}
 	}
 	var err error
-	if c.guard, err = newGuard(s); err != nil {
+	if c.validator, err = newValidator(s); err != nil {
 		return nil, err
 	}
-	c.guard.guardState = own.Guard
-	if c.program, err = outside.Start(ctx, outside.Tuner, command, p.start, logger); err != nil {
+	c.validator.validatorState = own.Guard
+	if c.program, err = pluginhost.Start(ctx, pluginhost.Tuner, command, p.start, logger); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.name, err)
 	}
 	c.service = outbidv1.NewTunerServiceClient(c.program.Conn())
@@ -104,7 +104,7 @@ func (c *Client) Handle(event tuner.Event) ([]tuner.Action, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
-	if err := c.guard.seen(event); err != nil {
+	if err := c.validator.seen(event); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
 	var actions []tuner.Action
@@ -116,7 +116,7 @@ func (c *Client) Handle(event tuner.Event) ([]tuner.Action, error) {
 			}
 			actions = append(actions, a)
 		}
-		return c.guard.check(event, actions)
+		return c.validator.check(event, actions)
 	}, &outbidv1.HandleRequest{Events: []*outbidv1.TunerEvent{message}})
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (c *Client) Snapshot() ([]byte, error) {
 		c.failed = fmt.Errorf("%s: its snapshot is empty, which would start the sweep anew", c.name)
 		return nil, c.failed
 	}
-	return envelope{Guard: c.guard.guardState, Plugin: resp.GetSnapshot()}.encode()
+	return envelope{Guard: c.validator.validatorState, Plugin: resp.GetSnapshot()}.encode()
 }
 
 // Name is the plugin's name and version, for people.
@@ -199,9 +199,9 @@ func (c *Client) Name() string { return c.name }
 // Close ends the plugin: it asks it to, and kills it after two seconds. It can be called more than once.
 func (c *Client) Close() { c.program.Close() }
 
-// An envelope is a Client's snapshot: the plugin's own, and what the guard knows.
+// An envelope is a Client's snapshot: the plugin's own, and what the validator knows.
 type envelope struct {
-	Guard  guardState
+	Guard  validatorState
 	Plugin []byte
 }
 

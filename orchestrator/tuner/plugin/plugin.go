@@ -11,13 +11,13 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/outbid-dev/outbid/orchestrator/outside"
+	"github.com/outbid-dev/outbid/orchestrator/pluginhost"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // protocol is the version of TunerService that both sides speak.
-const protocol = outside.Protocol
+const protocol = pluginhost.Protocol
 
 // A Factory is the tuner that a plugin serves.
 type Factory struct {
@@ -34,7 +34,7 @@ type Factory struct {
 func Serve(f Factory) {
 	// go-plugin puts another in the place of the process's own.
 	stderr := os.Stderr
-	outside.Serve(outside.Tuner, func(registrar grpc.ServiceRegistrar) {
+	pluginhost.Serve(pluginhost.Tuner, func(registrar grpc.ServiceRegistrar) {
 		outbidv1.RegisterTunerServiceServer(registrar, &server{factory: f, stderr: stderr})
 	})
 }

@@ -1,7 +1,7 @@
-// Package outside runs programs beside the server that serve one gRPC service over hashicorp/go-plugin: tuners and agents
+// Package pluginhost runs programs beside the server that serve one gRPC service over hashicorp/go-plugin: tuners and agents
 // written elsewhere. It knows how such a program starts, what it says while it runs, and that it ends with the server;
 // what the service means is the business of orchestrator/tuner/plugin and orchestrator/agent/plugin.
-package outside
+package pluginhost
 
 import (
 	"context"

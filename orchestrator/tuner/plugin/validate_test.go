@@ -9,13 +9,13 @@ import (
 
 func good() tuner.Config { return tuner.Config{"lr": 0.1, "width": int64(4)} }
 
-// bounded is a guard with a bound of 9 steps. Trial 0 is on its way to step 3, trial 1 waits there, trial 2 has
+// bounded is a validator with a bound of 9 steps. Trial 0 is on its way to step 3, trial 1 waits there, trial 2 has
 // completed.
-func bounded(t *testing.T) *guard {
+func bounded(t *testing.T) *validator {
 	t.Helper()
 	s := sweep()
 	s.Spec.Tuner.Kind = &outbidv1.Tuner_Plugin{Plugin: &outbidv1.PluginTuner{MaxSteps: 9}}
-	g, err := newGuard(s)
+	g, err := newValidator(s)
 	if err != nil {
 		t.Fatal(err)
 	}

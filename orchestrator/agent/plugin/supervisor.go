@@ -13,15 +13,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
-	"github.com/outbid-dev/outbid/orchestrator/outside"
+	"github.com/outbid-dev/outbid/orchestrator/pluginhost"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// glance is how often a program that nobody asks is looked after.
-const glance = time.Second
+// pollInterval is how often it is looked whether a program that nobody asks still runs.
+const pollInterval = time.Second
 
-// A keeper keeps one agent's program running.
-type keeper struct {
+// A supervisor keeps one agent's program running.
+type supervisor struct {
 	name    string
 	command []string
 	set     Settings
@@ -42,37 +42,37 @@ type keeper struct {
 
 // An instance is one run of the program.
 type instance struct {
-	program *outside.Program
+	program *pluginhost.Program
 	service outbidv1.AgentServiceClient
 	// wrong takes why it lost its bid; one reason is enough.
 	wrong chan error
 }
 
-func newKeeper(name string, command []string, set Settings, log *slog.Logger, up chan<- struct{}) *keeper {
-	return &keeper{
+func newSupervisor(name string, command []string, set Settings, log *slog.Logger, up chan<- struct{}) *supervisor {
+	return &supervisor{
 		name: name, command: command, set: set, log: log.With("agent", name), told: up,
 		down: errors.New("it is being started"), changed: make(chan struct{}),
 	}
 }
 
 // run starts the program, and starts it again whenever it ended or lost its bid, until ctx ends.
-func (k *keeper) run(ctx context.Context) {
+func (s *supervisor) run(ctx context.Context) {
 	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = k.set.FirstPause, k.set.LastPause
+	pause.InitialInterval, pause.MaxInterval = s.set.FirstPause, s.set.LastPause
 	for ctx.Err() == nil {
-		i, err := k.start(ctx)
+		i, err := s.start(ctx)
 		if err == nil {
-			err = k.watch(ctx, i)
+			err = s.watch(ctx, i)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if k.believed() {
+		if s.believed() {
 			pause.Reset()
 		}
 		wait := pause.NextBackOff()
-		k.log.Warn("an agent is down; it is started again", "problem", err.Error(), "in", wait.Round(time.Millisecond))
-		k.put(nil, err, time.Now().Add(wait))
+		s.log.Warn("an agent is down; it is started again", "problem", err.Error(), "in", wait.Round(time.Millisecond))
+		s.put(nil, err, time.Now().Add(wait))
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -83,13 +83,13 @@ func (k *keeper) run(ctx context.Context) {
 }
 
 // start starts the program once.
-func (k *keeper) start(ctx context.Context) (*instance, error) {
-	program, err := outside.Start(ctx, outside.Agent, k.command, k.set.Start, k.log)
+func (s *supervisor) start(ctx context.Context) (*instance, error) {
+	program, err := pluginhost.Start(ctx, pluginhost.Agent, s.command, s.set.Start, s.log)
 	if err != nil {
 		return nil, fmt.Errorf("it does not start: %w", err)
 	}
 	i := &instance{program, outbidv1.NewAgentServiceClient(program.Conn()), make(chan error, 1)}
-	asked, cancel := context.WithTimeout(ctx, k.set.Start)
+	asked, cancel := context.WithTimeout(ctx, s.set.Start)
 	defer cancel()
 	resp, err := i.service.Handshake(asked, &outbidv1.HandshakeRequest{Protocol: protocol})
 	switch {
@@ -100,18 +100,18 @@ func (k *keeper) start(ctx context.Context) (*instance, error) {
 		program.Kill()
 		return nil, fmt.Errorf("it speaks protocol %d, and this server %d", resp.GetProtocol(), protocol)
 	}
-	k.log.Info("an agent is up", "name", resp.GetName(), "version", resp.GetVersion())
-	k.put(i, nil, time.Time{})
+	s.log.Info("an agent is up", "name", resp.GetName(), "version", resp.GetVersion())
+	s.put(i, nil, time.Time{})
 	select {
-	case k.told <- struct{}{}:
+	case s.told <- struct{}{}:
 	default: // somebody is to hear of another already
 	}
 	return i, nil
 }
 
 // watch returns when an instance has ended, with why.
-func (k *keeper) watch(ctx context.Context, i *instance) error {
-	look := time.NewTicker(glance)
+func (s *supervisor) watch(ctx context.Context, i *instance) error {
+	look := time.NewTicker(pollInterval)
 	defer look.Stop()
 	for {
 		select {
@@ -138,64 +138,64 @@ func (i *instance) ended() error {
 	return errors.New("it ended")
 }
 
-func (k *keeper) put(i *instance, down error, next time.Time) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.running, k.down, k.next = i, down, next
-	close(k.changed)
-	k.changed = make(chan struct{})
+func (s *supervisor) put(i *instance, down error, next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running, s.down, s.next = i, down, next
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
-func (k *keeper) believed() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	was := k.answered
-	k.answered = false
+func (s *supervisor) believed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.answered
+	s.answered = false
 	return was
 }
 
 // up returns what answers now, or why nothing does.
-func (k *keeper) up() (*instance, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.running != nil {
-		return k.running, nil
+func (s *supervisor) up() (*instance, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != nil {
+		return s.running, nil
 	}
-	if wait := time.Until(k.next); wait > 0 {
-		return nil, fmt.Errorf("%w; it is started again in %v", k.down, wait.Round(time.Millisecond))
+	if wait := time.Until(s.next); wait > 0 {
+		return nil, fmt.Errorf("%w; it is started again in %v", s.down, wait.Round(time.Millisecond))
 	}
-	return nil, k.down
+	return nil, s.down
 }
 
 // bid asks an instance. An error is why its apps have no bid in this round.
-func (k *keeper) bid(
+func (s *supervisor) bid(
 	ctx context.Context, i *instance, offer *agent.Offer, situations []*agent.AppState,
 ) ([]agent.Table, error) {
-	ctx, cancel := context.WithTimeout(ctx, k.set.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, s.set.Deadline)
 	defer cancel()
 	resp, err := i.service.Bid(ctx, toRequest(offer, situations))
 	var tables []agent.Table
 	if err != nil {
-		err = k.worded(i, err)
+		err = s.worded(i, err)
 	} else {
 		tables, err = answer(offer, situations, resp)
 	}
 	if err != nil {
-		k.fail(i, err)
+		s.fail(i, err)
 		return nil, err
 	}
-	k.mu.Lock()
-	k.answered = true
-	k.mu.Unlock()
+	s.mu.Lock()
+	s.answered = true
+	s.mu.Unlock()
 	return tables, nil
 }
 
 // worded says what the failure of a call means.
-func (k *keeper) worded(i *instance, err error) error {
+func (s *supervisor) worded(i *instance, err error) error {
 	said := status.Convert(err)
 	switch {
 	case said.Code() == codes.DeadlineExceeded:
-		return fmt.Errorf("it took more than %v to bid", k.set.Deadline)
+		return fmt.Errorf("it took more than %v to bid", s.set.Deadline)
 	case i.program.Exited() || said.Code() == codes.Unavailable:
 		return i.ended()
 	default:
@@ -204,12 +204,12 @@ func (k *keeper) worded(i *instance, err error) error {
 }
 
 // fail takes an instance out of use; run ends it and starts another.
-func (k *keeper) fail(i *instance, why error) {
-	k.mu.Lock()
-	if k.running == i {
-		k.running, k.down, k.next = nil, why, time.Time{}
+func (s *supervisor) fail(i *instance, why error) {
+	s.mu.Lock()
+	if s.running == i {
+		s.running, s.down, s.next = nil, why, time.Time{}
 	}
-	k.mu.Unlock()
+	s.mu.Unlock()
 	select {
 	case i.wrong <- why:
 	default: // it ends for an earlier reason

@@ -8,17 +8,17 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 )
 
-// A guard knows where each trial is, and so what a plugin may say of it.
-type guard struct {
-	guardState
+// A validator knows where each trial is, and so what a plugin may say of it.
+type validator struct {
+	validatorState
 	// space is nil if the sweep declares none and leaves it to the plugin.
 	space *space.Space
 	// maxSteps is the most that a trial may be trained for, 0 for no bound.
 	maxSteps int64
 }
 
-// guardState goes into snapshots.
-type guardState struct {
+// validatorState goes into snapshots.
+type validatorState struct {
 	Targets []int64
 	Places  []place
 	// Extended: trials that completed may be trained on.
@@ -35,13 +35,13 @@ const (
 	ended
 )
 
-// newGuard takes the bound from the plugin's settings; a built-in tuner served by a plugin bounds itself.
-func newGuard(s tuner.Settings) (*guard, error) {
-	g := &guard{}
+// newValidator takes the bound from the plugin's settings; a built-in tuner served by a plugin bounds itself.
+func newValidator(s tuner.Settings) (*validator, error) {
+	g := &validator{}
 	return g, g.use(s)
 }
 
-func (g *guard) use(s tuner.Settings) error {
+func (g *validator) use(s tuner.Settings) error {
 	g.maxSteps = s.Spec.GetTuner().GetPlugin().GetMaxSteps()
 	if len(s.Spec.GetSpace()) == 0 {
 		g.space = nil
@@ -53,7 +53,7 @@ func (g *guard) use(s tuner.Settings) error {
 }
 
 // seen takes in an event that the plugin is told.
-func (g *guard) seen(event tuner.Event) error {
+func (g *validator) seen(event tuner.Event) error {
 	switch e := event.(type) {
 	case tuner.Reached:
 		return g.put(e.Trial, waits)
@@ -67,7 +67,7 @@ func (g *guard) seen(event tuner.Event) error {
 	}
 }
 
-func (g *guard) put(t tuner.Trial, p place) error {
+func (g *validator) put(t tuner.Trial, p place) error {
 	if t < 0 || int(t) >= len(g.Places) {
 		return fmt.Errorf("trial %d does not exist; %d were created", t, len(g.Places))
 	}
@@ -78,7 +78,7 @@ func (g *guard) put(t tuner.Trial, p place) error {
 }
 
 // check takes in the answer to an event, and says what is wrong with it.
-func (g *guard) check(event tuner.Event, actions []tuner.Action) error {
+func (g *validator) check(event tuner.Event, actions []tuner.Action) error {
 	started := 0
 	ask, asked := event.(tuner.Ask)
 	for _, action := range actions {
@@ -109,7 +109,7 @@ func (g *guard) check(event tuner.Event, actions []tuner.Action) error {
 	return nil
 }
 
-func (g *guard) create(a tuner.Create) error {
+func (g *validator) create(a tuner.Create) error {
 	t := len(g.Targets)
 	if a.Bracket < 0 {
 		return fmt.Errorf("creates trial %d in bracket %d", t, a.Bracket)
@@ -124,7 +124,7 @@ func (g *guard) create(a tuner.Create) error {
 	return g.config(tuner.Trial(t), a.Config)
 }
 
-func (g *guard) config(t tuner.Trial, config tuner.Config) error {
+func (g *validator) config(t tuner.Trial, config tuner.Config) error {
 	if g.space == nil {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (g *guard) config(t tuner.Trial, config tuner.Config) error {
 }
 
 // target checks that a target grows and keeps within the bound.
-func (g *guard) target(t tuner.Trial, last, until int64) error {
+func (g *validator) target(t tuner.Trial, last, until int64) error {
 	if until <= last {
 		return fmt.Errorf("sets the target of trial %d to step %d, which is not beyond %d", t, until, last)
 	}
@@ -146,7 +146,7 @@ func (g *guard) target(t tuner.Trial, last, until int64) error {
 }
 
 // open says why an action cannot name a trial.
-func (g *guard) open(verb string, t tuner.Trial) error {
+func (g *validator) open(verb string, t tuner.Trial) error {
 	switch {
 	case t < 0 || int(t) >= len(g.Places):
 		return fmt.Errorf("%s trial %d, which does not exist; %d were created", verb, t, len(g.Places))
@@ -156,7 +156,7 @@ func (g *guard) open(verb string, t tuner.Trial) error {
 	return nil
 }
 
-func (g *guard) atTarget(verb string, t tuner.Trial) error {
+func (g *validator) atTarget(verb string, t tuner.Trial) error {
 	if err := g.open(verb, t); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (g *guard) atTarget(verb string, t tuner.Trial) error {
 	return nil
 }
 
-func (g *guard) train(a tuner.Train) error {
+func (g *validator) train(a tuner.Train) error {
 	again := g.Extended && a.Trial >= 0 && int(a.Trial) < len(g.Places) && g.Places[a.Trial] == completed
 	if !again {
 		if err := g.atTarget("trains", a.Trial); err != nil {
@@ -180,9 +180,9 @@ func (g *guard) train(a tuner.Train) error {
 	return nil
 }
 
-func (g *guard) pause(a tuner.Pause) error { return g.atTarget("pauses", a.Trial) }
+func (g *validator) pause(a tuner.Pause) error { return g.atTarget("pauses", a.Trial) }
 
-func (g *guard) end(a tuner.End) error {
+func (g *validator) end(a tuner.End) error {
 	if err := g.open("ends", a.Trial); err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (g *guard) end(a tuner.End) error {
 	return nil
 }
 
-func (g *guard) clone(a tuner.Clone) error {
+func (g *validator) clone(a tuner.Clone) error {
 	if err := g.atTarget("clones into", a.Trial); err != nil {
 		return err
 	}
