@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/outbid-dev/outbid/worker/proctable"
 )
@@ -352,13 +354,59 @@ func TestMappedIDs(t *testing.T) {
 	}
 }
 
+// mountV2 is where the second version of control groups is. Where the machine uses the first alone, the kernel has the
+// second all the same, with the controllers that the first leaves over: it is mounted for the test.
+func mountV2(t *testing.T) string {
+	t.Helper()
+	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err == nil {
+			return dir
+		}
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "cgroup2", 0, ""); err != nil {
+		t.Skipf("this machine lets a test mount no control groups: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// What the kernel leaves to the first version is no limit of the second, and nothing claims that it is.
+func TestVersionTwoWithoutControllers(t *testing.T) {
+	t.Parallel()
+	mount := mountV2(t)
+	has, err := os.ReadFile(filepath.Join(mount, "cgroup.controllers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := openV2(mount, fmt.Sprint("outbid-bare-", os.Getpid()))
+	if err != nil {
+		t.Skip(err)
+	}
+	defer tree.close() //nolint:errcheck // the test has ended
+	for _, limit := range []string{"cpu", "memory"} {
+		offered := slices.Contains(strings.Fields(string(has)), limit)
+		if slices.Contains(tree.controls(), limit) && !offered {
+			t.Errorf("it claims to limit %s; the kernel offers %q", limit, has)
+		}
+	}
+	g, err := tree.make("limited", Limits{CPUs: 1, MemoryBytes: 64 << 20})
+	if err != nil {
+		t.Fatalf("limits that cannot be had are left out, and the trial runs: %v", err)
+	}
+	if err := g.remove(); err != nil {
+		t.Error(err)
+	}
+}
+
 // The second version of control groups ends trials whole too, in the hierarchy that machines of the first have beside it.
 func TestVersionTwo(t *testing.T) {
 	t.Parallel()
-	mount := "/sys/fs/cgroup"
-	if _, err := os.Stat(filepath.Join(mount, "cgroup.procs")); err != nil {
-		mount = filepath.Join(mount, "unified")
-	}
+	mount := mountV2(t)
 	tree, err := openV2(mount, fmt.Sprint("outbid-test-", os.Getpid()))
 	if err != nil {
 		t.Skip(err)

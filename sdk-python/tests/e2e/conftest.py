@@ -49,3 +49,11 @@ def real(data: Path) -> Iterator[ob.Client]:
         with ob.connect(data=data) as client:
             yield client
         check_log(data / "server.log")
+
+
+@pytest.fixture(autouse=True)
+def own_servers(tmp_path: Path) -> Iterator[None]:
+    """Check the logs of the servers that a test starts itself, as those of the shared ones."""
+    yield
+    for log in sorted(tmp_path.rglob("server.log")):
+        check_log(log)

@@ -205,7 +205,6 @@ def test_killed_python_takes_server_and_trials_along(program: Callable[[str], Pr
     assert took < 60, f"the server outlived its only client by {took:.0f} s"
     log = (tmp_path / ".outbid" / "server.log").read_text()
     assert "the last client has gone" in log
-    assert "panic" not in log and "ERROR" not in log
     # Nobody paused it: it goes on as soon as there is a server again.
     after = program(GO_ON.replace(".resume()", ""))
     assert after.end() == 0, after.text
