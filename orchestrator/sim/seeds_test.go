@@ -55,9 +55,9 @@ func runSeed(seed uint64, policyName string) error {
 func TestSeedsWithFaults(t *testing.T) {
 	t.Parallel()
 	names := registry.Names()
-	seeds := uint64(300)
+	seeds := uint64(100)
 	if testing.Short() || raceEnabled {
-		seeds = uint64(len(names)) // make test runs all of them without the race detector too
+		seeds = uint64(len(names))
 	}
 	for seed := range seeds {
 		name := names[seed%uint64(len(names))]

@@ -74,6 +74,9 @@ func (b *stepBook) cloned(key trialKey, from string, step float64) {
 	b.checkpoints[key] = []checkpoint{{key: from, done: step, foreign: true}}
 }
 
+// rounding is how far sums of steps may be off.
+const rounding = 1e-6
+
 // started: a fork goes on from what was saved, no more and no less.
 func (b *stepBook) started(key trialKey, from int64) error {
 	done := 0.0
@@ -81,7 +84,7 @@ func (b *stepBook) started(key trialKey, from int64) error {
 		done = saved[len(saved)-1].done
 	}
 	b.done[key] = done
-	if int64(done) != from {
+	if int64(done) != from && int64(done+rounding) != from {
 		return fmt.Errorf("trial %d of %s starts from step %d; its leases trained %g", key.trial, key.sweep, from, done)
 	}
 	return nil
