@@ -18,10 +18,10 @@ func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 		return fmt.Errorf("node %s holds no lease %d of trial %d of %s", req.GetNode(), ref.GetLeaseId(), ref.GetTrial(), ref.GetSweep())
 	}
 	if req.GetWrite() {
-		if ck, ok := objects.ParseCheckpoint(req.GetKey()); place == 0 && ok && ck.Of(s.ID, t.Number, t.Lease.ID) {
+		if ck, ok := objects.ParseCheckpoint(req.GetKey()); place == 0 && ok && ck.Of(s.ID, t.Number, ref.GetLeaseId()) {
 			return nil
 		}
-		return fmt.Errorf("%s is no checkpoint that trial %d of %s may save under lease %d", req.GetKey(), t.Number, s.ID, t.Lease.ID)
+		return fmt.Errorf("%s is no checkpoint that trial %d of %s may save under lease %d", req.GetKey(), t.Number, s.ID, ref.GetLeaseId())
 	}
 	if f := s.Spec.GetFunction(); f != nil && req.GetKey() == objects.BlobKey(f.GetBlob()) {
 		return nil
@@ -40,14 +40,14 @@ func holder(v *view, node string, ref *outbidv1.ForkRef) (*state.Sweep, *state.T
 		return nil, nil, -1
 	}
 	t, err := s.Trial(ref.GetTrial())
-	if err != nil || t.Lease == nil || t.Lease.ID != ref.GetLeaseId() {
+	if err != nil {
 		return nil, nil, -1
 	}
-	place := t.Lease.PlaceOn(node)
-	if place < 0 {
+	l := t.Held(ref.GetLeaseId())
+	if l == nil || l.PlaceOn(node) < 0 {
 		return nil, nil, -1
 	}
-	return s.Sweep(), t, place
+	return s.Sweep(), t, l.PlaceOn(node)
 }
 
 // EachPlace calls f for every node that holds a lease, with the tenant whose trial that is.
@@ -60,11 +60,13 @@ func (l *Loop) EachPlace(f func(node string, fork *outbidv1.ForkRef, tenant stri
 		}
 		for _, number := range s.Sweep().Running {
 			t, err := s.Trial(number)
-			if err != nil || t.Lease == nil {
+			if err != nil {
 				continue
 			}
-			for _, place := range t.Lease.Places {
-				f(place.Node, &outbidv1.ForkRef{Sweep: id, Trial: number, LeaseId: t.Lease.ID}, tenantOf(s.Sweep().Spec))
+			for _, lease := range t.Leases {
+				for _, place := range lease.Places {
+					f(place.Node, lease.Fork(), tenantOf(s.Sweep().Spec))
+				}
 			}
 		}
 	}

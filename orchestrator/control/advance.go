@@ -34,7 +34,7 @@ func (c *Core) advance(s *state.Sweep) {
 func (c *Core) answerWaiting(s *state.Sweep) {
 	for _, n := range slices.Clone(s.Running) {
 		t := s.Trials[n]
-		if t.AtTarget && !t.Pausing && !t.Done() && t.Lease.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+		if t.AtTarget && !t.Pausing && !t.Done() && t.Lead().Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
 			c.pause(s, t, "waits for the other trials of its rung")
 		}
 	}
@@ -215,16 +215,17 @@ func (c *Core) expireClients(s *state.Sweep) {
 	}
 	for _, n := range slices.Clone(s.Running) {
 		t := s.Trials[n]
-		if last := c.clientSeen(t); c.now.Sub(last) >= limit {
-			c.note(s.ID, &t.Number, "warning", "client %s said nothing for %s: the trial is given to the next who asks", t.Lease.Client, text)
-			c.endLease(s, t, "its client said nothing for "+text)
+		l := t.Lead()
+		if last := c.clientSeen(t, l); c.now.Sub(last) >= limit {
+			c.note(s.ID, &t.Number, "warning", "client %s said nothing for %s: the trial is given to the next who asks", l.Client, text)
+			c.endLease(s, t, l, "its client said nothing for "+text)
 		}
 	}
 }
 
-func (c *Core) clientSeen(t *state.Trial) time.Time {
-	seen := t.Lease.Granted
-	if t.LastReportSeq > 0 && t.Last.GetTime() != nil && t.Last.GetTime().AsTime().After(seen) {
+func (c *Core) clientSeen(t *state.Trial, l *state.Lease) time.Time {
+	seen := l.Granted
+	if l.LastReportSeq > 0 && t.Last.GetTime() != nil && t.Last.GetTime().AsTime().After(seen) {
 		seen = t.Last.GetTime().AsTime()
 	}
 	return seen

@@ -270,7 +270,7 @@ func (in Tell) apply(c *Core) {
 	}
 	s := c.st.Sweeps[in.Request.GetSweep()]
 	c.advance(s)
-	goOn := t.Lease != nil && t.Lease.ID == in.Request.GetLeaseId() && !t.Done()
+	goOn := t.Held(in.Request.GetLeaseId()) != nil && !t.Done()
 	answer := &outbidv1.TellTrialResponse{Trial: c.st.TrialView(s, t), GoOn: goOn}
 	c.reply(func() { in.Done(answer, nil) })
 }
@@ -284,23 +284,24 @@ func (c *Core) tellTrial(r *outbidv1.TellTrialRequest) (*state.Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Lease == nil || t.Lease.ID != r.GetLeaseId() {
+	l := t.Held(r.GetLeaseId())
+	if l == nil {
 		return t, nil // it was taken back or ended in the meantime: the client is told not to go on
 	}
 	for _, report := range r.GetReports() {
 		if report.GetSeq() == 0 {
-			report.Seq = t.LastReportSeq + 1
+			report.Seq = l.LastReportSeq + 1
 		}
-		c.report(s, t, report)
+		c.report(s, t, l, report)
 	}
 	switch {
-	case t.Lease == nil || t.Lease.ID != r.GetLeaseId():
+	case t.Held(l.ID) == nil:
 	case r.GetError() != "":
-		c.forkFailed(s, t, "", failure{kind: outbidv1.FailureKind_FAILURE_KIND_ERROR, detail: r.GetError()})
+		c.forkFailed(s, t, l, "", failure{kind: outbidv1.FailureKind_FAILURE_KIND_ERROR, detail: r.GetError()})
 	case t.UntilStep > 0 && t.Step >= t.UntilStep:
-		c.reached(s, t, t.Step)
+		c.reached(s, t, l, t.Step)
 	case r.GetFinished():
-		c.finished(s, t, "", t.Step)
+		c.finished(s, t, l, "", t.Step)
 	}
 	return t, nil
 }

@@ -22,19 +22,19 @@ type failure struct {
 const suspectAfter = 2
 
 // forkFailed ends a lease whose process failed, and the trial with it if it has failed too often.
-func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, node string, f failure) {
-	if t.Lease.Gang() && t.Lease.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
-		c.leave(s, t, node, f.detail) // the gang is ending, and so were all its processes
+func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node string, f failure) {
+	if l.Gang() && l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+		c.leave(s, t, l, node, f.detail) // the gang is ending, and so were all its processes
 		return
 	}
 	e := &outbidv1.ForkFailed{
-		Sweep: s.ID, Trial: t.Number, LeaseId: t.Lease.ID, Kind: f.kind, Detail: f.detail, Step: new(max(t.Step, f.step)),
+		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Kind: f.kind, Detail: f.detail, Step: new(max(l.Step, f.step)),
 	}
 	switch {
 	case f.died:
 		e.Losses = t.NodeLosses + 1
 		e.Suspected = e.Losses >= suspectAfter
-	case f.kind == outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT && t.Lease.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED:
+	case f.kind == outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT && l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED:
 		e.Unreadable = t.From().GetKey()
 	}
 	end := c.gaveUp(s, t, e)
@@ -43,8 +43,11 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, node string, f failure
 	if from := t.From(); from != nil {
 		again = fmt.Sprintf("goes on from step %d", from.GetStep())
 	}
-	if c.leave(s, t, node, f.detail); t.Lease != nil {
-		c.revoke(s, t, outbidv1.RevokeKind_REVOKE_KIND_STOP, "another process of its gang failed: "+f.detail)
+	if len(t.Leases) > 1 {
+		again = "goes on with its other forks"
+	}
+	if c.leave(s, t, l, node, f.detail); t.Held(l.ID) != nil {
+		c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_STOP, "another process of its gang failed: "+f.detail)
 	}
 	switch {
 	case t.Done():

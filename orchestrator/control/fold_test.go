@@ -392,13 +392,13 @@ func TestATrialThatIsJustEndingGoesOn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2, sim.Sweep("s", "min", 1, sim.Tuner("random", map[string]int64{"max_steps": 2})))
 	trial := b.core.State().Sweeps["s-1"].Trials[0]
-	fork := b.forks[trial.Lease.ID]
+	fork := b.forks[trial.Lead().ID]
 	b.say([]*outbidv1.UplinkMessage{
 		report(fork, 1, 1), report(fork, 2, 2),
 		{Fork: fork, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 2}}},
 	})
-	if state.TrialWord(trial.State) != "completed" || trial.Lease == nil {
-		t.Fatalf("it is %s, with lease %v", state.TrialWord(trial.State), trial.Lease)
+	if state.TrialWord(trial.State) != "completed" || trial.Lead() == nil {
+		t.Fatalf("it is %s, with lease %v", state.TrialWord(trial.State), trial.Lead())
 	}
 	b.step(control.Extend{Request: &outbidv1.ExtendSweepRequest{Sweep: "s-1", MaxSteps: new(int64(4))}, Done: func(_ []*outbidv1.TrainedAgain, err error) {
 		if err != nil {
@@ -408,7 +408,7 @@ func TestATrialThatIsJustEndingGoesOn(t *testing.T) {
 	b.say([]*outbidv1.UplinkMessage{{Fork: fork, Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{
 		Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Step: 2,
 	}}}})
-	if state.TrialWord(trial.State) != "running" || trial.UntilStep != 4 || trial.Leases != 2 {
-		t.Errorf("it is %s until step %d, with %d leases", state.TrialWord(trial.State), trial.UntilStep, trial.Leases)
+	if state.TrialWord(trial.State) != "running" || trial.UntilStep != 4 || trial.LeaseCount != 2 {
+		t.Errorf("it is %s until step %d, with %d leases", state.TrialWord(trial.State), trial.UntilStep, trial.LeaseCount)
 	}
 }

@@ -101,13 +101,13 @@ func stand(t *testing.T, c *control.Core) *standing {
 }
 
 func standingLeaseOf(name string, tr *state.Trial) *standingLease {
-	l := tr.Lease
+	l := tr.Lead()
 	if l == nil {
 		return nil
 	}
 	held := &standingLease{
 		Trial: name, ID: l.ID, Client: l.Client, Granted: l.Granted, TermEnd: l.TermEnd, Revoking: l.Revoking.String(),
-		Started: l.Started, From: l.FromStep, Version: l.Version, Training: tr.Training, Reports: tr.LastReportSeq,
+		Started: l.Started, From: l.FromStep, Version: l.Version, Training: l.Training, Reports: l.LastReportSeq,
 		Type: l.Type(), Spread: l.Locality().String(),
 	}
 	for _, p := range l.Places {

@@ -44,17 +44,17 @@ func (c *Core) decide(v *policy.View) policy.Plan {
 func (c *Core) decided(v *policy.View, plan policy.Plan) []*outbidv1.Event {
 	var events []*outbidv1.Event
 	for _, r := range plan.Revokes {
-		if t := c.trialOf(r.Job); t != nil && t.Lease != nil {
+		for _, l := range c.leasesOf(r.Job) {
 			events = append(events, &outbidv1.Event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{
-				Sweep: r.Job.App.ID, Trial: t.Number, LeaseId: t.Lease.ID, How: outbidv1.RevokeKind_REVOKE_KIND_PAUSE,
+				Sweep: r.Job.App.ID, Trial: l.Trial, LeaseId: l.ID, How: outbidv1.RevokeKind_REVOKE_KIND_PAUSE,
 				Reason: r.Reason,
 			}}})
 		}
 	}
 	for _, r := range plan.Renews {
-		if t := c.trialOf(r.Job); t != nil && t.Lease != nil {
+		for _, l := range c.leasesOf(r.Job) {
 			events = append(events, &outbidv1.Event{Kind: &outbidv1.Event_LeaseRenewed{LeaseRenewed: &outbidv1.LeaseRenewed{
-				Sweep: r.Job.App.ID, Trial: t.Number, LeaseId: t.Lease.ID, TermEnd: timestamppb.New(r.TermEnd), Reason: r.Reason,
+				Sweep: r.Job.App.ID, Trial: l.Trial, LeaseId: l.ID, TermEnd: timestamppb.New(r.TermEnd), Reason: r.Reason,
 			}}})
 		}
 	}
@@ -66,16 +66,20 @@ func (c *Core) decided(v *policy.View, plan policy.Plan) []*outbidv1.Event {
 	return events
 }
 
-func (c *Core) trialOf(j *policy.Job) *state.Trial {
+// leasesOf are the leases that a job's trial holds.
+func (c *Core) leasesOf(j *policy.Job) []*state.Lease {
 	s := c.st.Sweeps[j.App.ID]
 	if s == nil || int(j.Trial) >= len(s.Trials) {
 		return nil
 	}
-	return s.Trials[j.Trial]
+	return s.Trials[j.Trial].Leases
 }
 
 func granted(v *policy.View, g *policy.Grant, leaseID uint64) *outbidv1.Event {
-	e := &outbidv1.LeaseGranted{Sweep: g.Job.App.ID, Trial: g.Job.Trial, LeaseId: leaseID, Reason: g.Reason, Places: state.LeasePlaces(v.Nodes, g.Gang)}
+	e := &outbidv1.LeaseGranted{
+		Sweep: g.Job.App.ID, Trial: g.Job.Trial, LeaseId: leaseID, Reason: g.Reason, Places: state.LeasePlaces(v.Nodes, g.Gang),
+		Fork: g.Fork,
+	}
 	if !g.TermEnd.IsZero() {
 		e.TermEnd = timestamppb.New(g.TermEnd)
 	}
@@ -91,13 +95,12 @@ func (c *Core) refused(e *outbidv1.Event) bool {
 	why := ""
 	switch k := e.GetKind().(type) {
 	case *outbidv1.Event_LeaseRevoked:
-		if t.Lease == nil || t.Lease.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+		if l := t.Held(k.LeaseRevoked.GetLeaseId()); l == nil || l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
 			return true // it is ending already
 		}
 	case *outbidv1.Event_LeaseGranted:
 		k.LeaseGranted.LeaseId = c.st.NextLease // one that was refused before leaves no gap
-		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING ||
-			holdsNothing(k.LeaseGranted) {
+		if !mayHave(t, k.LeaseGranted) || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING || holdsNothing(k.LeaseGranted) {
 			why = "devices that it cannot have now"
 		} else if err := c.st.CanGrant(k.LeaseGranted); err != nil {
 			why = "what is not free: " + err.Error()
@@ -111,6 +114,16 @@ func (c *Core) refused(e *outbidv1.Event) bool {
 		Kind: outbidv1.NoteKind_NOTE_KIND_GRANT_REFUSED,
 	}}})
 	return true
+}
+
+// mayHave says whether a trial may have a lease now: one that waits its first, and one that trains another for a fork, if it
+// goes on.
+func mayHave(t *state.Trial, e *outbidv1.LeaseGranted) bool {
+	if !e.GetFork() {
+		return t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED
+	}
+	return t.State == outbidv1.TrialState_TRIAL_STATE_RUNNING && !t.Pausing && t.Lead().Holder == state.Workers &&
+		t.Lead().Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED
 }
 
 // holdsNothing says whether a grant has a place without devices, or none.

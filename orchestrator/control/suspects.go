@@ -44,9 +44,11 @@ func (c *Core) apart() map[string]bool {
 			apart = map[string]bool{}
 		}
 		switch s, t := sus.Sweep, sus.Trial; {
-		case t.Lease != nil:
-			for _, p := range t.Lease.Places {
-				apart[p.Node] = apart[p.Node] || !p.Ended
+		case len(t.Leases) > 0:
+			for _, l := range t.Leases {
+				for _, p := range l.Places {
+					apart[p.Node] = apart[p.Node] || !p.Ended
+				}
 			}
 		case !kept && t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED && s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING:
 			for _, name := range c.toEmpty(s.Terms.Demand) {

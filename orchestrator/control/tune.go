@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
@@ -93,12 +94,9 @@ func (c *Core) actOne(s *state.Sweep, action tuner.Action) error {
 			return fmt.Errorf("it wants trial %d to train until step %d, which is not beyond %d", a.Trial, a.UntilStep, t.UntilStep)
 		}
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialTargeted{TrialTargeted: &outbidv1.TrialTargeted{
-			Sweep: s.ID, Trial: t.Number, UntilStep: a.UntilStep, Reason: a.Reason, Reopens: t.Done() && t.Lease != nil,
+			Sweep: s.ID, Trial: t.Number, UntilStep: a.UntilStep, Reason: a.Reason, Reopens: t.Done() && len(t.Leases) > 0,
 		}}})
-		if t.Lease != nil && t.Lease.Gang() {
-			// Its other processes have ended at the old target, where they wait for word. They start again together.
-			c.revoke(s, t, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "its gang goes on from the checkpoint, on all its nodes")
-		}
+		c.tellForks(s, t)
 	case tuner.Pause:
 		t, err := c.live(s, a.Trial, "pause")
 		if err != nil {
@@ -190,7 +188,7 @@ func (c *Core) pause(s *state.Sweep, t *state.Trial, reason string) {
 // endTrial is the last word on a trial; what it holds is freed.
 func (c *Core) endTrial(s *state.Sweep, t *state.Trial, end outbidv1.TrialState, reason string, byTuner bool) {
 	if lack := c.lacksMetric(s, t); lack != "" && (end == outbidv1.TrialState_TRIAL_STATE_COMPLETED ||
-		end == outbidv1.TrialState_TRIAL_STATE_STOPPED && byTuner && t.Leases > 0) {
+		end == outbidv1.TrialState_TRIAL_STATE_STOPPED && byTuner && t.LeaseCount > 0) {
 		c.note(s.ID, &t.Number, "error", "failed: %s", lack)
 		end, reason = outbidv1.TrialState_TRIAL_STATE_FAILED, lack+" ("+reason+")"
 	}
@@ -206,23 +204,43 @@ func (c *Core) endTrial(s *state.Sweep, t *state.Trial, end outbidv1.TrialState,
 	c.drop(s, t)
 }
 
-// revoke asks the node to end a fork. A client's lease ends at once: there is no process of ours to wait for.
+// tellForks tells a trial's forks that they have a later target.
+func (c *Core) tellForks(s *state.Sweep, t *state.Trial) {
+	for i, l := range slices.Clone(t.Leases) {
+		if l.Gang() {
+			// Its other processes have ended at the old target, where they wait for word. They start again together.
+			c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "its gang goes on from the checkpoint, on all its nodes")
+			continue
+		}
+		if i > 0 { // the worker of the lead has just been heard of, or will be within a second
+			c.dirty(l.Rank0())
+		}
+	}
+}
+
+// revoke asks for the end of all forks of a trial.
 func (c *Core) revoke(s *state.Sweep, t *state.Trial, how outbidv1.RevokeKind, reason string) {
-	l := t.Lease
-	if l == nil || l.Revoking == how || l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_STOP {
+	for _, l := range slices.Clone(t.Leases) {
+		c.revokeLease(s, t, l, how, reason)
+	}
+}
+
+// revokeLease asks the nodes of a lease to end its fork. A client's lease ends at once: there is no process of ours to wait for.
+func (c *Core) revokeLease(s *state.Sweep, t *state.Trial, l *state.Lease, how outbidv1.RevokeKind, reason string) {
+	if l.Revoking == how || l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_STOP {
 		return
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{
 		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, How: how, Reason: reason,
 	}}})
 	if l.Holder == state.Client {
-		c.endLease(s, t, reason)
+		c.endLease(s, t, l, reason)
 	}
 }
 
-func (c *Core) endLease(s *state.Sweep, t *state.Trial, reason string) {
+func (c *Core) endLease(s *state.Sweep, t *state.Trial, l *state.Lease, reason string) {
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseEnded{LeaseEnded: &outbidv1.LeaseEnded{
-		Sweep: s.ID, Trial: t.Number, LeaseId: t.Lease.ID, Reason: reason, DeviceSeconds: t.Lease.DeviceSeconds(c.now),
+		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Reason: reason, DeviceSeconds: l.DeviceSeconds(c.now),
 	}}})
 	c.drop(s, t)
 }

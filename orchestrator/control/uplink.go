@@ -115,7 +115,7 @@ func (c *Core) changeNode(node string, to outbidv1.NodeState, reason string) {
 func (c *Core) freeNode(n *state.Node, why string, died bool) {
 	for _, l := range slices.Clone(n.Leases) {
 		s := c.st.Sweeps[l.Sweep]
-		c.forkFailed(s, s.Trials[l.Trial], n.Info.GetName(), failure{
+		c.forkFailed(s, s.Trials[l.Trial], l, n.Info.GetName(), failure{
 			kind: outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, died: died,
 			detail: fmt.Sprintf("node %s: %s", n.Info.GetName(), why),
 		})
@@ -169,10 +169,14 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 		return
 	}
 	t, err := s.Trial(ref.GetTrial())
-	if err != nil || t.Lease == nil || t.Lease.ID != ref.GetLeaseId() {
+	if err != nil {
 		return
 	}
-	switch place := t.Lease.PlaceOn(n.Info.GetName()); {
+	l := t.Held(ref.GetLeaseId())
+	if l == nil {
+		return
+	}
+	switch place := l.PlaceOn(n.Info.GetName()); {
 	case place < 0:
 		return
 	case place > 0 && m.GetEnded() == nil:
@@ -184,16 +188,16 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 			Sweep: s.ID, Trial: t.Number, LeaseId: ref.GetLeaseId(), FromStep: k.Began.GetFromStep(),
 		}}})
 	case *outbidv1.UplinkMessage_Report:
-		c.report(s, t, k.Report)
+		c.report(s, t, l, k.Report)
 	case *outbidv1.UplinkMessage_Reached:
-		c.reached(s, t, k.Reached.GetStep())
+		c.reached(s, t, l, k.Reached.GetStep())
 	case *outbidv1.UplinkMessage_Saved:
 		// A worker that names another trial's object would have it read by this one, and deleted.
-		if ck, ok := objects.ParseCheckpoint(k.Saved.GetKey()); ok && ck.Of(s.ID, t.Number, t.Lease.ID) {
-			c.saved(s, t, k.Saved)
+		if ck, ok := objects.ParseCheckpoint(k.Saved.GetKey()); ok && ck.Of(s.ID, t.Number, l.ID) {
+			c.saved(s, t, l, k.Saved)
 		}
 	case *outbidv1.UplinkMessage_Ended:
-		c.ended(s, t, n.Info.GetName(), k.Ended)
+		c.ended(s, t, l, n.Info.GetName(), k.Ended)
 	}
 }
 
@@ -205,22 +209,23 @@ func (c *Core) workerNote(n *state.Node, s *state.Sweep, ref *outbidv1.ForkRef, 
 	c.note(s.ID, &trial, note.GetLevel(), "%s (node %s)", note.GetText(), n.Info.GetName())
 }
 
-func (c *Core) report(s *state.Sweep, t *state.Trial, r *outbidv1.Report) {
-	if r.GetSeq() <= t.LastReportSeq || t.Done() {
+func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv1.Report) {
+	if r.GetSeq() <= l.LastReportSeq || t.Done() {
 		return
 	}
 	value, has := r.GetMetrics()[s.Spec.GetMetric()]
-	if has && !state.Finite(value) && !t.NaNNoted {
+	leads := l == t.Lead()
+	if leads && has && !state.Finite(value) && !t.NaNNoted {
 		c.note(s.ID, &t.Number, "warning", "reported %s for %s at step %d: it counts as the worst value", unbounded(value), s.Spec.GetMetric(), r.GetStep())
 	}
-	if !has && s.Best < 0 && !s.LackNoted {
+	if leads && !has && s.Best < 0 && !s.LackNoted {
 		c.note(s.ID, &t.Number, "warning", "the report of step %d has no %s, which the sweep is to optimise; %s. A trial that never reports it fails",
 			r.GetStep(), quoted(s.Spec.GetMetric()), reportedInstead(s.Spec.GetMetric(), r))
 	}
 	best := s.Best
-	r.LeaseId = t.Lease.ID
+	r.LeaseId = l.ID
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
-		Sweep: s.ID, Trial: t.Number, LeaseId: t.Lease.ID, Report: r,
+		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Report: r,
 	}}})
 	if best >= 0 && best != s.Best {
 		c.drop(s, s.Trials[best])
@@ -243,18 +248,18 @@ func unbounded(v float64) string {
 }
 
 // reached: the fork did its steps and waits. One that reports an older target has its new one on the way to it.
-func (c *Core) reached(s *state.Sweep, t *state.Trial, step int64) {
-	if t.AtTarget || t.Done() || t.UntilStep == 0 || step < t.UntilStep || t.Pausing {
+func (c *Core) reached(s *state.Sweep, t *state.Trial, l *state.Lease, step int64) {
+	if l.AtTarget || t.Done() || t.UntilStep == 0 || step < t.UntilStep || t.Pausing {
 		return
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{
-		Sweep: s.ID, Trial: t.Number, LeaseId: t.Lease.ID, Step: step,
+		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Step: step,
 	}}})
 }
 
-func (c *Core) saved(s *state.Sweep, t *state.Trial, ck *outbidv1.Checkpoint) {
+func (c *Core) saved(s *state.Sweep, t *state.Trial, l *state.Lease, ck *outbidv1.Checkpoint) {
 	best := s.Ranked()
-	ck.LeaseId = t.Lease.ID
+	ck.LeaseId = l.ID
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_CheckpointSaved{CheckpointSaved: &outbidv1.CheckpointSaved{
 		Sweep: s.ID, Trial: t.Number, Checkpoint: ck,
 	}}})
@@ -268,42 +273,42 @@ func (c *Core) saved(s *state.Sweep, t *state.Trial, ck *outbidv1.Checkpoint) {
 }
 
 // ended: the process is gone from the devices.
-func (c *Core) ended(s *state.Sweep, t *state.Trial, node string, e *outbidv1.ForkEnded) {
+func (c *Core) ended(s *state.Sweep, t *state.Trial, l *state.Lease, node string, e *outbidv1.ForkEnded) {
 	switch e.GetOutcome() {
 	case outbidv1.ForkOutcome_FORK_OUTCOME_FAILED:
-		c.forkFailed(s, t, node, failure{kind: e.GetFailure(), detail: e.GetDetail(), step: e.GetStep()})
+		c.forkFailed(s, t, l, node, failure{kind: e.GetFailure(), detail: e.GetDetail(), step: e.GetStep()})
 	case outbidv1.ForkOutcome_FORK_OUTCOME_EXPIRED:
-		c.forkFailed(s, t, node, failure{
+		c.forkFailed(s, t, l, node, failure{
 			kind: outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, detail: "its node was cut off until the lease ran out",
 		})
 	case outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED:
-		c.finished(s, t, node, e.GetStep())
+		c.finished(s, t, l, node, e.GetStep())
 	default:
-		c.leave(s, t, node, "ended as it was told to")
+		c.leave(s, t, l, node, "ended as it was told to")
 	}
 }
 
 // leave ends a lease on one node: the whole of it if that was all, or the last of it. Otherwise the rest of the gang is
 // ended too, and the lease with its last place.
-func (c *Core) leave(s *state.Sweep, t *state.Trial, node, reason string) {
-	if !t.Lease.Gang() {
-		c.endLease(s, t, reason)
+func (c *Core) leave(s *state.Sweep, t *state.Trial, l *state.Lease, node, reason string) {
+	if !l.Gang() {
+		c.endLease(s, t, l, reason)
 		return
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{
-		Sweep: s.ID, Trial: t.Number, LeaseId: t.Lease.ID, Node: node, Reason: reason,
+		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Node: node, Reason: reason,
 	}}})
-	if t.Lease.Over() {
-		c.endLease(s, t, reason)
+	if l.Over() {
+		c.endLease(s, t, l, reason)
 	}
 }
 
 // finished: the training code ended by itself, before its target or without one.
-func (c *Core) finished(s *state.Sweep, t *state.Trial, node string, step int64) {
-	first := t.Lease.Rank0() == node
-	c.leave(s, t, node, "its code ended")
+func (c *Core) finished(s *state.Sweep, t *state.Trial, l *state.Lease, node string, step int64) {
+	first := l.Rank0() == node && l == t.Lead()
+	c.leave(s, t, l, node, "its code ended")
 	if t.Done() || !first {
-		return // the others of a gang are done when rank 0 is
+		return // the others of a gang are done when rank 0 is, and other forks when the one that leads is
 	}
 	reason := fmt.Sprintf("its code ended at step %d", max(step, t.Step))
 	if t.UntilStep > 0 {
@@ -330,7 +335,7 @@ func (c *Core) missing(n *state.Node, up *outbidv1.Uplink) {
 		}
 		delete(l.missing, lease.ID)
 		s := c.st.Sweeps[lease.Sweep]
-		c.forkFailed(s, s.Trials[lease.Trial], up.GetNode(), failure{
+		c.forkFailed(s, s.Trials[lease.Trial], lease, up.GetNode(), failure{
 			kind: outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, detail: "its worker does not know it any more",
 		})
 	}

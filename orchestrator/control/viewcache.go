@@ -90,7 +90,7 @@ func (b *viewCache) refresh(c *Core) *policy.View {
 	})
 	for _, t := range stale { // before others take what these held
 		if at := b.apps[b.staleTrials[t].ID]; at != nil {
-			b.vacate(at.jobs[t.Number], gangOf(t.Lease, b.nodes))
+			b.vacate(at.jobs[t.Number], held(t, b.nodes))
 		}
 	}
 	for _, t := range stale {
@@ -251,29 +251,33 @@ func (b *viewCache) refreshTrial(s *state.Sweep, t *state.Trial) {
 		i, _ := slices.BinarySearchFunc(at.app.Jobs, t.Number, func(j *policy.Job, n int32) int { return int(j.Trial - n) })
 		at.app.Jobs = slices.Insert(at.app.Jobs, i, ch.job)
 	}
-	gang := gangOf(t.Lease, b.nodes)
+	gang := held(t, b.nodes)
 	if !gang.Equal(ch.held) {
 		b.view.Free.Take(gang, ch.job.Demand)
 		ch.held = gang
 	}
-	at.fill(ch.job, t, gang)
+	at.fill(ch.job, t, b.nodes)
 }
 
 // shown says whether a trial is in the view: it holds devices of workers or waits for some, and is none that control itself
 // places alone on a node.
 func shown(t *state.Trial) bool {
-	leased := t.Lease != nil && t.Lease.Holder == state.Workers
+	leased := len(t.Leases) > 0 && t.Lead().Holder == state.Workers
 	return !alone(t) && (leased || t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED)
 }
 
 // fill makes a job of a trial. Its demand stays what it was.
-func (at *appEntry) fill(j *policy.Job, t *state.Trial, gang cluster.Gang) {
+func (at *appEntry) fill(j *policy.Job, t *state.Trial, nodes map[string]int) {
 	*j = policy.Job{
-		App: at.app, Trial: t.Number, Demand: j.Demand, Weight: 1, Created: t.Created, Queued: t.Queued, Gang: gang,
-		Step: t.Step, UntilStep: t.UntilStep, TotalSteps: at.app.TotalSteps, Reported: t.Training,
-		DeviceSeconds: t.DeviceSeconds, Leases: t.Leases, Minimise: !at.sweep.Maximise(), Speeds: at.app.Speeds,
+		App: at.app, Trial: t.Number, Demand: j.Demand, Weight: 1, Created: t.Created, Queued: t.Queued,
+		Step: t.Step, UntilStep: t.UntilStep, TotalSteps: at.app.TotalSteps,
+		DeviceSeconds: t.DeviceSeconds, Leases: t.LeaseCount, Minimise: !at.sweep.Maximise(), Speeds: at.app.Speeds,
 	}
-	if l := t.Lease; l != nil {
+	for _, l := range t.Leases {
+		j.Gangs = append(j.Gangs, gangOf(l, nodes))
+	}
+	if l := t.Lead(); l != nil {
+		j.Gang, j.Reported = j.Gangs[0], l.Training
 		j.Granted, j.TermEnd, j.Queued = l.Granted, l.TermEnd, time.Time{}
 		j.Ending = l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED
 	}
@@ -285,11 +289,17 @@ func (at *appEntry) fill(j *policy.Job, t *state.Trial, gang cluster.Gang) {
 	}
 }
 
+// held is all that a trial's leases still hold.
+func held(t *state.Trial, nodes map[string]int) cluster.Gang {
+	var all cluster.Gang
+	for _, l := range t.Leases {
+		all = append(all, gangOf(l, nodes)...)
+	}
+	return all
+}
+
 // gangOf is what a lease still holds on nodes that are up, which have an index.
 func gangOf(l *state.Lease, nodes map[string]int) cluster.Gang {
-	if l == nil {
-		return nil
-	}
 	return state.GangOf(l.Places, func(p state.Place) (int, bool) {
 		i, up := nodes[p.Node]
 		return i, up && !p.Ended

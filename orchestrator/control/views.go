@@ -97,7 +97,7 @@ func (v *view) app(s *state.PublishedSweep) *policy.App {
 	for _, n := range slices.Compact(active) {
 		if t := s.At(n); shown(t) {
 			j := &policy.Job{Demand: at.app.Demand}
-			at.fill(j, t, gangOf(t.Lease, v.Inventory.Index))
+			at.fill(j, t, v.Inventory.Index)
 			at.app.Jobs = append(at.app.Jobs, j)
 		}
 	}

@@ -48,19 +48,22 @@ type Grant struct {
 	Job    *Job
 	Gang   cluster.Gang
 	Reason string
+	// Fork: the job has a gang already, and this one beside it: two processes train it, each on its own. Other grants are
+	// for jobs that wait.
+	Fork bool
 	// TermEnd is when the lease's term ends and the policy decides on these devices anew; zero for no term. The job
 	// runs on until it is revoked.
 	TermEnd time.Time
 }
 
-// Renew lets a job that runs keep what it holds for another term, without a stop.
+// Renew lets a job that runs keep what it holds, on all its gangs, for another term, without a stop.
 type Renew struct {
 	Job     *Job
 	TermEnd time.Time
 	Reason  string
 }
 
-// Revoke takes a job off its devices after it saved. They are free once it has ended, which the policy sees then.
+// Revoke takes a job off its devices, on all its gangs, after it saved. They are free once it has ended, which the policy sees then.
 type Revoke struct {
 	Job    *Job
 	Reason string

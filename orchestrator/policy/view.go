@@ -69,8 +69,10 @@ type Job struct {
 	Weight float64
 	// Created is when it first wanted devices, Queued since when it wants them now; zero if it holds some.
 	Created, Queued time.Time
-	// Gang it holds; empty if none.
-	Gang cluster.Gang
+	// Gang it holds; empty if none. Where several forks train it, each under a lease of its own, Gangs are those of all its
+	// leases, and Gang is that of the lead, which is the first.
+	Gang  cluster.Gang
+	Gangs []cluster.Gang
 	// Granted is when its lease began, and TermEnd when its term ends; zero for no term.
 	Granted, TermEnd time.Time
 	// Ending: its lease was revoked and is about to end.

@@ -29,9 +29,9 @@ func Check(st *state.State) error {
 		}
 	}
 	for _, sus := range st.Suspects() {
-		if l := sus.Trial.Lease; l != nil && l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+		for _, l := range sus.Trial.Leases {
 			for _, p := range l.Places {
-				if n := len(st.Nodes[p.Node].Leases); !p.Ended && n != 1 {
+				if n := len(st.Nodes[p.Node].Leases); !p.Ended && n != 1 && l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
 					return fmt.Errorf("trial %d of %s is to be alone on %s, which has %d leases", l.Trial, l.Sweep, p.Node, n)
 				}
 			}
@@ -48,17 +48,21 @@ func checkSweep(s *state.Sweep, held map[uint64]int) error {
 	running := 0
 	for _, t := range s.Trials {
 		counts[t.State]++
-		if t.Lease != nil {
+		if len(t.Leases) > 0 {
 			running++
-			if want := stillHeld(t.Lease); held[t.Lease.ID] != want {
-				return fmt.Errorf("trial %d: its gang of %d, of which %d have not ended, holds %d devices", t.Number,
-					t.Lease.Size(), want, held[t.Lease.ID])
+		}
+		for i, l := range t.Leases {
+			if i > 0 && l.ID <= t.Leases[i-1].ID {
+				return fmt.Errorf("trial %d holds lease %d after %d", t.Number, l.ID, t.Leases[i-1].ID)
 			}
-			delete(held, t.Lease.ID)
+			if want := stillHeld(l); held[l.ID] != want {
+				return fmt.Errorf("trial %d: its gang of %d, of which %d have not ended, holds %d devices", t.Number, l.Size(), want, held[l.ID])
+			}
+			delete(held, l.ID)
 		}
 		isRunning := t.State == outbidv1.TrialState_TRIAL_STATE_RUNNING
-		if isRunning && t.Lease == nil || !isRunning && !t.Done() && t.Lease != nil {
-			return fmt.Errorf("trial %d is %s with lease %+v", t.Number, state.TrialWord(t.State), t.Lease)
+		if isRunning && len(t.Leases) == 0 || !isRunning && !t.Done() && len(t.Leases) > 0 {
+			return fmt.Errorf("trial %d is %s with lease %+v", t.Number, state.TrialWord(t.State), t.Lead())
 		}
 	}
 	if counts != s.Counts || running != len(s.Running) || int(counts[outbidv1.TrialState_TRIAL_STATE_QUEUED]) != len(s.Queued) {

@@ -53,11 +53,11 @@ func TestCheckKnowsGangsOverNodes(t *testing.T) {
 	}
 	for what, spoil := range map[string]func(*state.State){
 		"a gang that is not whole":   func(st *state.State) { st.Nodes["b"].Holders[0] = nil },
-		"a device of an ended place": func(st *state.State) { st.Sweeps["s-1"].Trials[0].Lease.Places[0].Ended = true },
+		"a device of an ended place": func(st *state.State) { st.Sweeps["s-1"].Trials[0].Lead().Places[0].Ended = true },
 		"a device that is held by another lease": func(st *state.State) {
 			st.Nodes["a"].Holders[0] = &state.Lease{ID: 2, Places: []state.Place{{Node: "b"}}}
 		},
-		"a lease that its trial does not have": func(st *state.State) { st.Sweeps["s-1"].Trials[0].Lease = nil },
+		"a lease that its trial does not have": func(st *state.State) { st.Sweeps["s-1"].Trials[0].Leases = nil },
 		"a count that is off":                  func(st *state.State) { st.Sweeps["s-1"].Running = nil },
 	} {
 		st := gangState(t)

@@ -156,8 +156,8 @@ func hidden(s *state.Sweep, trials int, at func(int32) *state.Trial) proto.Messa
 	for n := range int32(trials) {
 		t := at(n)
 		text += fmt.Sprint(t.Curve, t.Measured, t.Metric, t.Rollbacks, t.Queued)
-		if t.Lease != nil {
-			text += fmt.Sprint(*t.Lease)
+		if t.Lead() != nil {
+			text += fmt.Sprint(*t.Lead())
 		}
 	}
 	return &outbidv1.Note{Text: text}

@@ -249,8 +249,8 @@ func (h *historian) trial(at time.Duration, key trialKey, e *outbidv1.Event) {
 	t := h.st.Sweeps[key.sweep].Trials[key.trial]
 	switch k := e.GetKind().(type) {
 	case *outbidv1.Event_ForkStarted:
-		if l := t.Lease; l != nil && l.Holder == state.Workers {
-			if t.Leases > 1 {
+		if l := t.Lead(); l != nil && l.Holder == state.Workers {
+			if t.LeaseCount > 1 {
 				h.starts += at - l.Granted.Sub(h.start)
 				h.started++
 			}

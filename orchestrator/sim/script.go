@@ -167,8 +167,8 @@ func (p *script) fork(name string) (*fork, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Lease != nil {
-		if f := p.w.workers[t.Lease.Rank0()].forks[t.Lease.ID]; f != nil {
+	if t.Lead() != nil {
+		if f := p.w.workers[t.Lead().Rank0()].forks[t.Lead().ID]; f != nil {
 			return f, nil
 		}
 	}
@@ -246,8 +246,8 @@ func (p *script) expect(words []string) error {
 		return nil
 	case state.TrialWord(t.State) != words[1]:
 		return fmt.Errorf("it is %s: %s", state.TrialWord(t.State), t.Reason)
-	case len(words) == 4 && words[2] == "on" && (t.Lease == nil || t.Lease.Rank0() != words[3]):
-		return fmt.Errorf("its lease is %+v", t.Lease)
+	case len(words) == 4 && words[2] == "on" && (t.Lead() == nil || t.Lead().Rank0() != words[3]):
+		return fmt.Errorf("its lease is %+v", t.Lead())
 	default:
 		return nil
 	}
@@ -255,8 +255,8 @@ func (p *script) expect(words []string) error {
 
 // startOf is the step that a trial's process started from, or will.
 func startOf(t *state.Trial) int64 {
-	if t.Lease != nil && t.Lease.Started {
-		return t.Lease.FromStep
+	if t.Lead() != nil && t.Lead().Started {
+		return t.Lead().FromStep
 	}
 	return t.From().GetStep()
 }

@@ -240,7 +240,7 @@ func (w *World) summary() string {
 		text += fmt.Sprintf("%s is %s with %v; ", s.ID, state.SweepWord(s.State), s.Counts)
 		for _, n := range s.Running {
 			t := s.Trials[n]
-			text += fmt.Sprintf("trial %d is %s at step %d of %d (%s), lease %+v; ", n, state.TrialWord(t.State), t.Step, t.UntilStep, t.Reason, *t.Lease)
+			text += fmt.Sprintf("trial %d is %s at step %d of %d (%s), lease %+v; ", n, state.TrialWord(t.State), t.Step, t.UntilStep, t.Reason, *t.Lead())
 		}
 	}
 	return text

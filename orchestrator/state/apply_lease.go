@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -23,6 +24,10 @@ func (f *folding) leaseGranted(e *outbidv1.LeaseGranted) error {
 	if e.GetTermEnd() != nil {
 		l.TermEnd = e.GetTermEnd().AsTime()
 	}
+	if beside := len(t.Leases) > 0; beside != e.GetFork() {
+		return broken("lease %d: the trial holds %d, and it is granted as a fork: %t", l.ID, len(t.Leases), e.GetFork())
+	}
+	f.lease = l
 	if err := st.lease(s, t, l); err != nil {
 		return err
 	}
@@ -94,11 +99,15 @@ func (st *State) hold(l *Lease) {
 }
 
 func (f *folding) trialAsked(e *outbidv1.TrialAsked) error {
-	st, s, t, at := f.st, f.sweep, f.trial, f.at
-	return st.lease(s, t, &Lease{
-		Sweep: s.ID, Trial: t.Number, ID: e.GetLeaseId(), Granted: at, Holder: Client, Client: e.GetClient(), Started: true,
+	s, t := f.sweep, f.trial
+	if len(t.Leases) > 0 {
+		return broken("a client asked for it, and it holds lease %d", t.Lead().ID)
+	}
+	f.lease = &Lease{
+		Sweep: s.ID, Trial: t.Number, ID: e.GetLeaseId(), Granted: f.at, Holder: Client, Client: e.GetClient(), Started: true,
 		Version: 1, FromStep: t.Step,
-	})
+	}
+	return f.st.lease(s, t, f.lease)
 }
 
 func (st *State) lease(s *Sweep, t *Trial, l *Lease) error {
@@ -106,40 +115,51 @@ func (st *State) lease(s *Sweep, t *Trial, l *Lease) error {
 		return broken("lease has id %d, %d was to be next", l.ID, st.NextLease)
 	}
 	st.NextLease++
-	t.Lease, t.LastReportSeq, t.AtTarget = l, 0, false
-	t.Leases++
-	t.forkFailed = false
+	l.Step = t.Step
+	t.Leases = append(t.Leases, l)
+	t.LeaseCount++
+	if len(t.Leases) > 1 {
+		return nil // it runs already
+	}
+	t.AtTarget, t.forkFailed = false, false
 	s.setState(t, trialRunning)
 	s.Running = append(s.Running, t.Number)
 	return nil
 }
 
 func (f *folding) leaseRevoked(e *outbidv1.LeaseRevoked) error {
-	t := f.trial
-	if t.Lease == nil || t.Lease.ID != e.GetLeaseId() {
+	l := f.lease
+	if l == nil {
 		return broken("revoked lease %d is not its own", e.GetLeaseId())
 	}
 	// A stop overrides a pause, never the other way round.
-	if t.Lease.Revoking != outbidv1.RevokeKind_REVOKE_KIND_STOP {
-		t.Lease.Revoking = e.GetHow()
+	if l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_STOP {
+		l.Revoking = e.GetHow()
 	}
-	t.Lease.Version++
+	l.Version++
 	return nil
 }
 
 func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
 	st, s, t, at := f.st, f.sweep, f.trial, f.at
-	l := t.Lease
-	if l == nil || l.ID != e.GetLeaseId() {
+	l := f.lease
+	if l == nil {
 		return broken("ended lease %d is not its own", e.GetLeaseId())
 	}
-	t.Lease, t.Training = nil, time.Time{}
-	s.Running = remove(s.Running, t.Number)
+	led := t.Lead() == l
+	t.Leases = slices.DeleteFunc(t.Leases, func(o *Lease) bool { return o == l })
 	t.DeviceSeconds += e.GetDeviceSeconds()
 	s.DeviceSeconds += e.GetDeviceSeconds()
 	for _, p := range l.Places {
 		st.release(l, p)
 	}
+	if len(t.Leases) > 0 {
+		if led {
+			s.lead(t)
+		}
+		return nil
+	}
+	s.Running = remove(s.Running, t.Number)
 	switch {
 	case t.Done():
 	case t.Pausing, t.AtTarget:
@@ -151,11 +171,24 @@ func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
 	return nil
 }
 
+// lead has the trial's oldest lease speak for it, as the one that did so has ended.
+func (s *Sweep) lead(t *Trial) {
+	l := t.Lead()
+	s.Running = remove(s.Running, t.Number)
+	i, _ := slices.BinarySearchFunc(s.Running, l.ID, func(n int32, id uint64) int {
+		return cmp.Compare(s.Trials[n].Lead().ID, id)
+	})
+	s.Running = slices.Insert(s.Running, i, t.Number)
+	if t.AtTarget = l.AtTarget; l.Started {
+		t.goBack(l.ID, l.Step)
+		s.advance(t, l.Step)
+	}
+}
+
 // placeEnded frees what a lease held on one node, while the rest of its gang ends too.
 func (f *folding) placeEnded(e *outbidv1.PlaceEnded) error {
-	st, t := f.st, f.trial
-	l := t.Lease
-	if l == nil || l.ID != e.GetLeaseId() {
+	st, l := f.st, f.lease
+	if l == nil {
 		return broken("ended place of lease %d, which is not its own", e.GetLeaseId())
 	}
 	i := l.PlaceOn(e.GetNode())
@@ -165,17 +198,16 @@ func (f *folding) placeEnded(e *outbidv1.PlaceEnded) error {
 	st.release(l, l.Places[i])
 	l.Places[i].Ended = true
 	if i == 0 {
-		t.Training = time.Time{}
+		l.Training = time.Time{}
 	}
 	return nil
 }
 
 func (f *folding) leaseRenewed(e *outbidv1.LeaseRenewed) error {
-	t := f.trial
-	if t.Lease == nil || t.Lease.ID != e.GetLeaseId() {
+	if f.lease == nil {
 		return broken("renewed lease %d is not its own", e.GetLeaseId())
 	}
-	t.Lease.TermEnd = from(e.GetTermEnd())
+	f.lease.TermEnd = from(e.GetTermEnd())
 	return nil
 }
 
@@ -193,13 +225,15 @@ func (st *State) release(l *Lease, p Place) {
 }
 
 func (f *folding) forkStarted(e *outbidv1.ForkStarted) error {
-	t, at := f.trial, f.at
-	if t.Lease == nil || t.Lease.ID != e.GetLeaseId() {
+	t, l := f.trial, f.lease
+	if l == nil {
 		return broken("started lease %d is not its own", e.GetLeaseId())
 	}
-	t.Lease.Started, t.Lease.FromStep = true, e.GetFromStep()
-	t.goBack(e.GetLeaseId(), e.GetFromStep())
-	t.Step, t.Training = e.GetFromStep(), at
+	l.Started, l.FromStep, l.Step, l.Training = true, e.GetFromStep(), e.GetFromStep(), f.at
+	if l == t.Lead() {
+		t.goBack(l.ID, l.FromStep)
+		t.Step = l.FromStep
+	}
 	return nil
 }
 

@@ -51,16 +51,19 @@ func remove(list []int32, n int32) []int32 {
 }
 
 func (f *folding) reported(e *outbidv1.TrialReported) error {
-	s, t, at := f.sweep, f.trial, f.at
-	if t.Lease == nil || t.Lease.ID != e.GetLeaseId() {
+	s, t, l := f.sweep, f.trial, f.lease
+	if l == nil {
 		return broken("report under lease %d, which is not its own", e.GetLeaseId())
 	}
 	r := e.GetReport()
-	t.Last, t.LastReportSeq = r, r.GetSeq()
+	l.Step, l.LastReportSeq, l.Training = r.GetStep(), r.GetSeq(), f.at
+	t.outlived(f.at, l)
+	s.measure(t, l, r)
+	if l != t.Lead() {
+		return nil
+	}
+	t.Last = r
 	s.advance(t, r.GetStep())
-	t.outlived(at)
-	t.Training = at
-	s.measure(t, r)
 	if v, ok := r.GetMetrics()[s.Spec.GetMetric()]; ok {
 		t.Metric = v
 		t.MetricStep = max(t.MetricStep, r.GetStep())
@@ -73,12 +76,17 @@ func (f *folding) reported(e *outbidv1.TrialReported) error {
 	return nil
 }
 
-// reportIsNews says whether the tuner hears of a report. What a restarted fork repeats is no news, and at its target a
-// trial is said to have reached it.
+// reportIsNews says whether the tuner hears of a report. What a restarted fork repeats is no news, nor what one says that
+// does not lead, and at its target a trial is said to have reached it.
 func (f *folding) reportIsNews(e *outbidv1.TrialReported) bool {
 	t, r := f.trial, e.GetReport()
 	_, has := r.GetMetrics()[f.sweep.Spec.GetMetric()]
-	return has && !t.Done() && r.GetStep() > t.MetricStep && (t.UntilStep == 0 || r.GetStep() < t.UntilStep)
+	return has && f.lease == t.Lead() && !t.Done() && r.GetStep() > t.MetricStep && (t.UntilStep == 0 || r.GetStep() < t.UntilStep)
+}
+
+// targetIsNews says whether the tuner hears that a fork reached the trial's target: that of the lead did.
+func (f *folding) targetIsNews(*outbidv1.TrialReached) bool {
+	return f.lease != nil && f.lease == f.trial.Lead()
 }
 
 // exitIsNews says whether the tuner hears of a trial's end: it neither ended it, nor is the trial to go on after all.
@@ -107,13 +115,16 @@ func (s *Sweep) improve(t *Trial, v float64, step int64) {
 }
 
 func (f *folding) reached(e *outbidv1.TrialReached) error {
-	s, t, at := f.sweep, f.trial, f.at
-	if t.Lease == nil || t.Lease.ID != e.GetLeaseId() {
+	s, t, l := f.sweep, f.trial, f.lease
+	if l == nil {
 		return broken("target reached under lease %d, which is not its own", e.GetLeaseId())
 	}
-	s.advance(t, e.GetStep())
-	t.gotFurther(at, e.GetStep(), 0)
-	t.AtTarget, t.Training = true, time.Time{}
+	l.Step, l.AtTarget, l.Training = e.GetStep(), true, time.Time{}
+	t.gotFurther(f.at, l, e.GetStep(), 0)
+	if l == t.Lead() {
+		s.advance(t, e.GetStep())
+		t.AtTarget = true
+	}
 	return nil
 }
 
@@ -124,16 +135,18 @@ func (f *folding) targeted(e *outbidv1.TrialTargeted) error {
 	}
 	t.UntilStep, t.Reason = e.GetUntilStep(), e.GetReason()
 	t.AtTarget, t.Pausing = false, false
-	if e.GetReopens() && t.State == trialCompleted && t.Lease != nil {
+	if e.GetReopens() && t.State == trialCompleted && len(t.Leases) > 0 {
 		t.Resumes++
 		t.Ended = time.Time{}
 		s.setState(t, trialRunning)
 	}
-	if t.Lease != nil {
-		if t.Training.IsZero() && t.Lease.Started {
-			t.Training = at
+	for _, l := range t.Leases {
+		if l.AtTarget = false; l.Training.IsZero() && l.Started {
+			l.Training = at
 		}
-		t.Lease.Version++
+		l.Version++
+	}
+	if len(t.Leases) > 0 {
 		return nil
 	}
 	if t.State == trialPaused || t.State == trialCompleted {
@@ -147,7 +160,7 @@ func (f *folding) targeted(e *outbidv1.TrialTargeted) error {
 func (f *folding) paused(e *outbidv1.TrialPaused) error {
 	s, t := f.sweep, f.trial
 	t.Reason = e.GetReason()
-	if t.Lease != nil {
+	if len(t.Leases) > 0 {
 		t.Pausing = true
 		return nil
 	}
@@ -167,7 +180,10 @@ func (f *folding) ended(e *outbidv1.TrialEnded) error {
 		}
 	}
 	s.setState(t, e.GetState())
-	t.Reason, t.Ended, t.Pausing, t.Training = e.GetReason(), at, false, time.Time{}
+	t.Reason, t.Ended, t.Pausing = e.GetReason(), at, false
+	for _, l := range t.Leases {
+		l.Training = time.Time{}
+	}
 	t.FailedOtherwise = t.State == trialFailed && !t.forkFailed
 	if !e.GetResumable() {
 		t.Curve = nil
@@ -185,7 +201,7 @@ func (f *folding) cloned(e *outbidv1.TrialCloned) error {
 	t.Config, t.Reason, t.AtTarget, t.Pausing = e.GetConfigJson(), e.GetReason(), false, false
 	t.UntilStep = e.GetUntilStep()
 	s.setStart(t, source.Newest())
-	if t.Lease == nil && t.State == trialPaused {
+	if len(t.Leases) == 0 && t.State == trialPaused {
 		t.Resumes++
 		s.enqueue(at, t)
 	}

@@ -25,7 +25,7 @@ func (f *folding) checkpointSaved(e *outbidv1.CheckpointSaved) error {
 	// The same checkpoint sent again replaces itself.
 	t.Checkpoints = slices.DeleteFunc(t.Checkpoints, func(o *outbidv1.Checkpoint) bool { return o.GetKey() == c.GetKey() })
 	t.Checkpoints = slices.Insert(t.Checkpoints, t.place(c), c)
-	t.gotFurther(f.at, c.GetStep(), settled)
+	t.gotFurther(f.at, t.savedUnder(c), c.GetStep(), settled)
 	s.setStart(t, nil)
 	s.ranking = slices.DeleteFunc(s.ranking, func(r ranked) bool { return r.key == c.GetKey() })
 	for _, o := range t.Checkpoints {
@@ -34,9 +34,32 @@ func (f *folding) checkpointSaved(e *outbidv1.CheckpointSaved) error {
 	return nil
 }
 
-// place is where a checkpoint belongs among the trial's: one of the best step may be written after later ones.
+// savedUnder is the lease that a checkpoint was saved under, if the trial holds it still. Checkpoints of old ledgers do not say.
+func (t *Trial) savedUnder(c *outbidv1.Checkpoint) *Lease {
+	if c.GetLeaseId() == 0 {
+		return t.Lead()
+	}
+	return t.Held(c.GetLeaseId())
+}
+
+// SavedBy is the newest checkpoint that can be read of those that were saved under a lease; nil if there is none.
+func (t *Trial) SavedBy(l *Lease) *outbidv1.Checkpoint {
+	for _, c := range slices.Backward(t.Checkpoints) {
+		if c.GetLeaseId() == l.ID && !c.GetUnreadable() {
+			return c
+		}
+	}
+	return nil
+}
+
+// place is where a checkpoint belongs among the trial's: one of the best step may be written after later ones. The last one
+// that can be read is the checkpoint of record, from which the trial goes on. It is the lead's: what other forks save comes
+// before it.
 func (t *Trial) place(c *outbidv1.Checkpoint) int {
 	i := len(t.Checkpoints)
+	if l := t.savedUnder(c); l != nil && l != t.Lead() && t.Newest() != nil {
+		i = slices.Index(t.Checkpoints, t.Newest())
+	}
 	for c.GetLeaseId() > 0 && i > 0 && t.Checkpoints[i-1].GetLeaseId() == c.GetLeaseId() && t.Checkpoints[i-1].GetStep() > c.GetStep() {
 		i--
 	}
@@ -147,8 +170,9 @@ func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 	spare := t.spare()
 	for _, c := range t.Checkpoints {
 		switch {
-		case c == newest && (rules.GetLast() || !t.Done() || t.Lease != nil || t.ResumesAs != trialNone):
+		case c == newest && (rules.GetLast() || !t.Done() || len(t.Leases) > 0 || t.ResumesAs != trialNone):
 		case c == spare && !t.Done():
+		case slices.ContainsFunc(t.Leases, func(l *Lease) bool { return l != t.Lead() && c == t.SavedBy(l) }):
 		case s.refs[c.GetKey()] > 0:
 		case t.Number == s.Best && rules.GetBest() > 0 && c == s.BestCheckpoint(t):
 			// The best trial always has one to load, also if its best value was never saved or another's equals it.

@@ -21,7 +21,7 @@ const (
 // forkFailed: the training process of a lease ended badly.
 func (f *folding) forkFailed(e *outbidv1.ForkFailed) error {
 	s, t := f.sweep, f.trial
-	if t.Lease == nil || t.Lease.ID != e.GetLeaseId() {
+	if f.lease == nil {
 		return broken("failed lease %d is not its own", e.GetLeaseId())
 	}
 	switch {
@@ -52,15 +52,15 @@ func (t *Trial) HasMetric() bool { return !math.IsNaN(t.Metric) || t.NaNNoted }
 
 // gotFurther takes the suspicion from a trial that has done more than when a node was lost under it, if its lease has
 // lasted for a while.
-func (t *Trial) gotFurther(at time.Time, step int64, least time.Duration) {
-	if t.NodeLosses > 0 && t.Lease != nil && step > t.LostStep && at.Sub(t.Lease.Granted) >= least {
+func (t *Trial) gotFurther(at time.Time, l *Lease, step int64, least time.Duration) {
+	if t.NodeLosses > 0 && l != nil && step > t.LostStep && at.Sub(l.Granted) >= least {
 		t.NodeLosses, t.Suspected = 0, false
 	}
 }
 
 // outlived takes the suspicion from a trial that has trained for long.
-func (t *Trial) outlived(at time.Time) {
-	if t.NodeLosses > 0 && at.Sub(t.Lease.Granted) >= longSettled {
+func (t *Trial) outlived(at time.Time, l *Lease) {
+	if t.NodeLosses > 0 && at.Sub(l.Granted) >= longSettled {
 		t.NodeLosses, t.Suspected = 0, false
 	}
 }

@@ -15,7 +15,7 @@ type Change struct {
 	// Sweep and Trial that it was about, nil for none. A sweep that was deleted is no longer in the state.
 	Sweep *Sweep
 	Trial *Trial
-	// Lease that the trial held, or holds now; nil for none.
+	// Lease that it was about, nil for none: what it granted, or what the trial held.
 	Lease *Lease
 	// News: the sweep's tuner hears of it.
 	News bool
@@ -28,6 +28,8 @@ type folding struct {
 	at    time.Time
 	sweep *Sweep
 	trial *Trial
+	// lease that the event names and the trial holds; nil for none.
+	lease *Lease
 }
 
 // Fold takes in one event, decided at the given time: it is the only way in which a state changes. An error wraps
@@ -43,9 +45,6 @@ func (st *State) Fold(at time.Time, event *outbidv1.Event) (Change, error) {
 		return Change{}, err
 	}
 	done := Change{Event: event, Kind: kind}
-	if f.trial != nil {
-		done.Lease = f.trial.Lease
-	}
 	switch kind.Tuner {
 	case TunerHears, TunerWidens:
 		done.News = true
@@ -58,11 +57,8 @@ func (st *State) Fold(at time.Time, event *outbidv1.Event) (Change, error) {
 		}
 		return Change{}, err
 	}
-	if done.Sweep, done.Trial = f.sweep, f.trial; f.trial != nil {
+	if done.Sweep, done.Trial, done.Lease = f.sweep, f.trial, f.lease; f.trial != nil {
 		st.watch(f.sweep, f.trial)
-		if done.Lease == nil {
-			done.Lease = f.trial.Lease
-		}
 	}
 	return done, nil
 }
@@ -107,6 +103,9 @@ func (f *folding) find(kind *Kind, event *outbidv1.Event) error {
 		return broken("%s: %v", kind.Name, err)
 	}
 	f.trial = t
+	if id, named := kind.lease(event); named {
+		f.lease = t.Held(id)
+	}
 	s.touch(t)
 	return nil
 }

@@ -172,6 +172,15 @@ func ofTrial[M interface {
 	return k
 }
 
+// lease is the id of the lease that an event about a trial names, if it names one.
+func (k *Kind) lease(e *outbidv1.Event) (id uint64, named bool) {
+	l, named := k.trial(e).(interface{ GetLeaseId() uint64 })
+	if !named {
+		return 0, false
+	}
+	return l.GetLeaseId(), true
+}
+
 // kinds finds the row of an event by the type that holds its body.
 type kinds map[reflect.Type]*Kind
 

@@ -42,7 +42,7 @@ func trialKinds() []*Kind {
 		ofTrial((*event).GetTrialReported, (*folding).reported,
 			leaseCourse("reported"), newsIf((*event).GetTrialReported, (*folding).reportIsNews), ViewTrial),
 		ofTrial((*event).GetTrialReached, (*folding).reached,
-			leaseCourse("target reached"), TunerHears, asks, advances, ViewTrial),
+			leaseCourse("target reached"), newsIf((*event).GetTrialReached, (*folding).targetIsNews), asks, advances, ViewTrial),
 		ofTrial((*event).GetCheckpointSaved, (*folding).checkpointSaved, advances),
 		ofTrial((*event).GetCheckpointDropped, (*folding).checkpointDropped, advances),
 	}

@@ -19,6 +19,27 @@ const (
 	Client
 )
 
+// Lead is the oldest lease that the trial holds; nil if it holds none. Where a trial is trained by several forks, each under
+// a lease of its own, each counts its own steps, and the fork of the lead speaks for the trial: its reports are the trial's,
+// which the tuner hears of, and its step is the trial's. What the others do is kept with their leases. When the lead ends the
+// next one leads. This is the seam for those who want the forks' steps to add up.
+func (t *Trial) Lead() *Lease {
+	if len(t.Leases) == 0 {
+		return nil
+	}
+	return t.Leases[0]
+}
+
+// Held is the lease of an id, if the trial holds it; nil otherwise.
+func (t *Trial) Held(id uint64) *Lease {
+	for _, l := range t.Leases {
+		if l.ID == id {
+			return l
+		}
+	}
+	return nil
+}
+
 // PlaceOn is the index of the lease's place on a node; -1 if it has none, or that has ended.
 func (l *Lease) PlaceOn(node string) int {
 	return slices.IndexFunc(l.Places, func(p Place) bool { return p.Node == node && !p.Ended })

@@ -22,8 +22,7 @@ const (
 )
 
 // measure takes a report's speed in, once it has trained for some time.
-func (s *Sweep) measure(t *Trial, r *outbidv1.Report) {
-	l := t.Lease
+func (s *Sweep) measure(t *Trial, l *Lease, r *outbidv1.Report) {
 	if r.GetTrainSeconds() <= 0 || r.GetStep() <= l.FromStep || l.Holder == Client || l.kind == "" {
 		return
 	}

@@ -152,7 +152,7 @@ func TestEveryEventInEveryStateOfATrial(t *testing.T) {
 	everyKind(t, events, state.AboutTrial)
 	tryPairs(t, states, events, want, func(st *state.State) string {
 		trial := st.Sweeps["s-1"].Trials[0]
-		if trial.Done() && trial.Lease != nil {
+		if trial.Done() && trial.Lead() != nil {
 			return state.TrialWord(trial.State) + " and leased"
 		}
 		return state.TrialWord(trial.State)
@@ -191,7 +191,7 @@ func TestEveryEventInEveryStateOfALease(t *testing.T) {
 		"LeaseRenewed": stays, "PlaceEnded": stays, "ForkFailed": stays, "TrialReported": stays, "TrialReached": stays,
 	}
 	tryPairs(t, states, events, want, func(st *state.State) string {
-		l := st.Sweeps["s-1"].Trials[0].Lease
+		l := st.Sweeps["s-1"].Trials[0].Lead()
 		switch {
 		case l == nil:
 			return "none"

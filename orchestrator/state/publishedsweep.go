@@ -29,41 +29,41 @@ func (s *Sweep) publish(old *PublishedSweep, nodes map[string]bool) *PublishedSw
 		all := immutable.NewListBuilder[*Trial]()
 		for _, t := range s.Trials {
 			all.Append(t.publish())
-			mark(nodes, t.Lease)
+			mark(nodes, t.Leases)
 		}
 		p.trials = all.List()
 	} else {
 		p.trials = old.trials
 		for _, n := range s.ChangedSince(old.sweep.Version) {
 			t := s.Trials[n].publish()
-			mark(nodes, t.Lease)
+			mark(nodes, t.Leases)
 			if int(n) == p.trials.Len() { // they are listed by number
 				p.trials = p.trials.Append(t)
 				continue
 			}
-			mark(nodes, p.trials.Get(int(n)).Lease)
+			mark(nodes, p.trials.Get(int(n)).Leases)
 			p.trials = p.trials.Set(int(n), t)
 		}
 	}
 	return p
 }
 
-func mark(nodes map[string]bool, l *Lease) {
-	if l == nil {
-		return
-	}
-	for _, place := range l.Places {
-		nodes[place.Node] = true
+func mark(nodes map[string]bool, leases []*Lease) {
+	for _, l := range leases {
+		for _, place := range l.Places {
+			nodes[place.Node] = true
+		}
 	}
 }
 
 func (t *Trial) publish() *Trial {
 	c := *t
 	c.Checkpoints, c.Measured = slices.Clone(t.Checkpoints), slices.Clone(t.Measured)
-	if t.Lease != nil {
-		l := *t.Lease
+	c.Leases = slices.Clone(t.Leases)
+	for i, held := range t.Leases {
+		l := *held
 		l.Places = slices.Clone(l.Places) // they end one by one
-		c.Lease = &l
+		c.Leases[i] = &l
 	}
 	return &c
 }

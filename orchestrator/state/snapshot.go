@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -51,9 +52,9 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 
 func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 	r := &outbidv1.TrialRecord{
-		Trial: t.record(sweep), Seed: t.Seed, AtTarget: t.AtTarget, LastReportSeq: t.LastReportSeq, Start: t.Start,
+		Trial: t.record(sweep), Seed: t.Seed, AtTarget: t.AtTarget, Start: t.Start,
 		MaxStep: t.MaxStep, Queued: stamp(t.Queued), Pausing: t.Pausing, Metric: number(t.Metric), NanNoted: t.NaNNoted,
-		MetricStep: t.MetricStep, Leases: t.Leases, Measured: measuredRecords(t.Measured),
+		MetricStep: t.MetricStep, Leases: t.LeaseCount, Measured: measuredRecords(t.Measured),
 		LostStep: t.LostStep, LastFailure: t.LastFailure, ResumesAs: t.ResumesAs, Rollbacks: t.Rollbacks,
 		FailedOtherwise: t.FailedOtherwise,
 	}
@@ -61,12 +62,12 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 		r.CurveSteps, r.CurveValues = append(r.CurveSteps, p.Step), append(r.CurveValues, p.Value)
 	}
 	r.Trial.Sweep = ""
-	if l := t.Lease; l != nil {
-		r.Lease = &outbidv1.LeaseRecord{
+	for _, l := range t.Leases {
+		r.Held = append(r.Held, &outbidv1.LeaseRecord{
 			LeaseId: l.ID, Places: placeRecords(l.Places), Granted: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
 			Revoking: l.Revoking, Reason: l.Reason, Started: l.Started, Client: l.Client, Version: l.Version,
-			FromStep: l.FromStep, Training: stamp(t.Training),
-		}
+			FromStep: l.FromStep, Training: stamp(l.Training), LastReportSeq: l.LastReportSeq, Step: l.Step, AtTarget: l.AtTarget,
+		})
 	}
 	return r
 }
@@ -76,6 +77,7 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	if err := checkFormat(snap.GetFormat(), ""); err != nil {
 		return nil, err
 	}
+	outbidv1.UpgradeSnapshot(snap)
 	st := New()
 	st.Seq, st.Hash, st.Time = snap.GetSeq(), snap.GetHash(), from(snap.GetTime())
 	st.NextLease, st.NextRound, st.Decider = snap.GetNextLeaseId(), snap.GetNextRound(), snap.GetDecider()
@@ -129,8 +131,10 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 		}
 		s.Trials[i] = t
 		s.Counts[t.State]++
-		if err := st.restoreLease(s, t, tr.GetLease()); err != nil {
-			return nil, err
+		for _, held := range tr.GetHeld() {
+			if err := st.restoreLease(s, t, held); err != nil {
+				return nil, err
+			}
 		}
 		s.indexTrial(t)
 		st.watch(s, t)
@@ -146,7 +150,7 @@ func (s *Sweep) indexTrial(t *Trial) {
 	if t.State == trialQueued {
 		s.Queued = append(s.Queued, t.Number)
 	}
-	if t.Lease != nil {
+	if len(t.Leases) > 0 {
 		s.Running = append(s.Running, t.Number)
 	}
 	if t.Start != nil {
@@ -163,21 +167,18 @@ func (s *Sweep) indexTrial(t *Trial) {
 func (s *Sweep) sortByTime() {
 	slices.SortStableFunc(s.Queued, func(a, b int32) int { return s.Trials[a].Queued.Compare(s.Trials[b].Queued) })
 	slices.SortFunc(s.Running, func(a, b int32) int {
-		return int(int64(s.Trials[a].Lease.ID) - int64(s.Trials[b].Lease.ID))
+		return cmp.Compare(s.Trials[a].Lead().ID, s.Trials[b].Lead().ID)
 	})
 }
 
 func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error {
-	if r == nil {
-		return nil
-	}
-	outbidv1.UpgradeLease(r)
 	l := &Lease{
 		Sweep: s.ID, Trial: t.Number, ID: r.GetLeaseId(), Places: PlacesOf(r.GetPlaces()),
 		Granted: from(r.GetGranted()), TermEnd: from(r.GetTermEnd()), Reason: r.GetReason(), Revoking: r.GetRevoking(),
 		Started: r.GetStarted(), FromStep: r.GetFromStep(), Version: r.GetVersion(), Client: r.GetClient(),
+		Step: r.GetStep(), AtTarget: r.GetAtTarget(), Training: from(r.GetTraining()), LastReportSeq: r.GetLastReportSeq(),
 	}
-	t.Lease, t.Training = l, from(r.GetTraining())
+	t.Leases = append(t.Leases, l)
 	if len(l.Places) == 0 {
 		l.Holder = Client
 		return nil
@@ -196,10 +197,10 @@ func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 		curve = append(curve, Point{step, r.GetCurveValues()[i]})
 	}
 	return &Trial{
-		Leases: r.GetLeases(), Measured: measuredOf(r.GetMeasured()), Curve: curve,
+		LeaseCount: r.GetLeases(), Measured: measuredOf(r.GetMeasured()), Curve: curve,
 		Number: v.GetNumber(), State: v.GetState(), Reason: v.GetReason(), Config: v.GetConfigJson(),
 		Bracket: v.GetBracket(), Seed: r.GetSeed(), Step: v.GetStep(), UntilStep: v.GetUntilStep(),
-		MaxStep: r.GetMaxStep(), Last: v.GetLast(), LastReportSeq: r.GetLastReportSeq(),
+		MaxStep: r.GetMaxStep(), Last: v.GetLast(),
 		Metric: orNaN(r.Metric), Best: orNaN(v.Best), BestStep: v.GetBestStep(),
 		Created: from(v.GetCreated()), Queued: from(r.GetQueued()), Ended: from(v.GetEnded()),
 		Restarts: v.GetRestarts(), Resumes: v.GetResumes(), DeviceSeconds: v.GetDeviceSeconds(),

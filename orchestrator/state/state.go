@@ -144,8 +144,7 @@ type Trial struct {
 	// MaxStep ever done, which Step falls behind after a restart.
 	MaxStep int64
 	// Last report; nil before the first.
-	Last          *outbidv1.Report
-	LastReportSeq uint64
+	Last *outbidv1.Report
 	// Metric is the newest value of the sweep's metric, Best the best one and BestStep its step; NaN before any.
 	Metric, Best float64
 	BestStep     int64
@@ -161,18 +160,16 @@ type Trial struct {
 	Checkpoints []*outbidv1.Checkpoint
 	// Start is another trial's checkpoint that a clone goes on from until it has saved one of its own; nil otherwise.
 	Start *outbidv1.Checkpoint
-	// Lease it holds; nil for none. An ended trial may still hold one for a moment.
-	Lease *Lease
-	// AtTarget: its fork did UntilStep and waits for word.
+	// Leases it holds, by their ids: see Lead. An ended trial may still hold some for a moment.
+	Leases []*Lease
+	// AtTarget: the fork that leads did UntilStep and waits for word.
 	AtTarget bool
 	// Pausing: it is to be paused once its lease has ended.
 	Pausing bool
 	// NaNNoted: the user was told that it reported NaN or an infinity.
 	NaNNoted bool
-	// Training is when Step was true and its fork trains on; zero while it does not.
-	Training time.Time
-	// Leases counts those it has had.
-	Leases int32
+	// LeaseCount counts the leases that it has had.
+	LeaseCount int32
 	// NodeLosses counts the nodes that were lost under it since it last got further than LostStep, the furthest step it
 	// had done when one was. Suspected: it runs alone on a node until it gets further.
 	NodeLosses int32
@@ -213,6 +210,13 @@ type Lease struct {
 	// Started: the training process runs, from FromStep.
 	Started  bool
 	FromStep int64
+	// Step is how far its fork is; AtTarget that this did the trial's UntilStep and waits for word. Training is when Step
+	// was true and the fork trains on; zero while it does not.
+	Step     int64
+	AtTarget bool
+	Training time.Time
+	// LastReportSeq is the number of the newest report said under it.
+	LastReportSeq uint64
 	// Version of the assignment: grows with whatever the fork must be told.
 	Version uint64
 

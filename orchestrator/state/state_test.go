@@ -110,8 +110,8 @@ func TestALeaseEndsWhereTheTrialIsWanted(t *testing.T) {
 		apply(t, st, tc.events...)
 		apply(t, st, leaseEnded(0, 1))
 		trial := st.Sweeps["s-1"].Trials[0]
-		if got := state.TrialWord(trial.State); got != tc.want || trial.Lease != nil {
-			t.Errorf("%s: it is %s with lease %v, want %s", name, got, trial.Lease, tc.want)
+		if got := state.TrialWord(trial.State); got != tc.want || trial.Lead() != nil {
+			t.Errorf("%s: it is %s with lease %v, want %s", name, got, trial.Lead(), tc.want)
 		}
 	}
 }
@@ -228,17 +228,20 @@ func legalEvent(rt *rapid.T, st *state.State) *outbidv1.Event {
 	}
 	n := int32(rapid.IntRange(0, len(s.Trials)-1).Draw(rt, "trial"))
 	t := s.Trials[n]
-	var leaseID uint64
-	if t.Lease != nil {
-		leaseID = t.Lease.ID
+	l := &state.Lease{}
+	if len(t.Leases) > 0 {
+		l = rapid.SampledFrom(t.Leases).Draw(rt, "lease")
 	}
+	leaseID := l.ID
 	metric := float64(rapid.IntRange(0, 5).Draw(rt, "metric")) / 10
-	step := t.Step + 1
+	step := max(t.Step, l.Step) + 1
 	switch rapid.IntRange(0, 9).Draw(rt, "kind") {
 	case 0:
 		return created(int32(len(s.Trials)))
 	case 1, 2:
-		return granted(n, st.NextLease, int32(rapid.IntRange(0, 2).Draw(rt, "device")))
+		e := granted(n, st.NextLease, int32(rapid.IntRange(0, 2).Draw(rt, "device")))
+		e.GetLeaseGranted().Fork = len(t.Leases) > 0
+		return e
 	case 3:
 		return leaseEnded(n, leaseID)
 	case 4:
@@ -246,12 +249,14 @@ func legalEvent(rt *rapid.T, st *state.State) *outbidv1.Event {
 	case 5:
 		return targeted(n, t.UntilStep+1)
 	case 6:
-		return saved(n, fmt.Sprintf("%d/%d/%g", n, step, metric), step, metric)
+		e := saved(n, fmt.Sprintf("%d/%d/%g", n, step, metric), step, metric)
+		e.GetCheckpointSaved().GetCheckpoint().LeaseId = leaseID
+		return e
 	case 7:
 		return cloned(n, int32(rapid.IntRange(0, len(s.Trials)-1).Draw(rt, "source")), t.UntilStep+1)
 	case 8:
 		return &outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
-			Sweep: "s-1", Trial: n, LeaseId: leaseID, Report: &outbidv1.Report{Seq: t.LastReportSeq + 1, Step: step, Metrics: map[string]float64{"loss": metric}},
+			Sweep: "s-1", Trial: n, LeaseId: leaseID, Report: &outbidv1.Report{Seq: l.LastReportSeq + 1, Step: step, Metrics: map[string]float64{"loss": metric}},
 		}}}
 	default:
 		return ended(n, outbidv1.TrialState_TRIAL_STATE_COMPLETED)

@@ -101,7 +101,9 @@ func trialTransitions() []transition[trialState] {
 	return []transition[trialState]{
 		{"created", []trialState{trialNone}, []trialState{trialQueued}},
 		{"lease granted", []trialState{trialQueued}, []trialState{trialRunning}},
-		{"lease ended", []trialState{trialRunning}, []trialState{trialQueued, trialPaused}},
+		// A trial that is trained by several forks holds a lease for each, and runs until the last has ended.
+		{"lease granted", []trialState{trialRunning}, nil},
+		{"lease ended", []trialState{trialRunning}, []trialState{trialQueued, trialPaused, trialRunning}},
 		{"lease ended", over, nil},
 		{"targeted", []trialState{trialQueued, trialRunning}, nil},
 		{"targeted", []trialState{trialPaused}, []trialState{trialQueued}},
@@ -230,14 +232,11 @@ func trialCourse(events ...string) *course {
 	}, TrialWord, events)
 }
 
-// leaseCourse is of the lease that an event names by its leaseID.
+// leaseCourse is of the lease that an event names by its id.
 func leaseCourse(events ...string) *course {
 	return aCourse("lease", leaseTransitions(), func(f *folding, e *outbidv1.Event) leaseState {
-		named, ok := f.kind.trial(e).(interface{ GetLeaseId() uint64 })
-		if l := f.trial.Lease; ok && l != nil && l.ID == named.GetLeaseId() {
-			return l.state()
-		}
-		return leaseNone
+		id, _ := f.kind.lease(e)
+		return f.trial.Held(id).state()
 	}, leaseWord, events)
 }
 

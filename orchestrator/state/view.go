@@ -40,7 +40,9 @@ func (s *Sweep) view(at time.Time, trials int, trial func(int32) *Trial) *outbid
 func (s *Sweep) deviceSeconds(at time.Time, trial func(int32) *Trial) float64 {
 	total := s.DeviceSeconds
 	for _, n := range s.Running {
-		total += trial(n).Lease.DeviceSeconds(at)
+		for _, l := range trial(n).Leases {
+			total += l.DeviceSeconds(at)
+		}
 	}
 	return total
 }
@@ -59,12 +61,14 @@ func (s *Sweep) trialView(at time.Time, t *Trial) *outbidv1.Trial {
 	if t.State == trialFailed && v.GetRestarts() > 0 && !t.FailedOtherwise {
 		v.Restarts-- // its last failure was not followed by a start
 	}
-	if l := t.Lease; l != nil {
+	for _, l := range t.Leases {
+		v.DeviceSeconds += l.DeviceSeconds(at)
+	}
+	if l := t.Lead(); l != nil {
 		if len(l.Places) > 0 {
 			v.Node, v.Devices = l.Places[0].Node, l.Places[0].Devices
 		}
-		v.DeviceSeconds += l.DeviceSeconds(at)
-		if t.Last.GetTrainSeconds() > 0 && t.LastReportSeq > 0 {
+		if t.Last.GetTrainSeconds() > 0 && l.LastReportSeq > 0 {
 			v.StepsPerSecond = float64(t.Step-l.FromStep) / t.Last.GetTrainSeconds()
 		}
 	}

@@ -2036,7 +2036,9 @@ type LeaseGranted struct {
 	// Deprecated: Marked as deprecated in outbid/v1/event.proto.
 	More []*LeasePlace `protobuf:"bytes,8,rep,name=more,proto3" json:"more,omitempty"`
 	// Where its processes run, in the order of their ranks: rank 0 is on the first place.
-	Places        []*LeasePlace `protobuf:"bytes,9,rep,name=places,proto3" json:"places,omitempty"`
+	Places []*LeasePlace `protobuf:"bytes,9,rep,name=places,proto3" json:"places,omitempty"`
+	// The trial holds another lease already, and this one beside it: two processes train it, each on its own.
+	Fork          bool `protobuf:"varint,10,opt,name=fork,proto3" json:"fork,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2135,6 +2137,13 @@ func (x *LeaseGranted) GetPlaces() []*LeasePlace {
 		return x.Places
 	}
 	return nil
+}
+
+func (x *LeaseGranted) GetFork() bool {
+	if x != nil {
+		return x.Fork
+	}
+	return false
 }
 
 // LeasePlace is the part of a lease on one node.
@@ -3541,7 +3550,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x11CheckpointDropped\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"\xb6\x02\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\xca\x02\n" +
 	"\fLeaseGranted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
@@ -3551,7 +3560,9 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x125\n" +
 	"\bterm_end\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\x12-\n" +
 	"\x04more\x18\b \x03(\v2\x15.outbid.v1.LeasePlaceB\x02\x18\x01R\x04more\x12-\n" +
-	"\x06places\x18\t \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\"P\n" +
+	"\x06places\x18\t \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\x12\x12\n" +
+	"\x04fork\x18\n" +
+	" \x01(\bR\x04fork\"P\n" +
 	"\n" +
 	"LeasePlace\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +

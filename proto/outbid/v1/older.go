@@ -11,12 +11,31 @@ func UpgradeEvent(e *Event) {
 	}
 }
 
-// UpgradeLease turns a lease of a snapshot as older versions wrote it into the one that says the same today.
-func UpgradeLease(r *LeaseRecord) {
-	if r != nil && len(r.Places) == 0 && r.Node != "" { //nolint:staticcheck // old snapshots have these
-		r.Places = olderPlaces(r.Node, r.Devices, r.Ended, r.More) //nolint:staticcheck // as above
-		r.Node, r.Devices, r.Ended, r.More = "", nil, false, nil   //nolint:staticcheck // as above
+// placesFormat is the format since which leases have places and say themselves how far their forks are.
+const placesFormat = 3
+
+// UpgradeSnapshot turns a snapshot as older versions wrote it into the one that says the same today.
+func UpgradeSnapshot(snap *StateSnapshot) {
+	if snap.GetFormat() >= placesFormat {
+		return
 	}
+	for _, s := range snap.GetSweeps() {
+		for _, t := range s.GetTrials() {
+			for _, l := range t.GetHeld() {
+				upgradeLease(t, l)
+			}
+		}
+	}
+}
+
+// upgradeLease is for the one lease that a trial held.
+func upgradeLease(t *TrialRecord, l *LeaseRecord) {
+	if l.Node != "" { //nolint:staticcheck // old snapshots have it
+		l.Places = olderPlaces(l.Node, l.Devices, l.Ended, l.More) //nolint:staticcheck // as above
+		l.Node, l.Devices, l.Ended, l.More = "", nil, false, nil   //nolint:staticcheck // as above
+	}
+	l.Step, l.AtTarget = t.GetTrial().GetStep(), t.GetAtTarget()
+	l.LastReportSeq, t.LastReportSeq = t.LastReportSeq, 0 //nolint:staticcheck // as above
 }
 
 func olderPlaces(node string, devices []int32, ended bool, more []*LeasePlace) []*LeasePlace {

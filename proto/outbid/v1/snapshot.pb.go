@@ -584,10 +584,14 @@ func (x *SweepRecord) GetOrder() int64 {
 type TrialRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Trial *Trial                 `protobuf:"bytes,1,opt,name=trial,proto3" json:"trial,omitempty"`
-	Lease *LeaseRecord           `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
-	Seed  uint64                 `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"`
+	// The leases that it holds, by their ids: one at most in snapshots of formats 1 and 2.
+	Held []*LeaseRecord `protobuf:"bytes,2,rep,name=held,proto3" json:"held,omitempty"`
+	Seed uint64         `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"`
 	// Whether it waits for the tuner although it has a lease.
-	AtTarget      bool   `protobuf:"varint,4,opt,name=at_target,json=atTarget,proto3" json:"at_target,omitempty"`
+	AtTarget bool `protobuf:"varint,4,opt,name=at_target,json=atTarget,proto3" json:"at_target,omitempty"`
+	// That of its lease, as snapshots of formats 1 and 2 say it.
+	//
+	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
 	LastReportSeq uint64 `protobuf:"varint,5,opt,name=last_report_seq,json=lastReportSeq,proto3" json:"last_report_seq,omitempty"`
 	// The checkpoint it goes on from; may be another trial's.
 	Start *Checkpoint `protobuf:"bytes,6,opt,name=start,proto3" json:"start,omitempty"`
@@ -661,9 +665,9 @@ func (x *TrialRecord) GetTrial() *Trial {
 	return nil
 }
 
-func (x *TrialRecord) GetLease() *LeaseRecord {
+func (x *TrialRecord) GetHeld() []*LeaseRecord {
 	if x != nil {
-		return x.Lease
+		return x.Held
 	}
 	return nil
 }
@@ -682,6 +686,7 @@ func (x *TrialRecord) GetAtTarget() bool {
 	return false
 }
 
+// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
 func (x *TrialRecord) GetLastReportSeq() uint64 {
 	if x != nil {
 		return x.LastReportSeq
@@ -880,7 +885,12 @@ type LeaseRecord struct {
 	Ended    bool                   `protobuf:"varint,13,opt,name=ended,proto3" json:"ended,omitempty"`
 	Training *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=training,proto3" json:"training,omitempty"`
 	// Where its processes run, in the order of their ranks; none for a lease that a client holds.
-	Places        []*LeasePlace `protobuf:"bytes,15,rep,name=places,proto3" json:"places,omitempty"`
+	Places []*LeasePlace `protobuf:"bytes,15,rep,name=places,proto3" json:"places,omitempty"`
+	// The newest report said under it.
+	LastReportSeq uint64 `protobuf:"varint,16,opt,name=last_report_seq,json=lastReportSeq,proto3" json:"last_report_seq,omitempty"`
+	// How far its process is, and whether that did the trial's steps and waits for word.
+	Step          int64 `protobuf:"varint,17,opt,name=step,proto3" json:"step,omitempty"`
+	AtTarget      bool  `protobuf:"varint,18,opt,name=at_target,json=atTarget,proto3" json:"at_target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1024,6 +1034,27 @@ func (x *LeaseRecord) GetPlaces() []*LeasePlace {
 	return nil
 }
 
+func (x *LeaseRecord) GetLastReportSeq() uint64 {
+	if x != nil {
+		return x.LastReportSeq
+	}
+	return 0
+}
+
+func (x *LeaseRecord) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *LeaseRecord) GetAtTarget() bool {
+	if x != nil {
+		return x.AtTarget
+	}
+	return false
+}
+
 var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
@@ -1094,13 +1125,13 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"lack_noted\x18\x15 \x01(\bR\tlackNoted\x12\x19\n" +
 	"\x05order\x18\x16 \x01(\x03H\x00R\x05order\x88\x01\x01B\b\n" +
-	"\x06_order\"\xb2\x06\n" +
+	"\x06_order\"\xb4\x06\n" +
 	"\vTrialRecord\x12&\n" +
-	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12,\n" +
-	"\x05lease\x18\x02 \x01(\v2\x16.outbid.v1.LeaseRecordR\x05lease\x12\x12\n" +
+	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12*\n" +
+	"\x04held\x18\x02 \x03(\v2\x16.outbid.v1.LeaseRecordR\x04held\x12\x12\n" +
 	"\x04seed\x18\x03 \x01(\x04R\x04seed\x12\x1b\n" +
-	"\tat_target\x18\x04 \x01(\bR\batTarget\x12&\n" +
-	"\x0flast_report_seq\x18\x05 \x01(\x04R\rlastReportSeq\x12+\n" +
+	"\tat_target\x18\x04 \x01(\bR\batTarget\x12*\n" +
+	"\x0flast_report_seq\x18\x05 \x01(\x04B\x02\x18\x01R\rlastReportSeq\x12+\n" +
 	"\x05start\x18\x06 \x01(\v2\x15.outbid.v1.CheckpointR\x05start\x12\x19\n" +
 	"\bmax_step\x18\a \x01(\x03R\amaxStep\x122\n" +
 	"\x06queued\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x06queued\x12\x18\n" +
@@ -1124,7 +1155,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\a_metric\"@\n" +
 	"\bRollback\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xad\x04\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\x86\x05\n" +
 	"\vLeaseRecord\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x04node\x18\x02 \x01(\tB\x02\x18\x01R\x04node\x12\x1c\n" +
@@ -1141,7 +1172,10 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x04more\x18\f \x03(\v2\x15.outbid.v1.LeasePlaceB\x02\x18\x01R\x04more\x12\x18\n" +
 	"\x05ended\x18\r \x01(\bB\x02\x18\x01R\x05ended\x126\n" +
 	"\btraining\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\btraining\x12-\n" +
-	"\x06places\x18\x0f \x03(\v2\x15.outbid.v1.LeasePlaceR\x06placesB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"\x06places\x18\x0f \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\x12&\n" +
+	"\x0flast_report_seq\x18\x10 \x01(\x04R\rlastReportSeq\x12\x12\n" +
+	"\x04step\x18\x11 \x01(\x03R\x04step\x12\x1b\n" +
+	"\tat_target\x18\x12 \x01(\bR\batTargetB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_snapshot_proto_rawDescOnce sync.Once
@@ -1204,7 +1238,7 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	16, // 18: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
 	17, // 19: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
 	18, // 20: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	6,  // 21: outbid.v1.TrialRecord.lease:type_name -> outbid.v1.LeaseRecord
+	6,  // 21: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
 	19, // 22: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
 	8,  // 23: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
 	16, // 24: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput

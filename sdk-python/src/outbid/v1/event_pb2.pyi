@@ -798,6 +798,7 @@ class LeaseGranted(google.protobuf.message.Message):
     TERM_END_FIELD_NUMBER: builtins.int
     MORE_FIELD_NUMBER: builtins.int
     PLACES_FIELD_NUMBER: builtins.int
+    FORK_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     lease_id: builtins.int
@@ -805,6 +806,8 @@ class LeaseGranted(google.protobuf.message.Message):
     node: builtins.str
     """The first place and the rest of them, as ledgers of formats 1 and 2 say it. Readers of a ledger find them in places."""
     reason: builtins.str
+    fork: builtins.bool
+    """The trial holds another lease already, and this one beside it: two processes train it, each on its own."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -829,9 +832,10 @@ class LeaseGranted(google.protobuf.message.Message):
         term_end: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         more: collections.abc.Iterable[Global___LeasePlace] | None = ...,
         places: collections.abc.Iterable[Global___LeasePlace] | None = ...,
+        fork: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["term_end", b"term_end"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["devices", b"devices", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["devices", b"devices", "fork", b"fork", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
 
 Global___LeaseGranted: typing_extensions.TypeAlias = LeaseGranted
 

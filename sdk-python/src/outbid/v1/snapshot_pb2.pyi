@@ -294,7 +294,7 @@ class TrialRecord(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     TRIAL_FIELD_NUMBER: builtins.int
-    LEASE_FIELD_NUMBER: builtins.int
+    HELD_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
     AT_TARGET_FIELD_NUMBER: builtins.int
     LAST_REPORT_SEQ_FIELD_NUMBER: builtins.int
@@ -318,6 +318,7 @@ class TrialRecord(google.protobuf.message.Message):
     at_target: builtins.bool
     """Whether it waits for the tuner although it has a lease."""
     last_report_seq: builtins.int
+    """That of its lease, as snapshots of formats 1 and 2 say it."""
     max_step: builtins.int
     """Steps counted into the sweep's total."""
     pausing: builtins.bool
@@ -339,7 +340,9 @@ class TrialRecord(google.protobuf.message.Message):
     @property
     def trial(self) -> outbid.v1.service_pb2.Trial: ...
     @property
-    def lease(self) -> Global___LeaseRecord: ...
+    def held(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LeaseRecord]:
+        """The leases that it holds, by their ids: one at most in snapshots of formats 1 and 2."""
+
     @property
     def start(self) -> outbid.v1.event_pb2.Checkpoint:
         """The checkpoint it goes on from; may be another trial's."""
@@ -370,7 +373,7 @@ class TrialRecord(google.protobuf.message.Message):
         self,
         *,
         trial: outbid.v1.service_pb2.Trial | None = ...,
-        lease: Global___LeaseRecord | None = ...,
+        held: collections.abc.Iterable[Global___LeaseRecord] | None = ...,
         seed: builtins.int = ...,
         at_target: builtins.bool = ...,
         last_report_seq: builtins.int = ...,
@@ -391,8 +394,8 @@ class TrialRecord(google.protobuf.message.Message):
         rollbacks: collections.abc.Iterable[Global___Rollback] | None = ...,
         failed_otherwise: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "last_failure", b"last_failure", "lease", b"lease", "metric", b"metric", "queued", b"queued", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "failed_otherwise", b"failed_otherwise", "last_failure", b"last_failure", "last_report_seq", b"last_report_seq", "lease", b"lease", "leases", b"leases", "lost_step", b"lost_step", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "queued", b"queued", "resumes_as", b"resumes_as", "rollbacks", b"rollbacks", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "last_failure", b"last_failure", "metric", b"metric", "queued", b"queued", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "failed_otherwise", b"failed_otherwise", "held", b"held", "last_failure", b"last_failure", "last_report_seq", b"last_report_seq", "leases", b"leases", "lost_step", b"lost_step", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "queued", b"queued", "resumes_as", b"resumes_as", "rollbacks", b"rollbacks", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___TrialRecord: typing_extensions.TypeAlias = TrialRecord
@@ -438,6 +441,9 @@ class LeaseRecord(google.protobuf.message.Message):
     ENDED_FIELD_NUMBER: builtins.int
     TRAINING_FIELD_NUMBER: builtins.int
     PLACES_FIELD_NUMBER: builtins.int
+    LAST_REPORT_SEQ_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    AT_TARGET_FIELD_NUMBER: builtins.int
     lease_id: builtins.int
     node: builtins.str
     """The first place and the rest of them, as snapshots of formats 1 and 2 say it."""
@@ -450,6 +456,11 @@ class LeaseRecord(google.protobuf.message.Message):
     from_step: builtins.int
     """The step its start checkpoint holds, once started."""
     ended: builtins.bool
+    last_report_seq: builtins.int
+    """The newest report said under it."""
+    step: builtins.int
+    """How far its process is, and whether that did the trial's steps and waits for word."""
+    at_target: builtins.bool
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -482,8 +493,11 @@ class LeaseRecord(google.protobuf.message.Message):
         ended: builtins.bool = ...,
         training: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         places: collections.abc.Iterable[outbid.v1.event_pb2.LeasePlace] | None = ...,
+        last_report_seq: builtins.int = ...,
+        step: builtins.int = ...,
+        at_target: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["granted", b"granted", "term_end", b"term_end", "training", b"training"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["client", b"client", "devices", b"devices", "ended", b"ended", "from_step", b"from_step", "granted", b"granted", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "term_end", b"term_end", "training", b"training", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "devices", b"devices", "ended", b"ended", "from_step", b"from_step", "granted", b"granted", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "step", b"step", "term_end", b"term_end", "training", b"training", "version", b"version"]) -> None: ...
 
 Global___LeaseRecord: typing_extensions.TypeAlias = LeaseRecord
