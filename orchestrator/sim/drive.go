@@ -219,7 +219,7 @@ func (w *World) know(e *outbidv1.Event) {
 		}
 	case *outbidv1.Event_LeaseGranted:
 		trial := w.core.State().Sweeps[k.LeaseGranted.GetSweep()].Trials[k.LeaseGranted.GetTrial()]
-		w.leases[k.LeaseGranted.GetLeaseId()] = grant{w.gang(k.LeaseGranted.GetPlaces()), trial.Leases > 1}
+		w.leases[k.LeaseGranted.GetLeaseId()] = grant{w.gang(k.LeaseGranted.GetPlaces()), trial.LeaseCount > 1}
 	case *outbidv1.Event_LeaseEnded:
 		delete(w.leases, k.LeaseEnded.GetLeaseId())
 	}
