@@ -148,7 +148,8 @@ func endsFork(f *outbidv1.ForkRef, how outbidv1.ForkOutcome, step int64) *outbid
 
 func saves(f *outbidv1.ForkRef, step int64) *outbidv1.UplinkMessage {
 	return &outbidv1.UplinkMessage{Fork: f, Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{
-		Key: objects.CheckpointKey(f.GetSweep(), f.GetTrial(), step, f.GetLeaseId(), "ckpt"), Step: step,
+		Key:  objects.Checkpoint{Sweep: f.GetSweep(), Trial: f.GetTrial(), Step: step, LeaseID: f.GetLeaseId(), Format: objects.Opaque}.Key(),
+		Step: step,
 	}}}
 }
 
