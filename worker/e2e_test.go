@@ -58,6 +58,7 @@ func newSite(t testing.TB) *site {
 	if err := s.logs.Reserve(t.Context(), "vision", 64<<20); err != nil {
 		t.Fatal(err)
 	}
+	keepLogs(t, s.logs)
 	if s.store, err = objects.OpenDir(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
@@ -376,4 +377,18 @@ echo "at $step" > $OUTBID_CHECKPOINT_OUT`
 	o.with(func() { o.assignments = []*outbidv1.Assignment{a} })
 	o.awaitText(t, 2, "began 3\nreport 4\nsaved 4 ", "reached 4")
 	s.awaitLog(t, 2, "at 3\n")
+}
+
+// keepLogs keeps what the worker says that trials print, as the orchestrator does.
+func keepLogs(t testing.TB, logs *bus.Logs) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- logs.Keep(ctx, func(*outbidv1.LogChunk) bool { return true }) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
