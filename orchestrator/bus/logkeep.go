@@ -87,7 +87,7 @@ func (l *Logs) Keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) erro
 	for {
 		err := l.keep(ctx, may)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the end that was asked for
 		}
 		l.log.Debug("what trials print is not kept just now", "error", err)
 		again := time.NewTimer(keepAgain)

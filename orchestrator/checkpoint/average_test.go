@@ -11,9 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint"
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
-	"pgregory.net/rapid"
 )
 
 // tensor is a tensor with its bytes.

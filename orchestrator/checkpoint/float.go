@@ -15,12 +15,19 @@ type layout struct {
 	infinities bool
 }
 
-var (
-	f16    = layout{exponent: 5, fraction: 10, infinities: true}
-	bf16   = layout{exponent: 8, fraction: 7, infinities: true}
-	f8e5m2 = layout{exponent: 5, fraction: 2, infinities: true}
-	f8e4m3 = layout{exponent: 4, fraction: 3}
-)
+// layoutOf is the layout of a type of 8 or 16 bits.
+func layoutOf(d safetensors.DType) layout {
+	switch d {
+	case safetensors.F16:
+		return layout{exponent: 5, fraction: 10, infinities: true}
+	case safetensors.BF16:
+		return layout{exponent: 8, fraction: 7, infinities: true}
+	case safetensors.F8E5M2:
+		return layout{exponent: 5, fraction: 2, infinities: true}
+	default:
+		return layout{exponent: 4, fraction: 3} // F8E4M3
+	}
+}
 
 func (l layout) bias() int { return 1<<(l.exponent-1) - 1 }
 
@@ -91,20 +98,22 @@ func (l layout) encodeRare(v float64, sign uint16, exponent int, fraction uint16
 	}
 }
 
-// table is decode for each of the bits of a narrow type: a look-up is what decoding costs.
-func (l layout) table() []float32 {
-	t := make([]float32, 1<<(1+l.exponent+l.fraction))
-	for bits := range t {
-		t[bits] = float32(l.decode(uint16(bits)))
+// fromF16 is decode for F16, as a float32: its bits are moved to where a float32's lie, and a product sets the exponent right,
+// for numbers below the normal ones too.
+func fromF16(bits uint16) float32 {
+	if bits&0x7c00 == 0x7c00 { // an infinity or NaN
+		return math.Float32frombits(uint32(bits&0x8000)<<16 | 0x7f800000 | uint32(bits&0x3ff)<<13)
 	}
-	return t
+	return math.Float32frombits(uint32(bits&0x8000)<<16|uint32(bits&0x7fff)<<13) * 0x1p112
 }
 
-var (
-	f16Table    = f16.table()
-	f8e5m2Table = f8e5m2.table()
-	f8e4m3Table = f8e4m3.table()
-)
+// fromF8E4M3 is decode for F8E4M3, as fromF16.
+func fromF8E4M3(bits uint8) float32 {
+	if bits&0x7f == 0x7f {
+		return float32(math.NaN())
+	}
+	return math.Float32frombits(uint32(bits&0x80)<<24|uint32(bits&0x7f)<<20) * 0x1p120
+}
 
 // add adds weight times each number of raw to sum. raw holds len(sum) elements of a floating-point type, little-endian.
 func add(sum []float64, raw []byte, weight float64, d safetensors.DType) {
@@ -130,15 +139,15 @@ func addEach(sum []float64, raw []byte, weight float64, d safetensors.DType) {
 		}
 	case safetensors.F16:
 		for i := range sum {
-			sum[i] += weight * float64(f16Table[le.Uint16(raw[2*i:])])
+			sum[i] += weight * float64(fromF16(le.Uint16(raw[2*i:])))
 		}
 	case safetensors.F8E5M2:
 		for i, b := range raw[:len(sum)] {
-			sum[i] += weight * float64(f8e5m2Table[b])
+			sum[i] += weight * float64(fromF16(uint16(b)<<8))
 		}
 	case safetensors.F8E4M3:
 		for i, b := range raw[:len(sum)] {
-			sum[i] += weight * float64(f8e4m3Table[b])
+			sum[i] += weight * float64(fromF8E4M3(b))
 		}
 	}
 }
@@ -166,10 +175,7 @@ func put(raw []byte, sum []float64, d safetensors.DType) (finite bool) {
 			le.PutUint32(raw[4*i:], math.Float32bits(float32(v)))
 		}
 	case safetensors.BF16, safetensors.F16:
-		l := bf16
-		if d == safetensors.F16 {
-			l = f16
-		}
+		l := layoutOf(d)
 		for i := 0; i < len(sum); i++ {
 			if i += putVectors(raw[2*i:], sum[i:], l); i == len(sum) {
 				break
@@ -178,10 +184,7 @@ func put(raw []byte, sum []float64, d safetensors.DType) (finite bool) {
 			le.PutUint16(raw[2*i:], l.encode(sum[i]))
 		}
 	case safetensors.F8E5M2, safetensors.F8E4M3:
-		l := f8e5m2
-		if d == safetensors.F8E4M3 {
-			l = f8e4m3
-		}
+		l := layoutOf(d)
 		for i, v := range sum {
 			check += 0 * v
 			raw[i] = byte(l.encode(v))

@@ -5,12 +5,31 @@ import (
 	"math/big"
 	"testing"
 
-	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 	"pgregory.net/rapid"
+
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 )
 
 var narrow = map[safetensors.DType]layout{
-	safetensors.F16: f16, safetensors.BF16: bf16, safetensors.F8E5M2: f8e5m2, safetensors.F8E4M3: f8e4m3,
+	safetensors.F16: layoutOf(safetensors.F16), safetensors.BF16: layoutOf(safetensors.BF16),
+	safetensors.F8E5M2: layoutOf(safetensors.F8E5M2), safetensors.F8E4M3: layoutOf(safetensors.F8E4M3),
+}
+
+// The quick ways to decode give what decode gives.
+func TestNarrowNumbersAreDecodedTheSame(t *testing.T) {
+	t.Parallel()
+	same := func(d safetensors.DType, bits int, got float32) {
+		if want := narrow[d].decode(uint16(bits)); float64(got) != want && !(math.IsNaN(want) && math.IsNaN(float64(got))) {
+			t.Errorf("%s: %#x is %v; want %v", d, bits, got, want)
+		}
+	}
+	for bits := range 1 << 16 {
+		same(safetensors.F16, bits, fromF16(uint16(bits)))
+	}
+	for bits := range 1 << 8 {
+		same(safetensors.F8E5M2, bits, fromF16(uint16(bits)<<8))
+		same(safetensors.F8E4M3, bits, fromF8E4M3(uint8(bits)))
+	}
 }
 
 // The bits of some numbers as IEEE 754 and the Open Compute Project's paper on 8-bit floating point print them.

@@ -198,12 +198,3 @@ func checkPython(ctx context.Context, python string) checkView {
 	check.OK, check.Detail = true, fmt.Sprintf("%s is Python %s with outbid %s", path, version, sdk)
 	return check
 }
-
-// policyText is a policy and its options as one line. Servers that do not tell options, and policies that have none, are
-// shown by name alone.
-func policyText(name string, options map[string]string) string {
-	if len(options) == 0 {
-		return name
-	}
-	return name + " with " + control.OptionsText(options)
-}

@@ -156,7 +156,7 @@ func (a *app) runServer(ctx context.Context, cfg server.Config, greet func(serve
 	s, err := server.Open(ctx, cfg)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the end that was asked for
 		}
 		return err
 	}

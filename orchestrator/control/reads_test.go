@@ -22,7 +22,6 @@ import (
 // site is a loop and a node on which every trial trains as fast as it is told to.
 type site struct {
 	*control.Loop
-	mu     sync.Mutex
 	seq    uint64
 	began  map[uint64]int64 // until which step each fork has trained, by lease id
 	orders chan *outbidv1.Orders

@@ -20,8 +20,6 @@ type planning struct {
 	p     *policy.Planner
 	jobs  []*policy.Job
 	terms map[time.Time]bool
-	// held is what was held back without being anybody's.
-	held []cluster.Gang
 }
 
 func drawPlanning(t *rapid.T) *planning {

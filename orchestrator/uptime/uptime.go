@@ -79,7 +79,7 @@ func (m *Mark) Since(at time.Time) (time.Duration, bool, error) {
 	}
 	var n noted
 	if err := json.Unmarshal(data, &n); err != nil {
-		return 0, false, nil // cut short by a crash of the machine, which starts anew then
+		return 0, false, nil //nolint:nilerr // cut short by a crash of the machine, which starts anew then
 	}
 	boot, up, err := m.now()
 	if err != nil || boot != n.Boot || up < n.Uptime {
