@@ -60,7 +60,7 @@ func TestTenantsTrialsReachNothingOfTheWorkers(t *testing.T) {
 	s := serveData(t, dir, "ready", "serve", "--nats-listen", "127.0.0.1:0", "--data", "data", "--tokens", "tokens")
 	worker := []string{"worker", "--nats", s.Info.NATS, "--keys", s.Info.Keys, "--devices", "cpu:2", "--name", "n1", "--dir", "work"}
 	out, code := tool(t, dir, append(worker[:len(worker):len(worker)], "--trial-user", "none")...)
-	if _, last, _ := strings.Cut(out, "outbid: this server takes sweeps"); code != 2 || strings.Count(last, "\n") != 1 {
+	if _, last, _ := strings.Cut(out, "outbid: --trial-user: this server takes sweeps"); code != 2 || strings.Count(last, "\n") != 1 {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	if os.Geteuid() != 0 {

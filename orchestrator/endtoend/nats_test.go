@@ -74,7 +74,8 @@ func TestAnOrchestratorWithoutNATSEndsSoonAndSaysWhy(t *testing.T) {
 		t.Fatal("it goes on without NATS")
 	}
 	text, _ := s.out.text()
-	if took := time.Since(gone); took > 30*time.Second || !strings.Contains(text, "NATS at "+nats.URL()+" does not answer") {
+	// The lead outlives a disk that stands still by the lease of the workers, 15 s; and then its calls have to end.
+	if took := time.Since(gone); took > 50*time.Second || !strings.Contains(text, "NATS at "+nats.URL()+" does not answer") {
 		t.Errorf("it ended after %s and said:\n%s", took, text)
 	}
 }
