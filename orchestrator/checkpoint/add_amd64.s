@@ -3,6 +3,22 @@
 // All three add weight times each of n numbers of raw to sum, eight at a time; n is a multiple of 8, above 0. They multiply,
 // round and add, as Go does, rather than fuse both: so the sums are the same on every machine.
 
+// ADD adds weight times the eight numbers in Y1 and Y2 to sum, and goes on to the next eight, which are so many bytes of raw
+// further.
+#define ADD(bytes, next) \
+	VMULPD  Y0, Y1, Y1   \
+	VMULPD  Y0, Y2, Y2   \
+	VADDPD  (DI), Y1, Y1 \
+	VADDPD  32(DI), Y2, Y2 \
+	VMOVUPD Y1, (DI)     \
+	VMOVUPD Y2, 32(DI)   \
+	ADDQ    bytes, SI    \
+	ADDQ    $64, DI      \
+	SUBQ    $8, CX       \
+	JNZ     next         \
+	VZEROUPPER           \
+	RET
+
 // func addF32AVX2(sum *float64, raw *byte, n int, weight float64)
 TEXT ·addF32AVX2(SB), NOSPLIT, $0-32
 	MOVQ         sum+0(FP), DI
@@ -13,18 +29,7 @@ TEXT ·addF32AVX2(SB), NOSPLIT, $0-32
 f32:
 	VCVTPS2PD (SI), Y1
 	VCVTPS2PD 16(SI), Y2
-	VMULPD    Y0, Y1, Y1
-	VMULPD    Y0, Y2, Y2
-	VADDPD    (DI), Y1, Y1
-	VADDPD    32(DI), Y2, Y2
-	VMOVUPD   Y1, (DI)
-	VMOVUPD   Y2, 32(DI)
-	ADDQ      $32, SI
-	ADDQ      $64, DI
-	SUBQ      $8, CX
-	JNZ       f32
-	VZEROUPPER
-	RET
+	ADD($32, f32)
 
 // func addBF16AVX2(sum *float64, raw *byte, n int, weight float64)
 TEXT ·addBF16AVX2(SB), NOSPLIT, $0-32
@@ -39,18 +44,7 @@ bf16:
 	VEXTRACTI128 $1, Y1, X2
 	VCVTPS2PD    X1, Y1
 	VCVTPS2PD    X2, Y2
-	VMULPD       Y0, Y1, Y1
-	VMULPD       Y0, Y2, Y2
-	VADDPD       (DI), Y1, Y1
-	VADDPD       32(DI), Y2, Y2
-	VMOVUPD      Y1, (DI)
-	VMOVUPD      Y2, 32(DI)
-	ADDQ         $16, SI
-	ADDQ         $64, DI
-	SUBQ         $8, CX
-	JNZ          bf16
-	VZEROUPPER
-	RET
+	ADD($16, bf16)
 
 // func addF16AVX2(sum *float64, raw *byte, n int, weight float64)
 TEXT ·addF16AVX2(SB), NOSPLIT, $0-32
@@ -64,18 +58,7 @@ f16:
 	VEXTRACTF128 $1, Y1, X2
 	VCVTPS2PD    X1, Y1
 	VCVTPS2PD    X2, Y2
-	VMULPD       Y0, Y1, Y1
-	VMULPD       Y0, Y2, Y2
-	VADDPD       (DI), Y1, Y1
-	VADDPD       32(DI), Y2, Y2
-	VMOVUPD      Y1, (DI)
-	VMOVUPD      Y2, 32(DI)
-	ADDQ         $16, SI
-	ADDQ         $64, DI
-	SUBQ         $8, CX
-	JNZ          f16
-	VZEROUPPER
-	RET
+	ADD($16, f16)
 
 // The low 16 bits of both quadwords of each half, in its lowest four bytes.
 DATA words<>+0(SB)/8, $0xffffffff09080100

@@ -78,7 +78,7 @@ const fewApps = 32
 func newInvariants(w *World) *invariants {
 	return &invariants{
 		w: w, up: map[string]bool{}, leases: map[uint64]*watched{}, owner: map[deviceKey]uint64{}, holds: map[trialKey]uint64{},
-		runs: map[deviceKey]uint64{}, trains: map[trialKey]processes{}, steps: newStepBook(),
+		runs: map[deviceKey]uint64{}, trains: map[trialKey]processes{}, steps: newStepBook(w.exact),
 		quiet: map[trialKey]bool{}, idle: map[string]bool{}, cancelled: map[string][]trialKey{}, deep: len(w.set.Apps) <= fewApps,
 	}
 }

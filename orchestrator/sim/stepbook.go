@@ -22,6 +22,8 @@ type stepBook struct {
 	last      map[trialKey]uint64
 	// clones go on from where others were.
 	clones map[trialKey]bool
+	// exact is the world's: how far training was at each checkpoint, by its key.
+	exact map[string]float64
 }
 
 type checkpoint struct {
@@ -32,10 +34,10 @@ type checkpoint struct {
 	foreign bool
 }
 
-func newStepBook() *stepBook {
+func newStepBook(exact map[string]float64) *stepBook {
 	return &stepBook{
 		done: map[trialKey]float64{}, checkpoints: map[trialKey][]checkpoint{}, unheard: map[string][]float64{},
-		finishing: map[uint64]float64{}, last: map[trialKey]uint64{}, clones: map[trialKey]bool{},
+		finishing: map[uint64]float64{}, last: map[trialKey]uint64{}, clones: map[trialKey]bool{}, exact: exact,
 	}
 }
 
@@ -81,7 +83,12 @@ const rounding = 1e-6
 func (b *stepBook) started(key trialKey, from int64) error {
 	done := 0.0
 	if saved := b.checkpoints[key]; len(saved) > 0 {
-		done = saved[len(saved)-1].done
+		last := saved[len(saved)-1]
+		done = last.done
+		// The source of a clone may have saved again since at the same whole step, under the same key.
+		if exact, ok := b.exact[last.key]; ok && last.foreign {
+			done = exact
+		}
 	}
 	b.done[key] = done
 	if int64(done) != from && int64(done+rounding) != from {
@@ -109,11 +116,7 @@ func (b *stepBook) end(key trialKey, t *state.Trial, steps float64) error {
 	if b.clones[key] {
 		done = math.Min(done, steps) // it may have gone on from beyond its own end
 	}
-	off := 1e-6*steps + 1e-3
-	if b.clones[key] {
-		off++ // the source may have been a part of a step beyond the whole one that its checkpoint says
-	}
-	if steps > 0 && math.Abs(done-steps) > off {
+	if steps > 0 && math.Abs(done-steps) > 1e-6*steps+1e-3 {
 		return fmt.Errorf("trial %d of %s completed after %g steps of %g", key.trial, key.sweep, done, steps)
 	}
 	return nil
