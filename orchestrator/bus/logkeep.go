@@ -110,7 +110,13 @@ func (l *Logs) keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) erro
 		return err
 	}
 	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Drain)()
+	defer context.AfterFunc(ctx, func() {
+		if l.nc.IsConnected() {
+			messages.Drain()
+		} else {
+			messages.Stop() // Drain would wait ten seconds for NATS
+		}
+	})()
 	for {
 		m, err := messages.Next()
 		if errors.Is(err, jetstream.ErrMsgIteratorClosed) && ctx.Err() != nil {

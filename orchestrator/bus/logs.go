@@ -171,6 +171,9 @@ func (l *Logs) again() {
 func (l *Logs) Close() error {
 	l.once.Do(func() { close(l.stop) })
 	<-l.done
+	if !l.nc.IsConnected() {
+		return nil // nobody would take it
+	}
 	if err := l.nc.FlushTimeout(connectTimeout); err != nil && l.nc.IsConnected() {
 		return fmt.Errorf("send the last output: %w", err)
 	}
