@@ -1,0 +1,160 @@
+// Package fork is HadarE's job tracker (Sultana et al., "Hadar: Heterogeneity-Aware Optimization-Based Online Scheduling
+// for Deep Learning Clusters", section V): a trial is forked over unlike nodes, round after round. In each round its forks
+// begin at the same checkpoint, each trains its share of the steps that are left, or until the slot ends, and saves; what
+// they saved adds up, is averaged into the checkpoint of the next round, and counts once.
+package fork
+
+import (
+	"slices"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Round is one round of a trial. It never changes: what happens makes another one.
+type Round struct {
+	// From is the step that Start holds: where every fork begins. Start is nil where they begin anew.
+	From  int64
+	Start *outbidv1.Checkpoint
+	// Parts are the forks, in the order of their grants.
+	Parts []Part
+	// Attempt counts the consolidations that were ordered, and Node is the one that was told to last; "" for none.
+	Attempt int32
+	Node    string
+	Boot    string
+	// CodeEnded: the code of a fork ended by itself before its share was done.
+	CodeEnded bool
+}
+
+// Part is a fork's part of a round.
+type Part struct {
+	// Lease that it trains under.
+	Lease uint64
+	// Share is how many steps it is to do, and Done how many it has said that it did.
+	Share, Done int64
+	// Saved is its newest checkpoint of this round; nil before the first.
+	Saved *outbidv1.Checkpoint
+	// Over: its lease has ended.
+	Over bool
+}
+
+// Steps are those that its checkpoint holds of this round: what counts once the round is over.
+func (r *Round) Steps(p *Part) int64 {
+	if p.Saved == nil {
+		return 0
+	}
+	return max(0, p.Saved.GetStep()-r.From)
+}
+
+// Begin is a round in which nobody trains yet.
+func Begin(start *outbidv1.Checkpoint) *Round { return &Round{From: start.GetStep(), Start: start} }
+
+// Join adds a fork.
+func (r *Round) Join(lease uint64, share int64) *Round {
+	next := r.clone()
+	next.Parts = append(next.Parts, Part{Lease: lease, Share: share})
+	return next
+}
+
+// Part is the part of a lease, and its index; nil and -1 if it has none.
+func (r *Round) Part(lease uint64) (*Part, int) {
+	if r == nil {
+		return nil, -1
+	}
+	i := slices.IndexFunc(r.Parts, func(p Part) bool { return p.Lease == lease })
+	if i < 0 {
+		return nil, -1
+	}
+	return &r.Parts[i], i
+}
+
+// Until is the step that a fork is to train until.
+func (r *Round) Until(lease uint64) int64 {
+	p, _ := r.Part(lease)
+	if p == nil {
+		return r.From
+	}
+	return r.From + p.Share
+}
+
+// Reported takes in how far a fork is, by its own count. One that was started anew may be further back than before.
+func (r *Round) Reported(lease uint64, step int64) *Round {
+	return r.with(lease, func(p *Part) { p.Done = max(0, step-r.From) })
+}
+
+// Saved takes in a checkpoint of a fork. An older one than it has changes nothing.
+func (r *Round) Saved(lease uint64, c *outbidv1.Checkpoint) *Round {
+	return r.with(lease, func(p *Part) {
+		if p.Saved == nil || c.GetStep() >= p.Saved.GetStep() {
+			p.Saved = c
+		}
+	})
+}
+
+// Ended takes in that a fork's lease has ended, and with it what was not saved.
+func (r *Round) Ended(lease uint64) *Round {
+	return r.with(lease, func(p *Part) { p.Over, p.Done = true, r.Steps(p) })
+}
+
+// Ordered takes in that a node is to consolidate, and which boot of it.
+func (r *Round) Ordered(attempt int32, node, boot string) *Round {
+	next := r.clone()
+	next.Attempt, next.Node, next.Boot = attempt, node, boot
+	return next
+}
+
+// Stopped takes in that the code of a fork ended by itself.
+func (r *Round) Stopped() *Round {
+	next := r.clone()
+	next.CodeEnded = true
+	return next
+}
+
+// Step is how far the trial is by what its forks said: where they began, and what each has done since.
+func (r *Round) Step() int64 {
+	step := r.From
+	for i := range r.Parts {
+		step += r.Parts[i].Done
+	}
+	return step
+}
+
+// Counts is how far the trial is by what its forks saved: what the round adds up to.
+func (r *Round) Counts() int64 {
+	step := r.From
+	for i := range r.Parts {
+		step += r.Steps(&r.Parts[i])
+	}
+	return step
+}
+
+// Sources are the forks that saved steps, those that did most first: what is consolidated, each by the steps that it did.
+func (r *Round) Sources() []Part {
+	var parts []Part
+	for i := range r.Parts {
+		if r.Steps(&r.Parts[i]) > 0 {
+			parts = append(parts, r.Parts[i])
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b Part) int { return int(r.Steps(&b) - r.Steps(&a)) })
+	return parts
+}
+
+// Over says whether the lease of every fork has ended.
+func (r *Round) Over() bool {
+	return !slices.ContainsFunc(r.Parts, func(p Part) bool { return !p.Over })
+}
+
+func (r *Round) clone() *Round {
+	next := *r
+	next.Parts = slices.Clone(r.Parts)
+	return &next
+}
+
+func (r *Round) with(lease uint64, change func(*Part)) *Round {
+	if _, i := r.Part(lease); i >= 0 {
+		next := r.clone()
+		change(&next.Parts[i])
+		return next
+	}
+	return r
+}
