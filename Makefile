@@ -14,7 +14,8 @@ PY_FILES := sdk-python examples
 # Tests that only compute, of which the race detector, which makes that many times slower, sees a part or nothing: they
 # run whole without it.
 WHOLE := TestSeeds TestFaultsChangeNothing TestAHundredThousandTrials TestProgramsAgainstSimplex TestFinishTimeAgainstSimplex \
-  TestRaceOnRealCurves TestCoverageOnRealCurves TestThePriorIsWhatTheFittedTasksGive TestDecisionsStayAsTheyAre
+  TestRaceOnRealCurves TestCoverageOnRealCurves TestThePriorIsWhatTheFittedTasksGive TestDecisionsStayAsTheyAre \
+  TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent TestAnOlderLedgerIsFoldedAsItWas
 WHOLE_IN := $(addprefix ./orchestrator/,sim control tuner curve policy/gavel policy/registry)
 
 .PHONY: help build test test-go test-python matrix lint fmt gen demo bench fuzz mutate docs clean

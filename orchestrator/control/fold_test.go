@@ -31,6 +31,9 @@ import (
 // Whatever happens, who reads the ledger is where who decided is: the state, the tuners and the policy are the same, be
 // they read from the first batch on or from a snapshot and what follows, and so is what is decided next.
 func TestDecidingAndRestoringAreOne(t *testing.T) {
+	if raceEnabled {
+		t.Skip("it only computes: make test runs it without the race detector")
+	}
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		l := newLife(rt, rapid.SampledFrom(policies()).Draw(rt, "policy"), rapid.Uint64().Draw(rt, "seed"))
@@ -43,6 +46,9 @@ func TestDecidingAndRestoringAreOne(t *testing.T) {
 
 // The same of lives in which there is every kind of event.
 func TestDecidingAndRestoringAreOneForEveryEvent(t *testing.T) {
+	if raceEnabled {
+		t.Skip("it only computes: make test runs it without the race detector")
+	}
 	t.Parallel()
 	var mu sync.Mutex
 	seen := map[string]int{}

@@ -203,6 +203,9 @@ func olderCore(t *testing.T, l ledger.Ledger) *control.Core {
 // A ledger that an older version wrote is folded to what that version folded it to: read from its start, and from each
 // of its snapshots.
 func TestAnOlderLedgerIsFoldedAsItWas(t *testing.T) {
+	if raceEnabled {
+		t.Skip("it only computes: make test runs it without the race detector")
+	}
 	t.Parallel()
 	lines, then := older(t)
 	for i, want := range then {
