@@ -125,6 +125,7 @@ func simFlags(cmd *cobra.Command, o *simOptions) {
 	f.StringVar(&o.plots, "plots", "", "draw figures into this `DIR`")
 	f.StringVar(&o.events, "events", "", "write every event to this `FILE` as JSON lines; with several policies one file each")
 	f.StringVar(&o.apps, "apps", "", "write how each app fared under each policy to this `FILE` as JSON lines")
+	f.BoolVar(&o.Alone, "alone", false, "simulate every app once more, alone on its share of the cluster, and compare")
 	f.StringVar(&o.save, "save-trace", "", "write the trace that is run to this `FILE` as JSON lines")
 	f.StringVar(&o.sweep, "sweep", "", "run all at each of several values: `SETTING=VALUE,VALUE,…` of "+experiment.SweepSettings)
 	outputFlag(cmd, &o.out)

@@ -181,11 +181,11 @@ func TestSimSweep(t *testing.T) {
 		t.Errorf("exit code %d: %s\n%s", code, errs, out)
 	}
 	for want, sweep := range map[string]string{
-		"--sweep load: want SETTING=VALUE,VALUE":                   "load",
-		"--sweep load=1,: want SETTING=VALUE":                      "load=1,",
-		`--sweep jobs: "x" is no value for it`:                     "jobs=1,x",
-		"--sweep colour: there is no such setting: want load, len": "colour=red",
-		"at load=0: --load 0":                                      "load=1,0",
+		"--sweep load: want SETTING=VALUE,VALUE":                            "load",
+		"--sweep load=1,: want SETTING=VALUE":                               "load=1,",
+		`--sweep jobs: "x" is no value for it`:                              "jobs=1,x",
+		"--sweep colour: there is no such setting: want cluster, load, len": "colour=red",
+		"at load=0: --load 0":                                               "load=1,0",
 	} {
 		code, out, errs, _ := runSimCommand(t, append(base, "--sweep", sweep)...)
 		if code != exitUsage || out != "" || !strings.Contains(errs, want) {

@@ -153,8 +153,9 @@ func (how *Making) job(j *trace.Job) (Job, error) {
 	if out.Steps <= 0 {
 		out.Steps = max(1, int64(math.Round(j.Duration)))
 	}
+	// A trace's durations are without any slowdown: equation 2 has T_cluster from them.
 	out.Speeds.Measured = []cluster.Speed{{
-		Devices: j.MaxGPUs, Locality: cluster.SameMachine, Rate: float64(out.Steps) / j.Duration,
+		Devices: j.MaxGPUs, Locality: cluster.SameSlot, Rate: float64(out.Steps) / j.Duration,
 	}}
 	how.slow(&out, j.Model)
 	return out, nil

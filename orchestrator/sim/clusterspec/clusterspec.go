@@ -59,6 +59,20 @@ nodes:
   - {count: 12, name: middle, devices: "gpu:4", slots: 4}
   - {count: 16, name: small, devices: "gpu:1"}
 `,
+		"themis-84": `
+nodes_per_rack: 8
+nodes:
+  - {count: 8, name: big, devices: "gpu:8", slots: 4}
+  - {count: 3, name: middle, devices: "gpu:4", slots: 4}
+  - {count: 8, name: small, devices: "gpu:1"}
+`,
+		"themis-42": `
+nodes_per_rack: 8
+nodes:
+  - {count: 4, name: big, devices: "gpu:8", slots: 4}
+  - {count: 1, name: middle, devices: "gpu:4", slots: 4}
+  - {count: 6, name: small, devices: "gpu:1"}
+`,
 		"themis-testbed": `
 nodes:
   - {count: 12, name: big, devices: "gpu:4"}

@@ -86,6 +86,8 @@ func TestNamedClusters(t *testing.T) {
 		"shockwave":      "32 devices on 8 nodes: 32 v100",
 		"themis":         "168 devices on 38 nodes: 168 gpu, in 5 racks",
 		"themis-256":     "256 devices on 52 nodes: 256 gpu, in 7 racks",
+		"themis-84":      "84 devices on 19 nodes: 84 gpu, in 3 racks",
+		"themis-42":      "42 devices on 11 nodes: 42 gpu, in 2 racks",
 		"themis-testbed": "64 devices on 20 nodes: 64 gpu",
 	}
 	got := map[string]string{}

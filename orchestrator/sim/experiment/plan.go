@@ -35,6 +35,8 @@ type Options struct {
 	Mishaps  sim.Mishaps
 	// Parallel is how many policies run at once.
 	Parallel int
+	// Alone simulates every app once more, alone on its share of the cluster.
+	Alone bool
 	// Charts keeps the leases that Gantt charts are drawn from.
 	Charts bool
 	// Timeless leaves what differs from run to run (times of decisions, memory) at 0.

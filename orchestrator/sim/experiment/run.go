@@ -103,6 +103,7 @@ func (p *Plan) Run(ctx context.Context, h Hooks) ([]measure.Result, error) {
 func (p *Plan) start(ctx context.Context, ended []chan outcome, h Hooks) {
 	var all sync.WaitGroup
 	turns := make(chan struct{}, p.Parallel)
+	shares := newAlone(p, h.Engine)
 	for i, f := range p.Factories {
 		select {
 		case turns <- struct{}{}:
@@ -111,7 +112,7 @@ func (p *Plan) start(ctx context.Context, ended []chan outcome, h Hooks) {
 			continue
 		}
 		all.Go(func() {
-			r, err := p.runOne(ctx, f, h)
+			r, err := p.runOne(ctx, f, h, shares)
 			ended[i] <- outcome{r, err}
 			<-turns
 		})
@@ -120,7 +121,7 @@ func (p *Plan) start(ctx context.Context, ended []chan outcome, h Hooks) {
 }
 
 // runOne runs one policy.
-func (p *Plan) runOne(ctx context.Context, f PolicyFactory, h Hooks) (measure.Result, error) {
+func (p *Plan) runOne(ctx context.Context, f PolicyFactory, h Hooks, shares *alone) (measure.Result, error) {
 	r := Request{
 		Policy: f, Nodes: p.Nodes, Trace: p.Trace, Table: p.Table, Seed: p.Workload.Seed, RestartDelay: p.RestartDelay,
 		Slowdown: p.Slowdown, Mishaps: p.Mishaps,
@@ -145,6 +146,9 @@ func (p *Plan) runOne(ctx context.Context, f PolicyFactory, h Hooks) (measure.Re
 		err = h.Events(f.Name, run)
 	}
 	out.PeakMemory = peak()
+	if err == nil && p.Alone {
+		err = shares.compare(ctx, &out)
+	}
 	if p.Timeless {
 		out = out.Timeless()
 	}

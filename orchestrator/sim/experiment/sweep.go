@@ -20,7 +20,7 @@ type Sweep struct {
 }
 
 // SweepSettings are those that a sweep knows.
-const SweepSettings = "load, length, jobs, seed, round, restart-delay, node-fails, job-fails, made.NAME or option.NAME"
+const SweepSettings = "cluster, load, length, jobs, seed, round, restart-delay, node-fails, job-fails, made.NAME or option.NAME"
 
 // ParseSweep reads SETTING=VALUE,VALUE,….
 func ParseSweep(text string) (Sweep, error) {
@@ -36,6 +36,8 @@ func ParseSweep(text string) (Sweep, error) {
 func (s Sweep) apply(o Options, value string) (Options, error) {
 	var err error
 	switch s.Setting {
+	case "cluster":
+		o.Cluster = value
 	case "load":
 		o.Workload.Load, err = strconv.ParseFloat(value, 64)
 	case "length":

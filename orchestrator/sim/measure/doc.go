@@ -13,6 +13,10 @@
 //     app of one job; its T_cluster is its isolated duration, if the cluster is large enough.
 //   - The share slowdown of an app: T_sh over the least time that it takes alone on a real 1/N_avg of the cluster, where
 //     its longest job and the order of its phases count: what equation 2 divides evenly, no cluster does.
+//   - The bound of rho: the mean of rho, weighted by T_cluster, is at most the time in which there was an app over the sum of
+//     T_cluster, whatever the schedule. Where that is far below 1 the sharing incentive holds by the metric alone.
+//   - The slowdown against the app alone: T_sh over what the same app took when it was simulated alone on its share. Whoever
+//     can simulate does that and hands it in (Against).
 //   - The static rho (Shockwave's simulator) is a job's slowdown over max(1, jobs of the run / devices).
 //   - rho of a tenant (ASTRAEA, equation 12) over an interval: the integral of the devices that it holds over the integral
 //     of min(what its jobs demand, its quota); its quota is the cluster times its weight over all tenants' weights.

@@ -43,6 +43,7 @@ func TestTwoJobsByHand(t *testing.T) {
 		QueueMean: 25, SlowdownMean: (1 + 110./50) / 2, Apps: 2,
 		// a lives 100 s with 1.5 apps on average, b 110 s with 50/110 of it two apps.
 		RhoMax: 110. / (50 * 160. / 110), RhoP95: 110. / (50 * 160. / 110), RhoMean: (100./150 + 110./(50*160./110)) / 2,
+		RhoWeighted: (100*100./150 + 50*110./(50*160./110)) / 150, RhoBound: 160. / 150,
 		SIViolations: 1, ShareSlowdownMax: 110. / (50 * 160. / 110), ShareSlowdownMean: (100./150 + 110./(50*160./110)) / 2,
 		ShareViolations: 1, SlowdownMax: 2.2, StaticRhoMax: 1.1, StaticViolations: 1, GPUSeconds: 160, Utilization: 150. / 160, PlacementScoreMean: (100 + 60/1.25) / 160,
 		UtilityTotal: 10, DecisionMillisP50: 4, DecisionMillisP95: 4, DecisionMillisMax: 4, Decisions: 2, Leases: 2,

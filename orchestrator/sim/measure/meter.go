@@ -28,8 +28,8 @@ type Meter struct {
 	jobs     []job
 	apps     []app
 	liveApps int
-	// appSeconds is the integral of the number of apps.
-	appSeconds float64
+	// appSeconds is the integral of the number of apps, and busySeconds the time in which there was one at least.
+	appSeconds, busySeconds float64
 
 	tenants map[string]*tenant
 	order   []*tenant
@@ -106,6 +106,9 @@ func (m *Meter) pass(at float64) {
 		m.fail("%d of %d devices are held", m.held, m.devices)
 	}
 	m.appSeconds += dt * float64(m.liveApps)
+	if m.liveApps > 0 {
+		m.busySeconds += dt
+	}
 	m.heldSeconds += dt * float64(m.held)
 	if len(m.jobs) > 0 {
 		m.deviceSeconds += dt * float64(m.devices)

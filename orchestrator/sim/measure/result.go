@@ -20,11 +20,16 @@ type Result struct {
 	RhoMax             float64 `json:"rho_max" doc:"finish-time fairness of apps, T_sh / T_id (Themis); the worst"`
 	RhoP95             float64 `json:"rho_p95" doc:"its 95th percentile"`
 	RhoMean            float64 `json:"rho_mean" doc:"its mean"`
+	RhoWeighted        float64 `json:"rho_weighted" doc:"mean of rho, weighted by T_cluster"`
+	RhoBound           float64 `json:"rho_bound" doc:"time in which there was an app over the sum of T_cluster: no schedule has a rho_weighted above it"`
 	JainRho            float64 `json:"jain_rho" doc:"Jain's index of rho: 1 if all are equal"`
 	SIViolations       int     `json:"si_violations" doc:"apps whose rho is above 1: sharing was no gain"`
 	ShareSlowdownMax   float64 `json:"share_slowdown_max" doc:"time of apps over the least that each takes alone on a real 1/N of the cluster; the worst"`
 	ShareSlowdownMean  float64 `json:"share_slowdown_mean" doc:"its mean"`
 	ShareViolations    int     `json:"share_violations" doc:"apps for which that is above 1"`
+	AloneSlowdownMax   float64 `json:"alone_slowdown_max" doc:"time of apps over that of the same app simulated alone on its share; the worst; 0 unless asked for"`
+	AloneSlowdownMean  float64 `json:"alone_slowdown_mean" doc:"its mean"`
+	AloneViolations    int     `json:"alone_violations" doc:"apps for which that is above 1"`
 	SlowdownMax        float64 `json:"slowdown_max" doc:"the worst slowdown"`
 	StaticRhoMax       float64 `json:"rho_static_max" doc:"slowdown over max(1, jobs / devices), as Shockwave's simulator has rho; the worst"`
 	StaticViolations   int     `json:"rho_static_violations" doc:"jobs for which that is above 1"`
@@ -76,6 +81,8 @@ type Fate struct {
 	Rho           float64 `json:"rho" doc:"shared_s / (alone_s * mean_apps)"`
 	Share         float64 `json:"share_s" doc:"the least that it takes alone on a real 1/mean_apps of the cluster, its phases one after the other"`
 	ShareSlowdown float64 `json:"share_slowdown" doc:"shared_s / share_s"`
+	AloneOnShare  float64 `json:"alone_on_share_s" doc:"what it took when simulated alone on its share; 0 if that was not done"`
+	AloneSlowdown float64 `json:"alone_slowdown" doc:"shared_s / alone_on_share_s"`
 	DeviceSeconds float64 `json:"device_seconds" doc:"device time that its jobs held"`
 }
 
@@ -108,6 +115,7 @@ func (m *Meter) Result(cost Cost) (Result, error) {
 		Policy: m.cfg.Policy, Jobs: len(jcts), Makespan: max(0, m.last-m.first),
 		JCTMean: mean(jcts), JCTP50: quantile(jcts, .50), JCTP95: quantile(jcts, .95), JCTP99: quantile(jcts, .99),
 		QueueMean: mean(sorted(m.queues)), SlowdownMean: mean(slowdowns),
+		RhoWeighted: m.rhoWeighted(), RhoBound: m.rhoBound(),
 		RhoMax: quantile(rhos, 1), RhoP95: quantile(rhos, .95), RhoMean: mean(rhos), JainRho: jain(rhos),
 		ShareSlowdownMax: quantile(shares, 1), ShareSlowdownMean: mean(shares), ShareViolations: slower,
 		SIViolations: m.rhosOverOne, GPUSeconds: m.heldSeconds,
@@ -125,6 +133,48 @@ func (m *Meter) Result(cost Cost) (Result, error) {
 		JCT: jcts, Slowdown: slowdowns, Rho: rhos, Fates: m.fates, Utilisation: m.line.points(), Bars: m.bars, BarsLeftOut: m.barsLeftOut,
 	}
 	return r, m.err
+}
+
+// Against compares every app with itself alone on its share: seconds are what each of the Fates takes there, 0 for one of
+// which that is not known.
+func (r *Result) Against(seconds []float64) {
+	var slowdowns []float64
+	for i, alone := range seconds {
+		if alone <= 0 {
+			continue
+		}
+		f := &r.Series.Fates[i]
+		f.AloneOnShare, f.AloneSlowdown = alone, f.Shared/alone
+		slowdowns = append(slowdowns, f.AloneSlowdown)
+	}
+	slices.Sort(slowdowns)
+	r.AloneSlowdownMax, r.AloneSlowdownMean, r.AloneViolations = quantile(slowdowns, 1), mean(slowdowns), 0
+	for _, s := range slowdowns {
+		if s > 1+1e-9 {
+			r.AloneViolations++
+		}
+	}
+}
+
+// rhoWeighted is the mean of rho, weighted by T_cluster.
+func (m *Meter) rhoWeighted() float64 {
+	sum, weights := 0.0, 0.0
+	for i := range m.fates {
+		sum += m.fates[i].Rho * m.fates[i].Alone
+		weights += m.fates[i].Alone
+	}
+	return ratio(sum, weights)
+}
+
+// rhoBound is what rhoWeighted cannot exceed whatever the schedule. With n apps at a time, T_cluster * rho of an app is the
+// square of its life over the integral of n over it, which is at most the integral of 1/n (Cauchy and Schwarz); and these add
+// up to the time in which there is an app. A T_cluster that is too large makes every schedule look fair by this.
+func (m *Meter) rhoBound() float64 {
+	weights := 0.0
+	for i := range m.fates {
+		weights += m.fates[i].Alone
+	}
+	return ratio(m.busySeconds, weights)
 }
 
 // static is rho as Shockwave's simulator has it (Zheng et al., NSDI 2023): against an equal share among all jobs of the

@@ -1,0 +1,97 @@
+package experiment_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
+	"github.com/outbid-dev/outbid/orchestrator/sim/workload"
+	"github.com/outbid-dev/outbid/orchestrator/trace"
+)
+
+// run runs one policy of a plan on the simulator.
+func run(t *testing.T, p *experiment.Plan) measure.Result {
+	t.Helper()
+	results, err := p.Run(t.Context(), experiment.Hooks{Engine: experiment.Simulate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results[0]
+}
+
+func optionsOf(cluster, policy string, w workload.Request) experiment.Options {
+	w.Load, w.Length = 1, 1
+	o := experiment.Options{Cluster: cluster, Policies: []string{policy}, Workload: w, Parallel: 1, RestartDelay: 10 * time.Second}
+	o.Mishaps.NodeBack = time.Minute
+	return o
+}
+
+// twoGangs is two gangs of four that arrive together and take 100 s each.
+func twoGangs(t *testing.T, cluster string) measure.Result {
+	t.Helper()
+	p, err := experiment.NewPlan(optionsOf(cluster, "fifo", workload.Request{Made: "themis-1", Options: []string{"apps=1"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Alone = true
+	p.Trace = &trace.Trace{Name: "two gangs"}
+	for _, id := range []string{"a", "b"} {
+		p.Trace.Jobs = append(p.Trace.Jobs, trace.Job{ID: id, MinGPUs: 4, MaxGPUs: 4, Duration: 100})
+	}
+	return run(t, p)
+}
+
+func TestAnAppIsComparedWithItselfAloneOnItsShare(t *testing.T) {
+	t.Parallel()
+	for cluster, want := range map[string]struct{ worst, mean float64 }{
+		// Half of eight devices is a gang: alone each takes 100 s, as it did.
+		"gpu:8/4": {1, 1},
+		// Half of four is half a gang: a gang for half the time is 200 s, where the first took 100 s; the second took 200 s with
+		// 1.5 apps on average, for which a gang for two thirds of the time is 150 s.
+		"gpu:4/4": {200. / 150, (100./200 + 200./150) / 2},
+		// Half of nine is four and a half, of which four are of use.
+		"gpu:9/9": {1, 1},
+	} {
+		got := twoGangs(t, cluster)
+		if math.Abs(got.AloneSlowdownMax-want.worst) > 1e-6 || math.Abs(got.AloneSlowdownMean-want.mean) > 1e-6 {
+			t.Errorf("%s: worst %v, mean %v: want %v", cluster, got.AloneSlowdownMax, got.AloneSlowdownMean, want)
+		}
+	}
+}
+
+// T_cluster is equation 2's: an app's work over the devices that it can use. An earlier metric added up the longest job of
+// each phase, which is several times as much in workload 2, so that every schedule looked fair.
+func TestIdealTimesOfHalvingAreEquationTwos(t *testing.T) {
+	t.Parallel()
+	p, err := experiment.NewPlan(optionsOf("themis", "srsf", workload.Request{Made: "themis-2", Options: []string{"apps=16", "days=2"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Alone = true
+	got := run(t, p)
+	demand := map[string]int{}
+	for i := range p.Trace.Jobs {
+		demand[p.Trace.Jobs[i].App] += p.Trace.Jobs[i].MaxGPUs
+	}
+	var byPhases []float64
+	for _, f := range got.Series.Fates {
+		// What it held is its work and what bad places and restarts cost.
+		if most := f.DeviceSeconds / float64(min(p.Devices(), demand[f.App])); f.Alone > most*(1+1e-9) {
+			t.Errorf("app %s: T_cluster is %g s, and all that it held is only %g s of the whole cluster", f.App, f.Alone, most)
+		}
+		byPhases = append(byPhases, f.Share/(f.Alone*f.MeanApps))
+		if f.AloneOnShare < f.Share*(1-1e-9) && f.Share == f.Alone*f.MeanApps {
+			t.Errorf("app %s took %g s alone, less than the %g s that no schedule can beat", f.App, f.AloneOnShare, f.Share)
+		}
+	}
+	slices.Sort(byPhases)
+	if got.RhoWeighted > got.RhoBound*(1+1e-9) || got.RhoBound < .5 {
+		t.Errorf("weighted rho %g, bound %g: the bound is one, and does not decide by itself", got.RhoWeighted, got.RhoBound)
+	}
+	if median := byPhases[len(byPhases)/2]; median <= 1 {
+		t.Errorf("on a share the phases take %g times equation 2's time: want more, as they wait for each other", median)
+	}
+}
