@@ -1,0 +1,76 @@
+package state_test
+
+import (
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// People see what a trial that runs has cost until now, where its lead is, and how fast that trains.
+func TestATrialAsPeopleSeeIt(t *testing.T) {
+	t.Parallel()
+	st, s := running(t, spec(1), 2)
+	tr := s.Trials[0]
+	if v := st.TrialView(s, tr); v.GetNode() != "n" || !slices.Equal(v.GetDevices(), []int32{0}) || v.GetStepsPerSecond() != 0 {
+		t.Errorf("before its first report: %v", v)
+	}
+	apply(t, st, begins(0, 10), timed(0, 1, 30, 5))
+	if got := st.TrialView(s, tr).GetStepsPerSecond(); got != 4 {
+		t.Errorf("%g steps/s, want 4", got)
+	}
+	over := leaseEnded(0, 1)
+	over.GetLeaseEnded().DeviceSeconds = 20
+	applyAt(t, st, 20, over)
+	if v := st.TrialView(s, tr); v.GetDeviceSeconds() != 20 || v.GetNode() != "" || v.GetStepsPerSecond() != 0 {
+		t.Errorf("without a lease: %v", v)
+	}
+	apply(t, st, granted(0, 3, 0))
+	applyAt(t, st, 10, says(1, 1, .5))
+	if v := st.TrialView(s, tr); v.GetDeviceSeconds() != 30 || v.GetStepsPerSecond() != 0 {
+		t.Errorf("under its next lease, which has not reported: %g device seconds, %g steps/s", v.GetDeviceSeconds(), v.GetStepsPerSecond())
+	}
+	if got := st.View(s).GetDeviceSeconds(); got != 40 { // 20, and ten seconds of both
+		t.Errorf("the sweep cost %g device seconds, want 40", got)
+	}
+	if c := st.View(s).GetCounts(); c.GetRunning() != 2 || c.GetTotal() != 2 || c.GetQueued() != 0 {
+		t.Errorf("counts %v", c)
+	}
+}
+
+func TestConfigurationsAsPeopleSeeThem(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]*structpb.Struct{
+		`{"lr":0.5}`:       {Fields: map[string]*structpb.Value{"lr": structpb.NewNumberValue(.5)}},
+		`{"lr":`:           nil,
+		"{\"a\\u0000\":1}": {Fields: map[string]*structpb.Value{"a\x00": structpb.NewNumberValue(1)}},
+	} {
+		e := created(0)
+		e.GetTrialCreated().ConfigJson = text
+		st := state.New()
+		apply(t, st, submitted(spec(1)), e)
+		s := st.Sweeps["s-1"]
+		if v := st.TrialView(s, s.Trials[0]); !proto.Equal(v.GetConfig(), want) || v.GetConfigJson() != text {
+			t.Errorf("%s is shown as %v", text, v.GetConfig())
+		}
+	}
+}
+
+func TestANodeAsPeopleSeeIt(t *testing.T) {
+	t.Parallel()
+	st := state.New()
+	apply(t, st, submitted(spec(1)), joined(3), created(0), created(1), granted(0, 1, 2), granted(1, 2, 0))
+	want := []*outbidv1.DeviceUse{
+		{Device: 0, Fork: &outbidv1.ForkRef{Sweep: "s-1", Trial: 1, LeaseId: 2}}, {Device: 2, Fork: &outbidv1.ForkRef{Sweep: "s-1", LeaseId: 1}},
+	}
+	if got := st.Nodes["n"].NodeView().GetUses(); !slices.EqualFunc(got, want, func(a, b *outbidv1.DeviceUse) bool { return proto.Equal(a, b) }) {
+		t.Errorf("its devices are used by %v", got)
+	}
+	if got := st.Nodes["n"].FreeDevices(); !slices.Equal(got, []int32{1}) {
+		t.Errorf("%v are free", got)
+	}
+}
