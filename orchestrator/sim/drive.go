@@ -218,9 +218,12 @@ func (w *World) know(e *outbidv1.Event) {
 			w.apps[k.SweepSubmitted.GetSweep()] = w.all[i]
 		}
 	case *outbidv1.Event_LeaseGranted:
-		trial := w.core.State().Sweeps[k.LeaseGranted.GetSweep()].Trials[k.LeaseGranted.GetTrial()]
-		w.leases[k.LeaseGranted.GetLeaseId()] = grant{w.gang(k.LeaseGranted.GetPlaces()), trial.LeaseCount > 1}
+		key := trialKey{k.LeaseGranted.GetSweep(), k.LeaseGranted.GetTrial()}
+		// A fork that comes while others train begins from a checkpoint, as one does that had devices before.
+		started := k.LeaseGranted.GetFork() && w.core.State().Sweeps[key.sweep].Trials[key.trial].From() != nil
+		w.leases[k.LeaseGranted.GetLeaseId()] = grant{w.gang(k.LeaseGranted.GetPlaces()), w.had[key] || started}
 	case *outbidv1.Event_LeaseEnded:
+		w.had[trialKey{k.LeaseEnded.GetSweep(), k.LeaseEnded.GetTrial()}] = true
 		delete(w.leases, k.LeaseEnded.GetLeaseId())
 	}
 }

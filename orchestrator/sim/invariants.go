@@ -13,27 +13,28 @@ import (
 // whatever is lost and whoever crashes:
 //
 //   - a device has one owner, and is not leased on a node that is not there, or that gets nothing;
-//   - a lease is a whole gang where its trial's demand allows, a trial has one at most, and who is paused or has ended, or
-//     whose sweep does not run, gets none;
+//   - a lease is a whole gang where its trial's demand allows, a trial has one at most that is not granted as a fork beside
+//     others, and who is paused or has ended, or whose sweep does not run, gets none;
 //   - a lease lasts as long as was promised, and a sweep that is paused keeps none;
 //   - a process runs under a lease that the ledger holds and on devices that no other process uses, it is gone before its
-//     lease ends, and a trial trains under one lease at a time;
-//   - a process starts from the newest checkpoint that can be read, and steps are neither lost nor counted twice: what a
-//     trial has trained at its end is what its leases trained;
-//   - what training code says counts only under the lease that its trial has, and reports are in the ledger as they were made:
-//     each once, in order;
+//     lease ends, and a trial trains under leases that it holds alone;
+//   - a process starts from the newest checkpoint that can be read, one beside others from one that was it since its lease was
+//     granted, and steps are neither lost nor counted twice: what a trial has trained at its end is what its leases trained
+//     that led, each from where it began;
+//   - what training code says counts only under a lease that its trial has, and reports are in the ledger as each fork made
+//     them: each once, in order;
 //   - behind a network, a lease that is revoked ends within minutes.
 type invariants struct {
 	w *World
 	// up are the nodes that may be given work, as the ledger says.
 	up map[string]bool
-	// leases by number; the lease that holds each device, and each trial's.
+	// leases by number; the lease that holds each device, and those of each trial, the oldest first: it leads.
 	leases map[uint64]*watched
 	owner  map[deviceKey]uint64
-	holds  map[trialKey]uint64
-	// runs are the devices that processes use, by lease; trains counts the processes of each trial and names their lease.
+	holds  map[trialKey][]uint64
+	// runs are the devices that processes use, by lease; trains counts the processes of each trial, by lease.
 	runs   map[deviceKey]uint64
-	trains map[trialKey]processes
+	trains map[trialKey][]processes
 	steps  *stepBook
 	// quiet trials are paused or have ended, and idle sweeps do not run: they want nothing.
 	quiet map[trialKey]bool
@@ -51,7 +52,7 @@ type deviceKey struct {
 	device int32
 }
 
-// processes are how many of a trial's run, and under which lease.
+// processes are how many of a trial's run under a lease.
 type processes struct {
 	lease uint64
 	n     int
@@ -77,8 +78,8 @@ const fewApps = 32
 
 func newInvariants(w *World) *invariants {
 	return &invariants{
-		w: w, up: map[string]bool{}, leases: map[uint64]*watched{}, owner: map[deviceKey]uint64{}, holds: map[trialKey]uint64{},
-		runs: map[deviceKey]uint64{}, trains: map[trialKey]processes{}, steps: newStepBook(w.exact),
+		w: w, up: map[string]bool{}, leases: map[uint64]*watched{}, owner: map[deviceKey]uint64{}, holds: map[trialKey][]uint64{},
+		runs: map[deviceKey]uint64{}, trains: map[trialKey][]processes{}, steps: newStepBook(w.exact),
 		quiet: map[trialKey]bool{}, idle: map[string]bool{}, cancelled: map[string][]trialKey{}, deep: len(w.set.Apps) <= fewApps,
 	}
 }
@@ -118,7 +119,7 @@ func (v *invariants) training(e *outbidv1.Event) error {
 		if err := v.speaks(key, k.ForkStarted.GetLeaseId(), "started"); err != nil {
 			return err
 		}
-		return v.steps.started(key, k.ForkStarted.GetFromStep())
+		return v.steps.started(key, v.standing(key, k.ForkStarted.GetLeaseId()), k.ForkStarted.GetFromStep())
 	case *outbidv1.Event_TrialReported:
 		return v.reported(k.TrialReported)
 	case *outbidv1.Event_TrialReached:
@@ -128,7 +129,7 @@ func (v *invariants) training(e *outbidv1.Event) error {
 		if err := v.speaks(key, c.GetLeaseId(), "saved"); err != nil {
 			return err
 		}
-		v.steps.saved(key, c.GetKey(), v.leases[c.GetLeaseId()].stale)
+		v.steps.saved(key, v.standing(key, c.GetLeaseId()), c.GetKey(), v.leases[c.GetLeaseId()].stale)
 	case *outbidv1.Event_CheckpointDropped:
 		v.steps.dropped(trialKey{k.CheckpointDropped.GetSweep(), k.CheckpointDropped.GetTrial()}, k.CheckpointDropped.GetKey())
 	default:
@@ -139,10 +140,15 @@ func (v *invariants) training(e *outbidv1.Event) error {
 
 // speaks checks that a trial holds the lease under which it did something.
 func (v *invariants) speaks(key trialKey, lease uint64, what string) error {
-	if holds := v.holds[key]; lease == 0 || holds != lease {
+	if holds := v.holds[key]; !slices.Contains(holds, lease) {
 		return fmt.Errorf("trial %d of %s %s under lease %d, and holds %d", key.trial, key.sweep, what, lease, holds)
 	}
 	return nil
+}
+
+// standing is what a lease is among those that its trial holds.
+func (v *invariants) standing(key trialKey, lease uint64) standing {
+	return standing{lease, v.holds[key][0] == lease, v.leases[lease].revoked}
 }
 
 // reported checks that a report is the next that a process of its lease made.
@@ -189,8 +195,8 @@ func (v *invariants) wishes(e *outbidv1.Event) {
 	case *outbidv1.Event_TrialTargeted:
 		key := trialKey{k.TrialTargeted.GetSweep(), k.TrialTargeted.GetTrial()}
 		delete(v.quiet, key)
-		if l := v.leases[v.holds[key]]; l != nil {
-			l.targeted = true
+		for _, lease := range v.holds[key] {
+			v.leases[lease].targeted = true
 		}
 	case *outbidv1.Event_TrialCloned:
 		v.cloned(k.TrialCloned)
@@ -231,8 +237,8 @@ func (v *invariants) cloned(e *outbidv1.TrialCloned) {
 	if start == nil {
 		return
 	}
-	if l := v.leases[v.holds[key]]; l != nil {
-		l.stale = true
+	for _, lease := range v.holds[key] {
+		v.leases[lease].stale = true
 	}
 	v.steps.cloned(key, start.GetKey(), v.w.exact[start.GetKey()])
 }
@@ -289,8 +295,8 @@ func (v *invariants) granted(e *outbidv1.LeaseGranted) error {
 	if size < least || size > max(least, int(what.GetDevices().GetMax())) || len(l.places) > 1 && !what.GetSpread() {
 		return fmt.Errorf("lease %d has a gang of %d over %d nodes; its trial wants %s", e.GetLeaseId(), size, len(l.places), what)
 	}
-	v.leases[e.GetLeaseId()], v.holds[l.key] = l, e.GetLeaseId()
-	v.steps.granted(l.key, e.GetLeaseId())
+	v.leases[e.GetLeaseId()], v.holds[l.key] = l, append(v.holds[l.key], e.GetLeaseId())
+	v.steps.granted(l.key, v.standing(l.key, e.GetLeaseId()))
 	return nil
 }
 
@@ -301,8 +307,9 @@ func (v *invariants) mayHold(e *outbidv1.LeaseGranted, l *watched) error {
 			return fmt.Errorf("lease %d is granted until %s, which is past", e.GetLeaseId(), l.term)
 		}
 	}
-	if other, has := v.holds[l.key]; has {
-		return fmt.Errorf("trial %d of %s is given lease %d while it has %d", e.GetTrial(), e.GetSweep(), e.GetLeaseId(), other)
+	if others := v.holds[l.key]; len(others) > 0 != e.GetFork() {
+		return fmt.Errorf("trial %d of %s is given lease %d while it has %d: as a fork %t", e.GetTrial(), e.GetSweep(), e.GetLeaseId(),
+			others, e.GetFork())
 	}
 	if v.quiet[l.key] || v.idle[e.GetSweep()] {
 		return fmt.Errorf("trial %d of %s is given lease %d, and wants none: paused or ended %t, its sweep %t",
@@ -383,9 +390,17 @@ func (v *invariants) leaseEnded(e *outbidv1.LeaseEnded) error {
 		return fmt.Errorf("lease %d ended, which does not exist", e.GetLeaseId())
 	}
 	delete(v.leases, e.GetLeaseId())
-	if v.holds[l.key] == e.GetLeaseId() {
+	holds := v.holds[l.key]
+	led := holds[0] == e.GetLeaseId()
+	if holds = slices.DeleteFunc(holds, func(o uint64) bool { return o == e.GetLeaseId() }); len(holds) > 0 {
+		v.holds[l.key] = holds
+	} else {
 		delete(v.holds, l.key)
 	}
+	if led && len(holds) > 0 {
+		v.steps.lead(l.key, holds[0], !v.quiet[l.key])
+	}
+	v.steps.ended(e.GetLeaseId())
 	for _, p := range l.places {
 		if err := v.free(e.GetLeaseId(), p); err != nil {
 			return err

@@ -1,6 +1,9 @@
 package sim
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // claim and unclaim are a process's use of devices.
 func (v *invariants) claim(f *fork) error {
@@ -15,11 +18,18 @@ func (v *invariants) claim(f *fork) error {
 		}
 		v.runs[key] = lease
 	}
-	p := v.trains[f.key]
-	if p.n > 0 && p.lease != lease {
-		return fmt.Errorf("trial %d of %s trains under lease %d while a process of its lease %d runs", f.key.trial, f.key.sweep, lease, p.lease)
+	all := v.trains[f.key]
+	for _, p := range all {
+		if p.lease != lease && !slices.Contains(v.holds[f.key], p.lease) {
+			return fmt.Errorf("trial %d of %s trains under lease %d while a process of its lease %d runs", f.key.trial, f.key.sweep, lease, p.lease)
+		}
 	}
-	v.trains[f.key] = processes{lease, p.n + 1}
+	i := slices.IndexFunc(all, func(p processes) bool { return p.lease == lease })
+	if i < 0 {
+		i, all = len(all), append(all, processes{lease: lease})
+	}
+	all[i].n++
+	v.trains[f.key] = all
 	return nil
 }
 
@@ -32,9 +42,12 @@ func (v *invariants) unclaim(f *fork) {
 			delete(v.runs, key)
 		}
 	}
-	if p := v.trains[f.key]; p.n > 1 {
-		v.trains[f.key] = processes{p.lease, p.n - 1}
-	} else {
+	all := v.trains[f.key]
+	i := slices.IndexFunc(all, func(p processes) bool { return p.lease == f.ref.GetLeaseId() })
+	if all[i].n--; all[i].n == 0 {
+		all = slices.Delete(all, i, i+1)
+	}
+	if v.trains[f.key] = all; len(all) == 0 {
 		delete(v.trains, f.key)
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
@@ -21,23 +22,42 @@ type recorder struct {
 	// offset is the number of a node's first device, by name.
 	offset map[string]int
 	next   int
-	// ended are the trials whose lease ended in this batch: what follows in it says why.
-	ended []trialKey
+	// ended are the leases that ended in this batch: what follows in it says why.
+	ended []ending
+}
+
+type ending struct {
+	key   trialKey
+	lease uint64
 }
 
 // entry is a trial in the meter's books.
 type entry struct {
 	number int
-	leases int
-	// lease that it holds and of which no place has ended; 0 for none.
-	lease uint64
 	// wants devices: it is not paused, nor at its target.
 	wants, atTarget bool
-	// holds a lease, or one that ended in this batch and is not booked yet; failed says how that ended.
-	holds, failed bool
+	// held are its leases, the oldest first, with those that ended in this batch and are not booked yet.
+	held []held
+	over bool
+}
+
+// held is a lease of a trial.
+type held struct {
+	id uint64
+	// ends: a place of it has ended, and with that the use of all; failed says how.
+	ends, failed bool
 	// spread over several nodes; restarts, as its gang has a later target.
 	spread, restarts bool
-	over             bool
+}
+
+// lease is the lease of an id, if the trial holds it.
+func (e *entry) lease(id uint64) *held {
+	for i := range e.held {
+		if e.held[i].id == id {
+			return &e.held[i]
+		}
+	}
+	return nil
 }
 
 func newRecorder(w *World, cfg measure.Config) *recorder {
@@ -82,9 +102,11 @@ func (s *recorder) see(at float64, e *outbidv1.Event) {
 	case *outbidv1.Event_LeaseEnded:
 		s.leaves(trialKey{k.LeaseEnded.GetSweep(), k.LeaseEnded.GetTrial()}, k.LeaseEnded.GetLeaseId())
 	case *outbidv1.Event_ForkFailed:
-		s.jobs[trialKey{k.ForkFailed.GetSweep(), k.ForkFailed.GetTrial()}].failed = true
+		if l := s.jobs[trialKey{k.ForkFailed.GetSweep(), k.ForkFailed.GetTrial()}].lease(k.ForkFailed.GetLeaseId()); l != nil {
+			l.failed = true
+		}
 	case *outbidv1.Event_TrialReached:
-		s.reached(at, trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()})
+		s.reached(at, trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}, k.TrialReached.GetLeaseId())
 	case *outbidv1.Event_TrialPaused:
 		s.paused(at, trialKey{k.TrialPaused.GetSweep(), k.TrialPaused.GetTrial()})
 	case *outbidv1.Event_TrialTargeted:
@@ -98,9 +120,9 @@ func (s *recorder) see(at float64, e *outbidv1.Event) {
 
 // leaves: a lease has ended, or a first place of its gang, which is then of no use to anybody.
 func (s *recorder) leaves(key trialKey, lease uint64) {
-	if j := s.jobs[key]; j.lease == lease {
-		j.lease = 0
-		s.ended = append(s.ended, key)
+	if l := s.jobs[key].lease(lease); l != nil && !l.ends {
+		l.ends = true
+		s.ended = append(s.ended, ending{key, lease})
 	}
 }
 
@@ -157,7 +179,7 @@ func (s *recorder) granted(at float64, e *outbidv1.LeaseGranted) {
 	s.flush(at) // it may have held others until just now
 	key := trialKey{e.GetSweep(), e.GetTrial()}
 	j := s.jobs[key]
-	l := measure.Lease{}
+	l := measure.Lease{ID: e.GetLeaseId()}
 	for _, p := range e.GetPlaces() {
 		for _, d := range p.GetDevices() {
 			if s.w.set.Bars > 0 {
@@ -169,12 +191,10 @@ func (s *recorder) granted(at float64, e *outbidv1.LeaseGranted) {
 	l.Devices = g.Size()
 	app := s.w.apps[e.GetSweep()]
 	l.Slowdown = app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)].Speeds.Slowdown(cluster.LocalityOf(s.w.nodes, g))
-	if j.leases > 0 {
+	if s.w.leases[l.ID].again {
 		l.Delay = s.w.set.RestartDelay.Seconds()
 	}
-	j.leases++
-	j.holds, j.failed, j.lease = true, false, e.GetLeaseId()
-	j.spread, j.restarts = len(e.GetPlaces()) > 1, false
+	j.held = append(j.held, held{id: l.ID, spread: len(e.GetPlaces()) > 1})
 	s.meter.Grant(at, j.number, l)
 }
 
@@ -182,7 +202,7 @@ func (s *recorder) granted(at float64, e *outbidv1.LeaseGranted) {
 func (s *recorder) paused(at float64, key trialKey) {
 	s.flush(at)
 	j := s.jobs[key]
-	if !j.holds && j.wants {
+	if len(j.held) == 0 && j.wants {
 		s.meter.Rest(at, j.number)
 	}
 	j.wants = false
@@ -192,11 +212,12 @@ func (s *recorder) paused(at float64, key trialKey) {
 func (s *recorder) wanted(at float64, key trialKey) {
 	s.flush(at)
 	j := s.jobs[key]
-	if !j.holds && !j.wants && !j.over {
+	if len(j.held) == 0 && !j.wants && !j.over {
 		s.meter.Want(at, j.number)
 	}
-	// Control has a gang over several nodes start again together, from its checkpoint.
-	j.restarts = j.holds && j.spread
+	for i := range j.held { // control has a gang over several nodes start again together, from its checkpoint
+		j.held[i].restarts = j.held[i].spread
+	}
 	j.wants, j.atTarget = true, false
 }
 
@@ -225,30 +246,35 @@ func (s *recorder) done(key trialKey) float64 {
 	return min(1, float64(s.w.core.State().Sweeps[key.sweep].Trials[key.trial].MaxStep)/float64(steps))
 }
 
-// reached: a trial is at its target, where its tuner says what comes next.
-func (s *recorder) reached(at float64, key trialKey) {
+// reached: a trial's lead is at the target, where its tuner says what comes next. Another fork that is there waits.
+func (s *recorder) reached(at float64, key trialKey, lease uint64) {
 	j := s.jobs[key]
+	if len(j.held) > 0 && j.held[0].id != lease {
+		return
+	}
 	j.atTarget = true
 	s.meter.Reach(at, j.number, s.done(key))
 }
 
 // flush books the leases that ended and whose trials did not.
 func (s *recorder) flush(at float64) {
-	for _, key := range s.ended {
-		j := s.jobs[key]
-		j.holds = false
+	for _, e := range s.ended {
+		j := s.jobs[e.key]
+		l := *j.lease(e.lease)
+		j.held = slices.DeleteFunc(j.held, func(o held) bool { return o.id == e.lease })
+		why := measure.Preempted
 		switch {
 		case j.over:
+			continue
 		case !j.wants || j.atTarget:
-			j.wants = false
-			s.meter.Release(at, j.number, measure.Rested)
-		case j.failed:
-			s.meter.Release(at, j.number, measure.Failed)
-		case j.restarts:
-			s.meter.Release(at, j.number, measure.Restarted)
-		default:
-			s.meter.Release(at, j.number, measure.Preempted)
+			j.wants = j.wants && len(j.held) > 0
+			why = measure.Rested
+		case l.failed:
+			why = measure.Failed
+		case l.restarts:
+			why = measure.Restarted
 		}
+		s.meter.Release(at, j.number, e.lease, why)
 	}
 	s.ended = s.ended[:0]
 }

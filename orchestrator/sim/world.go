@@ -49,6 +49,8 @@ type World struct {
 	workers map[string]*worker
 	// leases are what the ledger grants now, by lease.
 	leases map[uint64]grant
+	// had are the trials of which a lease has ended.
+	had map[trialKey]bool
 	// exact is how far training was when it saved a checkpoint, by its key; the checkpoint says the whole step below.
 	exact map[string]float64
 	// apps by sweep, and all of them in order of submission; left have not arrived yet.
@@ -105,7 +107,7 @@ func New(set Setup) (*World, error) {
 	}
 	w := &World{
 		set: set, start: beginning(), clock: clock{now: beginning()}, rng: rand.New(rand.NewPCG(set.Seed, 2)), model: set.Model,
-		places: map[string]int{}, workers: map[string]*worker{}, leases: map[uint64]grant{}, exact: map[string]float64{},
+		places: map[string]int{}, workers: map[string]*worker{}, leases: map[uint64]grant{}, had: map[trialKey]bool{}, exact: map[string]float64{},
 		apps: map[string]*App{}, asked: map[int]func() control.Input{},
 	}
 	set.Transport.Open(w.clock.after, w.rng)

@@ -179,6 +179,9 @@ func (s *Sweep) lead(t *Trial) {
 		return cmp.Compare(s.Trials[n].Lead().ID, id)
 	})
 	s.Running = slices.Insert(s.Running, i, t.Number)
+	if t.Done() || t.Pausing {
+		return // its forks end, and it stays where it is
+	}
 	if t.AtTarget = l.AtTarget; l.Started {
 		t.goBack(l.ID, l.Step)
 		s.advance(t, l.Step)

@@ -54,11 +54,12 @@ func (t *Trial) SavedBy(l *Lease) *outbidv1.Checkpoint {
 
 // place is where a checkpoint belongs among the trial's: one of the best step may be written after later ones. The last one
 // that can be read is the checkpoint of record, from which the trial goes on. It is the lead's: what other forks save comes
-// before it.
+// before it, and so does what a fork saves as it ends that leads only because the lead has ended before it, and further on.
 func (t *Trial) place(c *outbidv1.Checkpoint) int {
-	i := len(t.Checkpoints)
-	if l := t.savedUnder(c); l != nil && l != t.Lead() && t.Newest() != nil {
-		i = slices.Index(t.Checkpoints, t.Newest())
+	i, newest := len(t.Checkpoints), t.Newest()
+	if l := t.savedUnder(c); l != nil && newest != nil && newest.GetLeaseId() != l.ID &&
+		(l != t.Lead() || t.Start == nil && l.state() > leaseRunning && newest.GetStep() > c.GetStep()) {
+		i = slices.Index(t.Checkpoints, newest)
 	}
 	for c.GetLeaseId() > 0 && i > 0 && t.Checkpoints[i-1].GetLeaseId() == c.GetLeaseId() && t.Checkpoints[i-1].GetStep() > c.GetStep() {
 		i--

@@ -198,3 +198,23 @@ func TestOnlyAForkIsGrantedBesideAnother(t *testing.T) {
 		t.Errorf("a trial that waits was granted a fork: %v", err)
 	}
 }
+
+// A trial that is paused goes on from where its lead was, though another fork ends after it and saves less.
+func TestTheSlowerForkEndsLast(t *testing.T) {
+	t.Parallel()
+	st, _, tr := forked(t)
+	apply(t, st, said(1, 1, 3, .9), savedUnder(1, "lead", 3), paused(0))
+	for _, lease := range []uint64{1, 2} {
+		apply(t, st, &outbidv1.Event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{
+			Sweep: "s-1", LeaseId: lease, How: outbidv1.RevokeKind_REVOKE_KIND_PAUSE,
+		}}})
+	}
+	apply(t, st, leaseEnded(0, 1), savedUnder(2, "slower", 2))
+	if got := tr.From().GetKey(); got != "lead" || tr.Step != 3 {
+		t.Errorf("it is at step %d, and goes on from %q", tr.Step, got)
+	}
+	apply(t, st, savedUnder(2, "further", 4), leaseEnded(0, 2))
+	if got := tr.From().GetKey(); got != "further" || state.TrialWord(tr.State) != "paused" {
+		t.Errorf("it is %s, and goes on from %q", state.TrialWord(tr.State), got)
+	}
+}

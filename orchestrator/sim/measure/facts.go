@@ -2,6 +2,7 @@ package measure
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -41,6 +42,8 @@ type Job struct {
 
 // Lease is what a job gets.
 type Lease struct {
+	// ID tells it from the others that its job holds at the same time.
+	ID      uint64
 	Devices int
 	// Delay is the seconds in which it restores its checkpoint and does not train yet.
 	Delay float64
@@ -136,39 +139,47 @@ func (m *Meter) Rest(at float64, number int) {
 	m.deactivate(j)
 }
 
-// Grant gives a job that waits a lease.
+// Grant gives a lease to a job that waits, or another to one that holds some.
 func (m *Meter) Grant(at float64, number int, l Lease) {
 	j := m.at(at, number)
-	if j == nil || j.state != waiting || l.Devices <= 0 {
+	if j == nil || j.state != waiting && j.state != holding || l.Devices <= 0 || j.lease(l.ID) >= 0 {
 		m.fail("job %d is granted %d devices and does not wait", number, l.Devices)
 		return
 	}
 	if l.Slowdown == 0 {
 		l.Slowdown = 1
 	}
-	j.queued += at - j.since
-	j.state, j.since, j.lease = holding, at, l
+	if j.state == waiting {
+		j.queued += at - j.since
+		j.state, j.since = holding, at
+	}
 	j.tenant.advance(m)
 	j.tenant.held += float64(l.Devices)
 	m.held += l.Devices
 	m.leases++
-	m.starting(number)
+	j.held = append(j.held, held{Lease: l, since: at, serial: m.leases})
+	m.starting(number, &j.held[len(j.held)-1])
 }
 
-// Release ends a job's lease.
-func (m *Meter) Release(at float64, number int, why Why) {
+// Release ends one of a job's leases. It waits after the last, or rests.
+func (m *Meter) Release(at float64, number int, lease uint64, why Why) {
 	j := m.at(at, number)
-	if j == nil || j.state != holding {
+	if j == nil || j.lease(lease) < 0 {
 		m.fail("job %d gives up devices and holds none", number)
 		return
 	}
-	m.release(j)
-	switch why {
-	case Preempted:
+	m.release(j, j.lease(lease))
+	if why == Preempted {
 		m.preemptions++
-	case Rested:
+	}
+	if why == Rested && j.state == waiting {
 		m.deactivate(j)
 	}
+}
+
+// lease is where a lease stands among those that a job holds; -1 if it does not.
+func (j *job) lease(id uint64) int {
+	return slices.IndexFunc(j.held, func(h held) bool { return h.ID == id })
 }
 
 // Reach says that a job has ended a phase. done is the part of its work that it has done so far.
@@ -181,7 +192,7 @@ func (m *Meter) Reach(at float64, number int, done float64) {
 	m.apps[j.app].book(j, done)
 }
 
-// End says that a job has ended, its lease with it. done is the part of its work that it did, from 0 to 1; completed says
+// End says that a job has ended, its leases with it. done is the part of its work that it did, from 0 to 1; completed says
 // that it came to its end as wished (stopped early by its tuner counts), and did not fail.
 func (m *Meter) End(at float64, number int, done float64, completed bool) {
 	j := m.at(at, number)
@@ -189,8 +200,8 @@ func (m *Meter) End(at float64, number int, done float64, completed bool) {
 		m.fail("job %d ends twice, or is not there", number)
 		return
 	}
-	if j.state == holding {
-		m.release(j)
+	for j.state == holding {
+		m.release(j, 0)
 	}
 	if j.state == waiting {
 		m.deactivate(j)

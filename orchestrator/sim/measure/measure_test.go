@@ -131,12 +131,12 @@ func TestRestingIsNotQueueing(t *testing.T) {
 	app := m.Submit(0, measure.App{})
 	j := m.Arrive(0, app, measure.Job{Devices: 2, Isolated: 20})
 	m.Grant(5, j, measure.Lease{Devices: 2})
-	m.Release(10, j, measure.Rested)
+	m.Release(10, j, 0, measure.Rested)
 	m.Want(100, j)
 	m.Rest(101, j)
 	m.Want(110, j)
 	m.Grant(112, j, measure.Lease{Devices: 1})
-	m.Release(113, j, measure.Preempted)
+	m.Release(113, j, 0, measure.Preempted)
 	m.Grant(120, j, measure.Lease{Devices: 1})
 	m.End(130, j, .5, true)
 	m.EndApp(130, app)
@@ -152,7 +152,7 @@ func TestWhatCannotBeIsAnError(t *testing.T) {
 		"is past":                       func(m *measure.Meter, j int) { m.Grant(0, j, measure.Lease{Devices: 1}) },
 		"and does not wait":             func(m *measure.Meter, j int) { m.Grant(2, j, measure.Lease{}) },
 		"3 of 2 devices":                func(m *measure.Meter, j int) { m.Grant(2, j, measure.Lease{Devices: 3}); m.Devices(3, 2) },
-		"holds none":                    func(m *measure.Meter, j int) { m.Release(2, j, measure.Preempted) },
+		"holds none":                    func(m *measure.Meter, j int) { m.Release(2, j, 0, measure.Preempted) },
 		"does not rest":                 func(m *measure.Meter, j int) { m.Want(2, j) },
 		"job 0 ends twice":              func(m *measure.Meter, j int) { m.End(2, j, 1, true); m.End(3, j, 1, true) },
 		"job 7 ends twice":              func(m *measure.Meter, _ int) { m.End(2, 7, 1, true) },
@@ -354,7 +354,7 @@ func large(n int) (measure.Result, error) {
 		queue = append(queue, running{j, d})
 		if len(queue) > 100 {
 			old := queue[0]
-			m.Release(at, old.job, measure.Preempted)
+			m.Release(at, old.job, 0, measure.Preempted)
 			m.Grant(at, old.job, measure.Lease{Devices: old.devices, Delay: 10, Slowdown: 1.1})
 			m.Decided(time.Millisecond)
 			m.End(at, old.job, 1, true)

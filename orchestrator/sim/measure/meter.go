@@ -1,5 +1,7 @@
 package measure
 
+import "slices"
+
 // Config of a Meter.
 type Config struct {
 	Policy string
@@ -86,9 +88,9 @@ func (m *Meter) advance(at float64) bool {
 		s := m.starts.pop()
 		m.pass(s.at)
 		j := &m.jobs[s.job]
-		if j.state == holding && j.lease.Devices > 0 && j.epoch == s.epoch && !j.training {
-			j.training = true
-			m.used += j.lease.Devices
+		if i := slices.IndexFunc(j.held, func(h held) bool { return h.serial == s.serial }); i >= 0 {
+			j.held[i].training = true
+			m.used += j.held[i].Devices
 		}
 	}
 	m.pass(at)
@@ -127,7 +129,7 @@ const (
 	over
 )
 
-// job is what is known of one, a fixed size each.
+// job is what is known of one.
 type job struct {
 	name             string
 	app              int
@@ -138,16 +140,24 @@ type job struct {
 	utility          func(float64) float64
 	arrived, queued  float64
 	state            jobState
-	since            float64
-	lease            Lease
-	epoch            int
-	training         bool
-	class            *class
-	fairBefore       float64
+	// since is when it began to wait, or to hold the first of the leases that it has.
+	since      float64
+	held       []held
+	class      *class
+	fairBefore float64
 	// done is the part of its work that its app's book has, and phase the next phase there.
 	done              float64
 	phase             int
 	allocated, fairly float64
+}
+
+// held is a lease that a job has.
+type held struct {
+	Lease
+	since float64
+	// serial numbers the leases of all jobs; training says that its devices are of use.
+	serial   int
+	training bool
 }
 
 // activate makes a job that rests want devices.
@@ -166,34 +176,32 @@ func (m *Meter) deactivate(j *job) {
 }
 
 // starting books when a lease's devices begin to be of use.
-func (m *Meter) starting(number int) {
-	j := &m.jobs[number]
-	j.epoch++
-	if j.lease.Delay <= 0 {
-		j.training = true
-		m.used += j.lease.Devices
+func (m *Meter) starting(number int, h *held) {
+	if h.Delay <= 0 {
+		h.training = true
+		m.used += h.Devices
 		return
 	}
-	m.starts.push(start{at: m.now + j.lease.Delay, job: number, epoch: j.epoch})
+	m.starts.push(start{at: m.now + h.Delay, job: number, serial: h.serial})
 }
 
-// release takes a job's devices; it waits then.
-func (m *Meter) release(j *job) {
-	held := m.now - j.since
-	deviceSeconds := held * float64(j.lease.Devices)
+// release takes one of a job's leases; after the last it waits.
+func (m *Meter) release(j *job, i int) {
+	h := &j.held[i]
+	deviceSeconds := (m.now - h.since) * float64(h.Devices)
 	j.allocated += deviceSeconds
 	m.apps[j.app].held += deviceSeconds
-	m.placed += deviceSeconds / j.lease.Slowdown
+	m.placed += deviceSeconds / h.Slowdown
 	j.tenant.advance(m)
-	j.tenant.held -= float64(j.lease.Devices)
-	m.held -= j.lease.Devices
-	if j.training {
-		m.used -= j.lease.Devices
+	j.tenant.held -= float64(h.Devices)
+	m.held -= h.Devices
+	if h.training {
+		m.used -= h.Devices
 	}
-	m.bar(j)
-	j.training = false
-	j.state, j.since = waiting, m.now
-	j.lease = Lease{}
+	m.bar(j, h)
+	if j.held = slices.Delete(j.held, i, i+1); len(j.held) == 0 {
+		j.state, j.since = waiting, m.now
+	}
 }
 
 // finish books a job that completed.

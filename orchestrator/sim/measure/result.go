@@ -198,8 +198,8 @@ func (r Result) Timeless() Result {
 func (m *Meter) placement() float64 {
 	placed := m.placed
 	for i := range m.jobs {
-		if j := &m.jobs[i]; j.state == holding {
-			placed += (m.now - j.since) * float64(j.lease.Devices) / j.lease.Slowdown
+		for _, h := range m.jobs[i].held {
+			placed += (m.now - h.since) * float64(h.Devices) / h.Slowdown
 		}
 	}
 	return ratio(placed, m.heldSeconds)

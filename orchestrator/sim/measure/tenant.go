@@ -160,8 +160,8 @@ func (t *tenant) drop(c *class) {
 
 // start is when a lease's devices begin to train.
 type start struct {
-	at         float64
-	job, epoch int
+	at          float64
+	job, serial int
 }
 
 // startHeap has the next start first.

@@ -72,8 +72,8 @@ type Bar struct {
 }
 
 // bar keeps a lease that ends now.
-func (m *Meter) bar(j *job) {
-	if len(j.lease.Where) == 0 || m.now <= j.since {
+func (m *Meter) bar(j *job, h *held) {
+	if len(h.Where) == 0 || m.now <= h.since {
 		return
 	}
 	if len(m.bars) >= m.cfg.Bars {
@@ -81,6 +81,6 @@ func (m *Meter) bar(j *job) {
 		return
 	}
 	m.bars = append(m.bars, Bar{
-		Job: j.name, App: m.apps[j.app].Name, Devices: j.lease.Where, From: j.since, Till: m.now,
+		Job: j.name, App: m.apps[j.app].Name, Devices: h.Where, From: h.since, Till: m.now,
 	})
 }
