@@ -51,6 +51,8 @@ func makers() map[string]maker {
 		"yarn-cs":                  func(o *policy.Options) policy.Policy { return baseline.NewYARN(o) },
 		"tiresias":                 func(o *policy.Options) policy.Policy { return baseline.NewTiresias(o) },
 		"gandiva":                  func(o *policy.Options) policy.Policy { return baseline.NewGandiva(o) },
+		"gandiva-sliced":           func(o *policy.Options) policy.Policy { return baseline.NewGandivaSliced(o) },
+		"las":                      func(o *policy.Options) policy.Policy { return baseline.NewLAS(o) },
 		"binpack":                  func(*policy.Options) policy.Policy { return baseline.BinPack{} },
 		"spread":                   func(*policy.Options) policy.Policy { return baseline.Spread{} },
 		"proportional":             func(*policy.Options) policy.Policy { return baseline.Proportional{} },

@@ -1,0 +1,91 @@
+package baseline
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// GandivaSliced is Gandiva with the time slicing that Themis's evaluation leaves out (OSDI 2018, section 4.1): where more jobs
+// want devices than there are, they take turns. At the end of each slice those that ran are suspended and those that have
+// waited longest run, each where its placement preference is highest, as many as fit. When nobody waits, jobs in a bad
+// place move to a better one (introspection). Gandiva's slices are of a minute, as it suspends a job in less than a second;
+// here that costs a checkpoint and a restart, so that slices are longer. Packing several jobs onto one device is left out:
+// nothing here shares a device.
+type GandivaSliced struct {
+	greedy Gandiva
+	slices timeSlices
+}
+
+// NewGandivaSliced makes it from options.
+func NewGandivaSliced(o *policy.Options) *GandivaSliced {
+	return &GandivaSliced{
+		greedy: *NewGandiva(o),
+		slices: timeSlices{length: o.Duration("slice", 10*time.Minute, "time slice; the paper's is 1m")},
+	}
+}
+
+// Name implements policy.Policy.
+func (*GandivaSliced) Name() string { return "gandiva-sliced" }
+
+// slicedState is what GandivaSliced remembers.
+type slicedState struct {
+	Began  time.Time
+	Moving []policy.JobName
+}
+
+// Snapshot implements policy.Policy.
+func (g *GandivaSliced) Snapshot() ([]byte, error) {
+	return json.Marshal(slicedState{g.slices.began, g.greedy.moving})
+}
+
+// Restore implements policy.Policy.
+func (g *GandivaSliced) Restore(b []byte) error {
+	var s slicedState
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("gandiva-sliced: snapshot: %w", err)
+	}
+	g.slices.began, g.greedy.moving = s.Began, s.Moving
+	return nil
+}
+
+// Decide implements policy.Policy.
+func (g *GandivaSliced) Decide(v *policy.View) policy.Plan {
+	if len(v.Waiting()) > 0 {
+		return g.slices.decide(v, func() []*policy.Job { return g.order(v) }, "its turn")
+	}
+	return g.greedy.Decide(v)
+}
+
+// order lists the jobs as their turns come: those that have not had a slice yet go on, then come those that wait, the longest
+// first, then those that have run, the last to have begun first.
+func (g *GandivaSliced) order(v *policy.View) []*policy.Job {
+	jobs := v.Jobs()
+	least := v.Now.Add(-g.slices.length)
+	class := func(j *policy.Job) int {
+		switch {
+		case j.Running() && j.Granted.After(least):
+			return 0
+		case !j.Running():
+			return 1
+		default:
+			return 2
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b *policy.Job) int {
+		x, y := class(a), class(b)
+		switch {
+		case x != y:
+			return cmp.Compare(x, y)
+		case x == 1:
+			return a.Queued.Compare(b.Queued)
+		default:
+			return b.Granted.Compare(a.Granted)
+		}
+	})
+	return jobs
+}

@@ -1,0 +1,64 @@
+package baseline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// LAS is least attained service as the authors of Themis describe what they compare with (NSDI 2020, sections 2 and 6): devices
+// are leased for a time, and when leases end they go to the app that has had the least device-time so far, all that it can
+// use, then to the next. Tiresias itself has queues with thresholds instead, within which whoever runs goes on.
+type LAS struct {
+	Unit   Unit
+	slices timeSlices
+}
+
+// NewLAS makes it from options.
+func NewLAS(o *policy.Options) *LAS {
+	return &LAS{
+		Unit: Unit(o.Text("unit", string(ByApp), "whose service counts: each app's, with all its jobs, or each job's own",
+			string(ByApp), string(ByJob))),
+		slices: timeSlices{length: o.Duration("lease", 10*time.Minute, "how long devices are granted for; all leases end together")},
+	}
+}
+
+// Name implements policy.Policy.
+func (*LAS) Name() string { return "las" }
+
+// Snapshot implements policy.Policy.
+func (l *LAS) Snapshot() ([]byte, error) { return l.slices.snapshot() }
+
+// Restore implements policy.Policy.
+func (l *LAS) Restore(b []byte) error {
+	if err := l.slices.restore(b); err != nil {
+		return fmt.Errorf("las: %w", err)
+	}
+	return nil
+}
+
+// Decide implements policy.Policy.
+func (l *LAS) Decide(v *policy.View) policy.Plan {
+	return l.slices.decide(v, func() []*policy.Job { return l.order(v) }, "the least attained service of those that fit")
+}
+
+// order lists jobs by service, the least first, and of equals in order of arrival.
+func (l *LAS) order(v *policy.View) []*policy.Job {
+	service := func(j *policy.Job) float64 { return v.Attained(j) }
+	if l.Unit == ByApp {
+		service = perApp(v, appAttained)
+	}
+	jobs := v.Jobs()
+	line := make([]ranked, len(jobs))
+	for i, j := range jobs {
+		line[i] = ranked{j, service(j), i}
+	}
+	slices.SortFunc(line, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.key, b.key), a.place-b.place) })
+	for i := range line {
+		jobs[i] = line[i].job
+	}
+	return jobs
+}

@@ -1,0 +1,52 @@
+package baseline
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// timeSlices is when the running time slice began. At its end all devices are up for grabs; within it only what is free is
+// given away.
+type timeSlices struct {
+	length time.Duration
+	began  time.Time
+}
+
+// snapshot and restore keep when the slice began.
+func (t *timeSlices) snapshot() ([]byte, error) { return json.Marshal(t.began) }
+
+func (t *timeSlices) restore(b []byte) error {
+	t.began = time.Time{}
+	if err := json.Unmarshal(b, &t.began); err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	return nil
+}
+
+// decide gives devices to jobs in an order that is asked for if some job waits and something is to be given.
+func (t *timeSlices) decide(v *policy.View, order func() []*policy.Job, reason string) policy.Plan {
+	ended := !v.Now.Before(t.began.Add(t.length))
+	plan := policy.Plan{Reason: "nothing to give within the time slice"}
+	waits := slices.ContainsFunc(v.Apps, func(a *policy.App) bool { return slices.ContainsFunc(a.Jobs, (*policy.Job).Waiting) })
+	switch {
+	case !waits || !ended && v.Free.FreeDevices() == 0:
+	case ended:
+		t.began = v.Now
+		inventory := v.Inventory()
+		all := policy.Preempt(v)
+		all.Rank(order(), func(j *policy.Job) int { return inventory.Wants(j.Demand) }, reason)
+		plan = all.Plan("a new time slice", "the time slice ended, and others come first")
+	default:
+		fill := policy.Refill(v)
+		fill.Fill(order(), reason+", of what is free within the slice")
+		plan = fill.Plan("within the time slice", "")
+	}
+	if waits {
+		plan.Next = t.began.Add(t.length)
+	}
+	return plan
+}

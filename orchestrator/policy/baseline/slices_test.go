@@ -1,0 +1,66 @@
+package baseline_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
+)
+
+func optionsOf(t *testing.T, pairs ...string) *policy.Options {
+	t.Helper()
+	o, err := policy.ParseOptions(pairs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// Two jobs of 30 s take turns of 10 s on one device; without slices the first has it to its end.
+func TestGandivaTakesTurnsWithSlices(t *testing.T) {
+	t.Parallel()
+	for want, p := range map[string]policy.Policy{
+		"A 50 B 60 ": baseline.NewGandivaSliced(optionsOf(t, "slice=10s")),
+		"A 30 B 60 ": baseline.NewGandiva(optionsOf(t)),
+	} {
+		s := one(1)
+		s.Job(s.App("A", "x"), 1, 1, 30)
+		s.Job(s.App("B", "x"), 1, 1, 30)
+		s.Run(t, p, time.Hour)
+		if got := ends(s); got != want {
+			t.Errorf("%s: ended at %q, want %q", p.Name(), got, want)
+		}
+	}
+}
+
+// B comes when A has had 30 s: it has the device at the end of the lease, and until it has had as much as A.
+func TestLASServesWhoHadLeast(t *testing.T) {
+	t.Parallel()
+	s, p := one(1), baseline.NewLAS(optionsOf(t, "lease=10s"))
+	s.Job(s.App("A", "x"), 1, 1, 60)
+	s.Run(t, p, 30*time.Second)
+	s.Job(s.App("B", "x"), 1, 1, 60)
+	s.Run(t, p, time.Hour)
+	// B has 30 to 60; then they take turns, A first: 60 to 70, 80 to 90, 100 to 110.
+	if got := ends(s); got != "A 110 B 120 " {
+		t.Errorf("ended at %q", got)
+	}
+}
+
+// An app of two jobs and one of a single job have as much service each, where the jobs' own service gives two thirds to the
+// first app.
+func TestLASCountsTheServiceOfApps(t *testing.T) {
+	t.Parallel()
+	for unit, want := range map[string]time.Duration{"app": 200 * time.Second, "job": 300 * time.Second} {
+		s, p := one(1), baseline.NewLAS(optionsOf(t, "lease=1s", "unit="+unit))
+		a := s.App("A", "x")
+		s.Job(a, 1, 1, 100)
+		s.Job(a, 1, 1, 100)
+		s.Job(s.App("B", "x"), 1, 1, 100)
+		s.Run(t, p, time.Hour)
+		if got := s.Ended[policy.JobName{App: "B"}]; (got - want).Abs() > 3*time.Second {
+			t.Errorf("by %s the single job ended after %s, want %s", unit, got, want)
+		}
+	}
+}
