@@ -144,8 +144,9 @@ def goes_on(program: Callable[[str], Program]) -> None:
     """Check that a new program goes on from the checkpoints, and that nothing is missing in the end."""
     after = program(GO_ON)
     assert after.end() == 0, after.text
-    assert after.lines[-1] == ENDED
-    assert int(after.lines[-2].split()[-1]) >= 5, "it began anew"
+    assert ENDED in after.lines, after.text  # on a busy machine the server may add that it is still saving
+    at = after.lines.index(ENDED)
+    assert int(after.lines[at - 1].split()[-1]) >= 5, "it began anew"
 
 
 def test_interrupt_saves_and_pauses(program: Callable[[str], Program], tmp_path: Path) -> None:
@@ -208,8 +209,9 @@ def test_killed_python_takes_server_and_trials_along(program: Callable[[str], Pr
     # Nobody paused it: it goes on as soon as there is a server again.
     after = program(GO_ON.replace(".resume()", ""))
     assert after.end() == 0, after.text
-    assert after.lines[-1] == ENDED
-    assert int(after.lines[-2].split()[-1]) >= 5, "it began anew"
+    assert ENDED in after.lines, after.text  # on a busy machine the server may add that it is still saving
+    at = after.lines.index(ENDED)
+    assert int(after.lines[at - 1].split()[-1]) >= 5, "it began anew"
 
 
 def test_a_second_client_keeps_the_server(program: Callable[[str], Program], tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ def test_a_second_client_keeps_the_server(program: Callable[[str], Program], tmp
     first.process.kill()
     first.end()
     assert second.end() == 0, second.text
-    assert second.lines[-1] == ENDED
+    assert ENDED in second.lines, second.text
     assert (tmp_path / ".outbid" / "server.log").read_text().count(" is up at ") == 1, "it was the same server"
     await_end(server)
 
