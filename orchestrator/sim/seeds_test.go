@@ -158,7 +158,7 @@ func (d dice) behindNetwork(set sim.Setup) sim.Setup {
 		f.Lose, f.Double = .1*d.Float64(), .1*d.Float64()
 	}
 	if d.chance(.5) {
-		f.CutOff, f.CutFor = d.seconds(30, 300), d.seconds(1, 40)
+		f.CutOff, f.CutFor, f.Cuts = d.seconds(30, 300), d.seconds(1, 40), 100
 	}
 	if d.chance(.5) {
 		set.Mishaps.OrchestratorFails = d.seconds(10, 200)

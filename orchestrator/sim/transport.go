@@ -40,6 +40,9 @@ type Faults struct {
 	// One cut in three is in both directions, one loses only what the worker says, one only what it is ordered. With cuts
 	// Late must stay below what leases allow for messages under way: control's lease margin less a heartbeat.
 	CutOff, CutFor time.Duration
+	// Cuts is how many times a node is cut off at most; 0 for no limit. Without one, a job that never saves and takes longer
+	// than the time between cuts never ends.
+	Cuts int
 }
 
 // Network returns a transport with faults: messages are lost, doubled, late, overtaken, and nodes cut off.
@@ -53,7 +56,10 @@ type network struct {
 }
 
 // link is the way to a node and back.
-type link struct{ upCut, downCut bool }
+type link struct {
+	upCut, downCut bool
+	cuts           int
+}
 
 // transit is how long a message takes that is not late.
 const transit = time.Millisecond
@@ -91,9 +97,10 @@ func (n *network) link(node string) *link {
 
 // cut lets a link be cut after a while, heal, and be cut again.
 func (n *network) cut(l *link) {
-	if n.faults.CutOff <= 0 {
+	if n.faults.CutOff <= 0 || n.faults.Cuts > 0 && l.cuts == n.faults.Cuts {
 		return
 	}
+	l.cuts++
 	n.after(exponential(n.rng, n.faults.CutOff), func() {
 		which := n.rng.IntN(3)
 		l.upCut, l.downCut = which != 1, which != 2
