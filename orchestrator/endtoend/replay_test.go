@@ -112,7 +112,7 @@ func TestALedgerKnowsTheOptionsOfItsPolicy(t *testing.T) {
 	c.args = second
 	c.restart()
 	doctor := start(t, c.dir, "doctor", "--server", c.Info.API)
-	doctor.until("themis with cover=1 error=0 f=0.8 grid=0 ")
+	doctor.until("themis with cover=0 error=0 f=0.8 grid=0 ")
 	for _, id := range sweeps {
 		c.mustDone(id)
 	}

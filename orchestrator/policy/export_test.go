@@ -16,7 +16,7 @@ func (p *Planner) State() string {
 		}
 	}
 	return fmt.Sprintf("free %+v\npending %v %v\ndecided %v\nplan %+v until %v\nreserved %+v\nnoted %d, open %d",
-		*p.free, devices, rest, decisions(p.decided), p.plan, p.term, p.reserved, len(p.changes), p.open)
+		*p.free, devices, rest, decisions(p.decided), p.plan, p.until(nil), p.reserved, len(p.changes), p.open)
 }
 
 // decisions by name, as pointers sort by chance.

@@ -22,7 +22,7 @@ type Planner struct {
 	// all says that every running job is reclaimed but for those decided about.
 	all      bool
 	decided  map[*Job]decision
-	term     time.Time
+	term     func(cluster.Gang) time.Time
 	plan     Plan
 	reserved []Reserved
 	// open counts the statements begun in this planner that have not ended, and changes are since the outermost began.
@@ -84,7 +84,20 @@ func (p *Planner) eachRunning(do func(*Job)) {
 }
 
 // Until sets the end of the term of what is granted and renewed from now on; zero, as at first, for none.
-func (p *Planner) Until(termEnd time.Time) { p.term = termEnd }
+func (p *Planner) Until(termEnd time.Time) {
+	p.UntilBy(func(cluster.Gang) time.Time { return termEnd })
+}
+
+// UntilBy sets how the end of the term of what is granted and renewed from now on follows from the gang.
+func (p *Planner) UntilBy(termEnd func(cluster.Gang) time.Time) { p.term = termEnd }
+
+// until is the end of a gang's term; zero for none.
+func (p *Planner) until(g cluster.Gang) time.Time {
+	if p.term == nil {
+		return time.Time{}
+	}
+	return p.term(g)
+}
 
 // Free is what the plan leaves free, devices that have still to be released included.
 func (p *Planner) Free() *cluster.Capacity { return p.free }
@@ -143,7 +156,7 @@ func (p *Planner) Renew(j *Job, reason string) bool {
 		return false
 	}
 	p.decide(j, renewed)
-	p.plan.Renews = append(p.plan.Renews, Renew{Job: j, TermEnd: p.term, Reason: reason})
+	p.plan.Renews = append(p.plan.Renews, Renew{Job: j, TermEnd: p.until(j.Gang), Reason: reason})
 	return true
 }
 
@@ -167,7 +180,7 @@ func (p *Planner) PlaceOn(j *Job, g cluster.Gang, reason string) bool {
 	p.free.Take(g, j.Demand)
 	if j.Waiting() && !p.pending.blocks(p.free, g) {
 		p.decide(j, granted)
-		p.plan.Grants = append(p.plan.Grants, Grant{Job: j, Gang: g, Reason: reason, TermEnd: p.term})
+		p.plan.Grants = append(p.plan.Grants, Grant{Job: j, Gang: g, Reason: reason, TermEnd: p.until(g)})
 		return true
 	}
 	p.settle(g, j.Demand)

@@ -21,7 +21,7 @@ type Statement struct {
 // progress is how far a planner is: the lengths of its lists, and its term.
 type progress struct {
 	grants, renews, revokes, reserved, changes int
-	term                                       time.Time
+	term                                       func(cluster.Gang) time.Time
 }
 
 // Statement begins a simulation on the view's free capacity.

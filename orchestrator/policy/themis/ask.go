@@ -2,36 +2,81 @@ package themis
 
 import (
 	"math"
+	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// ask picks those that the offer is made to (line 17), by index in the order of rank: of the worst 1-f of all live apps,
-// at least one, those that want something. With cover, no more of them than it takes to use the devices on offer so many
-// times; apps that hold all they can use are then asked beside the others.
-func ask(order []ranked, devices int, set *settings) []int {
-	n := max(1, int(math.Ceil((1-set.knob)*float64(len(order))-1e-9)))
+// offered is how many devices of a type are on offer.
+type offered struct {
+	kind    string
+	devices int
+}
+
+// ask picks those that the offer is made to (line 17), by index in the order of rank. Of the live apps that accept a type
+// on offer it is the worst 1-f, at least one, as far as they want something: who cannot use what is free does not keep it
+// from those who can. With one type that is the worst 1-f of all. With cover, no more of those that want something are asked
+// than it takes to use the devices on offer, of whatever type, so many times; apps that hold all they can use are then asked
+// beside the others. So are, by options of their own, newcomers and apps that could end within a lease.
+func ask(order []ranked, offer []offered, set *settings) []int {
+	in := make([]bool, len(order))
+	devices := 0
+	for _, o := range offer {
+		devices += o.devices
+		if o.devices <= 0 {
+			continue
+		}
+		if set.cover == 0 {
+			worst(order, o.kind, set.knob, in)
+		}
+		for i := range order {
+			in[i] = in[i] || order[i].beside && order[i].wants(o.kind)
+		}
+	}
 	if set.cover > 0 {
-		return askCovering(order, n, float64(devices)*set.cover)
+		cover(order, float64(devices)*set.cover, set.knob, in)
 	}
 	var asked []int
-	for i := range order[:min(n, len(order))] {
-		if len(order[i].open) > 0 {
+	for i := range in {
+		if in[i] {
 			asked = append(asked, i)
 		}
 	}
 	return asked
 }
 
-// askCovering asks the worst until n of them could use more, or what they could take is as much as the devices.
-func askCovering(order []ranked, n int, devices float64) []int {
-	var asked []int
+// atMost is how many of so many apps the knob has asked.
+func atMost(knob float64, apps int) int {
+	return max(1, int(math.Ceil((1-knob)*float64(apps)-1e-9)))
+}
+
+// worst asks the worst 1-f of the apps that accept a type.
+func worst(order []ranked, kind string, knob float64, in []bool) {
+	able := make([]int, 0, len(order))
+	for i := range order {
+		if order[i].app.Demand.Accepts(kind) {
+			able = append(able, i)
+		}
+	}
+	for _, i := range able[:min(len(able), atMost(knob, len(able)))] {
+		in[i] = in[i] || order[i].wants(kind)
+	}
+}
+
+// wants says whether an app has a job that could take devices of a type.
+func (r *ranked) wants(kind string) bool {
+	return slices.ContainsFunc(r.open, func(j *policy.Job) bool { return j.Demand.Accepts(kind) })
+}
+
+// cover asks the worst until 1-f of all could use more, or what they could take is as much as the devices.
+func cover(order []ranked, devices, knob float64, in []bool) {
+	n := atMost(knob, len(order))
 	for i := range order {
 		r := &order[i]
 		if len(r.open) == 0 {
 			continue
 		}
-		asked = append(asked, i)
+		in[i] = true
 		if !sated(r.app) {
 			n--
 		}
@@ -39,10 +84,9 @@ func askCovering(order []ranked, n int, devices float64) []int {
 			devices -= float64(max(1, j.Demand.Max))
 		}
 		if n <= 0 || devices <= 0 {
-			break
+			return
 		}
 	}
-	return asked
 }
 
 // sated says whether an app's jobs all hold as much as they can use.

@@ -1,6 +1,7 @@
 package themis
 
 import (
+	"hash/fnv"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
@@ -34,11 +35,18 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// termEnd is when a lease that begins now ends.
-func (s *settings) termEnd(now time.Time) time.Time {
+// termEnd is when a lease that begins now ends: on a grid which, with stagger, lies elsewhere for each machine.
+func (s *settings) termEnd(now time.Time, node string) time.Time {
 	grid := max(time.Duration(s.grid*float64(s.lease)), time.Millisecond)
+	shift := time.Duration(0)
+	if s.stagger {
+		h := fnv.New64a()
+		h.Write([]byte(node))
+		const parts = 1 << 16
+		shift = grid / parts * time.Duration(h.Sum64()%parts)
+	}
 	least := now.Add(s.lease - grid/2)
-	end := least.Truncate(grid)
+	end := least.Add(-shift).Truncate(grid).Add(shift)
 	if end.Before(least) {
 		end = end.Add(grid)
 	}

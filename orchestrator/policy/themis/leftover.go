@@ -26,9 +26,13 @@ func (p *placing) leftovers(asked []int, rule string, chance *rand.Rand) {
 	if rule != "worst" {
 		chance.Shuffle(len(unasked), func(i, k int) { unasked[i], unasked[k] = unasked[k], unasked[i] })
 	}
-	if rule == "keep" {
+	if rule == "keep" || rule == "gangs" {
+		least := 1
+		if rule == "gangs" {
+			least = 2
+		}
 		for _, i := range unasked {
-			for p.renewOne(i) {
+			for p.renewOne(i, least) {
 			}
 		}
 	}
@@ -63,7 +67,7 @@ func (p *placing) share(turn []int) {
 
 // takeOne gives one job of an app its own devices back, or another a gang.
 func (p *placing) takeOne(i, each int, none *policy.Unplaceable) bool {
-	if p.renewOne(i) {
+	if p.renewOne(i, 1) {
 		return true
 	}
 	s := &p.shares[i]
@@ -85,11 +89,11 @@ func (p *placing) takeOne(i, each int, none *policy.Unplaceable) bool {
 	return false
 }
 
-// renewOne gives one job of an app its own devices back.
-func (p *placing) renewOne(i int) bool {
+// renewOne gives one job of an app that takes so many devices at least its own ones back.
+func (p *placing) renewOne(i, least int) bool {
 	s := &p.shares[i]
 	for _, j := range s.open {
-		if p.renew(j, leftOver) {
+		if max(1, j.Demand.Min) >= least && p.renew(j, leftOver) {
 			s.served(j, j.Gang)
 			s.leftover, s.renewed = book(p.v, s.leftover, j.Gang), book(p.v, s.renewed, j.Gang)
 			return true

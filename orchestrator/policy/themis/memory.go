@@ -76,8 +76,10 @@ func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t 
 	if seen != nil {
 		m.IdleSince = seen.IdleSince
 	}
-	if set.rank == passedOver {
+	if set.rank == passedOver || set.short {
 		m.Shortest, m.Most = agent.Shortest(s), max(1, agent.Most(s))
+	}
+	if set.rank == passedOver {
 		if seen != nil && seen.Chain > 0 {
 			m.Chain = seen.Chain
 		} else {
@@ -141,12 +143,16 @@ func (m *memory) left(v *policy.View, a *policy.App) float64 {
 // passedOver is its rho if it is given nothing in this round beside the devices that it keeps, and has all it can use from
 // the next round on.
 func (m *memory) passedOver(v *policy.View, a *policy.App, keeps int, lease float64) float64 {
-	rest := 1.0
-	if m.Work > 0 {
-		rest = m.left(v, a) / m.Work
-	}
-	left := max(0, m.Shortest*rest-lease*float64(keeps)/float64(m.Most))
+	left := max(0, m.shortest(v, a)-lease*float64(keeps)/float64(m.Most))
 	return (v.Now.Sub(a.Submitted).Seconds() + lease + left) / (m.ideal(v, a) * m.Chain)
+}
+
+// shortest is the seconds that it has still to go if it wants for nothing from now on.
+func (m *memory) shortest(v *policy.View, a *policy.App) float64 {
+	if m.Work <= 0 {
+		return m.Shortest
+	}
+	return m.Shortest * m.left(v, a) / m.Work
 }
 
 // ideal is T_id as it is by now.

@@ -78,15 +78,15 @@ func TestTermsEndTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := settings{
 			lease: time.Duration(rapid.IntRange(1, 3600).Draw(t, "lease")) * time.Second,
-			grid:  rapid.SampledFrom([]float64{0, 0.25, 1}).Draw(t, "grid"),
+			grid:  rapid.SampledFrom([]float64{0, 0.25, 1}).Draw(t, "grid"), stagger: rapid.Bool().Draw(t, "stagger"),
 		}
 		now := time.Unix(rapid.Int64Range(0, 1e9).Draw(t, "now"), 0)
 		grid := max(time.Duration(set.grid*float64(set.lease)), time.Millisecond)
-		end := set.termEnd(now)
+		end := set.termEnd(now, "n1")
 		if off := end.Sub(now) - set.lease; off < -grid/2 || off > grid/2 {
 			t.Fatalf("a term of %v ends after %v", set.lease, end.Sub(now))
 		}
-		if !end.Equal(end.Truncate(grid)) {
+		if !set.stagger && !end.Equal(end.Truncate(grid)) {
 			t.Fatalf("%v is not on the grid of %v", end, grid)
 		}
 	})
@@ -152,7 +152,7 @@ func TestAsk(t *testing.T) {
 			[]int{0, 1, 0, 1}, 1, settings{cover: 1}, []int{1},
 		},
 	} {
-		if got := ask(apps(tc.wants...), tc.devices, &tc.set); !slices.Equal(got, tc.want) {
+		if got := ask(apps(tc.wants...), []offered{{"gpu", tc.devices}}, &tc.set); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v are asked, want %v", name, got, tc.want)
 		}
 	}
@@ -168,6 +168,7 @@ func TestRank(t *testing.T) {
 		"idle-longest": {IdleSince: now.Add(-50 * time.Second)},
 		"idle":         {IdleSince: now.Add(-10 * time.Second)},
 		"idle-short":   {IdleSince: now.Add(-5 * time.Second), Ideal: 50}, // as long in units of its own time
+		"content":      {IdleSince: now.Add(-90 * time.Second)},           // it wants nothing
 		"poor":         {Work: 900},
 		"rich":         {Work: 100, Shortest: 1000, Chain: 1},
 	} {
@@ -179,7 +180,11 @@ func TestRank(t *testing.T) {
 		a.Jobs = []*policy.Job{{Gang: gang(0), Granted: now}}
 		a.Jobs[0].App = a
 		known[id] = &m
-		all = append(all, standing{app: a})
+		one := standing{app: a, open: a.Jobs}
+		if id == "content" {
+			one.open = nil
+		}
+		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b standing) int { return strings.Compare(b.app.ID, a.app.ID) })
 	names := func(set settings) (got []string) {
@@ -188,8 +193,12 @@ func TestRank(t *testing.T) {
 		}
 		return got
 	}
-	if diff := cmp.Diff([]string{"idle-longest", "idle-short", "idle", "poor", "rich"}, names(settings{rank: "rho"})); diff != "" {
+	if diff := cmp.Diff([]string{"idle-longest", "idle-short", "idle", "poor", "rich", "content"},
+		names(settings{rank: "rho"})); diff != "" {
 		t.Errorf("by rho (-want +got):\n%s", diff)
+	}
+	if got := names(settings{rank: "rho", idle: "cached"}); got[0] != "poor" || got[1] != "rich" {
+		t.Errorf("by cached rho, of those that hold nothing too: %v", got)
 	}
 	if got := names(settings{rank: passedOver, lease: time.Minute}); got[0] != "rich" || got[1] != "idle-short" {
 		t.Errorf("by what passing over would cost: %v", got)
@@ -301,6 +310,66 @@ func TestNothingHasNoBound(t *testing.T) {
 	b.state.Jobs = append(b.state.Jobs, agent.Job{Held: agent.Holding{Devices: 1}})
 	if got := b.nothing(4); got != 3 {
 		t.Errorf("rho of nothing is %v for who holds something", got)
+	}
+}
+
+// By options newcomers, and apps that could end within a lease, are asked beside the worst, if they want what is free.
+func TestAskBeside(t *testing.T) {
+	t.Parallel()
+	order := apps(1, 1, 1, 0)
+	order[2].beside, order[3].beside = true, true
+	if got := ask(order, []offered{{"a", 1}}, &settings{knob: .8}); !slices.Equal(got, []int{0, 2}) {
+		t.Errorf("%v are asked, want the worst and the one beside it that wants something", got)
+	}
+	now := time.Unix(10_000, 0)
+	v := &policy.View{Now: now}
+	a := &policy.App{ID: "a", Submitted: now.Add(-time.Minute)}
+	one := []standing{{app: a}}
+	for name, tc := range map[string]struct {
+		set  settings
+		m    memory
+		want bool
+	}{
+		"a newcomer":                 {settings{newcomers: true}, memory{IdleSince: a.Submitted}, true},
+		"it held something":          {settings{newcomers: true}, memory{IdleSince: now}, false},
+		"it holds something":         {settings{newcomers: true}, memory{}, false},
+		"it ends within a lease":     {settings{short: true, lease: time.Minute}, memory{Shortest: 60}, true},
+		"half of it is done":         {settings{short: true, lease: time.Minute}, memory{Shortest: 120, Work: 2, Had: -1}, true},
+		"it does not":                {settings{short: true, lease: time.Minute}, memory{Shortest: 120, Work: 2}, false},
+		"nobody is asked by default": {settings{lease: time.Minute}, memory{IdleSince: a.Submitted, Shortest: 60}, false},
+	} {
+		tc.m.Ideal, tc.m.Apps, tc.m.Least = 100, 1, 1
+		if got := rank(v, one, map[string]*memory{"a": &tc.m}, &tc.set); got[0].beside != tc.want {
+			t.Errorf("%s: asked beside the worst is %t", name, got[0].beside)
+		}
+	}
+}
+
+// Who cannot use what is free takes nobody's turn at it: of those that accept a type the worst are asked, whoever waits for
+// another.
+func TestAskByType(t *testing.T) {
+	t.Parallel()
+	order := apps(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+	for i := range order {
+		kind := "a"
+		if i >= 10 {
+			kind = "b"
+		}
+		order[i].app.Demand.Types = []string{kind}
+		order[i].open[0].Demand.Types = []string{kind}
+	}
+	for name, tc := range map[string]struct {
+		offer []offered
+		want  []int
+	}{
+		"only the type that few accept":    {[]offered{{"a", 0}, {"b", 4}}, []int{10}},
+		"only the type that many wait for": {[]offered{{"a", 4}, {"b", 0}}, []int{0, 1}},
+		"both":                             {[]offered{{"a", 4}, {"b", 4}}, []int{0, 1, 10}},
+		"none":                             {[]offered{{"a", 0}, {"b", 0}}, nil},
+	} {
+		if got := ask(order, tc.offer, &settings{knob: .8}); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v are asked, want %v", name, got, tc.want)
+		}
 	}
 }
 

@@ -47,6 +47,28 @@ func newPlacing(v *policy.View, plan *policy.Planner, s *supply, order []ranked)
 	return p
 }
 
+// offered is what onOffer counts by type.
+func (p *placing) offered() []offered {
+	free := p.plan.Free()
+	offer := make([]offered, len(free.Types()))
+	for k, kind := range free.Types() {
+		offer[k] = offered{kind, free.FreeOf(kind)}
+	}
+	if p.reclaimed {
+		return offer
+	}
+	for j := range p.lost {
+		for _, at := range j.Gang {
+			for _, d := range at.Devices {
+				kind := p.v.Nodes[at.Node].Devices[d].Type
+				k := slices.IndexFunc(offer, func(o offered) bool { return o.kind == kind })
+				offer[k].devices++
+			}
+		}
+	}
+	return offer
+}
+
 // onOffer counts the devices that may be given: free ones, and those on leases that are up.
 func (p *placing) onOffer() int {
 	n := p.plan.Free().FreeDevices()

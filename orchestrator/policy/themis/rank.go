@@ -14,6 +14,10 @@ type ranked struct {
 	// waited for how long that has been so, in units of its T_id.
 	rho, waited float64
 	idle        bool
+	// content: it neither holds nor wants anything.
+	content bool
+	// beside: it is asked beside the worst 1-f, as the option of that name has it.
+	beside bool
 	// ideal is its T_id in seconds as it is by now.
 	ideal float64
 	// passedOver is what its rho will come to if it is not asked in this round (rank=passed-over).
@@ -21,25 +25,31 @@ type ranked struct {
 }
 
 // rank orders all live apps, the worst off first. By rank=rho (pseudocode 1, line 16) that is by the cached rho of the
-// last auction or leftover grant. Those that hold nothing have no bound on theirs and come first; among them who has
-// waited longest, in units of its T_id, so that short apps do not starve behind long ones; of those that came together, the
-// shortest.
+// last auction or leftover grant. Those that hold nothing, and want something, have no bound on theirs and come first; among
+// them who has waited longest, in units of its T_id, so that short apps do not starve behind long ones; of those that came
+// together, the shortest. Those that neither hold nor want anything come last: they have no use for a turn.
 func rank(v *policy.View, all []standing, known map[string]*memory, set *settings) []ranked {
 	order := make([]ranked, len(all))
 	for i, s := range all {
 		m := known[s.app.ID]
 		r := ranked{standing: s, rho: m.rho(v, s.app), idle: !m.IdleSince.IsZero(), ideal: m.ideal(v, s.app)}
+		r.content = r.idle && len(s.open) == 0
 		if r.idle {
 			r.waited = v.Now.Sub(m.IdleSince).Seconds() / r.ideal
 		}
+		r.beside = set.newcomers && r.idle && m.IdleSince.Equal(s.app.Submitted) ||
+			set.short && m.shortest(v, s.app) <= set.lease.Seconds()
 		if set.rank == passedOver {
 			r.passedOver = m.passedOver(v, s.app, s.keeps, set.lease.Seconds())
 		}
 		order[i] = r
 	}
 	compare := byRho
-	if set.rank == passedOver {
+	switch {
+	case set.rank == passedOver:
 		compare = byPassedOver
+	case set.idle == "cached":
+		compare = byCachedRho
 	}
 	slices.SortStableFunc(order, compare)
 	return order
@@ -47,8 +57,15 @@ func rank(v *policy.View, all []standing, known map[string]*memory, set *setting
 
 func byPassedOver(a, b ranked) int { return cmp.Compare(b.passedOver, a.passedOver) }
 
+func byCachedRho(a, b ranked) int { return cmp.Compare(b.rho, a.rho) }
+
 func byRho(a, b ranked) int {
 	switch {
+	case a.content != b.content:
+		if a.content {
+			return 1
+		}
+		return -1
 	case a.idle && b.idle:
 		return cmp.Or(cmp.Compare(b.waited, a.waited), cmp.Compare(a.ideal, b.ideal))
 	case a.idle:

@@ -3,8 +3,10 @@ package themis
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -14,9 +16,8 @@ import (
 // how apps stand, what is remembered of them, their rank, and, if something is on offer, who is asked, the offer, bids,
 // awards, and what is placed; then what is remembered after it, and the plan.
 func (p *Policy) Decide(v *policy.View) policy.Plan {
-	term := p.set.termEnd(v.Now)
 	plan := policy.Extend(v)
-	plan.Until(term)
+	plan.UntilBy(func(g cluster.Gang) time.Time { return p.set.termEnd(v.Now, v.Nodes[g[0].Node].Name) })
 	secured, reserved := fulfil(v, plan, p.Reservations, p.set.lease)
 	expired, ends := expire(v, p.Ends)
 	offered := newSupply(expired, secured)
@@ -26,8 +27,14 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 
 	reserved = append(reserved, plan.Reservations()...)
 	decided := held.placing.end(reserved)
-	if len(decided.Grants)+len(decided.Renews)+len(reserved) > 0 {
-		ends = sooner(ends, term)
+	for _, g := range decided.Grants {
+		ends = sooner(ends, g.TermEnd)
+	}
+	for _, r := range decided.Renews {
+		ends = sooner(ends, r.TermEnd)
+	}
+	if len(reserved) > 0 {
+		ends = sooner(ends, p.set.termEnd(v.Now, ""))
 	}
 	if ends.After(v.Now) {
 		decided.Next = ends
@@ -74,7 +81,7 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *aucti
 	known := recall(v, s, all, p.Seen, &p.set, state)
 	a := &auctioned{known: known, order: rank(v, all, known, &p.set)}
 	a.placing = newPlacing(v, plan, s, a.order)
-	asked := ask(a.order, a.placing.onOffer(), &p.set)
+	asked := ask(a.order, a.placing.offered(), &p.set)
 	if len(asked) == 0 {
 		a.placing.leftovers(nil, p.set.leftover, p.rng)
 		return a

@@ -15,26 +15,29 @@
 //
 // Where the paper leaves something open:
 //
-//   - Who is worst off. With rank=rho, the paper's letter, apps are ranked by their cached rho: what the arbiter knew at the
-//     last auction of what they hold. One that holds nothing has no bound on its rho and comes first; among such apps who has
-//     waited longest in units of its T_id. With rank=passed-over, the default, they are ranked by what their rho would come
-//     to if they were passed over in this round and wanted for nothing from the next one on, with a T_id that is stretched
-//     by what the app would take longer alone since its phases wait for each other. N_avg follows the cluster.
-//   - How many are asked: the worst 1-f of all live apps (cover=0), or no more of those that want something than it takes to use
-//     what is on offer (cover=1, the default); apps that hold all they can use are then asked beside them.
+//   - Who is worst off. Apps are ranked by their cached rho: what the arbiter knew at the last auction of what they hold. One
+//     that holds nothing has no bound on its rho and comes first; among such apps who has waited longest in units of its T_id.
+//     N_avg follows the cluster.
+//   - How many are asked: the worst 1-f of all live apps, those that have all they can use counted too. Where there are
+//     several types of devices, the worst 1-f of those that accept a type, for every type on offer.
 //   - T_id is the arbiter's (agent.Ideal), and so is the rho that it remembers. Of an agent's table only the times count that
-//     its rows say: by another T_id, or by over-reporting, nobody becomes visible. A product has no place for an unbounded
-//     rho: nothing is the factor that stands for it.
+//     its rows say: by another T_id, or by over-reporting, nobody becomes visible.
+//   - In the auction the rho of an app that would hold nothing is finite, that of a quarter of its smallest gang's speed.
+//     Without a bound a payment is undefined where devices are whole: who takes the last one that another such app could have
+//     had would pay all of it, whatever it says, and a crowded round would give everything away by lot. nothing is a factor on it.
 //   - Rounding. The auction leaves an app c times its row. It keeps whole gangs as far as they fit into that, and of the
 //     next one a part, if its job takes so few; otherwise chance decides, so that it keeps c times the row in expectation
 //     and truth still pays. With rounding=keep-one it keeps at least one gang.
-//   - Leftovers go to apps that were not asked in random order, but each first keeps what it held on leases that are up
-//     (leftover=keep): devices that changed hands at random would cost every job a restart at every lease's end, and
-//     nobody's rho would be the better for it. leftover=random is the paper's letter.
-//   - Terms end together, on a grid of a lease (grid), so that a lease of 10 minutes lasts 5 to 15. If each ended on its
-//     own, devices would be offered one by one, and a gang of four would hardly ever find four side by side.
+//   - Leftovers go, gang by gang, to apps that were not asked in random order, and to those that were if nobody else can use
+//     them. A job whose turn it is goes on where it was, if nobody has taken that.
+//   - What is free is pooled: terms end together, on a grid of a lease, so that a lease of 10 minutes lasts 5 to 15. With
+//     grid=0 each ends on its own; devices are then offered one by one, and a gang of four hardly ever finds four side by side.
 //   - An app's rho that is shown for the visibility phase is what its last table says of what it holds now (section 3.2.3 and appendix):
 //     the work left then, less the device time it has had since, on the devices that it has.
+//
+// What differs from the paper is an option, off unless it is chosen: rank=passed-over, cover, newcomers and short change who
+// is asked; idle=cached and nothing what holding nothing means; leftover=keep, gangs and worst who gets what is left over;
+// rounding=keep-one the payments; grid=0 and stagger when leases end.
 package themis
 
 import (
@@ -69,10 +72,13 @@ type settings struct {
 	keepOne  bool
 	grid     float64
 	rank     string
+	idle     string
 	cover    float64
 	nothing  float64
 	study    study
 	leftover string
+	// stagger, newcomers and short are deviations from the paper, off unless they are chosen.
+	stagger, newcomers, short bool
 }
 
 // passedOver is the value of the option rank that is not the paper's.
@@ -96,11 +102,13 @@ func New(o *policy.Options) *Policy {
 	p := &Policy{set: settings{
 		knob:  o.Float("f", 0.8, 0, 0.999, "fairness knob: the 1-f of the apps with the worst rho are asked for bids"),
 		lease: o.Duration("lease", 10*time.Minute, "how long devices are granted for"),
-		rank: o.Text("rank", passedOver, "who counts as worst off: rho, by the cached rho, as the paper has it; or passed-over, by "+
+		rank: o.Text("rank", "rho", "who counts as worst off: rho, by the cached rho, as the paper has it; or passed-over, by "+
 			"what rho would come to if the app were passed over in this round and wanted for nothing afterwards", "rho", passedOver),
-		cover: o.Float("cover", 1, 0, 1e9, "no more apps are asked than it takes to use what is on offer so many times; 0 for no such bound"),
-		nothing: o.Float("nothing", 1, 1, 1e12, "rho of an app that would hold nothing is so many times that of a quarter of "+
-			"its smallest gang's speed: it has no bound"),
+		idle: o.Text("idle", "unbounded", "by rank=rho, an app that holds nothing: unbounded, it comes before all that hold "+
+			"something, by how long it waits in units of its T_id; or cached, by its cached rho like them", "unbounded", "cached"),
+		cover: o.Float("cover", 0, 0, 1e9, "no more apps are asked than it takes to use what is on offer so many times; 0 for no such bound"),
+		nothing: o.Float("nothing", 1, 1, 1e12, "in the auction rho of an app that would hold nothing is so many times that of a "+
+			"quarter of its smallest gang's speed"),
 		grid:    o.Float("grid", 1, 0, 1, "leases end together, on a grid of this part of the lease; 0 for each on its own"),
 		seed:    o.Seed("seed", 1, "of the random order in which leftovers are given"),
 		keepOne: o.Text("rounding", "lottery", "of what an app keeps: lottery, or keep-one at least", "lottery", "keep-one") == "keep-one",
@@ -109,8 +117,12 @@ func New(o *policy.Options) *Policy {
 			liars:  o.Float("liars", 0, 0, 1, "to study lies: the part of the apps that over-report their slowdown"),
 			lie:    o.Float("lie", 0.3, 0, 100, "by how much they do"),
 		},
-		leftover: o.Text("leftover", "keep", "who comes first among those not asked: random; keep, which lets each first "+
-			"keep what it held; or worst, by rho", "random", "keep", "worst"),
+		leftover: o.Text("leftover", "random", "who comes first among those not asked: random; keep, which lets each first "+
+			"keep what it held; gangs, which does so for jobs that take several devices at once; or worst, by rho",
+			"random", "keep", "gangs", "worst"),
+		stagger:   o.Bool("stagger", false, "leases end machine by machine, each on a grid of its own, and not all at once"),
+		newcomers: o.Bool("newcomers", false, "apps that never held anything are asked beside the worst"),
+		short:     o.Bool("short", false, "apps that could end within a lease are asked beside the worst"),
 	}}
 	p.set.study.seed = p.set.seed
 	p.pcg = rand.NewPCG(p.set.seed, 0x7e315)
