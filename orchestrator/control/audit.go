@@ -28,6 +28,8 @@ type Audit struct {
 	Differing int
 	// Policies are the names of those that decided, with their rounds.
 	Policies map[string]int
+
+	table state.Table
 }
 
 // Difference is a decision that came out otherwise.
@@ -44,7 +46,7 @@ const maxDifferences = 100
 // Replay reads a ledger from its start and lets the policy decide every round of its again: what it decides now must be
 // what the ledger says it decided then. The ledger must reach back to its first batch.
 func Replay(ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger) (*Audit, *state.State, error) {
-	a := &Audit{Policies: map[string]int{}}
+	a := &Audit{Policies: map[string]int{}, table: state.NewTable()}
 	c := NewCore(set, p, state.New())
 	var seq uint64
 	c.audit = func(at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event) {
@@ -59,7 +61,7 @@ func Replay(ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger)
 		a.Batches++
 		a.Events += len(events)
 		for _, e := range events {
-			if round := e.GetRoundDecided(); round != nil {
+			if round := a.table.Round(e); round != nil {
 				a.Policies[round.GetPolicy()]++
 				if round.GetPolicy() != p.Name() {
 					a.Others++
@@ -83,8 +85,12 @@ func (a *Audit) compare(seq uint64, at time.Time, round *outbidv1.RoundDecided, 
 	a.Rounds++
 	var before []*outbidv1.Event
 	for _, e := range then {
-		if e.GetLeaseGranted() != nil || e.GetLeaseRenewed() != nil ||
-			e.GetLeaseRevoked() != nil && len(before) < len(now) && now[len(before)].GetLeaseRevoked() != nil {
+		d, _ := a.table.Decision(e)
+		if d == nil {
+			continue
+		}
+		// What failures and tuners take stands behind the round too.
+		if !takes(d) || len(before) < len(now) && takes(a.decision(now[len(before)])) {
 			before = append(before, e)
 		}
 	}
@@ -105,6 +111,14 @@ func (a *Audit) compare(seq uint64, at time.Time, round *outbidv1.RoundDecided, 
 		}
 	}
 }
+
+func (a *Audit) decision(e *outbidv1.Event) *outbidv1.Decision {
+	d, _ := a.table.Decision(e)
+	return d
+}
+
+// takes says whether a decision takes devices from a trial.
+func takes(d *outbidv1.Decision) bool { return d.GetKind() == state.DecisionRevoke }
 
 func text(e *outbidv1.Event) string {
 	if e == nil {

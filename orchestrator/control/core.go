@@ -101,8 +101,9 @@ type Core struct {
 
 // Outcome is what a step wants done. Nothing of it may happen before Events are in the ledger.
 type Outcome struct {
-	// Events decided, in order.
-	Events []*outbidv1.Event
+	// Events decided, in order, and what each changed. The changes are those of this step until the next begins.
+	Events  []*outbidv1.Event
+	Changes []state.Change
 	// Orders to send.
 	Orders []*outbidv1.Orders
 	// Delete names objects that nothing needs any more.
@@ -143,7 +144,8 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 	if c.started.IsZero() {
 		c.started = now
 	}
-	c.now, c.out = now, Outcome{}
+	clear(c.out.Changes)
+	c.now, c.out = now, Outcome{Changes: c.out.Changes[:0]}
 	c.touched, c.later = c.later, c.touched
 	c.failUnopened()
 	for _, in := range inputs {
@@ -177,12 +179,12 @@ func (c *Core) emit(e *outbidv1.Event) {
 	if c.err != nil {
 		return
 	}
-	answer, err := c.fold(c.now, e)
+	change, answer, err := c.fold(c.now, e)
 	if err != nil {
 		c.err = fmt.Errorf("deciding: %w", err)
 		return
 	}
-	c.out.Events = append(c.out.Events, e)
+	c.out.Events, c.out.Changes = append(c.out.Events, e), append(c.out.Changes, change)
 	c.follow(answer)
 }
 

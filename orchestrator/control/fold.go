@@ -18,22 +18,22 @@ type answer struct {
 // fold takes in one event, be it decided just now, read from the ledger at a start, or replayed: the state changes, and
 // then all those hear of it to whom it means something by the table of events. It returns what the tuner says to that.
 // Who decides acts on it; in the ledger, what followed from it comes next.
-func (c *Core) fold(at time.Time, e *outbidv1.Event) (answer, error) {
+func (c *Core) fold(at time.Time, e *outbidv1.Event) (state.Change, answer, error) {
 	c.now = at
 	if err := c.beforeFold(e); err != nil {
-		return answer{}, err
+		return state.Change{}, answer{}, err
 	}
 	suspects := c.st.CountSuspects()
 	change, err := c.st.Fold(at, e)
 	if err != nil {
-		return answer{}, err
+		return state.Change{}, answer{}, err
 	}
 	c.views.mark(change)
 	if !c.replaying {
 		c.mark(change)
 		c.scheduleDue = c.scheduleDue || suspects != c.st.CountSuspects() // a node is kept for one, or open to all again
 	}
-	return c.tellTuner(change), nil
+	return change, c.tellTuner(change), nil
 }
 
 // beforeFold has those act on an event who need the state before it.

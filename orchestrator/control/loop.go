@@ -11,6 +11,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -83,6 +84,8 @@ type Loop struct {
 
 	recent recent
 	clock  *clock
+	// table says what events are that are read from the ledger.
+	table state.Table
 
 	// events since the newest snapshot.
 	events   int
@@ -114,7 +117,7 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 	}
 	l := &Loop{
 		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}),
-		saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
+		table: state.NewTable(), saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
 	}
 	l.leading, l.abandon = context.WithCancel(context.Background())
 	initial, err := cfg.Policy.Snapshot()
@@ -174,7 +177,7 @@ func (l *Loop) takeOver(ctx context.Context) error {
 // remember adds a batch to the newest rounds and to the history, which hears of every batch: so it knows that it lacks
 // none. What it cannot take is made good from the ledger at the next start.
 func (l *Loop) remember(b *outbidv1.Batch, events []*outbidv1.Event) {
-	l.recent.add(b, events)
+	l.recent.add(roundsOf(l.table, b, events))
 	if err := l.cfg.History.Append(b.GetSeq(), events); err != nil {
 		l.cfg.Logger.Error("reports could not be added to the history, which can be rebuilt from the ledger", "err", err)
 	}
@@ -271,7 +274,7 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 		patient, giveUp := context.WithTimeout(patient, l.cfg.AppendPatience)
 		defer giveUp()
 		defer context.AfterFunc(l.leading, giveUp)()
-		if err := l.append(patient, now, out.Events); l.leading.Err() != nil && err != nil {
+		if err := l.append(patient, now, out); l.leading.Err() != nil && err != nil {
 			return Outcome{}, fmt.Errorf("this orchestrator leads no more: %w", err)
 		} else if errors.Is(err, context.DeadlineExceeded) && patient.Err() != nil {
 			return Outcome{}, fmt.Errorf("the ledger took nothing for %s; make room on the disk of NATS, start NATS again, "+
@@ -281,7 +284,7 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 		}
 	}
 	l.took = Observation{
-		Inputs: len(inputs), Events: len(out.Events), Reports: countReports(out.Events),
+		Inputs: len(inputs), Events: len(out.Events), Reports: countReports(out.Changes),
 		Decide: decided, Append: time.Since(began) - decided,
 	}
 	if l.cfg.Observe != nil {
@@ -309,10 +312,10 @@ func outlive(ctx context.Context, by time.Duration) (context.Context, context.Ca
 	return longer, func() { stop(); cancel() }
 }
 
-func countReports(events []*outbidv1.Event) int {
+func countReports(changes []state.Change) int {
 	n := 0
-	for _, e := range events {
-		if _, ok := e.GetKind().(*outbidv1.Event_TrialReported); ok {
+	for i := range changes {
+		if changes[i].Kind.Readers == state.ReadersReport {
 			n++
 		}
 	}
@@ -322,8 +325,8 @@ func countReports(events []*outbidv1.Event) int {
 // eventsPerBatch keeps a batch well below what a message may hold; a step that decides more is appended in several.
 const eventsPerBatch = 8192
 
-func (l *Loop) append(ctx context.Context, now time.Time, events []*outbidv1.Event) error {
-	for rest := events; len(rest) > 0; {
+func (l *Loop) append(ctx context.Context, now time.Time, out Outcome) error {
+	for rest := out.Events; len(rest) > 0; {
 		n := min(len(rest), eventsPerBatch)
 		b, err := l.cfg.Ledger.Append(ctx, now, rest[:n])
 		if err != nil {
@@ -333,8 +336,8 @@ func (l *Loop) append(ctx context.Context, now time.Time, events []*outbidv1.Eve
 		l.remember(b, rest[:n])
 		rest = rest[n:]
 	}
-	l.publish(events)
-	l.events += len(events)
+	l.publish(out.Changes)
+	l.events += len(out.Events)
 	l.maybeSnapshot()
 	return nil
 }

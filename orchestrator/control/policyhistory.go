@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -33,7 +34,7 @@ type PolicyPeriod struct {
 
 // Summarise reads a ledger from its first batch on, and decides nothing again.
 func Summarise(ctx context.Context, l ledger.Ledger) (*Summary, error) {
-	o := &Summary{Rounds: map[string]int{}}
+	o, table := &Summary{Rounds: map[string]int{}}, state.NewTable()
 	err := l.Read(ctx, 1, func(b *outbidv1.Batch) error {
 		events, err := ledger.Decode(b)
 		if err != nil {
@@ -42,7 +43,7 @@ func Summarise(ctx context.Context, l ledger.Ledger) (*Summary, error) {
 		o.Batches++
 		o.Events += len(events)
 		for _, e := range events {
-			o.take(b, e)
+			o.take(table, b, e)
 		}
 		return nil
 	})
@@ -53,14 +54,14 @@ func Summarise(ctx context.Context, l ledger.Ledger) (*Summary, error) {
 }
 
 // take adds an event of a batch.
-func (o *Summary) take(b *outbidv1.Batch, e *outbidv1.Event) {
-	if started := e.GetOrchestratorStarted(); started != nil {
+func (o *Summary) take(table state.Table, b *outbidv1.Batch, e *outbidv1.Event) {
+	if started := table.Leader(e); started != nil {
 		p := started.GetPolicy()
 		if p != nil || o.recorded() {
 			o.begin(b, PolicyPeriod{Policy: p.GetName(), Recorded: p != nil, Options: p.GetOptions()})
 		}
 	}
-	round := e.GetRoundDecided()
+	round := table.Round(e)
 	if round == nil {
 		return
 	}

@@ -32,15 +32,12 @@ func (r *recent) begin(from uint64) {
 	r.rounds, r.sizes, r.bytes, r.from = nil, nil, 0, from
 }
 
-// add takes the rounds of a batch, which follows the one before.
-func (r *recent) add(b *outbidv1.Batch, events []*outbidv1.Event) {
+// add takes the rounds of a batch, which follows the one before. They are copied.
+func (r *recent) add(rounds []*outbidv1.Round) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, e := range events {
-		if e.GetRoundDecided() == nil {
-			continue
-		}
-		round := proto.CloneOf(roundOf(b, e.GetRoundDecided(), events[i+1:]))
+	for _, round := range rounds {
+		round = proto.CloneOf(round)
 		size := proto.Size(round)
 		r.rounds, r.sizes, r.bytes = append(r.rounds, round), append(r.sizes, size), r.bytes+size
 	}

@@ -62,7 +62,7 @@ func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
 	defer func() { c.replaying, c.following = false, nil }()
 	for i, e := range events {
 		c.following = events[i+1:]
-		if _, err := c.fold(at, e); err != nil {
+		if _, _, err := c.fold(at, e); err != nil {
 			return err
 		}
 	}

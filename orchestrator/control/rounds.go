@@ -141,11 +141,9 @@ func (l *Loop) readRounds(ctx context.Context, low, high uint64, f func(*outbidv
 		if err != nil {
 			return err
 		}
-		for i, e := range events {
-			if e.GetRoundDecided() != nil {
-				if err := f(roundOf(b, e.GetRoundDecided(), events[i+1:])); err != nil {
-					return err
-				}
+		for _, r := range roundsOf(l.table, b, events) {
+			if err := f(r); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -156,33 +154,26 @@ func (l *Loop) readRounds(ctx context.Context, low, high uint64, f func(*outbidv
 	return err
 }
 
-// roundOf is a round with what it decided: the events about leases that follow it.
-func roundOf(b *outbidv1.Batch, e *outbidv1.RoundDecided, then []*outbidv1.Event) *outbidv1.Round {
-	r := &outbidv1.Round{
-		Round: e.GetRound(), Time: b.GetTime(), Seq: b.GetSeq(), Policy: e.GetPolicy(), Reason: e.GetReason(), Auction: e.GetAuction(),
-	}
-	for _, e := range then {
-		switch k := e.GetKind().(type) {
-		case *outbidv1.Event_LeaseGranted:
-			g := k.LeaseGranted
-			r.Decisions = append(r.Decisions, &outbidv1.Decision{
-				Kind: "grant", Sweep: g.GetSweep(), Trial: g.GetTrial(), LeaseId: g.GetLeaseId(), Places: g.GetPlaces(), Reason: g.GetReason(),
-				TermEnd: g.GetTermEnd(),
-			})
-		case *outbidv1.Event_LeaseRenewed:
-			n := k.LeaseRenewed
-			r.Decisions = append(r.Decisions, &outbidv1.Decision{
-				Kind: "renew", Sweep: n.GetSweep(), Trial: n.GetTrial(), LeaseId: n.GetLeaseId(), Reason: n.GetReason(), TermEnd: n.GetTermEnd(),
-			})
-		case *outbidv1.Event_LeaseRevoked:
-			n := k.LeaseRevoked
-			r.Decisions = append(r.Decisions, &outbidv1.Decision{
-				Kind: "revoke", Sweep: n.GetSweep(), Trial: n.GetTrial(), LeaseId: n.GetLeaseId(), Reason: n.GetReason(),
-			})
-		case *outbidv1.Event_Note: // what did not fit
-		default:
-			return r
+// roundsOf are the rounds of a batch, each with what it decided: the events that follow it and are a decision.
+func roundsOf(table state.Table, b *outbidv1.Batch, events []*outbidv1.Event) []*outbidv1.Round {
+	var rounds []*outbidv1.Round
+	deciding := false
+	for _, e := range events {
+		if begun := table.Round(e); begun != nil {
+			rounds, deciding = append(rounds, &outbidv1.Round{
+				Round: begun.GetRound(), Time: b.GetTime(), Seq: b.GetSeq(), Policy: begun.GetPolicy(), Reason: begun.GetReason(),
+				Auction: begun.GetAuction(),
+			}), true
+			continue
+		}
+		if !deciding {
+			continue
+		}
+		d, more := table.Decision(e)
+		if deciding = more; d != nil {
+			r := rounds[len(rounds)-1]
+			r.Decisions = append(r.Decisions, d)
 		}
 	}
-	return r
+	return rounds
 }

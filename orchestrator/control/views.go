@@ -32,41 +32,24 @@ func (l *Loop) publishAll() {
 	l.view.Store(v)
 }
 
-// publish lets readers see what events changed, and wakes those who wait for that.
-func (l *Loop) publish(events []*outbidv1.Event) {
+// publish lets readers see what has changed, and wakes those who wait for that.
+func (l *Loop) publish(changes []state.Change) {
 	before := l.view.Load()
-	now, tell := before.After(l.core.st, events)
+	now, tell := before.After(l.core.st, changes)
 	v := &view{now, before.outlooks}
 	asked := map[string]bool{}
-	for _, e := range events {
-		if id := changesOutlook(e); id != "" && !asked[id] {
-			asked[id] = true
-			v.ask(l.core, id)
+	for i := range changes {
+		c := &changes[i]
+		if c.Kind.Outlook && !asked[c.Sweep.ID] {
+			asked[c.Sweep.ID] = true
+			v.ask(l.core, c.Sweep.ID)
 		}
-		if gone := e.GetSweepDeleted(); gone != nil {
-			l.drawn.Delete(gone.GetSweep())
+		if c.SweepGone() {
+			l.drawn.Delete(c.Sweep.ID)
 		}
 	}
 	l.view.Store(v)
 	tell()
-}
-
-// changesOutlook names the sweep whose tuner may expect something else after an event; "" for none.
-func changesOutlook(e *outbidv1.Event) string {
-	switch k := e.GetKind().(type) {
-	case *outbidv1.Event_SweepSubmitted:
-		return k.SweepSubmitted.GetSweep()
-	case *outbidv1.Event_SweepChanged:
-		return k.SweepChanged.GetSweep()
-	case *outbidv1.Event_SweepExtended:
-		return k.SweepExtended.GetSweep()
-	case *outbidv1.Event_SweepDeleted:
-		return k.SweepDeleted.GetSweep()
-	case *outbidv1.Event_TrialEnded:
-		return k.TrialEnded.GetSweep()
-	default:
-		return ""
-	}
 }
 
 // ask takes in what a sweep's tuner will do in all.

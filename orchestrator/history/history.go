@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -29,6 +30,8 @@ var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 type History struct {
 	dir string
 	max int // files open at once
+	// table says which events are reports, and after which a sweep is forgotten.
+	table state.Table
 
 	mu    sync.Mutex
 	files map[string]*sweepFile
@@ -40,7 +43,7 @@ func Open(dir string) (*History, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("open report history: %w", err)
 	}
-	return &History{dir: dir, max: maxOpen, files: map[string]*sweepFile{}}, nil
+	return &History{dir: dir, max: maxOpen, table: state.NewTable(), files: map[string]*sweepFile{}}, nil
 }
 
 func (h *History) path(sweep string) string { return filepath.Join(h.dir, sweep+suffix) }
@@ -91,7 +94,7 @@ func (h *History) Append(seq uint64, events []*outbidv1.Event) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// One sweep after the other: its part of a batch must not be split by the closing of its file.
-	bySweep, sweeps := group(events)
+	bySweep, sweeps := group(h.table, events)
 	var errs []error
 	for _, sweep := range sweeps {
 		s, err := h.get(sweep, true)
@@ -103,18 +106,18 @@ func (h *History) Append(seq uint64, events []*outbidv1.Event) error {
 		}
 	}
 	for _, event := range events {
-		if gone := event.GetSweepDeleted(); gone != nil {
-			errs = append(errs, h.remove(gone.GetSweep()))
+		if gone := h.table.Forgotten(event); gone != "" {
+			errs = append(errs, h.remove(gone))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // group sorts reports by sweep and lists the sweeps in the order in which they come.
-func group(events []*outbidv1.Event) (bySweep map[string][]*outbidv1.TrialReported, sweeps []string) {
+func group(table state.Table, events []*outbidv1.Event) (bySweep map[string][]*outbidv1.TrialReported, sweeps []string) {
 	bySweep = map[string][]*outbidv1.TrialReported{}
 	for _, event := range events {
-		if report := event.GetTrialReported(); report != nil {
+		if report := table.Report(event); report != nil {
 			if bySweep[report.GetSweep()] == nil {
 				sweeps = append(sweeps, report.GetSweep())
 			}

@@ -60,7 +60,7 @@ func (h *History) rebuild(ctx context.Context, from Reader, sweeps []string, fil
 		if err != nil {
 			return err
 		}
-		return appendTo(files, b.GetSeq(), events)
+		return h.appendTo(files, b.GetSeq(), events)
 	})
 	if err != nil {
 		return err
@@ -73,8 +73,8 @@ func (h *History) rebuild(ctx context.Context, from Reader, sweeps []string, fil
 	return nil
 }
 
-func appendTo(files map[string]*sweepFile, seq uint64, events []*outbidv1.Event) error {
-	bySweep, sweeps := group(events)
+func (h *History) appendTo(files map[string]*sweepFile, seq uint64, events []*outbidv1.Event) error {
+	bySweep, sweeps := group(h.table, events)
 	for _, sweep := range sweeps {
 		if s := files[sweep]; s != nil {
 			if err := s.addBatch(seq, bySweep[sweep]); err != nil {

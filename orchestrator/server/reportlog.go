@@ -25,6 +25,8 @@ type reportLog struct {
 	*history.History
 	mark string
 	end  *ledgerEnd
+	// table says what events mean.
+	table state.Table
 	// read reads batches of the ledger, from one to another, both included; nil as long as there is none.
 	read func(from, to uint64, f func(*outbidv1.Batch) error) error
 
@@ -44,7 +46,7 @@ func openReportLog(dir string) (*reportLog, error) {
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	l := &reportLog{History: h, mark: filepath.Join(dir, "complete-to"), end: end}
+	l := &reportLog{History: h, mark: filepath.Join(dir, "complete-to"), end: end, table: state.NewTable()}
 	data, err := os.ReadFile(l.mark)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -105,8 +107,8 @@ func (l *reportLog) fill(from, to uint64) error {
 		}
 		for _, e := range events {
 			err = errors.Join(err, state.CheckReadable(e))
-			if gone := e.GetSweepDeleted(); gone != nil {
-				err = errors.Join(err, l.Remove(gone.GetSweep()))
+			if gone := l.table.Forgotten(e); gone != "" {
+				err = errors.Join(err, l.Remove(gone))
 			}
 		}
 		if err != nil {

@@ -67,7 +67,7 @@ func (w *World) begin() error {
 	if err != nil {
 		return fmt.Errorf("simulating: %w", err)
 	}
-	w.append([]*outbidv1.Event{started})
+	w.append([]*outbidv1.Event{started}, nil)
 	return w.err
 }
 
@@ -162,7 +162,7 @@ func (w *World) step() (again bool) {
 		w.crash()
 		return true
 	}
-	if len(out.Events) > 0 && !w.append(out.Events) {
+	if len(out.Events) > 0 && !w.append(out.Events, out.Changes) {
 		return false
 	}
 	if w.strikes() {
@@ -181,7 +181,8 @@ func (w *World) step() (again bool) {
 	return out.More
 }
 
-func (w *World) append(events []*outbidv1.Event) bool {
+// append puts events into the ledger, and has those look at what they changed who follow the run.
+func (w *World) append(events []*outbidv1.Event, changes []state.Change) bool {
 	b, err := w.ledger.Append(context.Background(), w.clock.now, events)
 	if err != nil {
 		w.fail(fmt.Errorf("append: %w", err))
@@ -190,14 +191,14 @@ func (w *World) append(events []*outbidv1.Event) bool {
 	w.core.Appended(b)
 	w.events += int64(len(events))
 	at := w.clock.now.Sub(w.start).Seconds()
-	for _, e := range events {
-		w.know(e)
-		if err := w.invariants.see(e); err != nil {
+	for i := range changes {
+		w.know(&changes[i])
+		if err := w.invariants.see(changes[i].Event); err != nil {
 			w.fail(fmt.Errorf("invariant broken at %g s in batch %d: %w", at, b.GetSeq(), err))
 			return false
 		}
 		if w.recorder != nil {
-			w.recorder.see(at, e)
+			w.recorder.see(at, &changes[i])
 		}
 	}
 	if w.recorder != nil {
@@ -211,26 +212,27 @@ func (w *World) append(events []*outbidv1.Event) bool {
 }
 
 // know keeps what workers and models are told of sweeps and leases.
-func (w *World) know(e *outbidv1.Event) {
-	switch k := e.GetKind().(type) {
-	case *outbidv1.Event_SweepSubmitted:
-		if i, err := strconv.Atoi(k.SweepSubmitted.GetIdempotencyKey()); err == nil {
-			w.apps[k.SweepSubmitted.GetSweep()] = w.all[i]
+func (w *World) know(c *state.Change) {
+	switch {
+	case c.SweepBegan():
+		if i, err := strconv.Atoi(c.Sweep.IdempotencyKey); err == nil {
+			w.apps[c.Sweep.ID] = w.all[i]
 		}
-	case *outbidv1.Event_LeaseGranted:
-		key := trialKey{k.LeaseGranted.GetSweep(), k.LeaseGranted.GetTrial()}
+	case c.LeaseBegan():
 		// A fork that comes while others train begins from a checkpoint, as one does that had devices before.
-		started := k.LeaseGranted.GetFork() && w.core.State().Sweeps[key.sweep].Trials[key.trial].From() != nil
-		w.leases[k.LeaseGranted.GetLeaseId()] = grant{w.gang(k.LeaseGranted.GetPlaces()), w.had[key] || started}
-	case *outbidv1.Event_LeaseEnded:
-		w.had[trialKey{k.LeaseEnded.GetSweep(), k.LeaseEnded.GetTrial()}] = true
-		delete(w.leases, k.LeaseEnded.GetLeaseId())
+		beside := c.Trial.Lead() != c.Lease && c.Trial.From() != nil
+		w.leases[c.Lease.ID] = grant{w.gang(c.Lease.Places), w.had[keyOf(c)] || beside}
+	case c.LeaseEnded():
+		w.had[keyOf(c)] = true
+		delete(w.leases, c.Lease.ID)
 	}
 }
 
+func keyOf(c *state.Change) trialKey { return trialKey{c.Sweep.ID, c.Trial.Number} }
+
 // gang is what places are to policies.
-func (w *World) gang(places []*outbidv1.LeasePlace) cluster.Gang {
-	return state.GangOf(state.PlacesOf(places), func(p state.Place) (int, bool) { return w.places[p.Node], true })
+func (w *World) gang(places []state.Place) cluster.Gang {
+	return state.GangOf(places, func(p state.Place) (int, bool) { return w.places[p.Node], true })
 }
 
 // snapshot stores one now and then. The orchestrator encodes it while it goes on: so the one before must still give the same

@@ -51,19 +51,25 @@ func publishAgain(ctx context.Context, kept *ledger.Memory) error {
 		if err != nil {
 			return err
 		}
+		var changes []state.Change
 		for _, e := range events {
-			if err := st.Apply(b.GetTime().AsTime(), e); err != nil {
+			change, err := st.Fold(b.GetTime().AsTime(), e)
+			if err != nil {
 				return err
 			}
+			changes = append(changes, change)
 		}
 		st.Seq = b.GetSeq()
 		var waits []<-chan struct{}
-		for _, e := range events {
-			if s, err := now.Sweep(st.SweepOf(e)); err == nil {
+		for _, c := range changes {
+			if c.Sweep == nil {
+				continue
+			}
+			if s, err := now.Sweep(c.Sweep.ID); err == nil {
 				waits = append(waits, s.Changed())
 			}
 		}
-		next, tell := now.After(st, events)
+		next, tell := now.After(st, changes)
 		tell()
 		for _, ch := range waits {
 			select {

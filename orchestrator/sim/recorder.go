@@ -7,10 +7,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// recorder tells a meter what the events of a run mean.
+// recorder tells a meter what the events of a run changed.
 type recorder struct {
 	w       *World
 	meter   *measure.Meter
@@ -77,44 +78,45 @@ func (s *recorder) machine(n *cluster.Node) {
 	s.next += len(n.Devices)
 }
 
-func (s *recorder) see(at float64, e *outbidv1.Event) {
-	switch k := e.GetKind().(type) {
-	case *outbidv1.Event_NodeJoined:
-		s.present(at, k.NodeJoined.GetNode().GetName(), true)
-	case *outbidv1.Event_NodeChanged:
-		to := k.NodeChanged.GetState()
-		s.present(at, k.NodeChanged.GetNode(), to != outbidv1.NodeState_NODE_STATE_LEFT && to != outbidv1.NodeState_NODE_STATE_LOST)
-	case *outbidv1.Event_SweepSubmitted:
-		spec := k.SweepSubmitted.GetSpec()
-		s.apps[k.SweepSubmitted.GetSweep()] = s.meter.Submit(at, s.appOf(spec))
-	case *outbidv1.Event_SweepChanged:
-		switch k.SweepChanged.GetState() {
-		case outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED, outbidv1.SweepState_SWEEP_STATE_FAILED:
-			s.flush(at)
-			s.meter.EndApp(at, s.apps[k.SweepChanged.GetSweep()])
-		}
-	case *outbidv1.Event_TrialCreated:
-		s.arrived(at, k.TrialCreated)
-	case *outbidv1.Event_LeaseGranted:
-		s.granted(at, k.LeaseGranted)
-	case *outbidv1.Event_PlaceEnded:
-		s.leaves(trialKey{k.PlaceEnded.GetSweep(), k.PlaceEnded.GetTrial()}, k.PlaceEnded.GetLeaseId())
-	case *outbidv1.Event_LeaseEnded:
-		s.leaves(trialKey{k.LeaseEnded.GetSweep(), k.LeaseEnded.GetTrial()}, k.LeaseEnded.GetLeaseId())
-	case *outbidv1.Event_ForkFailed:
-		if l := s.jobs[trialKey{k.ForkFailed.GetSweep(), k.ForkFailed.GetTrial()}].lease(k.ForkFailed.GetLeaseId()); l != nil {
+func (s *recorder) see(at float64, c *state.Change) {
+	if c.NodeTo() != outbidv1.NodeState_NODE_STATE_UNSPECIFIED {
+		to := c.NodeTo()
+		s.present(at, c.Node.Info.GetName(), to != outbidv1.NodeState_NODE_STATE_LEFT && to != outbidv1.NodeState_NODE_STATE_LOST)
+	}
+	if c.Trial != nil {
+		s.trial(at, c)
+	}
+	switch {
+	case c.SweepBegan():
+		s.apps[c.Sweep.ID] = s.meter.Submit(at, s.appOf(c.Sweep.Spec))
+	case c.SweepEnded():
+		s.flush(at)
+		s.meter.EndApp(at, s.apps[c.Sweep.ID])
+	}
+}
+
+// trial takes in what a trial did, or was told.
+func (s *recorder) trial(at float64, c *state.Change) {
+	key := keyOf(c)
+	switch {
+	case c.TrialBegan():
+		s.arrived(at, key)
+	case c.LeaseBegan():
+		s.granted(at, key, c.Lease)
+	case c.LeaseEnded(), c.Did(state.PlaceEnded):
+		s.leaves(key, c.Lease.ID)
+	case c.Did(state.ProcessFailed):
+		if l := s.jobs[key].lease(c.Lease.ID); l != nil {
 			l.failed = true
 		}
-	case *outbidv1.Event_TrialReached:
-		s.reached(at, trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}, k.TrialReached.GetLeaseId())
-	case *outbidv1.Event_TrialPaused:
-		s.paused(at, trialKey{k.TrialPaused.GetSweep(), k.TrialPaused.GetTrial()})
-	case *outbidv1.Event_TrialTargeted:
-		s.wanted(at, trialKey{k.TrialTargeted.GetSweep(), k.TrialTargeted.GetTrial()})
-	case *outbidv1.Event_TrialCloned:
-		s.wanted(at, trialKey{k.TrialCloned.GetSweep(), k.TrialCloned.GetTrial()})
-	case *outbidv1.Event_TrialEnded:
-		s.over(at, k.TrialEnded)
+	case c.Did(state.TargetReached):
+		s.reached(at, key, c.Lease.ID)
+	case c.Did(state.Paused):
+		s.paused(at, key)
+	case c.Did(state.Targeted), c.Did(state.Cloned):
+		s.wanted(at, key)
+	case c.TrialEnded():
+		s.over(at, key, c.TrialTo())
 	}
 }
 
@@ -164,37 +166,36 @@ func nameOf(s *outbidv1.SweepSpec) string {
 	return cmp.Or(s.GetLabels()["app"], s.GetLabels()["job"], s.GetName())
 }
 
-func (s *recorder) arrived(at float64, e *outbidv1.TrialCreated) {
-	app := s.w.apps[e.GetSweep()]
-	job := &app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)]
+func (s *recorder) arrived(at float64, key trialKey) {
+	app := s.w.apps[key.sweep]
+	job := &app.Jobs[min(int(key.trial), len(app.Jobs)-1)]
 	devices := app.Spec.GetResources().GetDevices()
-	n := s.meter.Arrive(at, s.apps[e.GetSweep()], measure.Job{
-		Name: e.GetSweep(), Tenant: app.Spec.GetTenant(), Devices: max(1, int(devices.GetMin()), int(devices.GetMax())),
+	n := s.meter.Arrive(at, s.apps[key.sweep], measure.Job{
+		Name: key.sweep, Tenant: app.Spec.GetTenant(), Devices: max(1, int(devices.GetMin()), int(devices.GetMax())),
 		Isolated: job.Isolated, Utility: job.Utility,
 	})
-	s.jobs[trialKey{e.GetSweep(), e.GetTrial()}] = &entry{number: n, wants: true}
+	s.jobs[key] = &entry{number: n, wants: true}
 }
 
-func (s *recorder) granted(at float64, e *outbidv1.LeaseGranted) {
+func (s *recorder) granted(at float64, key trialKey, lease *state.Lease) {
 	s.flush(at) // it may have held others until just now
-	key := trialKey{e.GetSweep(), e.GetTrial()}
 	j := s.jobs[key]
-	l := measure.Lease{ID: e.GetLeaseId()}
-	for _, p := range e.GetPlaces() {
-		for _, d := range p.GetDevices() {
+	l := measure.Lease{ID: lease.ID}
+	for _, p := range lease.Places {
+		for _, d := range p.Devices {
 			if s.w.set.Bars > 0 {
-				l.Where = append(l.Where, s.offset[p.GetNode()]+int(d))
+				l.Where = append(l.Where, s.offset[p.Node]+int(d))
 			}
 		}
 	}
-	g := s.w.gang(e.GetPlaces())
+	g := s.w.leases[l.ID].gang
 	l.Devices = g.Size()
-	app := s.w.apps[e.GetSweep()]
-	l.Slowdown = app.Jobs[min(int(e.GetTrial()), len(app.Jobs)-1)].Speeds.Slowdown(cluster.LocalityOf(s.w.nodes, g))
+	app := s.w.apps[key.sweep]
+	l.Slowdown = app.Jobs[min(int(key.trial), len(app.Jobs)-1)].Speeds.Slowdown(cluster.LocalityOf(s.w.nodes, g))
 	if s.w.leases[l.ID].again {
 		l.Delay = s.w.set.RestartDelay.Seconds()
 	}
-	j.held = append(j.held, held{id: l.ID, spread: len(e.GetPlaces()) > 1})
+	j.held = append(j.held, held{id: l.ID, spread: lease.Gang()})
 	s.meter.Grant(at, j.number, l)
 }
 
@@ -222,17 +223,17 @@ func (s *recorder) wanted(at float64, key trialKey) {
 }
 
 // over: a trial has ended, and with it its lease, which its last moments no longer count to.
-func (s *recorder) over(at float64, e *outbidv1.TrialEnded) {
-	j := s.jobs[trialKey{e.GetSweep(), e.GetTrial()}]
+func (s *recorder) over(at float64, key trialKey, to outbidv1.TrialState) {
+	j := s.jobs[key]
 	if j == nil || j.over {
 		return
 	}
 	done := 1.0
-	if e.GetState() != outbidv1.TrialState_TRIAL_STATE_COMPLETED {
-		done = s.done(trialKey{e.GetSweep(), e.GetTrial()})
+	if to != outbidv1.TrialState_TRIAL_STATE_COMPLETED {
+		done = s.done(key)
 	}
 	j.over = true
-	s.meter.End(at, j.number, done, e.GetState() != outbidv1.TrialState_TRIAL_STATE_FAILED)
+	s.meter.End(at, j.number, done, to != outbidv1.TrialState_TRIAL_STATE_FAILED)
 }
 
 // done is the part of a trial's work that it has done.

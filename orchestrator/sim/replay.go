@@ -40,7 +40,8 @@ var ErrNothingRan = errors.New("no sweep of this ledger ran on workers")
 // ReadPast reads a ledger from its first batch on.
 func ReadPast(ctx context.Context, l ledger.Ledger) (*Past, error) {
 	h := &historian{
-		st: state.New(), sweeps: map[string]*recorded{}, nodes: map[string]*presence{}, forks: map[trialKey]*segment{},
+		st: state.New(), sweeps: map[string]*recorded{}, nodes: map[string]*presence{}, forks: map[uint64]*segment{},
+		table: state.NewTable(),
 	}
 	err := l.Read(ctx, 1, func(b *outbidv1.Batch) error {
 		events, err := ledger.Decode(b)
@@ -52,10 +53,11 @@ func ReadPast(ctx context.Context, l ledger.Ledger) (*Past, error) {
 			h.start = at
 		}
 		for _, e := range events {
-			if err := h.st.Apply(at, e); err != nil {
+			change, err := h.st.Fold(at, e)
+			if err != nil {
 				return fmt.Errorf("ledger batch %d: %w", b.GetSeq(), err)
 			}
-			h.see(at.Sub(h.start), e)
+			h.see(at.Sub(h.start), &change)
 		}
 		return nil
 	})
@@ -76,8 +78,9 @@ type historian struct {
 	// names of nodes by shape, and when each was there.
 	names []string
 	nodes map[string]*presence
-	// forks that run, by trial.
-	forks map[trialKey]*segment
+	// forks that run, by lease.
+	forks map[uint64]*segment
+	table state.Table
 	// starts adds up the time that trials which had trained before took from a grant until they trained again.
 	starts   time.Duration
 	started  int
@@ -132,27 +135,29 @@ type presence struct {
 	up    bool
 }
 
-func (h *historian) see(at time.Duration, e *outbidv1.Event) {
-	switch k := e.GetKind().(type) {
-	case *outbidv1.Event_NodeJoined:
-		h.joined(at, k.NodeJoined.GetNode().GetName())
-	case *outbidv1.Event_NodeChanged:
-		h.changed(at, k.NodeChanged)
-	case *outbidv1.Event_RoundDecided:
-		h.policy = k.RoundDecided.GetPolicy()
-	case *outbidv1.Event_SweepSubmitted:
-		h.submitted(at, k.SweepSubmitted)
-	case *outbidv1.Event_SweepExtended:
-		if s := h.sweeps[k.SweepExtended.GetSweep()]; s != nil {
-			s.spec = k.SweepExtended.GetSpec()
+func (h *historian) see(at time.Duration, c *state.Change) {
+	switch c.NodeTo() {
+	case outbidv1.NodeState_NODE_STATE_UNSPECIFIED:
+	case outbidv1.NodeState_NODE_STATE_UP:
+		h.joined(at, c.Node.Info.GetName())
+	default:
+		h.left(at, c.Node.Info.GetName())
+	}
+	if round := h.table.Round(c.Event); round != nil {
+		h.policy = round.GetPolicy()
+	}
+	switch {
+	case c.Trial != nil:
+		h.trial(at, c)
+	case c.SweepBegan():
+		h.submitted(at, c.Sweep)
+	case c.Did(state.Extended):
+		if s := h.sweeps[c.Sweep.ID]; s != nil {
+			s.spec = c.Sweep.Spec
 			h.extended++
 		}
-	case *outbidv1.Event_SweepChanged:
-		h.command(at, k.SweepChanged)
-	default:
-		if ref := h.st.TrialOf(e); ref != nil {
-			h.trial(at, trialKey{ref.GetSweep(), ref.GetTrial()}, e)
-		}
+	case c.SweepTo() != outbidv1.SweepState_SWEEP_STATE_UNSPECIFIED:
+		h.command(at, c)
 	}
 }
 
@@ -193,40 +198,29 @@ func (h *historian) left(at time.Duration, name string) {
 	}
 }
 
-func (h *historian) changed(at time.Duration, e *outbidv1.NodeChanged) {
-	switch e.GetState() {
-	case outbidv1.NodeState_NODE_STATE_LOST, outbidv1.NodeState_NODE_STATE_LEFT, outbidv1.NodeState_NODE_STATE_DRAINING:
-		h.left(at, e.GetNode())
-	case outbidv1.NodeState_NODE_STATE_UP:
-		h.joined(at, e.GetNode())
-	}
-}
-
-func (h *historian) submitted(at time.Duration, e *outbidv1.SweepSubmitted) {
+func (h *historian) submitted(at time.Duration, s *state.Sweep) {
 	switch {
-	case e.GetSpec().GetExternal() != nil, e.GetSpec().GetTuner().GetPlugin() != nil:
+	case s.Spec.GetExternal() != nil, s.Spec.GetTuner().GetPlugin() != nil:
 		h.outside++
 	default:
-		h.sweeps[e.GetSweep()] = &recorded{
-			spec: e.GetSpec(), submit: at, trials: map[int32]*record{}, pace: map[pace]work{},
-		}
-		h.order = append(h.order, e.GetSweep())
+		h.sweeps[s.ID] = &recorded{spec: s.Spec, submit: at, trials: map[int32]*record{}, pace: map[pace]work{}}
+		h.order = append(h.order, s.ID)
 	}
 }
 
 // command: what people asked for, they ask for again.
-func (h *historian) command(at time.Duration, e *outbidv1.SweepChanged) {
-	s := h.sweeps[e.GetSweep()]
+func (h *historian) command(at time.Duration, c *state.Change) {
+	s := h.sweeps[c.Sweep.ID]
 	if s == nil {
 		return
 	}
-	if h.st.Sweeps[e.GetSweep()].Done() {
+	if c.SweepEnded() {
 		h.lastEnd = at
 	}
-	if e.GetActor() == "" {
+	if c.Actor() == "" {
 		return
 	}
-	switch e.GetState() {
+	switch c.SweepTo() {
 	case outbidv1.SweepState_SWEEP_STATE_PAUSED:
 		s.commands = append(s.commands, Command{at, outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE})
 	case outbidv1.SweepState_SWEEP_STATE_RUNNING:
@@ -236,55 +230,65 @@ func (h *historian) command(at time.Duration, e *outbidv1.SweepChanged) {
 	}
 }
 
-func (h *historian) trial(at time.Duration, key trialKey, e *outbidv1.Event) {
-	s := h.sweeps[key.sweep]
+func (h *historian) trial(at time.Duration, c *state.Change) {
+	s, t := h.sweeps[c.Sweep.ID], c.Trial
 	if s == nil {
 		return
 	}
-	r := s.trials[key.trial]
+	r := s.trials[t.Number]
 	if r == nil {
 		r = &record{pace: map[pace]work{}}
-		s.trials[key.trial] = r
+		s.trials[t.Number] = r
 	}
-	t := h.st.Sweeps[key.sweep].Trials[key.trial]
-	switch k := e.GetKind().(type) {
-	case *outbidv1.Event_ForkStarted:
-		if l := t.Lead(); l != nil && l.Holder == state.Workers {
-			if t.LeaseCount > 1 {
-				h.starts += at - l.Granted.Sub(h.start)
-				h.started++
+	lease := c.Lease
+	if lease == nil {
+		lease = t.Lead() // checkpoints of old ledgers do not say
+	}
+	if step, said := c.Step(); said && lease != nil {
+		h.trained(at, s, r, lease.ID, step)
+		if report := h.table.Report(c.Event).GetReport(); report != nil && lease == t.Lead() {
+			if v, ok := report.GetMetrics()[s.spec.GetMetric()]; ok {
+				r.plot(float64(step), v)
 			}
-			h.forks[key] = &segment{at, k.ForkStarted.GetFromStep(), pace{l.Type(), l.Size(), l.Locality()}}
 		}
-	case *outbidv1.Event_TrialTargeted:
-		if f := h.forks[key]; f != nil {
-			f.at = at // it waited until now
+	}
+	switch {
+	case c.Did(state.ProcessStarted):
+		h.forkStarted(at, c)
+	case c.Did(state.Targeted):
+		for _, l := range t.Leases {
+			if f := h.forks[l.ID]; f != nil {
+				f.at = at // it waited until now
+			}
 		}
-	case *outbidv1.Event_TrialReported:
-		h.trained(at, s, r, key, k.TrialReported.GetReport().GetStep())
-		if v, ok := k.TrialReported.GetReport().GetMetrics()[s.spec.GetMetric()]; ok {
-			r.plot(float64(k.TrialReported.GetReport().GetStep()), v)
+	case c.LeaseEnded():
+		r.last, r.lastAt = h.forks[c.Lease.ID], at
+		delete(h.forks, c.Lease.ID)
+	case c.TrialEnded():
+		if c.TrialTo() == outbidv1.TrialState_TRIAL_STATE_COMPLETED && c.News { // its tuner hears of what it did not decide
+			r.finish(s, t.Number, t.MaxStep)
 		}
-	case *outbidv1.Event_TrialReached:
-		h.trained(at, s, r, key, k.TrialReached.GetStep())
-	case *outbidv1.Event_CheckpointSaved:
-		h.trained(at, s, r, key, k.CheckpointSaved.GetCheckpoint().GetStep())
-	case *outbidv1.Event_LeaseEnded:
-		r.last, r.lastAt = h.forks[key], at
-		delete(h.forks, key)
-	case *outbidv1.Event_TrialEnded:
-		if k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_COMPLETED && !k.TrialEnded.GetByTuner() {
-			r.finish(s, key.trial, t.MaxStep)
-		}
-		if k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_FAILED {
+		if c.TrialTo() == outbidv1.TrialState_TRIAL_STATE_FAILED {
 			h.failed++
 		}
 	}
 }
 
+func (h *historian) forkStarted(at time.Duration, c *state.Change) {
+	l := c.Lease
+	if l.Holder != state.Workers {
+		return
+	}
+	if c.Trial.LeaseCount > 1 {
+		h.starts += at - l.Granted.Sub(h.start)
+		h.started++
+	}
+	h.forks[l.ID] = &segment{at, l.FromStep, pace{l.Type(), l.Size(), l.Locality()}}
+}
+
 // trained measures a stretch of training.
-func (h *historian) trained(at time.Duration, s *recorded, r *record, key trialKey, step int64) {
-	f := h.forks[key]
+func (h *historian) trained(at time.Duration, s *recorded, r *record, lease uint64, step int64) {
+	f := h.forks[lease]
 	if f == nil || step <= f.step || at <= f.at {
 		return
 	}

@@ -7,20 +7,6 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Change is what one event did, for those who follow the state.
-type Change struct {
-	Event *outbidv1.Event
-	// Kind is the event's row in the table.
-	Kind *Kind
-	// Sweep and Trial that it was about, nil for none. A sweep that was deleted is no longer in the state.
-	Sweep *Sweep
-	Trial *Trial
-	// Lease that it was about, nil for none: what it granted, or what the trial held.
-	Lease *Lease
-	// News: the sweep's tuner hears of it.
-	News bool
-}
-
 // folding is one event being folded in.
 type folding struct {
 	st    *State
@@ -51,7 +37,7 @@ func (st *State) Fold(at time.Time, event *outbidv1.Event) (Change, error) {
 	case TunerHearsNews:
 		done.News = kind.news(f, event)
 	}
-	if err := f.run(event); err != nil {
+	if err := f.run(event, &done); err != nil {
 		if f.trial != nil {
 			err = fmt.Errorf("%s: %w", trialName(f.sweep.ID, f.trial.Number), err)
 		}
@@ -60,23 +46,28 @@ func (st *State) Fold(at time.Time, event *outbidv1.Event) (Change, error) {
 	if done.Sweep, done.Trial, done.Lease = f.sweep, f.trial, f.lease; f.trial != nil {
 		st.watch(f.sweep, f.trial)
 	}
+	if kind.node != nil {
+		done.Node = st.Nodes[kind.node(event)]
+	}
 	return done, nil
 }
 
 // run folds the event in, and holds what it does against the tables of transitions.
-func (f *folding) run(event *outbidv1.Event) error {
-	var from [2]int32
-	for i, c := range f.kind.courses {
-		from[i] = c.where(f, event)
-		if err := c.leaves(from[i]); err != nil {
+func (f *folding) run(event *outbidv1.Event, done *Change) error {
+	for _, c := range f.kind.courses {
+		from := c.where(f, event)
+		done.from[c.of] = from
+		if err := c.leaves(from); err != nil {
 			return err
 		}
 	}
 	if err := f.kind.fold(f, event); err != nil {
 		return err
 	}
-	for i, c := range f.kind.courses {
-		if err := c.leads(from[i], c.where(f, event)); err != nil {
+	for _, c := range f.kind.courses {
+		to := c.where(f, event)
+		done.to[c.of] = to
+		if err := c.leads(done.from[c.of], to); err != nil {
 			return err
 		}
 	}

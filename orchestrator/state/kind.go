@@ -26,6 +26,10 @@ type Kind struct {
 	View ViewPart
 	// Orders: the workers that hold the trial's lease are told.
 	Orders bool
+	// Readers is what it is to those who read the ledger's batches without a state.
+	Readers ReaderPart
+	// Outlook: what the sweep's tuner will do in all may be something else.
+	Outlook bool
 
 	fold func(*folding, *outbidv1.Event) error
 	// courses are what it does to those that have a life of their own.
@@ -34,9 +38,15 @@ type Kind struct {
 	creates bool
 	// news says, before the event is folded in, whether it is news to the tuner.
 	news func(*folding, *outbidv1.Event) bool
-	// sweep and trial name what the event is about.
+	// sweep, trial and node name what the event is about.
 	sweep func(*outbidv1.Event) string
 	trial func(*outbidv1.Event) TrialRef
+	node  func(*outbidv1.Event) string
+	// step is how far it says that a fork was.
+	step func(*outbidv1.Event) int64
+	// body is the message that says what happened; decision is what it is in its round.
+	body     func(*outbidv1.Event) message
+	decision func(*outbidv1.Event) *outbidv1.Decision
 }
 
 // About says whose event a kind is.
@@ -84,12 +94,37 @@ const (
 	ViewTrial   ViewPart = "sweep and trial"
 )
 
+// ReaderPart is what an event is to those who read the ledger's batches without a state: the history of reports, and whoever
+// lists rounds.
+type ReaderPart string
+
+// What events are to readers of batches.
+const (
+	ReadersReport  ReaderPart = "a report"
+	ReadersForget  ReaderPart = "forget the sweep"
+	ReadersRound   ReaderPart = "a round"
+	ReadersDecided ReaderPart = "a decision of its round"
+	ReadersAside   ReaderPart = "may stand between a round's decisions"
+	ReadersLeader  ReaderPart = "a new leader"
+)
+
 // A part is one cell of a row. Cells that are not set mean nothing to whom they are about.
 type part interface{ set(*Kind) }
 
 func (p TunerPart) set(k *Kind)  { k.Tuner = p }
 func (p PolicyPart) set(k *Kind) { k.Policy = p }
 func (p ViewPart) set(k *Kind)   { k.View = p }
+func (p ReaderPart) set(k *Kind) { k.Readers = p }
+
+// decides is a decision of a round, as the API lists it.
+type decides func(*outbidv1.Event) *outbidv1.Decision
+
+func (d decides) set(k *Kind) { k.Readers, k.decision = ReadersDecided, d }
+
+// seenAt says how far a fork was.
+type seenAt func(*outbidv1.Event) int64
+
+func (s seenAt) set(k *Kind) { k.step = s }
 
 // A flag is a cell that is there or not.
 type flag int
@@ -98,6 +133,7 @@ const (
 	asks flag = iota
 	advances
 	orders
+	outlook
 	createsTrial
 )
 
@@ -109,6 +145,8 @@ func (f flag) set(k *Kind) {
 		k.Advances = true
 	case orders:
 		k.Orders = true
+	case outlook:
+		k.Outlook = true
 	case createsTrial:
 		k.creates = true
 	}
@@ -142,6 +180,7 @@ func of[M message](about About, body func(*outbidv1.Event) M, fold func(*folding
 	k := &Kind{
 		Name: nameOf[M](), About: about,
 		fold: func(f *folding, e *outbidv1.Event) error { return fold(f, body(e)) },
+		body: func(e *outbidv1.Event) message { return body(e) },
 	}
 	for _, p := range parts {
 		p.set(k)
@@ -172,24 +211,28 @@ func ofTrial[M interface {
 	return k
 }
 
-// lease is the id of the lease that an event about a trial names, if it names one.
+// lease is the id of the lease that an event about a trial names, if it names one. Checkpoints of old ledgers do not say.
 func (k *Kind) lease(e *outbidv1.Event) (id uint64, named bool) {
-	l, named := k.trial(e).(interface{ GetLeaseId() uint64 })
-	if !named {
+	switch l := k.trial(e).(type) {
+	case interface{ GetLeaseId() uint64 }:
+		return l.GetLeaseId(), true
+	case interface{ GetCheckpoint() *outbidv1.Checkpoint }:
+		return l.GetCheckpoint().GetLeaseId(), l.GetCheckpoint().GetLeaseId() > 0
+	default:
 		return 0, false
 	}
-	return l.GetLeaseId(), true
 }
 
-// kinds finds the row of an event by the type that holds its body.
-type kinds map[reflect.Type]*Kind
+// Table finds the row of an event. It never changes.
+type Table struct{ rows map[reflect.Type]*Kind }
 
-func newKinds() kinds {
+// NewTable returns the table of events for those who read them without a state.
+func NewTable() Table {
 	rows := map[string]*Kind{}
 	for _, k := range Kinds() {
 		rows[k.Name] = k
 	}
-	all := kinds{}
+	all := map[reflect.Type]*Kind{}
 	empty := (&outbidv1.Event{}).ProtoReflect()
 	fields := empty.Descriptor().Oneofs().ByName("kind").Fields()
 	for i := range fields.Len() {
@@ -200,24 +243,19 @@ func newKinds() kinds {
 			all[reflect.TypeOf(e.GetKind())] = row
 		}
 	}
-	return all
+	return Table{all}
 }
 
 // Kind is an event's row in the table; nil for one that this version does not know.
-func (st *State) Kind(e *outbidv1.Event) *Kind {
+func (t Table) Kind(e *outbidv1.Event) *Kind {
 	if e.GetKind() == nil {
 		return nil
 	}
-	return st.kinds[reflect.TypeOf(e.GetKind())]
+	return t.rows[reflect.TypeOf(e.GetKind())]
 }
 
-// SweepOf names the sweep that an event is about; "" for none.
-func (st *State) SweepOf(e *outbidv1.Event) string {
-	if k := st.Kind(e); k != nil && k.sweep != nil {
-		return k.sweep(e)
-	}
-	return ""
-}
+// Kind is Table.Kind.
+func (st *State) Kind(e *outbidv1.Event) *Kind { return st.table.Kind(e) }
 
 // TrialOf is the body of an event about a trial, nil for others.
 func (st *State) TrialOf(e *outbidv1.Event) TrialRef {

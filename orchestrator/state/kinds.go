@@ -19,12 +19,12 @@ func Kinds() []*Kind {
 func sweepKinds() []*Kind {
 	return []*Kind{
 		of(AboutSweep, (*event).GetSweepSubmitted, (*folding).submitted,
-			sweepCourse("submitted"), TunerStarts, asks, advances, ViewSweep),
+			sweepCourse("submitted"), TunerStarts, asks, advances, outlook, ViewSweep),
 		ofSweep((*event).GetSweepChanged, (*folding).sweepChanged,
-			sweepCourse("pause", "resume", "stop or limit", "tuner done", "trials ended", "tuner failed"), TunerArchives, asks, advances, ViewWaiting),
+			sweepCourse("pause", "resume", "stop or limit", "tuner done", "trials ended", "tuner failed"), TunerArchives, asks, advances, outlook, ViewWaiting),
 		ofSweep((*event).GetSweepExtended, (*folding).sweepExtended,
-			sweepCourse("extend"), TunerWidens, asks, advances, ViewWaiting),
-		ofSweep((*event).GetSweepDeleted, (*folding).sweepDeleted, sweepCourse("deleted"), TunerForgotten),
+			sweepCourse(Extended), TunerWidens, asks, advances, outlook, ViewWaiting),
+		ofSweep((*event).GetSweepDeleted, (*folding).sweepDeleted, sweepCourse("deleted"), TunerForgotten, outlook, ReadersForget),
 		ofSweep((*event).GetTunerAsked, (*folding).tunerAsked, TunerAsked, advances, ViewSweep),
 	}
 }
@@ -33,17 +33,19 @@ func trialKinds() []*Kind {
 	return []*Kind{
 		ofTrial((*event).GetTrialCreated, (*folding).created,
 			trialCourse("created"), createsTrial, asks, advances, ViewTrial),
-		ofTrial((*event).GetTrialTargeted, (*folding).targeted, trialCourse("targeted"), asks, advances, ViewTrial),
-		ofTrial((*event).GetTrialPaused, (*folding).paused, trialCourse("paused"), advances, ViewTrial),
+		ofTrial((*event).GetTrialTargeted, (*folding).targeted, trialCourse(Targeted), asks, advances, ViewTrial),
+		ofTrial((*event).GetTrialPaused, (*folding).paused, trialCourse(Paused), advances, ViewTrial),
 		ofTrial((*event).GetTrialEnded, (*folding).ended,
-			trialCourse("ended"), newsIf((*event).GetTrialEnded, (*folding).exitIsNews), asks, advances, ViewTrial),
-		ofTrial((*event).GetTrialCloned, (*folding).cloned, trialCourse("cloned"), asks, advances, ViewTrial),
+			trialCourse("ended"), newsIf((*event).GetTrialEnded, (*folding).exitIsNews), asks, advances, outlook, ViewTrial),
+		ofTrial((*event).GetTrialCloned, (*folding).cloned, trialCourse(Cloned), asks, advances, ViewTrial),
 		// By far the most events are reports, and alone they change nobody's demand.
 		ofTrial((*event).GetTrialReported, (*folding).reported,
-			leaseCourse("reported"), newsIf((*event).GetTrialReported, (*folding).reportIsNews), ViewTrial),
+			leaseCourse("reported"), newsIf((*event).GetTrialReported, (*folding).reportIsNews), ViewTrial,
+			seenAt(stepReported), ReadersReport),
 		ofTrial((*event).GetTrialReached, (*folding).reached,
-			leaseCourse("target reached"), newsIf((*event).GetTrialReached, (*folding).targetIsNews), asks, advances, ViewTrial),
-		ofTrial((*event).GetCheckpointSaved, (*folding).checkpointSaved, advances),
+			leaseCourse(TargetReached), newsIf((*event).GetTrialReached, (*folding).targetIsNews), asks, advances, ViewTrial,
+			seenAt(stepReached)),
+		ofTrial((*event).GetCheckpointSaved, (*folding).checkpointSaved, advances, seenAt(stepSaved)),
 		ofTrial((*event).GetCheckpointDropped, (*folding).checkpointDropped, advances),
 	}
 }
@@ -51,16 +53,18 @@ func trialKinds() []*Kind {
 func leaseKinds() []*Kind {
 	return []*Kind{
 		ofTrial((*event).GetLeaseGranted, (*folding).leaseGranted,
-			trialCourse("lease granted"), leaseCourse("granted"), advances, ViewTrial, orders),
+			trialCourse("lease granted"), leaseCourse("granted"), advances, ViewTrial, orders, decides(aGrant)),
 		ofTrial((*event).GetTrialAsked, (*folding).trialAsked,
 			trialCourse("lease granted"), leaseCourse("asked for by a client"), advances, ViewTrial),
-		ofTrial((*event).GetLeaseRenewed, (*folding).leaseRenewed, leaseCourse("renewed"), advances, ViewTrial, orders),
-		ofTrial((*event).GetLeaseRevoked, (*folding).leaseRevoked, leaseCourse("revoked"), advances, ViewTrial, orders),
-		ofTrial((*event).GetPlaceEnded, (*folding).placeEnded, leaseCourse("place ended"), asks, advances, ViewTrial),
+		ofTrial((*event).GetLeaseRenewed, (*folding).leaseRenewed, leaseCourse("renewed"), advances, ViewTrial, orders,
+			decides(aRenewal)),
+		ofTrial((*event).GetLeaseRevoked, (*folding).leaseRevoked, leaseCourse("revoked"), advances, ViewTrial, orders,
+			decides(aRevocation)),
+		ofTrial((*event).GetPlaceEnded, (*folding).placeEnded, leaseCourse(PlaceEnded), asks, advances, ViewTrial),
 		ofTrial((*event).GetLeaseEnded, (*folding).leaseEnded,
 			trialCourse("lease ended"), leaseCourse("ended"), asks, advances, ViewTrial, orders),
-		ofTrial((*event).GetForkStarted, (*folding).forkStarted, leaseCourse("process started"), advances, ViewTrial),
-		ofTrial((*event).GetForkFailed, (*folding).forkFailed, leaseCourse("process failed"), advances, ViewTrial),
+		ofTrial((*event).GetForkStarted, (*folding).forkStarted, leaseCourse(ProcessStarted), advances, ViewTrial),
+		ofTrial((*event).GetForkFailed, (*folding).forkFailed, leaseCourse(ProcessFailed), advances, ViewTrial),
 	}
 }
 
@@ -70,9 +74,9 @@ func ledgerKinds() []*Kind {
 		of(AboutNode, (*event).GetNodeChanged, (*folding).nodeChanged,
 			nodeCourse(changing, "drained", "opened again", "silent", "heard of again", "said goodbye"), asks, ViewNodes),
 		of(AboutNode, (*event).GetUplinkSeen, (*folding).uplinkSeen, nodeCourse(heardOf, "heard of")),
-		of(AboutLedger, (*event).GetNote, (*folding).note),
-		of(AboutLedger, (*event).GetRoundDecided, (*folding).roundDecided, PolicyDecided),
-		of(AboutLedger, (*event).GetOrchestratorStarted, (*folding).started, PolicyStarts),
+		of(AboutLedger, (*event).GetNote, (*folding).note, ReadersAside),
+		of(AboutLedger, (*event).GetRoundDecided, (*folding).roundDecided, PolicyDecided, ReadersRound),
+		of(AboutLedger, (*event).GetOrchestratorStarted, (*folding).started, PolicyStarts, ReadersLeader),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // printKinds is the table of events as docs/architecture.md prints it.
 func printKinds() string {
 	var out strings.Builder
-	out.WriteString("| event | about | moves | the sweep's tuner | the policy | its view changes | the sweep | workers |\n|---|---|---|---|---|---|---|---|\n")
+	out.WriteString("| event | about | moves | the sweep's tuner | the policy | its view changes | the sweep | workers | readers |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, k := range Kinds() {
 		policy, sweep, workers := string(k.Policy), "", ""
 		if k.Asks {
@@ -28,7 +28,12 @@ func printKinds() string {
 		for _, c := range k.courses {
 			moves = append(moves, c.what)
 		}
-		row := fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s |\n", k.Name, k.About, strings.Join(moves, ", "), k.Tuner, policy, k.View, sweep, workers)
+		readers := string(k.Readers)
+		if k.Outlook {
+			readers = strings.TrimPrefix(readers+"; another outlook", "; ")
+		}
+		row := fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", k.Name, k.About, strings.Join(moves, ", "), k.Tuner, policy,
+			k.View, sweep, workers, readers)
 		for strings.Contains(row, "|  |") {
 			row = strings.ReplaceAll(row, "|  |", "| |")
 		}

@@ -59,27 +59,19 @@ func (st *State) Publish() *Published {
 	return next
 }
 
-// After returns what readers see once the events that led from p to the state are in the ledger. Call tell when others can
-// get at it: it wakes those who wait for a change.
-func (p *Published) After(st *State, events []*outbidv1.Event) (next *Published, tell func()) {
+// After returns what readers see once the events whose changes led from p to the state are in the ledger. Call tell when
+// others can get at it: it wakes those who wait for a change.
+func (p *Published) After(st *State, changes []Change) (next *Published, tell func()) {
 	sweeps, nodes := map[string]bool{}, map[string]bool{}
 	list, inventory := false, false
-	for _, e := range events {
-		switch k := e.GetKind().(type) {
-		case *outbidv1.Event_NodeJoined:
-			nodes[k.NodeJoined.GetNode().GetName()], inventory = true, true
-		case *outbidv1.Event_NodeChanged:
-			nodes[k.NodeChanged.GetNode()], inventory = true, true
-		case *outbidv1.Event_Note:
-			sweeps[k.Note.GetSweep()] = true
-		case *outbidv1.Event_SweepSubmitted:
-			sweeps[k.SweepSubmitted.GetSweep()], list = true, true
-		case *outbidv1.Event_SweepDeleted:
-			sweeps[k.SweepDeleted.GetSweep()], list = true, true
-		default:
-			if id := st.SweepOf(e); id != "" {
-				sweeps[id] = true
-			}
+	for i := range changes {
+		c := &changes[i]
+		if c.Sweep != nil {
+			sweeps[c.Sweep.ID] = true
+			list = list || c.SweepBegan() || c.SweepGone()
+		}
+		if c.NodeTo() != nodeNone {
+			nodes[c.Node.Info.GetName()], inventory = true, true
 		}
 	}
 	next, tell = p.next(st, sweeps, nodes)

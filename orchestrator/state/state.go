@@ -43,7 +43,7 @@ type State struct {
 	sharing
 	suspects map[*Trial]*Sweep
 
-	kinds kinds
+	table Table
 }
 
 // New returns the state before the first event.
@@ -57,7 +57,7 @@ func New() *State {
 		deleted:   map[string]Deleted{},
 		keys:      map[string]string{},
 		suspects:  map[*Trial]*Sweep{},
-		kinds:     newKinds(),
+		table:     NewTable(),
 	}
 }
 
@@ -225,15 +225,9 @@ type Lease struct {
 }
 
 // Done says whether the sweep has ended for good, unless it is extended.
-func (s *Sweep) Done() bool {
-	switch s.State {
-	case outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED,
-		outbidv1.SweepState_SWEEP_STATE_FAILED:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Sweep) Done() bool { return sweepOver(s.State) }
+
+func sweepOver(s sweepState) bool { return s == sweepDone || s == sweepStopped || s == sweepFailed }
 
 // Maximise says whether the sweep's metric is to be large.
 func (s *Sweep) Maximise() bool { return s.Spec.GetMode() == "max" }

@@ -88,8 +88,8 @@ func sweepTransitions() []transition[sweepState] {
 		{"tuner done", []sweepState{sweepRunning}, []sweepState{sweepDone, sweepFailed}},
 		{"trials ended", []sweepState{sweepStopping}, []sweepState{sweepDone, sweepStopped, sweepFailed}},
 		{"tuner failed", []sweepState{sweepRunning, sweepPaused}, []sweepState{sweepStopping}},
-		{"extend", []sweepState{sweepRunning, sweepPaused}, nil},
-		{"extend", []sweepState{sweepDone, sweepStopped}, []sweepState{sweepRunning}},
+		{Extended, []sweepState{sweepRunning, sweepPaused}, nil},
+		{Extended, []sweepState{sweepDone, sweepStopped}, []sweepState{sweepRunning}},
 		{"deleted", []sweepState{sweepDone, sweepStopped, sweepFailed}, []sweepState{sweepNone}},
 	}
 }
@@ -105,16 +105,16 @@ func trialTransitions() []transition[trialState] {
 		{"lease granted", []trialState{trialRunning}, nil},
 		{"lease ended", []trialState{trialRunning}, []trialState{trialQueued, trialPaused, trialRunning}},
 		{"lease ended", over, nil},
-		{"targeted", []trialState{trialQueued, trialRunning}, nil},
-		{"targeted", []trialState{trialPaused}, []trialState{trialQueued}},
+		{Targeted, []trialState{trialQueued, trialRunning}, nil},
+		{Targeted, []trialState{trialPaused}, []trialState{trialQueued}},
 		// A completed trial goes on when its sweep is extended by longer steps: it runs while its process is still ending.
 		// Where versions before did not say so, it stays as it was.
-		{"targeted", []trialState{trialCompleted}, []trialState{trialQueued, trialRunning, trialCompleted}},
+		{Targeted, []trialState{trialCompleted}, []trialState{trialQueued, trialRunning, trialCompleted}},
 		// One that holds a lease is paused once that has ended.
-		{"paused", []trialState{trialQueued}, []trialState{trialPaused}},
-		{"paused", []trialState{trialRunning}, nil},
-		{"cloned", []trialState{trialQueued, trialRunning}, nil},
-		{"cloned", []trialState{trialPaused}, []trialState{trialQueued}},
+		{Paused, []trialState{trialQueued}, []trialState{trialPaused}},
+		{Paused, []trialState{trialRunning}, nil},
+		{Cloned, []trialState{trialQueued, trialRunning}, nil},
+		{Cloned, []trialState{trialPaused}, []trialState{trialQueued}},
 		// What a person's stop cancelled is again what it was once the sweep is resumed or extended.
 		{"resumed", []trialState{trialCancelled}, []trialState{trialQueued, trialPaused}},
 		{"ended", open, over},
@@ -127,15 +127,15 @@ func leaseTransitions() []transition[leaseState] {
 	return []transition[leaseState]{
 		{"granted", []leaseState{leaseNone}, []leaseState{leaseStarting}},
 		{"asked for by a client", []leaseState{leaseNone}, []leaseState{leaseRunning}},
-		{"process started", []leaseState{leaseStarting, leaseRunning}, []leaseState{leaseRunning}},
-		{"process started", []leaseState{leasePausing, leaseStopping}, nil},
+		{ProcessStarted, []leaseState{leaseStarting, leaseRunning}, []leaseState{leaseRunning}},
+		{ProcessStarted, []leaseState{leasePausing, leaseStopping}, nil},
 		{"reported", held, nil},
-		{"target reached", held, nil},
+		{TargetReached, held, nil},
 		{"renewed", held, nil},
 		{"revoked", []leaseState{leaseStarting, leaseRunning, leasePausing}, []leaseState{leasePausing, leaseStopping}},
 		{"revoked", []leaseState{leaseStopping}, nil},
-		{"process failed", held, nil},
-		{"place ended", held, nil},
+		{ProcessFailed, held, nil},
+		{PlaceEnded, held, nil},
 		{"ended", held, []leaseState{leaseNone}},
 	}
 }
@@ -178,8 +178,12 @@ func graphOf[S ~int32](table []transition[S], events ...string) graph {
 
 // A course is what a kind of event does to one of those that have a life of their own.
 type course struct {
-	what, event string
-	legal       graph
+	of     subject
+	what   string
+	events []string
+	legal  graph
+	// node names the node that an event is about; nil if it is about none.
+	node func(*outbidv1.Event) string
 	// where it is in its life; 0 for one that is not there.
 	where func(*folding, *outbidv1.Event) int32
 	word  func(int32) string
@@ -190,7 +194,7 @@ func (c *course) leaves(from int32) error {
 	if int(from) < len(c.legal) && c.legal[from] != 0 {
 		return nil
 	}
-	return broken("%s: the %s is %s", c.event, c.what, c.word(from))
+	return broken("%s: the %s is %s", c.name(), c.what, c.word(from))
 }
 
 // leads says whether the event may have led from one state to another.
@@ -198,24 +202,31 @@ func (c *course) leads(from, to int32) error {
 	if c.legal[from]&(1<<to) != 0 {
 		return nil
 	}
-	return broken("%s: the %s goes from %s to %s", c.event, c.what, c.word(from), c.word(to))
+	return broken("%s: the %s goes from %s to %s", c.name(), c.what, c.word(from), c.word(to))
 }
 
+func (c *course) name() string { return strings.Join(c.events, " or ") }
+
 // set makes it a part of a row.
-func (c *course) set(k *Kind) { k.courses = append(k.courses, c) }
+func (c *course) set(k *Kind) {
+	k.courses = append(k.courses, c)
+	if c.node != nil {
+		k.node = c.node
+	}
+}
 
 func aCourse[S ~int32](
-	what string, table []transition[S], where func(*folding, *outbidv1.Event) S, word func(S) string, events []string,
+	of subject, what string, table []transition[S], where func(*folding, *outbidv1.Event) S, word func(S) string, events []string,
 ) *course {
 	return &course{
-		what: what, event: strings.Join(events, " or "), legal: graphOf(table, events...),
+		of: of, what: what, events: events, legal: graphOf(table, events...),
 		where: func(f *folding, e *outbidv1.Event) int32 { return int32(where(f, e)) },
 		word:  func(s int32) string { return word(S(s)) },
 	}
 }
 
 func sweepCourse(events ...string) *course {
-	return aCourse("sweep", sweepTransitions(), func(f *folding, _ *outbidv1.Event) sweepState {
+	return aCourse(subjectSweep, "sweep", sweepTransitions(), func(f *folding, _ *outbidv1.Event) sweepState {
 		if f.sweep == nil || f.st.Sweeps[f.sweep.ID] != f.sweep {
 			return sweepNone
 		}
@@ -224,7 +235,7 @@ func sweepCourse(events ...string) *course {
 }
 
 func trialCourse(events ...string) *course {
-	return aCourse("trial", trialTransitions(), func(f *folding, _ *outbidv1.Event) trialState {
+	return aCourse(subjectTrial, "trial", trialTransitions(), func(f *folding, _ *outbidv1.Event) trialState {
 		if f.trial == nil {
 			return trialNone
 		}
@@ -234,7 +245,7 @@ func trialCourse(events ...string) *course {
 
 // leaseCourse is of the lease that an event names by its id.
 func leaseCourse(events ...string) *course {
-	return aCourse("lease", leaseTransitions(), func(f *folding, e *outbidv1.Event) leaseState {
+	return aCourse(subjectLease, "lease", leaseTransitions(), func(f *folding, e *outbidv1.Event) leaseState {
 		id, _ := f.kind.lease(e)
 		return f.trial.Held(id).state()
 	}, leaseWord, events)
@@ -242,12 +253,14 @@ func leaseCourse(events ...string) *course {
 
 // nodeCourse is of the node that an event names.
 func nodeCourse(node func(*outbidv1.Event) string, events ...string) *course {
-	return aCourse("node", nodeTransitions(), func(f *folding, e *outbidv1.Event) nodeState {
+	c := aCourse(subjectNode, "node", nodeTransitions(), func(f *folding, e *outbidv1.Event) nodeState {
 		if n := f.st.Nodes[node(e)]; n != nil {
 			return n.State
 		}
 		return nodeNone
 	}, NodeWord, events)
+	c.node = node
+	return c
 }
 
 // SweepWord is a sweep's state as people read it: "running".
