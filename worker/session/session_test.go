@@ -345,27 +345,29 @@ func TestIdleProcessLeaves(t *testing.T) {
 
 func TestStartFails(t *testing.T) {
 	t.Parallel()
-	s, _ := listen(t, func(c *Config) { c.StartTimeout = 200 * time.Millisecond })
+	patient, _ := listen(t, nil)
+	hasty, _ := listen(t, func(c *Config) { c.StartTimeout = 200 * time.Millisecond })
 	missing := spec()
 	missing.Argv = []string{"no-such-python"}
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("not wanted any more"))
 	for name, tc := range map[string]struct {
+		s    *Server
 		ctx  context.Context
 		spec Spec
 		want string
 	}{
-		"missing":  {t.Context(), missing, `program "no-such-python" is not in the PATH`},
-		"broken":   {t.Context(), spec("SESSION_TEST=broken"), "exited with code 1: ModuleNotFoundError: No module named 'outbid'"},
-		"deaf":     {t.Context(), spec("SESSION_TEST=deaf"), "did not attach within 200ms"},
-		"canceled": {ended, spec("SESSION_TEST=deaf"), "not wanted any more"},
+		"missing":  {patient, t.Context(), missing, `program "no-such-python" is not in the PATH`},
+		"broken":   {patient, t.Context(), spec("SESSION_TEST=broken"), "exited with code 1: ModuleNotFoundError: No module named 'outbid'"},
+		"deaf":     {hasty, t.Context(), spec("SESSION_TEST=deaf"), "did not attach within 200ms"},
+		"canceled": {patient, ended, spec("SESSION_TEST=deaf"), "not wanted any more"},
 	} {
-		_, err := s.Start(tc.ctx, tc.spec, assignment(0, 0, "nothing", ""), newRecorder())
+		_, err := tc.s.Start(tc.ctx, tc.spec, assignment(0, 0, "nothing", ""), newRecorder())
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
-	if s.Processes() != 0 {
+	if patient.Processes() != 0 || hasty.Processes() != 0 {
 		t.Error("processes are left")
 	}
 }
