@@ -287,7 +287,7 @@ func TestFailures(t *testing.T) {
 	noBlob := function(9, "train", 3, 1)
 	noBlob.Body.Workload.GetFunction().Blob = strings.Repeat("0", 64)
 	hangs := function(4, "hang", 3, 3)
-	hangs.Body.HangTimeout = durationpb.New(500 * time.Millisecond)
+	hangs.Body.HangTimeout = durationpb.New(2 * time.Second)
 	for _, tc := range []struct {
 		a    *outbidv1.Assignment
 		want []string
@@ -295,7 +295,7 @@ func TestFailures(t *testing.T) {
 		{function(1, "die", 3, 0), []string{"report 2", "ended FAILED at 2 SIGNAL: killed by signal 9: perhaps out of memory"}},
 		{function(2, "error", 3, 1), []string{"ended FAILED at 0 ERROR: ValueError: bad configuration"}},
 		{function(3, "nan", 3, 2), []string{"report 1", "ended FINISHED at 1"}},
-		{hangs, []string{"report 2", "ended FAILED at 2 HANG: sent nothing for 500ms"}},
+		{hangs, []string{"report 2", "ended FAILED at 2 HANG: sent nothing for 2s"}},
 		{script(5, `echo '{"loss": NaN}' >> $OUTBID_REPORT; echo oh dear >&2; exit 3`, 3, 0), []string{
 			"report 1", "ended FAILED at 1 ERROR: exited with code 3: oh dear",
 		}},
