@@ -73,9 +73,9 @@ func most(s *AppState) int {
 			entering += r.Trials
 		}
 	}
-	gang := max(1, s.Demand.Max)
-	for i := range s.Jobs {
+	gang := s.Demand.Max
+	for i := 0; i < len(s.Jobs) && s.Demand.Max == 0; i++ {
 		gang = max(gang, s.Jobs[i].Max)
 	}
-	return max(jobs, entering) * gang
+	return max(jobs, entering) * max(1, gang)
 }

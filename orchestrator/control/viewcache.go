@@ -266,10 +266,12 @@ func shown(t *state.Trial) bool {
 	return !alone(t) && (leased || t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED)
 }
 
-// fill makes a job of a trial. Its demand stays what it was.
+// fill makes a job of a trial. Of its demand only the most devices change.
 func (at *appEntry) fill(j *policy.Job, t *state.Trial, nodes map[string]int) {
+	demand := j.Demand
+	demand.Max = at.sweep.Terms.DemandUntil(t.UntilStep).Max
 	*j = policy.Job{
-		App: at.app, Trial: t.Number, Demand: j.Demand, Weight: 1, Created: t.Created, Queued: t.Queued,
+		App: at.app, Trial: t.Number, Demand: demand, Weight: 1, Created: t.Created, Queued: t.Queued,
 		Step: t.Step, UntilStep: t.UntilStep, TotalSteps: at.app.TotalSteps,
 		DeviceSeconds: t.DeviceSeconds, Leases: t.LeaseCount, Minimise: !at.sweep.Maximise(), Speeds: at.app.Speeds,
 	}

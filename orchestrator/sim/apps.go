@@ -123,7 +123,7 @@ func (how *Making) app(jobs []*trace.Job, of *trace.App) (App, error) {
 func tunerOf(of *trace.App, longest int64, jobs int) *outbidv1.Tuner {
 	if of != nil && of.Tuner == "successive-halving" {
 		return &outbidv1.Tuner{Kind: &outbidv1.Tuner_SuccessiveHalving{SuccessiveHalving: &outbidv1.SuccessiveHalving{
-			MaxSteps: of.MaxSteps, MinSteps: max(1, of.MinSteps), Eta: int32(of.Eta), Trials: int32(jobs),
+			MaxSteps: of.MaxSteps, MinSteps: max(1, of.MinSteps), Eta: int32(of.Eta), Trials: int32(jobs), Grow: of.Grow,
 		}}}
 	}
 	if of != nil && of.Tuner == "performance-curve" {

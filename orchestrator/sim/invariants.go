@@ -291,8 +291,9 @@ func (v *invariants) granted(e *outbidv1.LeaseGranted) error {
 			size++
 		}
 	}
-	least := max(1, int(what.GetDevices().GetMin()))
-	if size < least || size > max(least, int(what.GetDevices().GetMax())) || len(l.places) > 1 && !what.GetSpread() {
+	sweep := v.w.core.State().Sweeps[e.GetSweep()]
+	want := sweep.Terms.DemandUntil(sweep.Trials[e.GetTrial()].UntilStep)
+	if size < want.Min || size > want.Max || len(l.places) > 1 && !what.GetSpread() {
 		return fmt.Errorf("lease %d has a gang of %d over %d nodes; its trial wants %s", e.GetLeaseId(), size, len(l.places), what)
 	}
 	v.leases[e.GetLeaseId()], v.holds[l.key] = l, append(v.holds[l.key], e.GetLeaseId())

@@ -157,6 +157,7 @@ func (s *recorder) appOf(spec *outbidv1.SweepSpec) measure.App {
 	}
 	return measure.App{
 		Name: nameOf(spec), Tenant: spec.GetTenant(), Phased: spec.GetTuner().GetSuccessiveHalving() != nil, Usable: usable,
+		Grows:  spec.GetTuner().GetSuccessiveHalving().GetGrow(),
 		Demand: int(spec.GetLimits().GetTrials()) * max(1, int(devices.GetMin()), int(devices.GetMax())),
 	}
 }

@@ -69,6 +69,8 @@ type App struct {
 	Eta int
 	// MinSteps is the length of the first phase and MaxSteps that of a job that goes all the way.
 	MinSteps, MaxSteps int64
+	// Grow says that a job that goes on may use Eta times as many GPUs in the next phase.
+	Grow bool
 }
 
 // Curve is a loss that falls as a power law: L(s) = Floor + (Start-Floor) * (1 + s/Scale)^-Power.

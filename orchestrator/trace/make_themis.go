@@ -39,6 +39,9 @@ type ThemisOptions struct {
 	// JobGPUs is the mean number of GPUs of a job of workload 1. An app of workload 2 is as much work, in GPU time, as
 	// one of workload 1 with as many jobs whose tasks take as long: its jobs have more tasks, and few go all the way.
 	JobGPUs float64
+	// Grow lets a job of workload 2 that is kept use Eta times as many GPUs in the next phase, as in the paper; otherwise its
+	// gang stays as it is.
+	Grow bool
 	// Eta is the factor of halving; StepSeconds the run time of one step with the whole gang.
 	Eta         int
 	StepSeconds float64
@@ -64,7 +67,7 @@ func ThemisDefaults(halving bool) ThemisOptions {
 		JobGPUs: 1.2, Eta: 2, StepSeconds: 10, Network: -1,
 	}
 	if halving {
-		o.Tasks = []Choice{{2, .4}, {4, .4}, {8, .2}}
+		o.Tasks, o.Grow = []Choice{{2, .4}, {4, .4}, {8, .2}}, true
 	}
 	return o
 }
@@ -209,7 +212,7 @@ func (o *ThemisOptions) addApp(out *Trace, id string, at float64, apps, jobs dra
 	if phases > 0 {
 		app.Tuner, app.Eta = "successive-halving", o.Eta
 		app.MinSteps = max(1, int64(float64(full)/math.Pow(float64(o.Eta), float64(phases))))
-		app.MaxSteps = full
+		app.MaxSteps, app.Grow = full, o.Grow
 	}
 	out.Apps = append(out.Apps, app)
 	least := gpus

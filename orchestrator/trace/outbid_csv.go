@@ -12,7 +12,7 @@ func outbidColumns() []string {
 	return []string{
 		"id", "tenant", "user", "submit_s", "min_gpus", "max_gpus", "share", "gpu_types", "nodes", "duration_s",
 		"measured_on", "total_steps", "model", "batch_mode", "weight", "slo", "status", "cpus", "memory_bytes",
-		"app", "app_tuner", "app_category", "app_eta", "app_min_steps", "app_max_steps", "loss", "utility",
+		"app", "app_tuner", "app_category", "app_eta", "app_min_steps", "app_max_steps", "app_grow", "loss", "utility",
 	}
 }
 
@@ -49,12 +49,19 @@ func (j *Job) cells(apps map[string]App) []string {
 		j.ID, j.Tenant, j.User, exact(j.Submit), strconv.Itoa(j.MinGPUs), strconv.Itoa(j.MaxGPUs), exact(j.Share),
 		strings.Join(j.GPUTypes, "|"), unless0(int64(j.Nodes)), known(j.Duration), j.MeasuredOn, unless0(j.TotalSteps), j.Model,
 		j.BatchMode, exact(j.Weight), known(j.SLO), j.Status, known(j.CPUs), unless0(j.Memory),
-		j.App, app.Tuner, app.Category, unless0(int64(app.Eta)), unless0(app.MinSteps), unless0(app.MaxSteps),
+		j.App, app.Tuner, app.Category, unless0(int64(app.Eta)), unless0(app.MinSteps), unless0(app.MaxSteps), grows(app.Grow),
 		loss, utility,
 	}
 }
 
 func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+func grows(grow bool) string {
+	if grow {
+		return "true"
+	}
+	return ""
+}
 
 // known is a number, or nothing for 0.
 func known(v float64) string {
@@ -151,6 +158,13 @@ func (w *row) outbidApp() App {
 		Eta:      int(min(w.optional("app_eta"), maxGPUs)),
 		MinSteps: w.optionalSteps("app_min_steps"),
 		MaxSteps: w.optionalSteps("app_max_steps"),
+	}
+	switch grow := w.text("app_grow"); grow {
+	case "", "false":
+	case "true":
+		app.Grow = true
+	default:
+		w.bad("app_grow", "true, false or nothing")
 	}
 	if app.MaxSteps < app.MinSteps {
 		w.bad("app_max_steps", "not less than app_min_steps")

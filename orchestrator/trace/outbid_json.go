@@ -56,6 +56,7 @@ type appLine struct {
 	Tuner    string `json:"tuner"`
 	Category string `json:"category,omitempty"`
 	Eta      int    `json:"eta,omitempty"`
+	Grow     bool   `json:"grow,omitempty"`
 	MinSteps int64  `json:"min_steps,omitempty"`
 	MaxSteps int64  `json:"max_steps,omitempty"`
 }
@@ -84,7 +85,7 @@ func (t *Trace) WriteJSON(w io.Writer) error {
 		return fmt.Errorf("write the trace: %w", err)
 	}
 	for _, a := range t.Apps {
-		line := appLine{"app", a.ID, a.Tuner, a.Category, a.Eta, a.MinSteps, a.MaxSteps}
+		line := appLine{"app", a.ID, a.Tuner, a.Category, a.Eta, a.Grow, a.MinSteps, a.MaxSteps}
 		if err := lines.Encode(line); err != nil {
 			return fmt.Errorf("write app %s: %w", a.ID, err)
 		}
@@ -137,7 +138,7 @@ func (r *reader) outbidLine(text []byte, line int, apps map[string]bool) error {
 		if fault := strict(text, &from, line); fault != nil {
 			return r.fault(fault)
 		}
-		app := App{from.ID, from.Tuner, from.Category, from.Eta, from.MinSteps, from.MaxSteps}
+		app := App{from.ID, from.Tuner, from.Category, from.Eta, from.MinSteps, from.MaxSteps, from.Grow}
 		return r.addApp(line, app, apps)
 	case "job":
 		r.trace.Report.Rows++

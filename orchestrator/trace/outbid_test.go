@@ -47,7 +47,7 @@ func anyTrace() *rapid.Generator[*Trace] {
 		for i, id := range apps {
 			used := func(j Job) bool { return j.App == id }
 			if slices.ContainsFunc(out.Jobs, used) {
-				out.Apps = append(out.Apps, App{id, "successive-halving", "cv", 2 + i, int64(i), 100})
+				out.Apps = append(out.Apps, App{id, "successive-halving", "cv", 2 + i, int64(i), 100, i%2 == 1})
 			}
 		}
 		out.order()

@@ -62,11 +62,32 @@ func TestAnAppIsComparedWithItselfAloneOnItsShare(t *testing.T) {
 	}
 }
 
+// Alone on a large cluster, explorations whose survivors take the devices that others gave up end sooner than those whose
+// gangs stay as they are.
+func TestSurvivorsOfHalvingDoubleTheirDevices(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"srsf", "themis", "las"} {
+		var took [2]float64
+		for i, grow := range []string{"true", "false"} {
+			p, err := experiment.NewPlan(optionsOf("gpu:64/8", policy, workload.Request{
+				Made: "themis-2", Options: []string{"apps=1", "single=0", "grow=" + grow},
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			took[i] = run(t, p).Makespan
+		}
+		if took[0] > took[1]*2/3 {
+			t.Errorf("%s: %g s where survivors' devices double, %g s where they do not", policy, took[0], took[1])
+		}
+	}
+}
+
 // T_cluster is equation 2's: an app's work over the devices that it can use. An earlier metric added up the longest job of
 // each phase, which is several times as much in workload 2, so that every schedule looked fair.
 func TestIdealTimesOfHalvingAreEquationTwos(t *testing.T) {
 	t.Parallel()
-	p, err := experiment.NewPlan(optionsOf("themis", "srsf", workload.Request{Made: "themis-2", Options: []string{"apps=16", "days=2"}}))
+	p, err := experiment.NewPlan(optionsOf("themis", "srsf", workload.Request{Made: "themis-2", Options: []string{"apps=16", "days=2", "grow=false"}}))
 	if err != nil {
 		t.Fatal(err)
 	}

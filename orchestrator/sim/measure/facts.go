@@ -25,6 +25,8 @@ type App struct {
 	// Phased says that its jobs go on together: nobody begins a phase before all have ended the one before (successive
 	// halving). Reach says when a job has ended one.
 	Phased bool
+	// Grows says that a job may use more devices than it demands in later phases.
+	Grows bool
 }
 
 // Job is one training run.

@@ -282,10 +282,14 @@ func (a *app) alone(devices, demand float64) float64 {
 	sum := 0.0
 	for _, p := range a.phases {
 		most := demand
-		if a.Phased {
+		if a.Phased && !a.Grows {
 			most = p.demand
 		}
-		if most > 0 {
+		switch {
+		case most <= 0:
+		case a.Grows: // its longest job may use what the others leave
+			sum += p.work / min(devices, most)
+		default:
 			sum += max(p.work/min(devices, most), p.longest)
 		}
 	}

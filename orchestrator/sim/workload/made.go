@@ -194,7 +194,9 @@ func themis(halving bool) reader {
 		o.Present = min(o.Apps, s.whole("present", o.Present, "apps that are there when the snapshot begins"))
 		o.Burst = s.float("burst", o.Burst, "standard deviation of the logarithm of an hour's arrivals, without --trace; 0 for none")
 		o.Elastic = s.yes("elastic", o.Elastic, "a job runs with fewer devices, too, than it has tasks")
-		if !halving {
+		if halving {
+			o.Grow = s.yes("grow", o.Grow, "a job that is kept may use eta times as many devices in the next phase")
+		} else {
 			o.EarlyStop = s.yes("early-stop", o.EarlyStop, "a tuner stops jobs by their curves; otherwise their lengths are what it left of them")
 		}
 		o.Network = s.float("network", o.Network, "share of apps that need a fast network; below 0 for the mix's")

@@ -17,8 +17,9 @@ import (
 
 // Terms are what a sweep was accepted on. They are never changed: an extended sweep has others.
 type Terms struct {
-	// Demand is what one trial needs.
+	// Demand is what one trial needs, in the first rung if its demand grows.
 	Demand cluster.Demand
+	Growth Growth
 	// WallTime ends the sweep so long after its submission; 0 for never.
 	WallTime time.Duration
 	// ClientTimeout takes a trial back from a client that says nothing for so long; 0 for never.
@@ -55,6 +56,7 @@ func Of(s *outbidv1.SweepSpec) (*Terms, error) {
 	}
 	t := &Terms{
 		Demand:        demand(s),
+		Growth:        growthOf(s),
 		WallTime:      duration("limits.wall_time", s.GetLimits().GetWallTime()),
 		ClientTimeout: duration("external.timeout", s.GetExternal().GetTimeout()),
 		SaveEvery:     cmp.Or(duration("checkpoints.every", s.GetCheckpoints().GetEvery()), saveEvery),
@@ -91,6 +93,36 @@ func labelledUtility(labels map[string]string) *outbidv1.Utility {
 	u.Decay, _ = number("decay")
 	u.Target, _ = number("target")
 	return u
+}
+
+// Growth is how a trial's demand grows with its rung; the zero value says that it does not.
+type Growth struct {
+	// Rung is the steps of the first rung, and Factor that from one rung to the next: of steps, and of devices.
+	Rung, Factor int64
+}
+
+func growthOf(s *outbidv1.SweepSpec) Growth {
+	set := s.GetTuner().GetSuccessiveHalving()
+	if !set.GetGrow() {
+		return Growth{}
+	}
+	return Growth{Rung: max(1, set.GetMinSteps()), Factor: int64(cmp.Or(set.GetEta(), 3))}
+}
+
+// mostGrown bounds the devices of a trial whose demand grows, as a spec's own bound does.
+const mostGrown = 4096
+
+// DemandUntil is what a trial needs that is to train until a step: in successive halving that grows, each rung may use as many
+// times more devices as it trains longer, and fewer trials.
+func (t *Terms) DemandUntil(step int64) cluster.Demand {
+	d := t.Demand
+	if t.Growth.Factor < 2 {
+		return d
+	}
+	for rung := t.Growth.Rung; rung <= step/t.Growth.Factor && d.Max < mostGrown; rung *= t.Growth.Factor {
+		d.Max = min(mostGrown, d.Max*int(t.Growth.Factor))
+	}
+	return d
 }
 
 // demand is what one trial needs, but for memory.

@@ -76,6 +76,31 @@ func TestTerms(t *testing.T) {
 	}
 }
 
+// Four trials of two devices, two of four, one of eight: the sweep wants as many in every rung.
+func TestDemandGrowsWithTheRung(t *testing.T) {
+	t.Parallel()
+	halving := &outbidv1.SuccessiveHalving{MaxSteps: 400, MinSteps: 100, Eta: 2, Grow: true}
+	s := &outbidv1.SweepSpec{
+		Resources: &outbidv1.Resources{Devices: &outbidv1.DeviceCount{Min: 2, Max: 2}},
+		Tuner:     &outbidv1.Tuner{Kind: &outbidv1.Tuner_SuccessiveHalving{SuccessiveHalving: halving}},
+	}
+	for _, grow := range []bool{true, false} {
+		halving.Grow = grow
+		got, err := Of(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for until, most := range map[int64]int{0: 2, 100: 2, 200: 4, 400: 8} {
+			if !grow {
+				most = 2
+			}
+			if d := got.DemandUntil(until); d.Min != 2 || d.Max != most {
+				t.Errorf("grow %v: until step %d it wants %d to %d devices, want 2 to %d", grow, until, d.Min, d.Max, most)
+			}
+		}
+	}
+}
+
 func TestTermsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	got, err := Of(&outbidv1.SweepSpec{

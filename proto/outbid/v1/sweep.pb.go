@@ -1292,7 +1292,10 @@ type SuccessiveHalving struct {
 	// Steps of the first rung; 1 if 0.
 	MinSteps int64 `protobuf:"varint,4,opt,name=min_steps,json=minSteps,proto3" json:"min_steps,omitempty"`
 	// "random" (default) or "sobol".
-	Sampler       string `protobuf:"bytes,5,opt,name=sampler,proto3" json:"sampler,omitempty"`
+	Sampler string `protobuf:"bytes,5,opt,name=sampler,proto3" json:"sampler,omitempty"`
+	// Trials that go on to the next rung may use eta times as many devices there as before, so that fewer trials want as many
+	// together.
+	Grow          bool `protobuf:"varint,6,opt,name=grow,proto3" json:"grow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1360,6 +1363,13 @@ func (x *SuccessiveHalving) GetSampler() string {
 		return x.Sampler
 	}
 	return ""
+}
+
+func (x *SuccessiveHalving) GetGrow() bool {
+	if x != nil {
+		return x.Grow
+	}
+	return false
 }
 
 // Hyperband (Li et al. 2018): brackets of successive halving from many short to few long trials.
@@ -2508,13 +2518,14 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x16\n" +
 	"\x06points\x18\x02 \x01(\x05R\x06points\"*\n" +
 	"\vSobolSearch\x12\x1b\n" +
-	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\"\x91\x01\n" +
+	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\"\xa5\x01\n" +
 	"\x11SuccessiveHalving\x12\x1b\n" +
 	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x16\n" +
 	"\x06trials\x18\x02 \x01(\x05R\x06trials\x12\x10\n" +
 	"\x03eta\x18\x03 \x01(\x05R\x03eta\x12\x1b\n" +
 	"\tmin_steps\x18\x04 \x01(\x03R\bminSteps\x12\x18\n" +
-	"\asampler\x18\x05 \x01(\tR\asampler\"\x91\x01\n" +
+	"\asampler\x18\x05 \x01(\tR\asampler\x12\x12\n" +
+	"\x04grow\x18\x06 \x01(\bR\x04grow\"\x91\x01\n" +
 	"\tHyperband\x12\x1b\n" +
 	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x10\n" +
 	"\x03eta\x18\x02 \x01(\x05R\x03eta\x12\x1b\n" +

@@ -79,7 +79,8 @@ class SuccessiveHalving(Tuner):
     """Successive halving (Jamieson and Talwalkar 2016).
 
     `trials` start and train for `min_steps`; the best 1/`eta` of each rung go on for `eta` times as many
-    steps, up to `max_steps`. `trials=0` means as many as leave one trial in the last rung.
+    steps, up to `max_steps`. `trials=0` means as many as leave one trial in the last rung. With `grow` a trial
+    that goes on may use `eta` times as many devices in each rung as in the one before.
     """
 
     max_steps: int
@@ -87,9 +88,11 @@ class SuccessiveHalving(Tuner):
     eta: int = 3
     min_steps: int = 1
     sampler: Sampler = "random"
+    grow: bool = False
 
     def _fill(self, message: pb.Tuner) -> None:
         out = message.successive_halving
+        out.grow = self.grow
         out.max_steps = self._steps("max_steps", self.max_steps)
         out.trials = _count(self, "trials", self.trials, 0)
         out.eta = _count(self, "eta", self.eta, 2)

@@ -580,6 +580,7 @@ class SuccessiveHalving(google.protobuf.message.Message):
     ETA_FIELD_NUMBER: builtins.int
     MIN_STEPS_FIELD_NUMBER: builtins.int
     SAMPLER_FIELD_NUMBER: builtins.int
+    GROW_FIELD_NUMBER: builtins.int
     max_steps: builtins.int
     """Steps of the last rung."""
     trials: builtins.int
@@ -590,6 +591,10 @@ class SuccessiveHalving(google.protobuf.message.Message):
     """Steps of the first rung; 1 if 0."""
     sampler: builtins.str
     """"random" (default) or "sobol"."""
+    grow: builtins.bool
+    """Trials that go on to the next rung may use eta times as many devices there as before, so that fewer trials want as many
+    together.
+    """
     def __init__(
         self,
         *,
@@ -598,8 +603,9 @@ class SuccessiveHalving(google.protobuf.message.Message):
         eta: builtins.int = ...,
         min_steps: builtins.int = ...,
         sampler: builtins.str = ...,
+        grow: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["eta", b"eta", "max_steps", b"max_steps", "min_steps", b"min_steps", "sampler", b"sampler", "trials", b"trials"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["eta", b"eta", "grow", b"grow", "max_steps", b"max_steps", "min_steps", b"min_steps", "sampler", b"sampler", "trials", b"trials"]) -> None: ...
 
 Global___SuccessiveHalving: typing_extensions.TypeAlias = SuccessiveHalving
 
