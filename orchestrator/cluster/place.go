@@ -143,8 +143,8 @@ func (c *Capacity) freeOn(node, kind int, d Demand) int {
 	return len(c.freeDevices(node, kind, d))
 }
 
-// pick chooses n of a node's free devices: the fastest; of several those with the fastest links between them, grown
-// greedily from each free device in turn; without links those of one slot.
+// pick chooses n of a node's free devices: on a node with links those with the fastest links between them, grown greedily
+// from each free device in turn; without links the fastest devices, and of these those of one slot.
 func (c *Capacity) pick(node int, free []int, n int) []int {
 	c.bySpeed(node, free)
 	var picked []int
