@@ -112,6 +112,7 @@ func TestASuspectIsCleared(t *testing.T) {
 		"it reached its target at once":          {[]timed{{100, reached(0, 3)}}, true},
 		"it reported for ten minutes":            {[]timed{{700, says(0, 1, .5)}}, true},
 		"a little less":                          {[]timed{{699, says(0, 3, .5)}}, false},
+		"one that is over saved further on":      {[]timed{{200, savedUnder(1, "a", 3)}}, false},
 		"it ended":                               {[]timed{{110, ended(0, outbidv1.TrialState_TRIAL_STATE_STOPPED)}}, false},
 	} {
 		live, s := running(t, spec(1), 1)
@@ -154,7 +155,10 @@ func TestLossesAddUp(t *testing.T) {
 		suspected bool
 	}{
 		{failing(failed(0, outbidv1.FailureKind_FAILURE_KIND_NODE_LOST)), 0, 0, false}, // as versions before said it
-		{lost(0, 1, 5, false), 1, 5, false}, {lost(0, 2, 3, true), 2, 5, true}, {lost(0, 3, 6, false), 3, 6, true},
+		{lost(0, 1, 5, false), 1, 5, false},
+		{lost(0, 2, 3, true), 2, 5, true},
+		{lost(0, 3, 6, false), 3, 6, true},
+		{failing(failed(0, outbidv1.FailureKind_FAILURE_KIND_NODE_LOST)), 3, 6, true},
 	} {
 		apply(t, st, step.event)
 		if tr.NodeLosses != step.losses || tr.LostStep != step.step || tr.Suspected != step.suspected || tr.Restarts != 0 {

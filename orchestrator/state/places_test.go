@@ -170,6 +170,10 @@ func TestALeaseOnItsWay(t *testing.T) {
 	if got := term.DeviceSeconds(after(10)); got != 10 || free.DeviceSeconds(at().Add(-time.Hour)) != 0 {
 		t.Errorf("ten seconds of a device cost %g", got)
 	}
+	apply(t, st, leaseEnded(0, 1), grant(0, 3, place("a", 0, 1), place("c", 0)))
+	if got := trials[0].Lead().DeviceSeconds(after(10)); got != 30 {
+		t.Errorf("ten seconds of three devices cost %g", got)
+	}
 }
 
 // A trial that goes back behind what it has done says so, with the step from which it repeats.
@@ -180,6 +184,9 @@ func TestTheLeadGoesBack(t *testing.T) {
 	tr := s.Trials[0]
 	if tr.Step != 2 || tr.MaxStep != 5 || len(tr.Rollbacks) != 1 || tr.Rollbacks[0].GetFromStep() != 2 {
 		t.Errorf("at step %d of %d, with rollbacks %v", tr.Step, tr.MaxStep, tr.Rollbacks)
+	}
+	if apply(t, st, begins(0, 2), begins(0, 2)); len(tr.Rollbacks) != 1 {
+		t.Errorf("with rollbacks %v, of which the last says it all", tr.Rollbacks)
 	}
 }
 

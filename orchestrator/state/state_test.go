@@ -211,6 +211,11 @@ func TestSnapshotRoundTrip(t *testing.T) {
 		if !slices.Equal(a.Ranked(), b.Ranked()) || a.Best != b.Best {
 			rt.Fatalf("ranking %v and %v, best %d and %d", a.Ranked(), b.Ranked(), a.Best, b.Best)
 		}
+		for name, st := range map[string]*state.State{"live": st, "restored": again} {
+			if err := checkBooks(st); err != nil {
+				rt.Fatalf("%s: %v", name, err)
+			}
+		}
 	})
 }
 

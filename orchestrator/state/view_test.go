@@ -16,12 +16,19 @@ func TestATrialAsPeopleSeeIt(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(1), 2)
 	tr := s.Trials[0]
+	view := func(e *outbidv1.Event) *outbidv1.Trial {
+		apply(t, st, e)
+		return st.TrialView(s, tr)
+	}
 	if v := st.TrialView(s, tr); v.GetNode() != "n" || !slices.Equal(v.GetDevices(), []int32{0}) || v.GetStepsPerSecond() != 0 {
 		t.Errorf("before its first report: %v", v)
 	}
 	apply(t, st, begins(0, 10), timed(0, 1, 30, 5))
 	if got := st.TrialView(s, tr).GetStepsPerSecond(); got != 4 {
 		t.Errorf("%g steps/s, want 4", got)
+	}
+	if got := view(says(0, 31, .5)).GetStepsPerSecond(); got != 0 {
+		t.Errorf("%g steps/s in no time", got)
 	}
 	over := leaseEnded(0, 1)
 	over.GetLeaseEnded().DeviceSeconds = 20
