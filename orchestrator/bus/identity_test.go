@@ -334,6 +334,10 @@ func TestARemovedWorkerIsOutOfANATSOfItsOwnOnceItIsTold(t *testing.T) {
 	if _, err := keys.Revoke(r.who["n1"].Public(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
+	made := time.Now().Unix()
+	for time.Now().Unix() == made { // what is signed says in which second
+		<-time.After(time.Until(time.Unix(made+1, 0)))
+	}
 	write()
 	if err := s.Reload(); err != nil {
 		t.Fatal(err)

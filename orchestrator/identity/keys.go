@@ -19,13 +19,15 @@ import (
 // WorkerLife is how long a worker's credentials are good for. A worker that runs gets new ones when half of it is over.
 const WorkerLife = 30 * 24 * time.Hour
 
-// The files of a directory of keys: seeds in NATS's form, and the account with the users that were revoked.
+// The files of a directory of keys: seeds in NATS's form, the account with the users that were revoked, and the operator as
+// a NATS of its own was told of it.
 const (
-	operatorFile = "operator.nk"
-	systemFile   = "system.nk"
-	accountFile  = "account.nk"
-	ordersFile   = "orders.nk"
-	claimsFile   = "account.jwt"
+	operatorFile      = "operator.nk"
+	systemFile        = "system.nk"
+	accountFile       = "account.nk"
+	ordersFile        = "orders.nk"
+	claimsFile        = "account.jwt"
+	operatorTokenFile = "operator.jwt"
 )
 
 // Keys are the keys of a cluster. Whoever has them is the orchestrator: they belong on its machines alone, and on

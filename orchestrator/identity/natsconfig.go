@@ -2,7 +2,12 @@ package identity
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/nats-io/jwt/v2"
 )
@@ -36,7 +41,32 @@ resolver_preload: {
 	return b.Bytes(), nil
 }
 
+// operatorToken is the operator as NATS wants to know it. It is made once and kept, as it says when it was made: a NATS that
+// runs reads its configuration again only if the operator in it is the same.
 func (k *Keys) operatorToken() (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	path := filepath.Join(k.dir, operatorTokenFile)
+	data, err := os.ReadFile(path)
+	if err == nil {
+		token := strings.TrimSpace(string(data))
+		if claims, err := jwt.DecodeOperatorClaims(token); err == nil && claims.Subject == public(k.operator) {
+			return token, nil
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read the NATS operator: %w", err)
+	}
+	token, err := k.signOperator()
+	if err != nil {
+		return "", err
+	}
+	if err := writeSecret(path, []byte(token+"\n")); err != nil {
+		return "", fmt.Errorf("keep the NATS operator: %w", err)
+	}
+	return token, nil
+}
+
+func (k *Keys) signOperator() (string, error) {
 	claims := jwt.NewOperatorClaims(public(k.operator))
 	claims.Name = "outbid"
 	claims.SystemAccount = public(k.system)
@@ -47,9 +77,9 @@ func (k *Keys) operatorToken() (string, error) {
 	return token, nil
 }
 
-// Operator is what a NATS server trusts: whoever its key has signed.
+// Operator is what a NATS server in this process trusts: whoever its key has signed.
 func (k *Keys) Operator() (*jwt.OperatorClaims, error) {
-	token, err := k.operatorToken()
+	token, err := k.signOperator()
 	if err != nil {
 		return nil, err
 	}
