@@ -74,13 +74,22 @@ func (l *lines) text() string {
 // serveLoop serves a real control loop whose fairness is made by the function.
 func serveLoop(t *testing.T, log *slog.Logger, fairness func(*policy.App) *outbidv1.Fairness) outbidv1.OutbidServiceClient {
 	t.Helper()
+	client, _, _ := serveLoopOf(t, log, baseline.DRF{}, fairness)
+	return client
+}
+
+// serveLoopOf serves a real control loop with a policy. It returns a client, where the API is, and the loop.
+func serveLoopOf(
+	t *testing.T, log *slog.Logger, p policy.Policy, fairness func(*policy.App) *outbidv1.Fairness,
+) (outbidv1.OutbidServiceClient, string, *control.Loop) {
+	t.Helper()
 	loop, err := control.Open(t.Context(), control.Config{
 		Settings: control.Settings{
 			Lease:    15 * time.Second,
 			NewTuner: func(s tuner.Settings, _ []byte) (tuner.Tuner, error) { return tuner.New(s) },
 			Fairness: func(_ *policy.View, a *policy.App, _ bool) *outbidv1.Fairness { return fairness(a) },
 		},
-		Policy: baseline.DRF{}, Ledger: ledger.NewMemory(), History: noReports{}, Now: time.Now, Logger: log,
+		Policy: p, Ledger: ledger.NewMemory(), History: noReports{}, Now: time.Now, Logger: log,
 		Send:   func(*outbidv1.Orders) error { return nil },
 		Delete: func(context.Context, string) error { return nil },
 		Info:   func() *outbidv1.GetServerInfoResponse { return &outbidv1.GetServerInfoResponse{} },
@@ -113,7 +122,7 @@ func serveLoop(t *testing.T, log *slog.Logger, fairness func(*policy.App) *outbi
 			t.Error(err)
 		}
 	})
-	return outbidv1.NewOutbidServiceClient(conn)
+	return outbidv1.NewOutbidServiceClient(conn), server.Addr(), loop
 }
 
 // What cannot be computed of one sweep is left out of it and logged once; it and all others are shown to everybody.

@@ -274,6 +274,16 @@ func newFake() *fakeService {
 			ConfigJson: `{"lr":0.0123456789,"opt":{"name":"adam"},"width":64}`, Best: new(0.9611), BestStep: 4,
 			Created: ago(2 * time.Minute), Node: "left", Devices: []int32{0}, DeviceSeconds: 61.5, Bracket: 2, Resumes: 1,
 			StepsPerSecond: 3.14159,
+			Leases: []*outbidv1.TrialLease{
+				{
+					LeaseId: 4, Holder: "workers", State: "running", Since: ago(time.Minute), FromStep: 3, Step: 5,
+					Places: []*outbidv1.TrialPlace{{Node: "left", Devices: []int32{0}, Type: "A100"}, {Node: "right", Devices: []int32{0, 1}, Ended: true}},
+				},
+				{
+					LeaseId: 7, Holder: "workers", State: "starting", Since: ago(time.Second), TermEnd: ago(-time.Minute),
+					Places: []*outbidv1.TrialPlace{{Node: "right", Devices: []int32{2}, Type: "V100"}},
+				},
+			},
 			Last: &outbidv1.Report{
 				Step: 5, Metrics: map[string]float64{"accuracy": 0.9511, "loss": math.NaN()}, Time: ago(time.Second),
 				TrainSeconds: 60,

@@ -150,7 +150,7 @@ func trialLister(a *app, out format, sweep *outbidv1.Sweep) *lister[trialView] {
 			}
 			where := "-"
 			if v.Node != "" {
-				where = place(&outbidv1.Trial{Node: v.Node, Devices: v.Devices})
+				where = place(v)
 			}
 			return []string{fmt.Sprint(v.Trial), v.State, step, best, at, where, configLine(v.Config)}
 		})

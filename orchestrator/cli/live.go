@@ -180,7 +180,7 @@ func runningRow(s *outbidv1.Sweep, t *outbidv1.Trial) []string {
 		rate = formatMetric(roundRate(r))
 	}
 	if t.GetNode() != "" {
-		where = place(t)
+		where = place(viewTrial(t))
 	}
 	return []string{fmt.Sprint(t.GetNumber()), step, metric, rate, where, configLine(configOf(t))}
 }
@@ -252,13 +252,31 @@ func bestLine(s *outbidv1.Sweep) string {
 }
 
 // place is where a trial runs: the node and its devices.
-func place(t *outbidv1.Trial) string {
-	if t.GetNode() == "" {
+// place is where a trial runs: the first of its places, and how many more there are.
+func place(t trialView) string {
+	if t.Node == "" {
 		return ""
 	}
-	parts := make([]string, len(t.GetDevices()))
-	for i, d := range t.GetDevices() {
+	more := -1
+	for _, l := range t.Leases {
+		for _, p := range l.Places {
+			if !p.Ended {
+				more++
+			}
+		}
+	}
+	where := placeView{Node: t.Node, Devices: t.Devices}.String()
+	if more > 0 {
+		where += fmt.Sprintf(" +%d", more)
+	}
+	return where
+}
+
+// String is the place as people read it: "gpu-1:0,1".
+func (p placeView) String() string {
+	parts := make([]string, len(p.Devices))
+	for i, d := range p.Devices {
 		parts[i] = fmt.Sprint(d)
 	}
-	return clean(t.GetNode()) + ":" + strings.Join(parts, ",")
+	return clean(p.Node) + ":" + strings.Join(parts, ",")
 }

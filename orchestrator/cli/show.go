@@ -185,7 +185,7 @@ func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 		}
 		add("last report", fmt.Sprintf("step %s: %s", formatCount(v.Last.Step), strings.Join(parts, " ")))
 	}
-	add("where", place(tr))
+	add("where", place(v))
 	if v.StepsPerSecond > 0 {
 		add("speed", formatMetric(float64(v.StepsPerSecond))+" steps/s")
 	}
@@ -198,6 +198,7 @@ func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 		add("nodes lost", fmt.Sprintf("%d under it since it last got further", v.NodeLosses))
 	}
 	t.write(a.stdout)
+	a.showLeases(v)
 	a.printf("\nconfiguration\n")
 	config := table{indent: "  "}
 	for _, c := range flatten(v.Config) {
@@ -217,6 +218,33 @@ func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 		cps.rows = append(cps.rows, []string{formatCount(c.Step), formatBytes(c.Bytes), metric, c.Key})
 	}
 	cps.write(a.stdout)
+}
+
+// showLeases lists a trial's leases, where there is more to say of them than that it runs on one node.
+func (a *app) showLeases(v trialView) {
+	if len(v.Leases) == 0 || len(v.Leases) == 1 && len(v.Leases[0].Places) < 2 {
+		return
+	}
+	a.printf("\nleases\n")
+	t := table{indent: "  ", header: []string{"LEASE", "STATE", "STEP", "SINCE", "WHERE"}}
+	for _, l := range v.Leases {
+		where := make([]string, len(l.Places))
+		for i, p := range l.Places {
+			if where[i] = p.String(); p.Type != "" {
+				where[i] += " (" + clean(p.Type) + ")"
+			}
+			if p.Ended {
+				where[i] += " ended"
+			}
+		}
+		if l.Client != "" {
+			where = append(where, "client "+clean(l.Client))
+		}
+		t.rows = append(t.rows, []string{
+			fmt.Sprint(l.LeaseID), l.State, formatCount(l.Step), a.when(l.Since), strings.Join(where, ", "),
+		})
+	}
+	t.write(a.stdout)
 }
 
 func withReason(state, reason string) string {

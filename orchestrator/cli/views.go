@@ -95,10 +95,41 @@ type trialView struct {
 	Suspected      bool             `json:"suspected" doc:"runs alone on a node until it gets further, as nodes were lost under it"`
 	Node           string           `json:"node" doc:"where it runs; empty if it does not"`
 	Devices        []int32          `json:"devices" doc:"indexes of its devices on that node"`
+	Leases         []leaseView      `json:"leases" doc:"leases that it holds, the oldest first: lease_id, holder (workers or client), client, state, places (node, devices, type, ended), since, term_end, from_step, step"`
 	DeviceSeconds  number           `json:"device_seconds" doc:"device-seconds used"`
 	Created        *time.Time       `json:"created" doc:"time in UTC"`
 	Ended          *time.Time       `json:"ended" doc:"time in UTC; null while it goes on"`
 	Checkpoints    []checkpointView `json:"checkpoints" doc:"checkpoints that are kept: key, step, bytes, sha256, time, metric"`
+}
+
+type leaseView struct {
+	LeaseID  uint64      `json:"lease_id"`
+	Holder   string      `json:"holder"`
+	Client   string      `json:"client"`
+	State    string      `json:"state"`
+	Places   []placeView `json:"places"`
+	Since    *time.Time  `json:"since"`
+	TermEnd  *time.Time  `json:"term_end"`
+	FromStep int64       `json:"from_step"`
+	Step     int64       `json:"step"`
+}
+
+type placeView struct {
+	Node    string  `json:"node"`
+	Devices []int32 `json:"devices"`
+	Type    string  `json:"type"`
+	Ended   bool    `json:"ended"`
+}
+
+func viewLease(l *outbidv1.TrialLease) leaseView {
+	v := leaseView{
+		LeaseID: l.GetLeaseId(), Holder: l.GetHolder(), Client: l.GetClient(), State: l.GetState(), Places: []placeView{},
+		Since: viewTime(l.GetSince()), TermEnd: viewTime(l.GetTermEnd()), FromStep: l.GetFromStep(), Step: l.GetStep(),
+	}
+	for _, p := range l.GetPlaces() {
+		v.Places = append(v.Places, placeView{p.GetNode(), p.GetDevices(), p.GetType(), p.GetEnded()})
+	}
+	return v
 }
 
 type reportView struct {
@@ -212,6 +243,10 @@ func viewTrial(t *outbidv1.Trial) trialView {
 		StepsPerSecond: number(t.GetStepsPerSecond()), Bracket: t.GetBracket(), Restarts: t.GetRestarts(),
 		Resumes: t.GetResumes(), NodeLosses: t.GetNodeLosses(), Suspected: t.GetSuspected(), Node: t.GetNode(), Devices: t.GetDevices(), DeviceSeconds: number(t.GetDeviceSeconds()),
 		Created: viewTime(t.GetCreated()), Ended: viewTime(t.GetEnded()), Checkpoints: []checkpointView{},
+		Leases: []leaseView{},
+	}
+	for _, l := range t.GetLeases() {
+		v.Leases = append(v.Leases, viewLease(l))
 	}
 	if v.Devices == nil {
 		v.Devices = []int32{}

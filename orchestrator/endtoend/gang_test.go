@@ -93,6 +93,15 @@ func TestAGangLosesANode(t *testing.T) {
 	spec.Tuner.GetSuccessiveHalving().MaxSteps, spec.Tuner.GetSuccessiveHalving().MinSteps = 90, 30
 	id := c.submit(spec)
 	c.waitSteps(id, 8)
+	shown := start(t, c.dir, "show", id+"/0", "--server", c.Info.API)
+	<-shown.ended
+	if text, _ := shown.out.text(); !strings.Contains(text, "a:0 (cpu)") || !strings.Contains(text, "b:0 (cpu)") {
+		t.Errorf("outbid show says of the gang:\n%s", text)
+	}
+	if leases := c.trials(id)[0].GetLeases(); len(leases) != 1 || len(leases[0].GetPlaces()) != 2 || leases[0].GetState() != "running" ||
+		leases[0].GetStep() == 0 {
+		t.Errorf("the API says that the gang holds %v", leases)
+	}
 	c.workers["b"].kill()
 	poll(t, "the gang to end on the node that is left", func() bool {
 		counts := c.sweep(id).GetCounts()

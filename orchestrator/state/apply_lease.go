@@ -70,6 +70,7 @@ func (st *State) canHold(l *Lease) error {
 
 // hold marks a lease's devices as its own, and finds out what they are together.
 func (st *State) hold(l *Lease) {
+	l.types = make([]string, len(l.Places))
 	for i, p := range l.Places {
 		n := st.Nodes[p.Node]
 		if !p.Ended {
@@ -83,6 +84,7 @@ func (st *State) hold(l *Lease) {
 		}
 		here, gang := []cluster.Node{n.Shape}, cluster.Gang{gangPlace(0, p)}
 		kind, spread := cluster.TypeOf(here, gang), cluster.LocalityOf(here, gang)
+		l.types[i] = kind
 		switch first := st.Nodes[l.Rank0()]; {
 		case i == 0:
 			l.kind, l.spread = kind, spread

@@ -222,6 +222,8 @@ type Lease struct {
 
 	kind   string
 	spread cluster.Locality
+	// types of the devices of each place, as kind.
+	types []string
 }
 
 // Done says whether the sweep has ended for good, unless it is extended.

@@ -63,6 +63,7 @@ func (s *Sweep) trialView(at time.Time, t *Trial) *outbidv1.Trial {
 	}
 	for _, l := range t.Leases {
 		v.DeviceSeconds += l.DeviceSeconds(at)
+		v.Leases = append(v.Leases, l.view())
 	}
 	if l := t.Lead(); l != nil {
 		if len(l.Places) > 0 {
@@ -71,6 +72,21 @@ func (s *Sweep) trialView(at time.Time, t *Trial) *outbidv1.Trial {
 		if t.Last.GetTrainSeconds() > 0 && l.LastReportSeq > 0 {
 			v.StepsPerSecond = float64(t.Step-l.FromStep) / t.Last.GetTrainSeconds()
 		}
+	}
+	return v
+}
+
+// view is the lease as people see it.
+func (l *Lease) view() *outbidv1.TrialLease {
+	v := &outbidv1.TrialLease{
+		LeaseId: l.ID, Holder: "workers", Client: l.Client, State: leaseWord(l.state()), Since: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
+		FromStep: l.FromStep, Step: l.Step,
+	}
+	if l.Holder == Client {
+		v.Holder = "client"
+	}
+	for i, p := range l.Places {
+		v.Places = append(v.Places, &outbidv1.TrialPlace{Node: p.Node, Devices: p.Devices, Type: l.types[i], Ended: p.Ended})
 	}
 	return v
 }

@@ -264,3 +264,20 @@ def test_notebooks_show_trials_sweeps_and_charts(server: FakeServer, client: ob.
     assert "<td>max accuracy</td><td>0.75, trial 1 at step 3</td>" in page
     assert repr(result.sweep) == "<outbid.SweepInfo s-1: done, 0 trials, 0 steps, best accuracy 0.75>"
     assert repr(result.plot.history()) == "<outbid.Chart: s-1>"
+
+
+def test_a_trial_names_all_its_leases(server: FakeServer, client: ob.Client) -> None:
+    trial = make_trial(1, "running", node="a", devices=[0])
+    gang = trial.leases.add(lease_id=3, holder="workers", state="running", from_step=2, step=5)
+    gang.since.FromSeconds(60)
+    gang.places.add(node="a", devices=[0], type="gpu")
+    gang.places.add(node="b", devices=[0, 1], type="gpu", ended=True)
+    trial.leases.add(lease_id=4, holder="workers", state="starting").places.add(node="c", devices=[2], type="gpu")
+    server.trials[1] = trial
+    shown = next(t for t in ob.attach("s-1").trials() if t.number == 1)
+    first, second = shown.leases
+    assert (first.lease_id, first.holder, first.state, first.from_step, first.step) == (3, "workers", "running", 2, 5)
+    assert first.places == (ob.Place("a", (0,), "gpu", False), ob.Place("b", (0, 1), "gpu", True))
+    assert first.since is not None and first.since.timestamp() == 60
+    assert (second.since, second.places[0].node) == (None, "c")
+    assert "<td>where</td><td>a: 0; c: 2</td>" in shown._repr_html_()

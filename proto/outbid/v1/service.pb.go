@@ -571,7 +571,7 @@ type Trial struct {
 	Restarts      int32                  `protobuf:"varint,13,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	DeviceSeconds float64                `protobuf:"fixed64,14,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
 	Bracket       int32                  `protobuf:"varint,15,opt,name=bracket,proto3" json:"bracket,omitempty"`
-	// Where it runs; empty if it does not.
+	// The first place of the first of its leases; empty if it holds none. leases has all.
 	Node        string        `protobuf:"bytes,16,opt,name=node,proto3" json:"node,omitempty"`
 	Devices     []int32       `protobuf:"varint,17,rep,packed,name=devices,proto3" json:"devices,omitempty"`
 	Checkpoints []*Checkpoint `protobuf:"bytes,18,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
@@ -584,7 +584,9 @@ type Trial struct {
 	// Nodes lost under it since it last got further.
 	NodeLosses int32 `protobuf:"varint,22,opt,name=node_losses,json=nodeLosses,proto3" json:"node_losses,omitempty"`
 	// It runs alone on a node until it gets further, as nodes were lost under it.
-	Suspected     bool `protobuf:"varint,23,opt,name=suspected,proto3" json:"suspected,omitempty"`
+	Suspected bool `protobuf:"varint,23,opt,name=suspected,proto3" json:"suspected,omitempty"`
+	// The leases that it holds, the oldest first: it leads, and its steps and reports are the trial's.
+	Leases        []*TrialLease `protobuf:"bytes,24,rep,name=leases,proto3" json:"leases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -780,6 +782,199 @@ func (x *Trial) GetSuspected() bool {
 	return false
 }
 
+func (x *Trial) GetLeases() []*TrialLease {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+// TrialLease is a lease that a trial holds: one of its forks is trained under it.
+type TrialLease struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	LeaseId uint64                 `protobuf:"varint,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	// "workers", or "client" for a trial that a program of the user's asked for; client names it then.
+	Holder string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	Client string `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`
+	// starting, running, pausing or stopping.
+	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	// Where its processes run, in the order of their ranks; none for a client's.
+	Places []*TrialPlace `protobuf:"bytes,5,rep,name=places,proto3" json:"places,omitempty"`
+	// When it was granted, and until when, if that was said.
+	Since   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
+	TermEnd *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
+	// The step that its fork began at, and how far it is.
+	FromStep      int64 `protobuf:"varint,8,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	Step          int64 `protobuf:"varint,9,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrialLease) Reset() {
+	*x = TrialLease{}
+	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrialLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrialLease) ProtoMessage() {}
+
+func (x *TrialLease) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrialLease.ProtoReflect.Descriptor instead.
+func (*TrialLease) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TrialLease) GetLeaseId() uint64 {
+	if x != nil {
+		return x.LeaseId
+	}
+	return 0
+}
+
+func (x *TrialLease) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *TrialLease) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *TrialLease) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *TrialLease) GetPlaces() []*TrialPlace {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+func (x *TrialLease) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *TrialLease) GetTermEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TermEnd
+	}
+	return nil
+}
+
+func (x *TrialLease) GetFromStep() int64 {
+	if x != nil {
+		return x.FromStep
+	}
+	return 0
+}
+
+func (x *TrialLease) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+// TrialPlace is a lease's share of one node.
+type TrialPlace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Indexes of the node's devices.
+	Devices []int32 `protobuf:"varint,2,rep,packed,name=devices,proto3" json:"devices,omitempty"`
+	// The type of the devices; empty if they are of several.
+	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	// Its processes have ended, while those of other places may still run.
+	Ended         bool `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrialPlace) Reset() {
+	*x = TrialPlace{}
+	mi := &file_outbid_v1_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrialPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrialPlace) ProtoMessage() {}
+
+func (x *TrialPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrialPlace.ProtoReflect.Descriptor instead.
+func (*TrialPlace) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TrialPlace) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *TrialPlace) GetDevices() []int32 {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *TrialPlace) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *TrialPlace) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 // SubmitSweepRequest is the request of SubmitSweep.
 type SubmitSweepRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -792,7 +987,7 @@ type SubmitSweepRequest struct {
 
 func (x *SubmitSweepRequest) Reset() {
 	*x = SubmitSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	mi := &file_outbid_v1_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +999,7 @@ func (x *SubmitSweepRequest) String() string {
 func (*SubmitSweepRequest) ProtoMessage() {}
 
 func (x *SubmitSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	mi := &file_outbid_v1_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +1012,7 @@ func (x *SubmitSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitSweepRequest.ProtoReflect.Descriptor instead.
 func (*SubmitSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SubmitSweepRequest) GetSpec() *SweepSpec {
@@ -844,7 +1039,7 @@ type SubmitSweepResponse struct {
 
 func (x *SubmitSweepResponse) Reset() {
 	*x = SubmitSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[7]
+	mi := &file_outbid_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +1051,7 @@ func (x *SubmitSweepResponse) String() string {
 func (*SubmitSweepResponse) ProtoMessage() {}
 
 func (x *SubmitSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[7]
+	mi := &file_outbid_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +1064,7 @@ func (x *SubmitSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitSweepResponse.ProtoReflect.Descriptor instead.
 func (*SubmitSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubmitSweepResponse) GetSweep() *Sweep {
@@ -891,7 +1086,7 @@ type PreviewSweepRequest struct {
 
 func (x *PreviewSweepRequest) Reset() {
 	*x = PreviewSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[8]
+	mi := &file_outbid_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +1098,7 @@ func (x *PreviewSweepRequest) String() string {
 func (*PreviewSweepRequest) ProtoMessage() {}
 
 func (x *PreviewSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[8]
+	mi := &file_outbid_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1111,7 @@ func (x *PreviewSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewSweepRequest.ProtoReflect.Descriptor instead.
 func (*PreviewSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PreviewSweepRequest) GetSpec() *SweepSpec {
@@ -949,7 +1144,7 @@ type PreviewSweepResponse struct {
 
 func (x *PreviewSweepResponse) Reset() {
 	*x = PreviewSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[9]
+	mi := &file_outbid_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -961,7 +1156,7 @@ func (x *PreviewSweepResponse) String() string {
 func (*PreviewSweepResponse) ProtoMessage() {}
 
 func (x *PreviewSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[9]
+	mi := &file_outbid_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -974,7 +1169,7 @@ func (x *PreviewSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewSweepResponse.ProtoReflect.Descriptor instead.
 func (*PreviewSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PreviewSweepResponse) GetOutlook() *Outlook {
@@ -1018,7 +1213,7 @@ type ListSweepsRequest struct {
 
 func (x *ListSweepsRequest) Reset() {
 	*x = ListSweepsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[10]
+	mi := &file_outbid_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1225,7 @@ func (x *ListSweepsRequest) String() string {
 func (*ListSweepsRequest) ProtoMessage() {}
 
 func (x *ListSweepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[10]
+	mi := &file_outbid_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1043,7 +1238,7 @@ func (x *ListSweepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSweepsRequest.ProtoReflect.Descriptor instead.
 func (*ListSweepsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListSweepsRequest) GetTenant() string {
@@ -1078,7 +1273,7 @@ type ListSweepsResponse struct {
 
 func (x *ListSweepsResponse) Reset() {
 	*x = ListSweepsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[11]
+	mi := &file_outbid_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1285,7 @@ func (x *ListSweepsResponse) String() string {
 func (*ListSweepsResponse) ProtoMessage() {}
 
 func (x *ListSweepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[11]
+	mi := &file_outbid_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1298,7 @@ func (x *ListSweepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSweepsResponse.ProtoReflect.Descriptor instead.
 func (*ListSweepsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListSweepsResponse) GetSweeps() []*Sweep {
@@ -1130,7 +1325,7 @@ type GetSweepRequest struct {
 
 func (x *GetSweepRequest) Reset() {
 	*x = GetSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[12]
+	mi := &file_outbid_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1337,7 @@ func (x *GetSweepRequest) String() string {
 func (*GetSweepRequest) ProtoMessage() {}
 
 func (x *GetSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[12]
+	mi := &file_outbid_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1350,7 @@ func (x *GetSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSweepRequest.ProtoReflect.Descriptor instead.
 func (*GetSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetSweepRequest) GetSweep() string {
@@ -1175,7 +1370,7 @@ type GetSweepResponse struct {
 
 func (x *GetSweepResponse) Reset() {
 	*x = GetSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[13]
+	mi := &file_outbid_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1382,7 @@ func (x *GetSweepResponse) String() string {
 func (*GetSweepResponse) ProtoMessage() {}
 
 func (x *GetSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[13]
+	mi := &file_outbid_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1395,7 @@ func (x *GetSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSweepResponse.ProtoReflect.Descriptor instead.
 func (*GetSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetSweepResponse) GetSweep() *Sweep {
@@ -1226,7 +1421,7 @@ type ListTrialsRequest struct {
 
 func (x *ListTrialsRequest) Reset() {
 	*x = ListTrialsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[14]
+	mi := &file_outbid_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1433,7 @@ func (x *ListTrialsRequest) String() string {
 func (*ListTrialsRequest) ProtoMessage() {}
 
 func (x *ListTrialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[14]
+	mi := &file_outbid_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1446,7 @@ func (x *ListTrialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrialsRequest.ProtoReflect.Descriptor instead.
 func (*ListTrialsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListTrialsRequest) GetSweep() string {
@@ -1293,7 +1488,7 @@ type ListTrialsResponse struct {
 
 func (x *ListTrialsResponse) Reset() {
 	*x = ListTrialsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[15]
+	mi := &file_outbid_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1500,7 @@ func (x *ListTrialsResponse) String() string {
 func (*ListTrialsResponse) ProtoMessage() {}
 
 func (x *ListTrialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[15]
+	mi := &file_outbid_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1513,7 @@ func (x *ListTrialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrialsResponse.ProtoReflect.Descriptor instead.
 func (*ListTrialsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListTrialsResponse) GetTrials() []*Trial {
@@ -1346,7 +1541,7 @@ type GetTrialRequest struct {
 
 func (x *GetTrialRequest) Reset() {
 	*x = GetTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[16]
+	mi := &file_outbid_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1553,7 @@ func (x *GetTrialRequest) String() string {
 func (*GetTrialRequest) ProtoMessage() {}
 
 func (x *GetTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[16]
+	mi := &file_outbid_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1566,7 @@ func (x *GetTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrialRequest.ProtoReflect.Descriptor instead.
 func (*GetTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetTrialRequest) GetSweep() string {
@@ -1398,7 +1593,7 @@ type GetTrialResponse struct {
 
 func (x *GetTrialResponse) Reset() {
 	*x = GetTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[17]
+	mi := &file_outbid_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1605,7 @@ func (x *GetTrialResponse) String() string {
 func (*GetTrialResponse) ProtoMessage() {}
 
 func (x *GetTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[17]
+	mi := &file_outbid_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1618,7 @@ func (x *GetTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrialResponse.ProtoReflect.Descriptor instead.
 func (*GetTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetTrialResponse) GetTrial() *Trial {
@@ -1445,7 +1640,7 @@ type ListReportsRequest struct {
 
 func (x *ListReportsRequest) Reset() {
 	*x = ListReportsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[18]
+	mi := &file_outbid_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1652,7 @@ func (x *ListReportsRequest) String() string {
 func (*ListReportsRequest) ProtoMessage() {}
 
 func (x *ListReportsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[18]
+	mi := &file_outbid_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1665,7 @@ func (x *ListReportsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReportsRequest.ProtoReflect.Descriptor instead.
 func (*ListReportsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListReportsRequest) GetSweep() string {
@@ -1497,7 +1692,7 @@ type ListReportsResponse struct {
 
 func (x *ListReportsResponse) Reset() {
 	*x = ListReportsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[19]
+	mi := &file_outbid_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1704,7 @@ func (x *ListReportsResponse) String() string {
 func (*ListReportsResponse) ProtoMessage() {}
 
 func (x *ListReportsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[19]
+	mi := &file_outbid_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1717,7 @@ func (x *ListReportsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReportsResponse.ProtoReflect.Descriptor instead.
 func (*ListReportsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListReportsResponse) GetReports() []*TrialReport {
@@ -1545,7 +1740,7 @@ type TrialReport struct {
 
 func (x *TrialReport) Reset() {
 	*x = TrialReport{}
-	mi := &file_outbid_v1_service_proto_msgTypes[20]
+	mi := &file_outbid_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1752,7 @@ func (x *TrialReport) String() string {
 func (*TrialReport) ProtoMessage() {}
 
 func (x *TrialReport) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[20]
+	mi := &file_outbid_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1765,7 @@ func (x *TrialReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReport.ProtoReflect.Descriptor instead.
 func (*TrialReport) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TrialReport) GetTrial() int32 {
@@ -1606,7 +1801,7 @@ type WatchSweepRequest struct {
 
 func (x *WatchSweepRequest) Reset() {
 	*x = WatchSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[21]
+	mi := &file_outbid_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1813,7 @@ func (x *WatchSweepRequest) String() string {
 func (*WatchSweepRequest) ProtoMessage() {}
 
 func (x *WatchSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[21]
+	mi := &file_outbid_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1826,7 @@ func (x *WatchSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSweepRequest.ProtoReflect.Descriptor instead.
 func (*WatchSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchSweepRequest) GetSweep() string {
@@ -1660,7 +1855,7 @@ type WatchSweepResponse struct {
 
 func (x *WatchSweepResponse) Reset() {
 	*x = WatchSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[22]
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1867,7 @@ func (x *WatchSweepResponse) String() string {
 func (*WatchSweepResponse) ProtoMessage() {}
 
 func (x *WatchSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[22]
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1880,7 @@ func (x *WatchSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSweepResponse.ProtoReflect.Descriptor instead.
 func (*WatchSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchSweepResponse) GetSweep() *Sweep {
@@ -1720,7 +1915,7 @@ type ControlSweepRequest struct {
 
 func (x *ControlSweepRequest) Reset() {
 	*x = ControlSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[23]
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1927,7 @@ func (x *ControlSweepRequest) String() string {
 func (*ControlSweepRequest) ProtoMessage() {}
 
 func (x *ControlSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[23]
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1940,7 @@ func (x *ControlSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepRequest.ProtoReflect.Descriptor instead.
 func (*ControlSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ControlSweepRequest) GetSweep() string {
@@ -1774,7 +1969,7 @@ type DeleteSweepRequest struct {
 
 func (x *DeleteSweepRequest) Reset() {
 	*x = DeleteSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +1981,7 @@ func (x *DeleteSweepRequest) String() string {
 func (*DeleteSweepRequest) ProtoMessage() {}
 
 func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +1994,7 @@ func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeleteSweepRequest) GetSweep() string {
@@ -1828,7 +2023,7 @@ type DeleteSweepResponse struct {
 
 func (x *DeleteSweepResponse) Reset() {
 	*x = DeleteSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +2035,7 @@ func (x *DeleteSweepResponse) String() string {
 func (*DeleteSweepResponse) ProtoMessage() {}
 
 func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +2048,7 @@ func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DeleteSweepResponse) GetDeleted() *timestamppb.Timestamp {
@@ -1880,7 +2075,7 @@ type ControlSweepResponse struct {
 
 func (x *ControlSweepResponse) Reset() {
 	*x = ControlSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +2087,7 @@ func (x *ControlSweepResponse) String() string {
 func (*ControlSweepResponse) ProtoMessage() {}
 
 func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +2100,7 @@ func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepResponse.ProtoReflect.Descriptor instead.
 func (*ControlSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ControlSweepResponse) GetSweep() *Sweep {
@@ -1935,7 +2130,7 @@ type ExtendSweepRequest struct {
 
 func (x *ExtendSweepRequest) Reset() {
 	*x = ExtendSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2142,7 @@ func (x *ExtendSweepRequest) String() string {
 func (*ExtendSweepRequest) ProtoMessage() {}
 
 func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2155,7 @@ func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExtendSweepRequest) GetSweep() string {
@@ -2017,7 +2212,7 @@ type ExtendSweepResponse struct {
 
 func (x *ExtendSweepResponse) Reset() {
 	*x = ExtendSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2224,7 @@ func (x *ExtendSweepResponse) String() string {
 func (*ExtendSweepResponse) ProtoMessage() {}
 
 func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2237,7 @@ func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExtendSweepResponse) GetSweep() *Sweep {
@@ -2073,7 +2268,7 @@ type TrainedAgain struct {
 
 func (x *TrainedAgain) Reset() {
 	*x = TrainedAgain{}
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2280,7 @@ func (x *TrainedAgain) String() string {
 func (*TrainedAgain) ProtoMessage() {}
 
 func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2293,7 @@ func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainedAgain.ProtoReflect.Descriptor instead.
 func (*TrainedAgain) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TrainedAgain) GetTrial() int32 {
@@ -2138,7 +2333,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2345,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2358,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StreamLogsRequest) GetSweep() string {
@@ -2208,7 +2403,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2415,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2428,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StreamLogsResponse) GetTrial() int32 {
@@ -2280,7 +2475,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2292,7 +2487,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2305,7 +2500,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 // ListNodesResponse is the response of ListNodes.
@@ -2318,7 +2513,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2525,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2538,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2367,7 +2562,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2574,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2392,7 +2587,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Node) GetInfo() *NodeInfo {
@@ -2441,7 +2636,7 @@ type DeviceUse struct {
 
 func (x *DeviceUse) Reset() {
 	*x = DeviceUse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2453,7 +2648,7 @@ func (x *DeviceUse) String() string {
 func (*DeviceUse) ProtoMessage() {}
 
 func (x *DeviceUse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2466,7 +2661,7 @@ func (x *DeviceUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceUse.ProtoReflect.Descriptor instead.
 func (*DeviceUse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeviceUse) GetDevice() int32 {
@@ -2493,7 +2688,7 @@ type PutBlobRequest struct {
 
 func (x *PutBlobRequest) Reset() {
 	*x = PutBlobRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2505,7 +2700,7 @@ func (x *PutBlobRequest) String() string {
 func (*PutBlobRequest) ProtoMessage() {}
 
 func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,7 +2713,7 @@ func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobRequest.ProtoReflect.Descriptor instead.
 func (*PutBlobRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PutBlobRequest) GetData() []byte {
@@ -2539,7 +2734,7 @@ type PutBlobResponse struct {
 
 func (x *PutBlobResponse) Reset() {
 	*x = PutBlobResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2746,7 @@ func (x *PutBlobResponse) String() string {
 func (*PutBlobResponse) ProtoMessage() {}
 
 func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2759,7 @@ func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobResponse.ProtoReflect.Descriptor instead.
 func (*PutBlobResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PutBlobResponse) GetSha256() string {
@@ -2589,7 +2784,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2601,7 +2796,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +2809,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetCheckpointRequest) GetSweep() string {
@@ -2656,7 +2851,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2863,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2876,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -2709,7 +2904,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +2916,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +2929,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -2766,7 +2961,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +2973,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +2986,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -2832,7 +3027,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2844,7 +3039,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2857,7 +3052,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -2914,7 +3109,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2926,7 +3121,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2939,7 +3134,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -2967,7 +3162,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3174,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3187,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -3012,7 +3207,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3024,7 +3219,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3037,7 +3232,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -3056,7 +3251,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3263,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3276,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 // GetServerInfoResponse is the response of GetServerInfo.
@@ -3103,7 +3298,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3310,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3323,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -3208,7 +3403,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3415,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3428,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Check) GetName() string {
@@ -3275,7 +3470,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3287,7 +3482,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3300,7 +3495,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -3320,7 +3515,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +3527,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +3540,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -3370,7 +3565,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3577,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3395,7 +3590,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -3429,7 +3624,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +3636,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +3649,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -3482,7 +3677,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3494,7 +3689,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3507,7 +3702,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -3578,7 +3773,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3785,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3798,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Decision) GetKind() string {
@@ -3668,7 +3863,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3680,7 +3875,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3693,7 +3888,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -3721,7 +3916,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3733,7 +3928,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3746,7 +3941,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -3777,7 +3972,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3789,7 +3984,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3802,7 +3997,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -3843,7 +4038,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3855,7 +4050,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3868,7 +4063,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -3916,7 +4111,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3928,7 +4123,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3941,7 +4136,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -3960,7 +4155,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3972,7 +4167,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3985,7 +4180,7 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
@@ -4034,7 +4229,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"until_step\x18\x02 \x01(\x03R\tuntilStep\x12\x16\n" +
 	"\x06trials\x18\x03 \x01(\x05R\x06trials\x12\x14\n" +
-	"\x05steps\x18\x04 \x01(\x03R\x05steps\"\x94\x06\n" +
+	"\x05steps\x18\x04 \x01(\x03R\x05steps\"\xc3\x06\n" +
 	"\x05Trial\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12+\n" +
@@ -4062,8 +4257,26 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x10steps_per_second\x18\x15 \x01(\x01R\x0estepsPerSecond\x12\x1f\n" +
 	"\vnode_losses\x18\x16 \x01(\x05R\n" +
 	"nodeLosses\x12\x1c\n" +
-	"\tsuspected\x18\x17 \x01(\bR\tsuspectedB\a\n" +
-	"\x05_best\"g\n" +
+	"\tsuspected\x18\x17 \x01(\bR\tsuspected\x12-\n" +
+	"\x06leases\x18\x18 \x03(\v2\x15.outbid.v1.TrialLeaseR\x06leasesB\a\n" +
+	"\x05_best\"\xb6\x02\n" +
+	"\n" +
+	"TrialLease\x12\x19\n" +
+	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x12\x16\n" +
+	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x16\n" +
+	"\x06client\x18\x03 \x01(\tR\x06client\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12-\n" +
+	"\x06places\x18\x05 \x03(\v2\x15.outbid.v1.TrialPlaceR\x06places\x120\n" +
+	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x125\n" +
+	"\bterm_end\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atermEnd\x12\x1b\n" +
+	"\tfrom_step\x18\b \x01(\x03R\bfromStep\x12\x12\n" +
+	"\x04step\x18\t \x01(\x03R\x04step\"d\n" +
+	"\n" +
+	"TrialPlace\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
+	"\adevices\x18\x02 \x03(\x05R\adevices\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x14\n" +
+	"\x05ended\x18\x04 \x01(\bR\x05ended\"g\n" +
 	"\x12SubmitSweepRequest\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12'\n" +
 	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\"=\n" +
@@ -4332,7 +4545,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),              // 0: outbid.v1.SweepCommand
 	(*Sweep)(nil),                  // 1: outbid.v1.Sweep
@@ -4341,199 +4554,205 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*Outlook)(nil),                // 4: outbid.v1.Outlook
 	(*Rung)(nil),                   // 5: outbid.v1.Rung
 	(*Trial)(nil),                  // 6: outbid.v1.Trial
-	(*SubmitSweepRequest)(nil),     // 7: outbid.v1.SubmitSweepRequest
-	(*SubmitSweepResponse)(nil),    // 8: outbid.v1.SubmitSweepResponse
-	(*PreviewSweepRequest)(nil),    // 9: outbid.v1.PreviewSweepRequest
-	(*PreviewSweepResponse)(nil),   // 10: outbid.v1.PreviewSweepResponse
-	(*ListSweepsRequest)(nil),      // 11: outbid.v1.ListSweepsRequest
-	(*ListSweepsResponse)(nil),     // 12: outbid.v1.ListSweepsResponse
-	(*GetSweepRequest)(nil),        // 13: outbid.v1.GetSweepRequest
-	(*GetSweepResponse)(nil),       // 14: outbid.v1.GetSweepResponse
-	(*ListTrialsRequest)(nil),      // 15: outbid.v1.ListTrialsRequest
-	(*ListTrialsResponse)(nil),     // 16: outbid.v1.ListTrialsResponse
-	(*GetTrialRequest)(nil),        // 17: outbid.v1.GetTrialRequest
-	(*GetTrialResponse)(nil),       // 18: outbid.v1.GetTrialResponse
-	(*ListReportsRequest)(nil),     // 19: outbid.v1.ListReportsRequest
-	(*ListReportsResponse)(nil),    // 20: outbid.v1.ListReportsResponse
-	(*TrialReport)(nil),            // 21: outbid.v1.TrialReport
-	(*WatchSweepRequest)(nil),      // 22: outbid.v1.WatchSweepRequest
-	(*WatchSweepResponse)(nil),     // 23: outbid.v1.WatchSweepResponse
-	(*ControlSweepRequest)(nil),    // 24: outbid.v1.ControlSweepRequest
-	(*DeleteSweepRequest)(nil),     // 25: outbid.v1.DeleteSweepRequest
-	(*DeleteSweepResponse)(nil),    // 26: outbid.v1.DeleteSweepResponse
-	(*ControlSweepResponse)(nil),   // 27: outbid.v1.ControlSweepResponse
-	(*ExtendSweepRequest)(nil),     // 28: outbid.v1.ExtendSweepRequest
-	(*ExtendSweepResponse)(nil),    // 29: outbid.v1.ExtendSweepResponse
-	(*TrainedAgain)(nil),           // 30: outbid.v1.TrainedAgain
-	(*StreamLogsRequest)(nil),      // 31: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),     // 32: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),       // 33: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 34: outbid.v1.ListNodesResponse
-	(*Node)(nil),                   // 35: outbid.v1.Node
-	(*DeviceUse)(nil),              // 36: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),         // 37: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),        // 38: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),   // 39: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),  // 40: outbid.v1.GetCheckpointResponse
-	(*AskTrialRequest)(nil),        // 41: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),       // 42: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),       // 43: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),      // 44: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),      // 45: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),     // 46: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),   // 47: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 48: outbid.v1.GetServerInfoResponse
-	(*Check)(nil),                  // 49: outbid.v1.Check
-	(*GetRoundRequest)(nil),        // 50: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 51: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 52: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 53: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 54: outbid.v1.Round
-	(*Decision)(nil),               // 55: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 56: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 57: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 58: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 59: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 60: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 61: outbid.v1.RemoveWorkerResponse
-	nil,                            // 62: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 63: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*SweepSpec)(nil),              // 64: outbid.v1.SweepSpec
-	(SweepState)(0),                // 65: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil),  // 66: google.protobuf.Timestamp
-	(*Fairness)(nil),               // 67: outbid.v1.Fairness
-	(TrialState)(0),                // 68: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 69: google.protobuf.Struct
-	(*Report)(nil),                 // 70: outbid.v1.Report
-	(*Checkpoint)(nil),             // 71: outbid.v1.Checkpoint
-	(*Limits)(nil),                 // 72: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 73: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 74: outbid.v1.NodeState
-	(*ForkRef)(nil),                // 75: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 76: outbid.v1.Batch
-	(*Auction)(nil),                // 77: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 78: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 79: google.protobuf.Duration
-	(*Parameter)(nil),              // 80: outbid.v1.Parameter
+	(*TrialLease)(nil),             // 7: outbid.v1.TrialLease
+	(*TrialPlace)(nil),             // 8: outbid.v1.TrialPlace
+	(*SubmitSweepRequest)(nil),     // 9: outbid.v1.SubmitSweepRequest
+	(*SubmitSweepResponse)(nil),    // 10: outbid.v1.SubmitSweepResponse
+	(*PreviewSweepRequest)(nil),    // 11: outbid.v1.PreviewSweepRequest
+	(*PreviewSweepResponse)(nil),   // 12: outbid.v1.PreviewSweepResponse
+	(*ListSweepsRequest)(nil),      // 13: outbid.v1.ListSweepsRequest
+	(*ListSweepsResponse)(nil),     // 14: outbid.v1.ListSweepsResponse
+	(*GetSweepRequest)(nil),        // 15: outbid.v1.GetSweepRequest
+	(*GetSweepResponse)(nil),       // 16: outbid.v1.GetSweepResponse
+	(*ListTrialsRequest)(nil),      // 17: outbid.v1.ListTrialsRequest
+	(*ListTrialsResponse)(nil),     // 18: outbid.v1.ListTrialsResponse
+	(*GetTrialRequest)(nil),        // 19: outbid.v1.GetTrialRequest
+	(*GetTrialResponse)(nil),       // 20: outbid.v1.GetTrialResponse
+	(*ListReportsRequest)(nil),     // 21: outbid.v1.ListReportsRequest
+	(*ListReportsResponse)(nil),    // 22: outbid.v1.ListReportsResponse
+	(*TrialReport)(nil),            // 23: outbid.v1.TrialReport
+	(*WatchSweepRequest)(nil),      // 24: outbid.v1.WatchSweepRequest
+	(*WatchSweepResponse)(nil),     // 25: outbid.v1.WatchSweepResponse
+	(*ControlSweepRequest)(nil),    // 26: outbid.v1.ControlSweepRequest
+	(*DeleteSweepRequest)(nil),     // 27: outbid.v1.DeleteSweepRequest
+	(*DeleteSweepResponse)(nil),    // 28: outbid.v1.DeleteSweepResponse
+	(*ControlSweepResponse)(nil),   // 29: outbid.v1.ControlSweepResponse
+	(*ExtendSweepRequest)(nil),     // 30: outbid.v1.ExtendSweepRequest
+	(*ExtendSweepResponse)(nil),    // 31: outbid.v1.ExtendSweepResponse
+	(*TrainedAgain)(nil),           // 32: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),      // 33: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),     // 34: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),       // 35: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 36: outbid.v1.ListNodesResponse
+	(*Node)(nil),                   // 37: outbid.v1.Node
+	(*DeviceUse)(nil),              // 38: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),         // 39: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),        // 40: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),   // 41: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),  // 42: outbid.v1.GetCheckpointResponse
+	(*AskTrialRequest)(nil),        // 43: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),       // 44: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),       // 45: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),      // 46: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),      // 47: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),     // 48: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),   // 49: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 50: outbid.v1.GetServerInfoResponse
+	(*Check)(nil),                  // 51: outbid.v1.Check
+	(*GetRoundRequest)(nil),        // 52: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 53: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 54: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 55: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 56: outbid.v1.Round
+	(*Decision)(nil),               // 57: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 58: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 59: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 60: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 61: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 62: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 63: outbid.v1.RemoveWorkerResponse
+	nil,                            // 64: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 65: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*SweepSpec)(nil),              // 66: outbid.v1.SweepSpec
+	(SweepState)(0),                // 67: outbid.v1.SweepState
+	(*timestamppb.Timestamp)(nil),  // 68: google.protobuf.Timestamp
+	(*Fairness)(nil),               // 69: outbid.v1.Fairness
+	(TrialState)(0),                // 70: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 71: google.protobuf.Struct
+	(*Report)(nil),                 // 72: outbid.v1.Report
+	(*Checkpoint)(nil),             // 73: outbid.v1.Checkpoint
+	(*Limits)(nil),                 // 74: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 75: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 76: outbid.v1.NodeState
+	(*ForkRef)(nil),                // 77: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 78: outbid.v1.Batch
+	(*Auction)(nil),                // 79: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 80: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 81: google.protobuf.Duration
+	(*Parameter)(nil),              // 82: outbid.v1.Parameter
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	64, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	65, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	66, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	66, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	66, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	67, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	68, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	68, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	3,  // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	6,  // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	2,  // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
 	4,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	67, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	66, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	69, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	68, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
 	5,  // 10: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	68, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	69, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	70, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	66, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	66, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	71, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	64, // 17: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	1,  // 18: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	64, // 19: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	4,  // 20: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	69, // 21: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	1,  // 22: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	1,  // 23: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	6,  // 24: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	6,  // 25: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	21, // 26: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	70, // 27: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	1,  // 28: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	6,  // 29: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	21, // 30: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
-	0,  // 31: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	66, // 32: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	1,  // 33: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	62, // 34: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	72, // 35: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	1,  // 36: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	30, // 37: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	66, // 38: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	35, // 39: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	73, // 40: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	74, // 41: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	66, // 42: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	36, // 43: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	75, // 44: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	71, // 45: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	6,  // 46: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	70, // 47: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	6,  // 48: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	76, // 49: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	66, // 50: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	49, // 51: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	63, // 52: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	54, // 53: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	54, // 54: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	66, // 55: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	77, // 56: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	55, // 57: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	78, // 58: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	66, // 59: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	79, // 60: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	66, // 61: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	66, // 62: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	80, // 63: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	7,  // 64: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	9,  // 65: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	11, // 66: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	13, // 67: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	15, // 68: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	17, // 69: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	19, // 70: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	22, // 71: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	24, // 72: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	28, // 73: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	25, // 74: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	31, // 75: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	33, // 76: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	37, // 77: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	39, // 78: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	41, // 79: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	43, // 80: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	45, // 81: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	50, // 82: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	52, // 83: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	56, // 84: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	58, // 85: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	60, // 86: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	47, // 87: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	8,  // 88: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	10, // 89: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	12, // 90: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	14, // 91: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	16, // 92: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	18, // 93: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	20, // 94: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	23, // 95: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	27, // 96: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	29, // 97: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	26, // 98: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	32, // 99: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	34, // 100: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	38, // 101: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	40, // 102: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	42, // 103: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	44, // 104: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	46, // 105: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	51, // 106: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	53, // 107: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	57, // 108: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	59, // 109: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	61, // 110: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	48, // 111: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	88, // [88:112] is the sub-list for method output_type
-	64, // [64:88] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	70, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	71, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	72, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	68, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	68, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	73, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	7,  // 17: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
+	8,  // 18: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	68, // 19: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	68, // 20: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	66, // 21: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	1,  // 22: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	66, // 23: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	4,  // 24: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	71, // 25: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	1,  // 26: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	1,  // 27: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	6,  // 28: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	6,  // 29: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	23, // 30: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	72, // 31: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	1,  // 32: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	6,  // 33: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	23, // 34: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	0,  // 35: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
+	68, // 36: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	1,  // 37: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	64, // 38: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	74, // 39: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	1,  // 40: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	32, // 41: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	68, // 42: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	37, // 43: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	75, // 44: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	76, // 45: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	68, // 46: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	38, // 47: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	77, // 48: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	73, // 49: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	6,  // 50: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	72, // 51: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	6,  // 52: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	78, // 53: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	68, // 54: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	51, // 55: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	65, // 56: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	56, // 57: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	56, // 58: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	68, // 59: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	79, // 60: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	57, // 61: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	80, // 62: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	68, // 63: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	81, // 64: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	68, // 65: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	68, // 66: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	82, // 67: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	9,  // 68: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	11, // 69: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	13, // 70: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	15, // 71: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	17, // 72: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	19, // 73: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	21, // 74: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	24, // 75: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	26, // 76: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	30, // 77: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	27, // 78: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	33, // 79: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	35, // 80: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	39, // 81: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	41, // 82: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	43, // 83: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	45, // 84: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	47, // 85: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	52, // 86: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	54, // 87: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	58, // 88: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	60, // 89: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	62, // 90: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	49, // 91: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	10, // 92: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	12, // 93: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	14, // 94: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	16, // 95: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	18, // 96: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	20, // 97: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	22, // 98: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	25, // 99: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	29, // 100: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	31, // 101: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	28, // 102: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	34, // 103: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	36, // 104: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	40, // 105: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	42, // 106: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	44, // 107: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	46, // 108: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	48, // 109: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	53, // 110: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	55, // 111: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	59, // 112: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	61, // 113: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	63, // 114: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	50, // 115: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	92, // [92:116] is the sub-list for method output_type
+	68, // [68:92] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -4547,17 +4766,17 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_service_proto_msgTypes[1].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[5].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[18].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[27].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[38].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[20].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[29].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[32].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[40].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   63,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

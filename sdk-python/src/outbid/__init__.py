@@ -44,7 +44,18 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from outbid._handle import LogLine, SweepHandle
-    from outbid._model import Checkpoint, Fairness, Note, Report, SweepInfo, TrainedAgain, TrialResult, Update
+    from outbid._model import (
+        Checkpoint,
+        Fairness,
+        Lease,
+        Note,
+        Place,
+        Report,
+        SweepInfo,
+        TrainedAgain,
+        TrialResult,
+        Update,
+    )
     from outbid._plots import Chart, Plots
     from outbid._resources import Checkpoints, Limits, Program, Resources
     from outbid._result import Result
@@ -100,7 +111,18 @@ _HOMES = {
         "UnavailableError",
     ),
     "_handle": ("LogLine", "SweepHandle"),
-    "_model": ("Checkpoint", "Fairness", "Note", "Report", "SweepInfo", "TrainedAgain", "TrialResult", "Update"),
+    "_model": (
+        "Checkpoint",
+        "Fairness",
+        "Lease",
+        "Note",
+        "Place",
+        "Report",
+        "SweepInfo",
+        "TrainedAgain",
+        "TrialResult",
+        "Update",
+    ),
     "_plots": ("Chart", "Plots"),
     "_resources": ("Checkpoints", "Limits", "Program", "Resources"),
     "_result": ("Result",),
@@ -155,6 +177,7 @@ __all__ = [
     "Grid",
     "Hyperband",
     "InvalidError",
+    "Lease",
     "Limits",
     "LogLine",
     "Median",
@@ -165,6 +188,7 @@ __all__ = [
     "OutbidError",
     "Parameter",
     "PerformanceCurve",
+    "Place",
     "Plots",
     "Plugin",
     "Preview",

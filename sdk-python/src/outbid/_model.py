@@ -93,12 +93,42 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A lease's share of one node. `type` is that of its devices, "" if they are of several."""
+
+    node: str
+    devices: tuple[int, ...]
+    type: str
+    ended: bool
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A lease that a trial holds: one of its processes, or one gang of them, is trained under it.
+
+    `holder` is workers, or client for a trial that a program asked for. `state` is starting, running, pausing or
+    stopping. `places` are its nodes in the order of ranks. It began at `from_step` and is at `step`.
+    """
+
+    lease_id: int
+    holder: str
+    client: str
+    state: str
+    places: tuple[Place, ...]
+    since: datetime.datetime | None
+    term_end: datetime.datetime | None
+    from_step: int
+    step: int
+
+
+@dataclass(frozen=True)
 class TrialResult:
     """A trial as it stands.
 
     `state` is queued, running, paused, completed, stopped, failed or cancelled; `reason` says why. `step` is
     steps done. `metric` is the best value of the sweep's metric, reported at `best_step`, None if it never
-    was; `metrics` are the newest report's values. `device_seconds` is the devices' time it used.
+    was; `metrics` are the newest report's values. `device_seconds` is the devices' time it used. `leases` are
+    those that it holds, the oldest first; `node` and `devices` are the first place of the first.
     """
 
     sweep: str
@@ -122,11 +152,14 @@ class TrialResult:
     created: datetime.datetime | None
     ended: datetime.datetime | None
     checkpoints: tuple[Checkpoint, ...] = field(repr=False)
+    leases: tuple[Lease, ...] = field(repr=False)
     _source: Source = field(repr=False, compare=False)
 
     def _repr_html_(self) -> str:
         value = "" if self.metric is None else f"{self.metric:.6g} at step {self.best_step}"
-        where = f"{self.node}: {', '.join(map(str, self.devices))}" if self.node else ""
+        places = [p for lease in self.leases for p in lease.places if not p.ended]
+        on = [(p.node, p.devices) for p in places] or ([(self.node, self.devices)] if self.node else [])
+        where = "; ".join(f"{node}: {', '.join(map(str, devices))}" for node, devices in on)
         return _html.facts(
             self.id,
             [
@@ -320,7 +353,22 @@ def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
         created=_time(trial, "created"),
         ended=_time(trial, "ended"),
         checkpoints=tuple(checkpoint_info(c) for c in trial.checkpoints),
+        leases=tuple(_lease(lease) for lease in trial.leases),
         _source=source,
+    )
+
+
+def _lease(lease: service_pb2.TrialLease) -> Lease:
+    return Lease(
+        lease_id=lease.lease_id,
+        holder=lease.holder,
+        client=lease.client,
+        state=lease.state,
+        places=tuple(Place(p.node, tuple(p.devices), p.type, p.ended) for p in lease.places),
+        since=_time(lease, "since"),
+        term_end=_time(lease, "term_end"),
+        from_step=lease.from_step,
+        step=lease.step,
     )
 
 

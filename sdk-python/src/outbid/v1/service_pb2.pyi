@@ -281,6 +281,7 @@ class Trial(google.protobuf.message.Message):
     STEPS_PER_SECOND_FIELD_NUMBER: builtins.int
     NODE_LOSSES_FIELD_NUMBER: builtins.int
     SUSPECTED_FIELD_NUMBER: builtins.int
+    LEASES_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     number: builtins.int
     state: outbid.v1.event_pb2.TrialState.ValueType
@@ -294,7 +295,7 @@ class Trial(google.protobuf.message.Message):
     device_seconds: builtins.float
     bracket: builtins.int
     node: builtins.str
-    """Where it runs; empty if it does not."""
+    """The first place of the first of its leases; empty if it holds none. leases has all."""
     resumes: builtins.int
     """How often it was paused and gone on."""
     config_json: builtins.str
@@ -321,6 +322,10 @@ class Trial(google.protobuf.message.Message):
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
     def checkpoints(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.Checkpoint]: ...
+    @property
+    def leases(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrialLease]:
+        """The leases that it holds, the oldest first: it leads, and its steps and reports are the trial's."""
+
     def __init__(
         self,
         *,
@@ -347,12 +352,96 @@ class Trial(google.protobuf.message.Message):
         steps_per_second: builtins.float = ...,
         node_losses: builtins.int = ...,
         suspected: builtins.bool = ...,
+        leases: collections.abc.Iterable[Global___TrialLease] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "config", b"config", "created", b"created", "ended", b"ended", "last", b"last"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "best_step", b"best_step", "bracket", b"bracket", "checkpoints", b"checkpoints", "config", b"config", "config_json", b"config_json", "created", b"created", "device_seconds", b"device_seconds", "devices", b"devices", "ended", b"ended", "last", b"last", "node", b"node", "node_losses", b"node_losses", "number", b"number", "reason", b"reason", "restarts", b"restarts", "resumes", b"resumes", "state", b"state", "step", b"step", "steps_per_second", b"steps_per_second", "suspected", b"suspected", "sweep", b"sweep", "until_step", b"until_step"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "best_step", b"best_step", "bracket", b"bracket", "checkpoints", b"checkpoints", "config", b"config", "config_json", b"config_json", "created", b"created", "device_seconds", b"device_seconds", "devices", b"devices", "ended", b"ended", "last", b"last", "leases", b"leases", "node", b"node", "node_losses", b"node_losses", "number", b"number", "reason", b"reason", "restarts", b"restarts", "resumes", b"resumes", "state", b"state", "step", b"step", "steps_per_second", b"steps_per_second", "suspected", b"suspected", "sweep", b"sweep", "until_step", b"until_step"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_best", b"_best"]) -> typing.Literal["best"] | None: ...
 
 Global___Trial: typing_extensions.TypeAlias = Trial
+
+@typing.final
+class TrialLease(google.protobuf.message.Message):
+    """TrialLease is a lease that a trial holds: one of its forks is trained under it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LEASE_ID_FIELD_NUMBER: builtins.int
+    HOLDER_FIELD_NUMBER: builtins.int
+    CLIENT_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    PLACES_FIELD_NUMBER: builtins.int
+    SINCE_FIELD_NUMBER: builtins.int
+    TERM_END_FIELD_NUMBER: builtins.int
+    FROM_STEP_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    lease_id: builtins.int
+    holder: builtins.str
+    """"workers", or "client" for a trial that a program of the user's asked for; client names it then."""
+    client: builtins.str
+    state: builtins.str
+    """starting, running, pausing or stopping."""
+    from_step: builtins.int
+    """The step that its fork began at, and how far it is."""
+    step: builtins.int
+    @property
+    def places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrialPlace]:
+        """Where its processes run, in the order of their ranks; none for a client's."""
+
+    @property
+    def since(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When it was granted, and until when, if that was said."""
+
+    @property
+    def term_end(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        lease_id: builtins.int = ...,
+        holder: builtins.str = ...,
+        client: builtins.str = ...,
+        state: builtins.str = ...,
+        places: collections.abc.Iterable[Global___TrialPlace] | None = ...,
+        since: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        term_end: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        from_step: builtins.int = ...,
+        step: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["since", b"since", "term_end", b"term_end"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["client", b"client", "from_step", b"from_step", "holder", b"holder", "lease_id", b"lease_id", "places", b"places", "since", b"since", "state", b"state", "step", b"step", "term_end", b"term_end"]) -> None: ...
+
+Global___TrialLease: typing_extensions.TypeAlias = TrialLease
+
+@typing.final
+class TrialPlace(google.protobuf.message.Message):
+    """TrialPlace is a lease's share of one node."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: builtins.int
+    DEVICES_FIELD_NUMBER: builtins.int
+    TYPE_FIELD_NUMBER: builtins.int
+    ENDED_FIELD_NUMBER: builtins.int
+    node: builtins.str
+    type: builtins.str
+    """The type of the devices; empty if they are of several."""
+    ended: builtins.bool
+    """Its processes have ended, while those of other places may still run."""
+    @property
+    def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Indexes of the node's devices."""
+
+    def __init__(
+        self,
+        *,
+        node: builtins.str = ...,
+        devices: collections.abc.Iterable[builtins.int] | None = ...,
+        type: builtins.str = ...,
+        ended: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["devices", b"devices", "ended", b"ended", "node", b"node", "type", b"type"]) -> None: ...
+
+Global___TrialPlace: typing_extensions.TypeAlias = TrialPlace
 
 @typing.final
 class SubmitSweepRequest(google.protobuf.message.Message):
