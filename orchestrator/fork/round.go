@@ -6,6 +6,7 @@ package fork
 
 import (
 	"slices"
+	"time"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -15,14 +16,16 @@ type Round struct {
 	// From is the step that Start holds: where every fork begins. Start is nil where they begin anew.
 	From  int64
 	Start *outbidv1.Checkpoint
+	// Ends is when the slot does; zero for never. Forks is how many there are to be.
+	Ends  time.Time
+	Forks int32
 	// Parts are the forks, in the order of their grants.
 	Parts []Part
 	// Attempt counts the consolidations that were ordered, and Node is the one that was told to last; "" for none.
-	Attempt int32
-	Node    string
-	Boot    string
-	// CodeEnded: the code of a fork ended by itself before its share was done.
-	CodeEnded bool
+	Attempt    int32
+	Node, Boot string
+	// Void: what it does counts for nothing, as the trial goes on from somewhere else.
+	Void bool
 }
 
 // Part is a fork's part of a round.
@@ -46,7 +49,9 @@ func (r *Round) Steps(p *Part) int64 {
 }
 
 // Begin is a round in which nobody trains yet.
-func Begin(start *outbidv1.Checkpoint) *Round { return &Round{From: start.GetStep(), Start: start} }
+func Begin(start *outbidv1.Checkpoint, forks int32, ends time.Time) *Round {
+	return &Round{From: start.GetStep(), Start: start, Forks: forks, Ends: ends}
+}
 
 // Join adds a fork.
 func (r *Round) Join(lease uint64, share int64) *Round {
@@ -102,10 +107,10 @@ func (r *Round) Ordered(attempt int32, node, boot string) *Round {
 	return next
 }
 
-// Stopped takes in that the code of a fork ended by itself.
-func (r *Round) Stopped() *Round {
+// Voided takes in that the trial goes on from somewhere else.
+func (r *Round) Voided() *Round {
 	next := r.clone()
-	next.CodeEnded = true
+	next.Void = true
 	return next
 }
 
@@ -127,11 +132,14 @@ func (r *Round) Counts() int64 {
 	return step
 }
 
+// Overdue says whether the slot has ended.
+func (r *Round) Overdue(now time.Time) bool { return !r.Ends.IsZero() && !now.Before(r.Ends) }
+
 // Sources are the forks that saved steps, those that did most first: what is consolidated, each by the steps that it did.
 func (r *Round) Sources() []Part {
 	var parts []Part
 	for i := range r.Parts {
-		if r.Steps(&r.Parts[i]) > 0 {
+		if !r.Void && r.Steps(&r.Parts[i]) > 0 {
 			parts = append(parts, r.Parts[i])
 		}
 	}

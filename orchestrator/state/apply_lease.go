@@ -32,7 +32,7 @@ func (f *folding) leaseGranted(e *outbidv1.LeaseGranted) error {
 		return err
 	}
 	st.hold(l)
-	return nil
+	return f.joinRound(e)
 }
 
 // CanGrant says what keeps a lease from being granted: devices that are held or do not exist.
@@ -155,6 +155,7 @@ func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
 	for _, p := range l.Places {
 		st.release(l, p)
 	}
+	f.leftRound(l)
 	if len(t.Leases) > 0 {
 		if led {
 			s.lead(t)
@@ -183,6 +184,9 @@ func (s *Sweep) lead(t *Trial) {
 	s.Running = slices.Insert(s.Running, i, t.Number)
 	if t.Done() || t.Pausing {
 		return // its forks end, and it stays where it is
+	}
+	if t.Part(l) != nil {
+		return // the steps of all count
 	}
 	if t.AtTarget = l.AtTarget; l.Started {
 		t.goBack(l.ID, l.Step)
@@ -239,6 +243,7 @@ func (f *folding) forkStarted(e *outbidv1.ForkStarted) error {
 		t.goBack(l.ID, l.FromStep)
 		t.Step = l.FromStep
 	}
+	f.movedOn(l)
 	return nil
 }
 

@@ -57,13 +57,19 @@ func (f *folding) reported(e *outbidv1.TrialReported) error {
 	}
 	r := e.GetReport()
 	l.Step, l.LastReportSeq, l.Training = r.GetStep(), r.GetSeq(), f.at
+	if t.Part(l) != nil {
+		l.Step = r.GetForkStep()
+	}
 	t.outlived(f.at, l)
 	s.measure(t, l, r)
+	f.movedOn(l)
 	if l != t.Lead() {
 		return nil
 	}
 	t.Last = r
-	s.advance(t, r.GetStep())
+	if t.Part(l) == nil {
+		s.advance(t, r.GetStep())
+	}
 	if v, ok := r.GetMetrics()[s.Spec.GetMetric()]; ok {
 		t.Metric = v
 		t.MetricStep = max(t.MetricStep, r.GetStep())
@@ -84,9 +90,10 @@ func (f *folding) reportIsNews(e *outbidv1.TrialReported) bool {
 	return has && f.lease == t.Lead() && !t.Done() && r.GetStep() > t.MetricStep && (t.UntilStep == 0 || r.GetStep() < t.UntilStep)
 }
 
-// targetIsNews says whether the tuner hears that a fork reached the trial's target: that of the lead did.
+// targetIsNews says whether the tuner hears that a fork reached the trial's target: that of the lead did, unless
+// it has done no more than its share of a round.
 func (f *folding) targetIsNews(*outbidv1.TrialReached) bool {
-	return f.lease != nil && f.lease == f.trial.Lead()
+	return f.lease != nil && f.lease == f.trial.Lead() && f.trial.Part(f.lease) == nil
 }
 
 // exitIsNews says whether the tuner hears of a trial's end: it neither ended it, nor is the trial to go on after all.
@@ -121,6 +128,10 @@ func (f *folding) reached(e *outbidv1.TrialReached) error {
 	}
 	l.Step, l.AtTarget, l.Training = e.GetStep(), true, time.Time{}
 	t.gotFurther(f.at, l, e.GetStep(), 0)
+	if t.Part(l) != nil {
+		f.movedOn(l)
+		return nil
+	}
 	if l == t.Lead() {
 		s.advance(t, e.GetStep())
 		t.AtTarget = true
@@ -141,6 +152,9 @@ func (f *folding) targeted(e *outbidv1.TrialTargeted) error {
 		s.setState(t, trialRunning)
 	}
 	for _, l := range t.Leases {
+		if t.Part(l) != nil {
+			continue // its share of the round is what it was
+		}
 		if l.AtTarget = false; l.Training.IsZero() && l.Started {
 			l.Training = at
 		}
@@ -200,6 +214,9 @@ func (f *folding) cloned(e *outbidv1.TrialCloned) error {
 	}
 	t.Config, t.Reason, t.AtTarget, t.Pausing = e.GetConfigJson(), e.GetReason(), false, false
 	t.UntilStep = e.GetUntilStep()
+	if t.Round != nil {
+		f.setRound(t.Round.Voided())
+	}
 	s.setStart(t, source.Newest())
 	if len(t.Leases) == 0 && t.State == trialPaused {
 		t.Resumes++

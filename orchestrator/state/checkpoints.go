@@ -27,6 +27,7 @@ func (f *folding) checkpointSaved(e *outbidv1.CheckpointSaved) error {
 	t.Checkpoints = slices.Insert(t.Checkpoints, t.place(c), c)
 	t.gotFurther(f.at, t.savedUnder(c), c.GetStep(), settled)
 	s.setStart(t, nil)
+	f.savedInRound(c)
 	s.ranking = slices.DeleteFunc(s.ranking, func(r ranked) bool { return r.key == c.GetKey() })
 	for _, o := range t.Checkpoints {
 		s.rank(t.Number, o)
@@ -174,6 +175,7 @@ func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 		case c == newest && (rules.GetLast() || !t.Done() || len(t.Leases) > 0 || t.ResumesAs != trialNone):
 		case c == spare && !t.Done():
 		case slices.ContainsFunc(t.Leases, func(l *Lease) bool { return l != t.Lead() && c == t.SavedBy(l) }):
+		case t.needsForRound(c):
 		case s.refs[c.GetKey()] > 0:
 		case t.Number == s.Best && rules.GetBest() > 0 && c == s.BestCheckpoint(t):
 			// The best trial always has one to load, also if its best value was never saved or another's equals it.

@@ -65,6 +65,10 @@ func leaseKinds() []*Kind {
 			trialCourse("lease ended"), leaseCourse("ended"), asks, advances, ViewTrial, orders),
 		ofTrial((*event).GetForkStarted, (*folding).forkStarted, leaseCourse(ProcessStarted), advances, ViewTrial),
 		ofTrial((*event).GetForkFailed, (*folding).forkFailed, leaseCourse(ProcessFailed), advances, ViewTrial),
+		ofTrial((*event).GetForksBegan, (*folding).forksBegan, trialCourse("forks begin"), advances, ViewTrial, ReadersAside),
+		ofTrial((*event).GetConsolidationOrdered, (*folding).consolidationOrdered,
+			trialCourse("forks are consolidated"), advances, ViewTrial),
+		ofTrial((*event).GetForksEnded, (*folding).forksEnded, trialCourse("forks are consolidated"), asks, advances, ViewTrial),
 	}
 }
 

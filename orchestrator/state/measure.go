@@ -23,10 +23,10 @@ const (
 
 // measure takes a report's speed in, once it has trained for some time.
 func (s *Sweep) measure(t *Trial, l *Lease, r *outbidv1.Report) {
-	if r.GetTrainSeconds() <= 0 || r.GetStep() <= l.FromStep || l.Holder == Client || l.kind == "" {
+	if r.GetTrainSeconds() <= 0 || l.Step <= l.FromStep || l.Holder == Client || l.kind == "" {
 		return
 	}
-	rate := float64(r.GetStep()-l.FromStep) / r.GetTrainSeconds()
+	rate := float64(l.Step-l.FromStep) / r.GetTrainSeconds()
 	if math.IsInf(rate, 0) || math.IsNaN(rate) {
 		return
 	}

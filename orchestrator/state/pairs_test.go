@@ -112,6 +112,11 @@ func TestEveryEventInEveryStateOfATrial(t *testing.T) {
 		"failed": outbidv1.TrialState_TRIAL_STATE_FAILED, "cancelled": outbidv1.TrialState_TRIAL_STATE_CANCELLED,
 	}
 	events := leaseEvents()
+	maps.Copy(events, map[string]*event{
+		"ForksBegan":           {Kind: &outbidv1.Event_ForksBegan{ForksBegan: &outbidv1.ForksBegan{Sweep: "s-1", Forks: 2}}},
+		"ConsolidationOrdered": {Kind: &outbidv1.Event_ConsolidationOrdered{ConsolidationOrdered: &outbidv1.ConsolidationOrdered{Sweep: "s-1", Node: "n"}}},
+		"ForksEnded":           {Kind: &outbidv1.Event_ForksEnded{ForksEnded: &outbidv1.ForksEnded{Sweep: "s-1", Step: 5}}},
+	})
 	reopened := targeted(0, 9)
 	reopened.GetTrialTargeted().Reopens = true
 	maps.Copy(events, map[string]*event{
@@ -145,6 +150,7 @@ func TestEveryEventInEveryStateOfATrial(t *testing.T) {
 		"CheckpointSaved":   same(slices.Collect(maps.Keys(states))...),
 		"CheckpointDropped": same(slices.Collect(maps.Keys(states))...),
 		"TrialEnded queued": {},
+		"ForksBegan":        same("queued"), "ConsolidationOrdered": {}, "ForksEnded": {}, // there is no round
 	}
 	for _, word := range ends {
 		want["TrialEnded "+word] = legal{"queued": word, "paused": word, "running": word + " and leased"}

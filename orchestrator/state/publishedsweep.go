@@ -23,6 +23,7 @@ func (s *Sweep) publish(old *PublishedSweep, nodes map[string]bool) *PublishedSw
 	p := &PublishedSweep{sweep: *s, next: make(chan struct{})}
 	p.sweep.Trials, p.sweep.ranking, p.sweep.refs = nil, nil, nil
 	p.sweep.Queued, p.sweep.Running = slices.Clone(s.Queued), slices.Clone(s.Running)
+	p.sweep.Forked = slices.Clone(s.Forked)
 	p.sweep.Measured = slices.Clone(s.Measured)
 	p.sweep.Notes, p.sweep.changes = slices.Clip(s.Notes), slices.Clip(s.changes)
 	if old == nil {

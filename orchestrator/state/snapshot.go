@@ -56,7 +56,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 		MaxStep: t.MaxStep, Queued: stamp(t.Queued), Pausing: t.Pausing, Metric: number(t.Metric), NanNoted: t.NaNNoted,
 		MetricStep: t.MetricStep, Leases: t.LeaseCount, Measured: measuredRecords(t.Measured),
 		LostStep: t.LostStep, LastFailure: t.LastFailure, ResumesAs: t.ResumesAs, Rollbacks: t.Rollbacks,
-		FailedOtherwise: t.FailedOtherwise,
+		FailedOtherwise: t.FailedOtherwise, Round: roundRecord(t.Round), ForkAgain: t.ForkAgain,
 	}
 	for _, p := range t.Curve {
 		r.CurveSteps, r.CurveValues = append(r.CurveSteps, p.Step), append(r.CurveValues, p.Value)
@@ -137,6 +137,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 			}
 		}
 		s.indexTrial(t)
+		st.restoreRound(s, t, tr.GetRound())
 		st.watch(s, t)
 	}
 	s.sortByTime()
@@ -207,7 +208,7 @@ func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 		Checkpoints: v.GetCheckpoints(), Start: r.GetStart(), AtTarget: r.GetAtTarget(), Pausing: r.GetPausing(),
 		NaNNoted: r.GetNanNoted(), MetricStep: r.GetMetricStep(), NodeLosses: v.GetNodeLosses(), LostStep: r.GetLostStep(),
 		Suspected: v.GetSuspected(), LastFailure: r.GetLastFailure(), ResumesAs: r.GetResumesAs(), Rollbacks: r.GetRollbacks(),
-		FailedOtherwise: r.GetFailedOtherwise(),
+		FailedOtherwise: r.GetFailedOtherwise(), ForkAgain: r.GetForkAgain(),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/fork"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -42,6 +43,7 @@ type State struct {
 	keys  map[string]string
 	sharing
 	suspects map[*Trial]*Sweep
+	forked   map[*Sweep]bool
 
 	table Table
 }
@@ -57,6 +59,7 @@ func New() *State {
 		deleted:   map[string]Deleted{},
 		keys:      map[string]string{},
 		suspects:  map[*Trial]*Sweep{},
+		forked:    map[*Sweep]bool{},
 		table:     NewTable(),
 	}
 }
@@ -97,6 +100,8 @@ type Sweep struct {
 	Queued  []int32
 	Running []int32
 	Counts  [8]int32
+	// Forked are the trials that have a round of forks, by number.
+	Forked []int32
 	// Best is the number of the best trial by the metric, -1 before the first report.
 	Best int32
 	// Steps trained over all trials, repeated ones counted once.
@@ -162,6 +167,10 @@ type Trial struct {
 	Start *outbidv1.Checkpoint
 	// Leases it holds, by their ids: see Lead. An ended trial may still hold some for a moment.
 	Leases []*Lease
+	// Round is that of its forks: several train it, or what they saved is still to be put together; nil for none. ForkAgain
+	// says whether it may have another one.
+	Round     *fork.Round
+	ForkAgain outbidv1.ForkAgain
 	// AtTarget: the fork that leads did UntilStep and waits for word.
 	AtTarget bool
 	// Pausing: it is to be paused once its lease has ended.

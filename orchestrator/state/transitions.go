@@ -115,6 +115,9 @@ func trialTransitions() []transition[trialState] {
 		{Paused, []trialState{trialRunning}, nil},
 		{Cloned, []trialState{trialQueued, trialRunning}, nil},
 		{Cloned, []trialState{trialPaused}, []trialState{trialQueued}},
+		// Several forks are to train it in a round; what they saved is put together when all have ended.
+		{"forks begin", []trialState{trialQueued}, nil},
+		{"forks are consolidated", append([]trialState{trialQueued, trialPaused}, over...), nil},
 		// What a person's stop cancelled is again what it was once the sweep is resumed or extended.
 		{"resumed", []trialState{trialCancelled}, []trialState{trialQueued, trialPaused}},
 		{"ended", open, over},

@@ -346,6 +346,7 @@ type UplinkMessage struct {
 	//	*UplinkMessage_Saved
 	//	*UplinkMessage_Ended
 	//	*UplinkMessage_Note
+	//	*UplinkMessage_Consolidated
 	Kind          isUplinkMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -449,6 +450,15 @@ func (x *UplinkMessage) GetNote() *Note {
 	return nil
 }
 
+func (x *UplinkMessage) GetConsolidated() *Consolidated {
+	if x != nil {
+		if x, ok := x.Kind.(*UplinkMessage_Consolidated); ok {
+			return x.Consolidated
+		}
+	}
+	return nil
+}
+
 type isUplinkMessage_Kind interface {
 	isUplinkMessage_Kind()
 }
@@ -477,6 +487,10 @@ type UplinkMessage_Note struct {
 	Note *Note `protobuf:"bytes,7,opt,name=note,proto3,oneof"`
 }
 
+type UplinkMessage_Consolidated struct {
+	Consolidated *Consolidated `protobuf:"bytes,8,opt,name=consolidated,proto3,oneof"`
+}
+
 func (*UplinkMessage_Began) isUplinkMessage_Kind() {}
 
 func (*UplinkMessage_Report) isUplinkMessage_Kind() {}
@@ -489,6 +503,81 @@ func (*UplinkMessage_Ended) isUplinkMessage_Kind() {}
 
 func (*UplinkMessage_Note) isUplinkMessage_Kind() {}
 
+func (*UplinkMessage_Consolidated) isUplinkMessage_Kind() {}
+
+// Consolidated says what became of a consolidation.
+type Consolidated struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the order.
+	Attempt int32 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The average, which is in the store; absent if it failed.
+	Checkpoint *Checkpoint `protobuf:"bytes,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// Why it failed, in one line.
+	Failure string `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Another node would fail too: the checkpoints cannot be averaged.
+	Mismatch      bool `protobuf:"varint,4,opt,name=mismatch,proto3" json:"mismatch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Consolidated) Reset() {
+	*x = Consolidated{}
+	mi := &file_outbid_v1_bus_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Consolidated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Consolidated) ProtoMessage() {}
+
+func (x *Consolidated) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_bus_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Consolidated.ProtoReflect.Descriptor instead.
+func (*Consolidated) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Consolidated) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Consolidated) GetCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *Consolidated) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
+func (x *Consolidated) GetMismatch() bool {
+	if x != nil {
+		return x.Mismatch
+	}
+	return false
+}
+
 // ForkBegan says that the training process has its assignment and starts at a step.
 type ForkBegan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -499,7 +588,7 @@ type ForkBegan struct {
 
 func (x *ForkBegan) Reset() {
 	*x = ForkBegan{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[3]
+	mi := &file_outbid_v1_bus_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +600,7 @@ func (x *ForkBegan) String() string {
 func (*ForkBegan) ProtoMessage() {}
 
 func (x *ForkBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[3]
+	mi := &file_outbid_v1_bus_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +613,7 @@ func (x *ForkBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkBegan.ProtoReflect.Descriptor instead.
 func (*ForkBegan) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ForkBegan) GetFromStep() int64 {
@@ -544,7 +633,7 @@ type ForkReached struct {
 
 func (x *ForkReached) Reset() {
 	*x = ForkReached{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[4]
+	mi := &file_outbid_v1_bus_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +645,7 @@ func (x *ForkReached) String() string {
 func (*ForkReached) ProtoMessage() {}
 
 func (x *ForkReached) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[4]
+	mi := &file_outbid_v1_bus_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +658,7 @@ func (x *ForkReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkReached.ProtoReflect.Descriptor instead.
 func (*ForkReached) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ForkReached) GetStep() int64 {
@@ -594,7 +683,7 @@ type ForkEnded struct {
 
 func (x *ForkEnded) Reset() {
 	*x = ForkEnded{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[5]
+	mi := &file_outbid_v1_bus_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +695,7 @@ func (x *ForkEnded) String() string {
 func (*ForkEnded) ProtoMessage() {}
 
 func (x *ForkEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[5]
+	mi := &file_outbid_v1_bus_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +708,7 @@ func (x *ForkEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkEnded.ProtoReflect.Descriptor instead.
 func (*ForkEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ForkEnded) GetOutcome() ForkOutcome {
@@ -673,14 +762,16 @@ type Orders struct {
 	Credentials string `protobuf:"bytes,10,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	// The server takes sweeps from others than the user that runs it: it asks for tokens. A worker must keep trials of
 	// different people apart, and away from what is the worker's own.
-	Tenants       bool `protobuf:"varint,11,opt,name=tenants,proto3" json:"tenants,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Tenants bool `protobuf:"varint,11,opt,name=tenants,proto3" json:"tenants,omitempty"`
+	// What the node should average; what is not here it need not.
+	Consolidations []*Consolidation `protobuf:"bytes,12,rep,name=consolidations,proto3" json:"consolidations,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[6]
+	mi := &file_outbid_v1_bus_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +783,7 @@ func (x *Orders) String() string {
 func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[6]
+	mi := &file_outbid_v1_bus_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +796,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Orders) GetNode() string {
@@ -785,6 +876,146 @@ func (x *Orders) GetTenants() bool {
 	return false
 }
 
+func (x *Orders) GetConsolidations() []*Consolidation {
+	if x != nil {
+		return x.Consolidations
+	}
+	return nil
+}
+
+// Consolidation is the average that a node should make of what the forks of a trial saved.
+type Consolidation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The trial, and the lease of the round's first fork.
+	Fork    *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
+	Attempt int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Sources []*ConsolidationSource `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
+	// The step and the key of the average.
+	Step          int64  `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
+	Key           string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Consolidation) Reset() {
+	*x = Consolidation{}
+	mi := &file_outbid_v1_bus_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Consolidation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Consolidation) ProtoMessage() {}
+
+func (x *Consolidation) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_bus_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Consolidation.ProtoReflect.Descriptor instead.
+func (*Consolidation) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Consolidation) GetFork() *ForkRef {
+	if x != nil {
+		return x.Fork
+	}
+	return nil
+}
+
+func (x *Consolidation) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Consolidation) GetSources() []*ConsolidationSource {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *Consolidation) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Consolidation) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+// ConsolidationSource is a checkpoint that is averaged.
+type ConsolidationSource struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoint *Checkpoint            `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// Its weight: the steps that it was trained in this round.
+	Steps         int64 `protobuf:"varint,2,opt,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConsolidationSource) Reset() {
+	*x = ConsolidationSource{}
+	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConsolidationSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConsolidationSource) ProtoMessage() {}
+
+func (x *ConsolidationSource) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConsolidationSource.ProtoReflect.Descriptor instead.
+func (*ConsolidationSource) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ConsolidationSource) GetCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *ConsolidationSource) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
 // Assignment is one fork that a node should have. Body is left out when the node has already taken in this version.
 type Assignment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -803,7 +1034,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[7]
+	mi := &file_outbid_v1_bus_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +1046,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[7]
+	mi := &file_outbid_v1_bus_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +1059,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Assignment) GetFork() *ForkRef {
@@ -896,14 +1127,16 @@ type AssignmentBody struct {
 	// Save at the best value of the metric too, beside the newest: one of the best of the sweep is kept.
 	KeepBest bool `protobuf:"varint,13,opt,name=keep_best,json=keepBest,proto3" json:"keep_best,omitempty"`
 	// Whose sweep it is.
-	Tenant        string `protobuf:"bytes,14,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Tenant string `protobuf:"bytes,14,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Which of the trial's forks this is; absent if it has only one.
+	Part          *ForkPart `protobuf:"bytes,15,opt,name=part,proto3" json:"part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AssignmentBody) Reset() {
 	*x = AssignmentBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[8]
+	mi := &file_outbid_v1_bus_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1148,7 @@ func (x *AssignmentBody) String() string {
 func (*AssignmentBody) ProtoMessage() {}
 
 func (x *AssignmentBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[8]
+	mi := &file_outbid_v1_bus_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1161,7 @@ func (x *AssignmentBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignmentBody.ProtoReflect.Descriptor instead.
 func (*AssignmentBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AssignmentBody) GetConfigJson() string {
@@ -1029,6 +1262,92 @@ func (x *AssignmentBody) GetTenant() string {
 	return ""
 }
 
+func (x *AssignmentBody) GetPart() *ForkPart {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+// ForkPart says which part of a trial's round a fork is.
+type ForkPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts the forks of the round from 0, and how many there are.
+	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Count int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// The steps that it is to do, those of the forks before it, and those of all.
+	Share         int64 `protobuf:"varint,3,opt,name=share,proto3" json:"share,omitempty"`
+	Before        int64 `protobuf:"varint,4,opt,name=before,proto3" json:"before,omitempty"`
+	Total         int64 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkPart) Reset() {
+	*x = ForkPart{}
+	mi := &file_outbid_v1_bus_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkPart) ProtoMessage() {}
+
+func (x *ForkPart) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_bus_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkPart.ProtoReflect.Descriptor instead.
+func (*ForkPart) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ForkPart) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ForkPart) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ForkPart) GetShare() int64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *ForkPart) GetBefore() int64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *ForkPart) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
 // Gang says which part of a trial's processes a node runs.
 type Gang struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1049,7 +1368,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	mi := &file_outbid_v1_bus_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1380,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	mi := &file_outbid_v1_bus_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1393,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Gang) GetFirstRank() int32 {
@@ -1140,7 +1459,7 @@ type WorkloadBody struct {
 
 func (x *WorkloadBody) Reset() {
 	*x = WorkloadBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[10]
+	mi := &file_outbid_v1_bus_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1152,7 +1471,7 @@ func (x *WorkloadBody) String() string {
 func (*WorkloadBody) ProtoMessage() {}
 
 func (x *WorkloadBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[10]
+	mi := &file_outbid_v1_bus_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1165,7 +1484,7 @@ func (x *WorkloadBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkloadBody.ProtoReflect.Descriptor instead.
 func (*WorkloadBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WorkloadBody) GetKind() isWorkloadBody_Kind {
@@ -1228,7 +1547,7 @@ type FunctionBody struct {
 
 func (x *FunctionBody) Reset() {
 	*x = FunctionBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[11]
+	mi := &file_outbid_v1_bus_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1559,7 @@ func (x *FunctionBody) String() string {
 func (*FunctionBody) ProtoMessage() {}
 
 func (x *FunctionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[11]
+	mi := &file_outbid_v1_bus_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1572,7 @@ func (x *FunctionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionBody.ProtoReflect.Descriptor instead.
 func (*FunctionBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FunctionBody) GetBlob() string {
@@ -1318,7 +1637,7 @@ type ProgramBody struct {
 
 func (x *ProgramBody) Reset() {
 	*x = ProgramBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[12]
+	mi := &file_outbid_v1_bus_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1649,7 @@ func (x *ProgramBody) String() string {
 func (*ProgramBody) ProtoMessage() {}
 
 func (x *ProgramBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[12]
+	mi := &file_outbid_v1_bus_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1662,7 @@ func (x *ProgramBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramBody.ProtoReflect.Descriptor instead.
 func (*ProgramBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProgramBody) GetArgv() []string {
@@ -1392,7 +1711,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[13]
+	mi := &file_outbid_v1_bus_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1723,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[13]
+	mi := &file_outbid_v1_bus_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1736,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LogChunk) GetFork() *ForkRef {
@@ -1483,7 +1802,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"ForkStatus\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x14\n" +
-	"\x05phase\x18\x03 \x01(\tR\x05phase\"\xd2\x02\n" +
+	"\x05phase\x18\x03 \x01(\tR\x05phase\"\x91\x03\n" +
 	"\rUplinkMessage\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12,\n" +
 	"\x05began\x18\x02 \x01(\v2\x14.outbid.v1.ForkBeganH\x00R\x05began\x12+\n" +
@@ -1491,8 +1810,16 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\areached\x18\x04 \x01(\v2\x16.outbid.v1.ForkReachedH\x00R\areached\x12-\n" +
 	"\x05saved\x18\x05 \x01(\v2\x15.outbid.v1.CheckpointH\x00R\x05saved\x12,\n" +
 	"\x05ended\x18\x06 \x01(\v2\x14.outbid.v1.ForkEndedH\x00R\x05ended\x12%\n" +
-	"\x04note\x18\a \x01(\v2\x0f.outbid.v1.NoteH\x00R\x04noteB\x06\n" +
-	"\x04kind\"(\n" +
+	"\x04note\x18\a \x01(\v2\x0f.outbid.v1.NoteH\x00R\x04note\x12=\n" +
+	"\fconsolidated\x18\b \x01(\v2\x17.outbid.v1.ConsolidatedH\x00R\fconsolidatedB\x06\n" +
+	"\x04kind\"\x95\x01\n" +
+	"\fConsolidated\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\x05R\aattempt\x125\n" +
+	"\n" +
+	"checkpoint\x18\x02 \x01(\v2\x15.outbid.v1.CheckpointR\n" +
+	"checkpoint\x12\x18\n" +
+	"\afailure\x18\x03 \x01(\tR\afailure\x12\x1a\n" +
+	"\bmismatch\x18\x04 \x01(\bR\bmismatch\"(\n" +
 	"\tForkBegan\x12\x1b\n" +
 	"\tfrom_step\x18\x01 \x01(\x03R\bfromStep\"!\n" +
 	"\vForkReached\x12\x12\n" +
@@ -1501,7 +1828,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x16.outbid.v1.ForkOutcomeR\aoutcome\x120\n" +
 	"\afailure\x18\x02 \x01(\x0e2\x16.outbid.v1.FailureKindR\afailure\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
-	"\x04step\x18\x04 \x01(\x03R\x04step\"\xd3\x02\n" +
+	"\x04step\x18\x04 \x01(\x03R\x04step\"\x95\x03\n" +
 	"\x06Orders\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1e\n" +
@@ -1516,7 +1843,19 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x05store\x18\t \x01(\tR\x05store\x12 \n" +
 	"\vcredentials\x18\n" +
 	" \x01(\tR\vcredentials\x12\x18\n" +
-	"\atenants\x18\v \x01(\bR\atenants\"\xe2\x01\n" +
+	"\atenants\x18\v \x01(\bR\atenants\x12@\n" +
+	"\x0econsolidations\x18\f \x03(\v2\x18.outbid.v1.ConsolidationR\x0econsolidations\"\xb1\x01\n" +
+	"\rConsolidation\x12&\n" +
+	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\x05R\aattempt\x128\n" +
+	"\asources\x18\x03 \x03(\v2\x1e.outbid.v1.ConsolidationSourceR\asources\x12\x12\n" +
+	"\x04step\x18\x04 \x01(\x03R\x04step\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\"b\n" +
+	"\x13ConsolidationSource\x125\n" +
+	"\n" +
+	"checkpoint\x18\x01 \x01(\v2\x15.outbid.v1.CheckpointR\n" +
+	"checkpoint\x12\x14\n" +
+	"\x05steps\x18\x02 \x01(\x03R\x05steps\"\xe2\x01\n" +
 	"\n" +
 	"Assignment\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +
@@ -1525,7 +1864,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\n" +
 	"until_step\x18\x04 \x01(\x03R\tuntilStep\x12-\n" +
 	"\x04body\x18\x05 \x01(\v2\x19.outbid.v1.AssignmentBodyR\x04body\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xf6\x03\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x9f\x04\n" +
 	"\x0eAssignmentBody\x12\x1f\n" +
 	"\vconfig_json\x18\x01 \x01(\tR\n" +
 	"configJson\x12\x18\n" +
@@ -1543,7 +1882,14 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\fmemory_bytes\x18\v \x01(\x03R\vmemoryBytes\x12#\n" +
 	"\x04gang\x18\f \x01(\v2\x0f.outbid.v1.GangR\x04gang\x12\x1b\n" +
 	"\tkeep_best\x18\r \x01(\bR\bkeepBest\x12\x16\n" +
-	"\x06tenant\x18\x0e \x01(\tR\x06tenant\"\xb6\x01\n" +
+	"\x06tenant\x18\x0e \x01(\tR\x06tenant\x12'\n" +
+	"\x04part\x18\x0f \x01(\v2\x13.outbid.v1.ForkPartR\x04part\"z\n" +
+	"\bForkPart\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x14\n" +
+	"\x05share\x18\x03 \x01(\x03R\x05share\x12\x16\n" +
+	"\x06before\x18\x04 \x01(\x03R\x06before\x12\x14\n" +
+	"\x05total\x18\x05 \x01(\x03R\x05total\"\xb6\x01\n" +
 	"\x04Gang\x12\x1d\n" +
 	"\n" +
 	"first_rank\x18\x01 \x01(\x05R\tfirstRank\x12\x14\n" +
@@ -1610,69 +1956,80 @@ func file_outbid_v1_bus_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_bus_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_outbid_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_outbid_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_outbid_v1_bus_proto_goTypes = []any{
 	(ForkOutcome)(0),            // 0: outbid.v1.ForkOutcome
 	(Verdict)(0),                // 1: outbid.v1.Verdict
 	(*Uplink)(nil),              // 2: outbid.v1.Uplink
 	(*ForkStatus)(nil),          // 3: outbid.v1.ForkStatus
 	(*UplinkMessage)(nil),       // 4: outbid.v1.UplinkMessage
-	(*ForkBegan)(nil),           // 5: outbid.v1.ForkBegan
-	(*ForkReached)(nil),         // 6: outbid.v1.ForkReached
-	(*ForkEnded)(nil),           // 7: outbid.v1.ForkEnded
-	(*Orders)(nil),              // 8: outbid.v1.Orders
-	(*Assignment)(nil),          // 9: outbid.v1.Assignment
-	(*AssignmentBody)(nil),      // 10: outbid.v1.AssignmentBody
-	(*Gang)(nil),                // 11: outbid.v1.Gang
-	(*WorkloadBody)(nil),        // 12: outbid.v1.WorkloadBody
-	(*FunctionBody)(nil),        // 13: outbid.v1.FunctionBody
-	(*ProgramBody)(nil),         // 14: outbid.v1.ProgramBody
-	(*LogChunk)(nil),            // 15: outbid.v1.LogChunk
-	nil,                         // 16: outbid.v1.FunctionBody.EnvEntry
-	nil,                         // 17: outbid.v1.ProgramBody.EnvEntry
-	(*NodeInfo)(nil),            // 18: outbid.v1.NodeInfo
-	(*ForkRef)(nil),             // 19: outbid.v1.ForkRef
-	(*Report)(nil),              // 20: outbid.v1.Report
-	(*Checkpoint)(nil),          // 21: outbid.v1.Checkpoint
-	(*Note)(nil),                // 22: outbid.v1.Note
-	(FailureKind)(0),            // 23: outbid.v1.FailureKind
-	(*durationpb.Duration)(nil), // 24: google.protobuf.Duration
+	(*Consolidated)(nil),        // 5: outbid.v1.Consolidated
+	(*ForkBegan)(nil),           // 6: outbid.v1.ForkBegan
+	(*ForkReached)(nil),         // 7: outbid.v1.ForkReached
+	(*ForkEnded)(nil),           // 8: outbid.v1.ForkEnded
+	(*Orders)(nil),              // 9: outbid.v1.Orders
+	(*Consolidation)(nil),       // 10: outbid.v1.Consolidation
+	(*ConsolidationSource)(nil), // 11: outbid.v1.ConsolidationSource
+	(*Assignment)(nil),          // 12: outbid.v1.Assignment
+	(*AssignmentBody)(nil),      // 13: outbid.v1.AssignmentBody
+	(*ForkPart)(nil),            // 14: outbid.v1.ForkPart
+	(*Gang)(nil),                // 15: outbid.v1.Gang
+	(*WorkloadBody)(nil),        // 16: outbid.v1.WorkloadBody
+	(*FunctionBody)(nil),        // 17: outbid.v1.FunctionBody
+	(*ProgramBody)(nil),         // 18: outbid.v1.ProgramBody
+	(*LogChunk)(nil),            // 19: outbid.v1.LogChunk
+	nil,                         // 20: outbid.v1.FunctionBody.EnvEntry
+	nil,                         // 21: outbid.v1.ProgramBody.EnvEntry
+	(*NodeInfo)(nil),            // 22: outbid.v1.NodeInfo
+	(*ForkRef)(nil),             // 23: outbid.v1.ForkRef
+	(*Report)(nil),              // 24: outbid.v1.Report
+	(*Checkpoint)(nil),          // 25: outbid.v1.Checkpoint
+	(*Note)(nil),                // 26: outbid.v1.Note
+	(FailureKind)(0),            // 27: outbid.v1.FailureKind
+	(*durationpb.Duration)(nil), // 28: google.protobuf.Duration
 }
 var file_outbid_v1_bus_proto_depIdxs = []int32{
 	4,  // 0: outbid.v1.Uplink.messages:type_name -> outbid.v1.UplinkMessage
 	3,  // 1: outbid.v1.Uplink.forks:type_name -> outbid.v1.ForkStatus
-	18, // 2: outbid.v1.Uplink.info:type_name -> outbid.v1.NodeInfo
-	19, // 3: outbid.v1.ForkStatus.fork:type_name -> outbid.v1.ForkRef
-	19, // 4: outbid.v1.UplinkMessage.fork:type_name -> outbid.v1.ForkRef
-	5,  // 5: outbid.v1.UplinkMessage.began:type_name -> outbid.v1.ForkBegan
-	20, // 6: outbid.v1.UplinkMessage.report:type_name -> outbid.v1.Report
-	6,  // 7: outbid.v1.UplinkMessage.reached:type_name -> outbid.v1.ForkReached
-	21, // 8: outbid.v1.UplinkMessage.saved:type_name -> outbid.v1.Checkpoint
-	7,  // 9: outbid.v1.UplinkMessage.ended:type_name -> outbid.v1.ForkEnded
-	22, // 10: outbid.v1.UplinkMessage.note:type_name -> outbid.v1.Note
-	0,  // 11: outbid.v1.ForkEnded.outcome:type_name -> outbid.v1.ForkOutcome
-	23, // 12: outbid.v1.ForkEnded.failure:type_name -> outbid.v1.FailureKind
-	24, // 13: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
-	9,  // 14: outbid.v1.Orders.assignments:type_name -> outbid.v1.Assignment
-	19, // 15: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
-	1,  // 16: outbid.v1.Assignment.verdict:type_name -> outbid.v1.Verdict
-	10, // 17: outbid.v1.Assignment.body:type_name -> outbid.v1.AssignmentBody
-	21, // 18: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
-	12, // 19: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
-	24, // 20: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
-	24, // 21: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
-	11, // 22: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
-	13, // 23: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
-	14, // 24: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
-	16, // 25: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
-	17, // 26: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
-	24, // 27: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
-	19, // 28: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
-	29, // [29:29] is the sub-list for method output_type
-	29, // [29:29] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	22, // 2: outbid.v1.Uplink.info:type_name -> outbid.v1.NodeInfo
+	23, // 3: outbid.v1.ForkStatus.fork:type_name -> outbid.v1.ForkRef
+	23, // 4: outbid.v1.UplinkMessage.fork:type_name -> outbid.v1.ForkRef
+	6,  // 5: outbid.v1.UplinkMessage.began:type_name -> outbid.v1.ForkBegan
+	24, // 6: outbid.v1.UplinkMessage.report:type_name -> outbid.v1.Report
+	7,  // 7: outbid.v1.UplinkMessage.reached:type_name -> outbid.v1.ForkReached
+	25, // 8: outbid.v1.UplinkMessage.saved:type_name -> outbid.v1.Checkpoint
+	8,  // 9: outbid.v1.UplinkMessage.ended:type_name -> outbid.v1.ForkEnded
+	26, // 10: outbid.v1.UplinkMessage.note:type_name -> outbid.v1.Note
+	5,  // 11: outbid.v1.UplinkMessage.consolidated:type_name -> outbid.v1.Consolidated
+	25, // 12: outbid.v1.Consolidated.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 13: outbid.v1.ForkEnded.outcome:type_name -> outbid.v1.ForkOutcome
+	27, // 14: outbid.v1.ForkEnded.failure:type_name -> outbid.v1.FailureKind
+	28, // 15: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
+	12, // 16: outbid.v1.Orders.assignments:type_name -> outbid.v1.Assignment
+	10, // 17: outbid.v1.Orders.consolidations:type_name -> outbid.v1.Consolidation
+	23, // 18: outbid.v1.Consolidation.fork:type_name -> outbid.v1.ForkRef
+	11, // 19: outbid.v1.Consolidation.sources:type_name -> outbid.v1.ConsolidationSource
+	25, // 20: outbid.v1.ConsolidationSource.checkpoint:type_name -> outbid.v1.Checkpoint
+	23, // 21: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
+	1,  // 22: outbid.v1.Assignment.verdict:type_name -> outbid.v1.Verdict
+	13, // 23: outbid.v1.Assignment.body:type_name -> outbid.v1.AssignmentBody
+	25, // 24: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
+	16, // 25: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
+	28, // 26: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
+	28, // 27: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
+	15, // 28: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
+	14, // 29: outbid.v1.AssignmentBody.part:type_name -> outbid.v1.ForkPart
+	17, // 30: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
+	18, // 31: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
+	20, // 32: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
+	21, // 33: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
+	28, // 34: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
+	23, // 35: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_bus_proto_init() }
@@ -1689,8 +2046,9 @@ func file_outbid_v1_bus_proto_init() {
 		(*UplinkMessage_Saved)(nil),
 		(*UplinkMessage_Ended)(nil),
 		(*UplinkMessage_Note)(nil),
+		(*UplinkMessage_Consolidated)(nil),
 	}
-	file_outbid_v1_bus_proto_msgTypes[10].OneofWrappers = []any{
+	file_outbid_v1_bus_proto_msgTypes[14].OneofWrappers = []any{
 		(*WorkloadBody_Function)(nil),
 		(*WorkloadBody_Program)(nil),
 	}
@@ -1700,7 +2058,7 @@ func file_outbid_v1_bus_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_bus_proto_rawDesc), len(file_outbid_v1_bus_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   16,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -25,6 +25,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ForkAgain says whether a trial may be trained by several forks once more.
+type ForkAgain int32
+
+const (
+	ForkAgain_FORK_AGAIN_UNSPECIFIED ForkAgain = 0
+	// Once one process alone has trained it some steps.
+	ForkAgain_FORK_AGAIN_LATER ForkAgain = 1
+	// Its checkpoints cannot be averaged.
+	ForkAgain_FORK_AGAIN_NEVER ForkAgain = 2
+)
+
+// Enum value maps for ForkAgain.
+var (
+	ForkAgain_name = map[int32]string{
+		0: "FORK_AGAIN_UNSPECIFIED",
+		1: "FORK_AGAIN_LATER",
+		2: "FORK_AGAIN_NEVER",
+	}
+	ForkAgain_value = map[string]int32{
+		"FORK_AGAIN_UNSPECIFIED": 0,
+		"FORK_AGAIN_LATER":       1,
+		"FORK_AGAIN_NEVER":       2,
+	}
+)
+
+func (x ForkAgain) Enum() *ForkAgain {
+	p := new(ForkAgain)
+	*p = x
+	return p
+}
+
+func (x ForkAgain) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ForkAgain) Descriptor() protoreflect.EnumDescriptor {
+	return file_outbid_v1_event_proto_enumTypes[0].Descriptor()
+}
+
+func (ForkAgain) Type() protoreflect.EnumType {
+	return &file_outbid_v1_event_proto_enumTypes[0]
+}
+
+func (x ForkAgain) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ForkAgain.Descriptor instead.
+func (ForkAgain) EnumDescriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{0}
+}
+
 // RevokeKind says how a fork is to end.
 type RevokeKind int32
 
@@ -61,11 +113,11 @@ func (x RevokeKind) String() string {
 }
 
 func (RevokeKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[0].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[1].Descriptor()
 }
 
 func (RevokeKind) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[0]
+	return &file_outbid_v1_event_proto_enumTypes[1]
 }
 
 func (x RevokeKind) Number() protoreflect.EnumNumber {
@@ -74,7 +126,7 @@ func (x RevokeKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RevokeKind.Descriptor instead.
 func (RevokeKind) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{0}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{1}
 }
 
 // FailureKind says what went wrong with a training process.
@@ -129,11 +181,11 @@ func (x FailureKind) String() string {
 }
 
 func (FailureKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[1].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[2].Descriptor()
 }
 
 func (FailureKind) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[1]
+	return &file_outbid_v1_event_proto_enumTypes[2]
 }
 
 func (x FailureKind) Number() protoreflect.EnumNumber {
@@ -142,7 +194,7 @@ func (x FailureKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FailureKind.Descriptor instead.
 func (FailureKind) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
 // NoteKind says what a note is about, where programs are to know.
@@ -177,11 +229,11 @@ func (x NoteKind) String() string {
 }
 
 func (NoteKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[2].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[3].Descriptor()
 }
 
 func (NoteKind) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[2]
+	return &file_outbid_v1_event_proto_enumTypes[3]
 }
 
 func (x NoteKind) Number() protoreflect.EnumNumber {
@@ -190,7 +242,7 @@ func (x NoteKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NoteKind.Descriptor instead.
 func (NoteKind) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 // SweepState is where a sweep is in its life.
@@ -240,11 +292,11 @@ func (x SweepState) String() string {
 }
 
 func (SweepState) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[3].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[4].Descriptor()
 }
 
 func (SweepState) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[3]
+	return &file_outbid_v1_event_proto_enumTypes[4]
 }
 
 func (x SweepState) Number() protoreflect.EnumNumber {
@@ -253,7 +305,7 @@ func (x SweepState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SweepState.Descriptor instead.
 func (SweepState) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 // TrialState is where a trial is in its life.
@@ -312,11 +364,11 @@ func (x TrialState) String() string {
 }
 
 func (TrialState) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[4].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[5].Descriptor()
 }
 
 func (TrialState) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[4]
+	return &file_outbid_v1_event_proto_enumTypes[5]
 }
 
 func (x TrialState) Number() protoreflect.EnumNumber {
@@ -325,7 +377,7 @@ func (x TrialState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TrialState.Descriptor instead.
 func (TrialState) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 // NodeState is where a node is in its life.
@@ -371,11 +423,11 @@ func (x NodeState) String() string {
 }
 
 func (NodeState) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[5].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[6].Descriptor()
 }
 
 func (NodeState) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[5]
+	return &file_outbid_v1_event_proto_enumTypes[6]
 }
 
 func (x NodeState) Number() protoreflect.EnumNumber {
@@ -384,7 +436,7 @@ func (x NodeState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeState.Descriptor instead.
 func (NodeState) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 // Batch is one append: events decided together. hash = SHA-256(previous hash, sequence, events as encoded).
@@ -546,6 +598,9 @@ type Event struct {
 	//	*Event_LeaseRenewed
 	//	*Event_PlaceEnded
 	//	*Event_SweepDeleted
+	//	*Event_ForksBegan
+	//	*Event_ConsolidationOrdered
+	//	*Event_ForksEnded
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -840,6 +895,33 @@ func (x *Event) GetSweepDeleted() *SweepDeleted {
 	return nil
 }
 
+func (x *Event) GetForksBegan() *ForksBegan {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ForksBegan); ok {
+			return x.ForksBegan
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetConsolidationOrdered() *ConsolidationOrdered {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ConsolidationOrdered); ok {
+			return x.ConsolidationOrdered
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetForksEnded() *ForksEnded {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ForksEnded); ok {
+			return x.ForksEnded
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -956,6 +1038,18 @@ type Event_SweepDeleted struct {
 	SweepDeleted *SweepDeleted `protobuf:"bytes,28,opt,name=sweep_deleted,json=sweepDeleted,proto3,oneof"`
 }
 
+type Event_ForksBegan struct {
+	ForksBegan *ForksBegan `protobuf:"bytes,29,opt,name=forks_began,json=forksBegan,proto3,oneof"`
+}
+
+type Event_ConsolidationOrdered struct {
+	ConsolidationOrdered *ConsolidationOrdered `protobuf:"bytes,30,opt,name=consolidation_ordered,json=consolidationOrdered,proto3,oneof"`
+}
+
+type Event_ForksEnded struct {
+	ForksEnded *ForksEnded `protobuf:"bytes,31,opt,name=forks_ended,json=forksEnded,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1011,6 +1105,12 @@ func (*Event_LeaseRenewed) isEvent_Kind() {}
 func (*Event_PlaceEnded) isEvent_Kind() {}
 
 func (*Event_SweepDeleted) isEvent_Kind() {}
+
+func (*Event_ForksBegan) isEvent_Kind() {}
+
+func (*Event_ConsolidationOrdered) isEvent_Kind() {}
+
+func (*Event_ForksEnded) isEvent_Kind() {}
 
 // SweepSubmitted starts a sweep.
 type SweepSubmitted struct {
@@ -2038,7 +2138,9 @@ type LeaseGranted struct {
 	// Where its processes run, in the order of their ranks: rank 0 is on the first place.
 	Places []*LeasePlace `protobuf:"bytes,9,rep,name=places,proto3" json:"places,omitempty"`
 	// The trial holds another lease already, and this one beside it: two processes train it, each on its own.
-	Fork          bool `protobuf:"varint,10,opt,name=fork,proto3" json:"fork,omitempty"`
+	Fork bool `protobuf:"varint,10,opt,name=fork,proto3" json:"fork,omitempty"`
+	// Its part of the trial's round of forks, which ForksBegan began: it trains so many steps. 0 if it is no part of one.
+	Share         int64 `protobuf:"varint,11,opt,name=share,proto3" json:"share,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2146,6 +2248,321 @@ func (x *LeaseGranted) GetFork() bool {
 	return false
 }
 
+func (x *LeaseGranted) GetShare() int64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+// ForksBegan begins a round in which several forks train a trial, each a share of the steps that are left.
+type ForksBegan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	// Where all of them start; absent for a fresh start.
+	Start *Checkpoint `protobuf:"bytes,3,opt,name=start,proto3" json:"start,omitempty"`
+	// How many forks there are to be.
+	Forks int32 `protobuf:"varint,4,opt,name=forks,proto3" json:"forks,omitempty"`
+	// The end of the slot: who has not done its share by then saves what it has done. Absent for none.
+	Ends          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=ends,proto3" json:"ends,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForksBegan) Reset() {
+	*x = ForksBegan{}
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForksBegan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForksBegan) ProtoMessage() {}
+
+func (x *ForksBegan) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForksBegan.ProtoReflect.Descriptor instead.
+func (*ForksBegan) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ForksBegan) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *ForksBegan) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *ForksBegan) GetStart() *Checkpoint {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *ForksBegan) GetForks() int32 {
+	if x != nil {
+		return x.Forks
+	}
+	return 0
+}
+
+func (x *ForksBegan) GetEnds() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+// ConsolidationOrdered has a node average what the forks of a round saved.
+type ConsolidationOrdered struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	Node  string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	Boot  string                 `protobuf:"bytes,4,opt,name=boot,proto3" json:"boot,omitempty"`
+	// Counts the orders of this round from 1.
+	Attempt       int32 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConsolidationOrdered) Reset() {
+	*x = ConsolidationOrdered{}
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConsolidationOrdered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConsolidationOrdered) ProtoMessage() {}
+
+func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConsolidationOrdered.ProtoReflect.Descriptor instead.
+func (*ConsolidationOrdered) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ConsolidationOrdered) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *ConsolidationOrdered) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *ConsolidationOrdered) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ConsolidationOrdered) GetBoot() string {
+	if x != nil {
+		return x.Boot
+	}
+	return ""
+}
+
+func (x *ConsolidationOrdered) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+// ForksEnded ends a round of forks: what they saved has been added up.
+type ForksEnded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	// How far the trial is now.
+	Step int64 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
+	// Where it goes on from: the average of what the forks saved, or what one of them did; absent if nothing was saved.
+	Checkpoint *Checkpoint `protobuf:"bytes,4,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// The steps that each fork did and that count.
+	Forks []*ForkSteps `protobuf:"bytes,5,rep,name=forks,proto3" json:"forks,omitempty"`
+	// Whether the trial may be forked again.
+	Again         ForkAgain `protobuf:"varint,6,opt,name=again,proto3,enum=outbid.v1.ForkAgain" json:"again,omitempty"`
+	Reason        string    `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForksEnded) Reset() {
+	*x = ForksEnded{}
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForksEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForksEnded) ProtoMessage() {}
+
+func (x *ForksEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForksEnded.ProtoReflect.Descriptor instead.
+func (*ForksEnded) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ForksEnded) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *ForksEnded) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *ForksEnded) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *ForksEnded) GetCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *ForksEnded) GetForks() []*ForkSteps {
+	if x != nil {
+		return x.Forks
+	}
+	return nil
+}
+
+func (x *ForksEnded) GetAgain() ForkAgain {
+	if x != nil {
+		return x.Again
+	}
+	return ForkAgain_FORK_AGAIN_UNSPECIFIED
+}
+
+func (x *ForksEnded) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ForkSteps are the steps that one fork of a round did.
+type ForkSteps struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	LeaseId       uint64                 `protobuf:"varint,1,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	Steps         int64                  `protobuf:"varint,2,opt,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkSteps) Reset() {
+	*x = ForkSteps{}
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkSteps) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkSteps) ProtoMessage() {}
+
+func (x *ForkSteps) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkSteps.ProtoReflect.Descriptor instead.
+func (*ForkSteps) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ForkSteps) GetLeaseId() uint64 {
+	if x != nil {
+		return x.LeaseId
+	}
+	return 0
+}
+
+func (x *ForkSteps) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
 // LeasePlace is the part of a lease on one node.
 type LeasePlace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2160,7 +2577,7 @@ type LeasePlace struct {
 
 func (x *LeasePlace) Reset() {
 	*x = LeasePlace{}
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2589,7 @@ func (x *LeasePlace) String() string {
 func (*LeasePlace) ProtoMessage() {}
 
 func (x *LeasePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2602,7 @@ func (x *LeasePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasePlace.ProtoReflect.Descriptor instead.
 func (*LeasePlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeasePlace) GetNode() string {
@@ -2223,7 +2640,7 @@ type LeaseRenewed struct {
 
 func (x *LeaseRenewed) Reset() {
 	*x = LeaseRenewed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2235,7 +2652,7 @@ func (x *LeaseRenewed) String() string {
 func (*LeaseRenewed) ProtoMessage() {}
 
 func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2248,7 +2665,7 @@ func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
 func (*LeaseRenewed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LeaseRenewed) GetSweep() string {
@@ -2300,7 +2717,7 @@ type PlaceEnded struct {
 
 func (x *PlaceEnded) Reset() {
 	*x = PlaceEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2729,7 @@ func (x *PlaceEnded) String() string {
 func (*PlaceEnded) ProtoMessage() {}
 
 func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2742,7 @@ func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceEnded.ProtoReflect.Descriptor instead.
 func (*PlaceEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PlaceEnded) GetSweep() string {
@@ -2377,7 +2794,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2806,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2819,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeaseRevoked) GetSweep() string {
@@ -2455,7 +2872,7 @@ type LeaseEnded struct {
 
 func (x *LeaseEnded) Reset() {
 	*x = LeaseEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2884,7 @@ func (x *LeaseEnded) String() string {
 func (*LeaseEnded) ProtoMessage() {}
 
 func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2897,7 @@ func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnded.ProtoReflect.Descriptor instead.
 func (*LeaseEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaseEnded) GetSweep() string {
@@ -2532,7 +2949,7 @@ type ForkStarted struct {
 
 func (x *ForkStarted) Reset() {
 	*x = ForkStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2961,7 @@ func (x *ForkStarted) String() string {
 func (*ForkStarted) ProtoMessage() {}
 
 func (x *ForkStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2974,7 @@ func (x *ForkStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStarted.ProtoReflect.Descriptor instead.
 func (*ForkStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ForkStarted) GetSweep() string {
@@ -2611,7 +3028,7 @@ type ForkFailed struct {
 
 func (x *ForkFailed) Reset() {
 	*x = ForkFailed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +3040,7 @@ func (x *ForkFailed) String() string {
 func (*ForkFailed) ProtoMessage() {}
 
 func (x *ForkFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +3053,7 @@ func (x *ForkFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkFailed.ProtoReflect.Descriptor instead.
 func (*ForkFailed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ForkFailed) GetSweep() string {
@@ -2712,7 +3129,7 @@ type NodeJoined struct {
 
 func (x *NodeJoined) Reset() {
 	*x = NodeJoined{}
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +3141,7 @@ func (x *NodeJoined) String() string {
 func (*NodeJoined) ProtoMessage() {}
 
 func (x *NodeJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +3154,7 @@ func (x *NodeJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeJoined.ProtoReflect.Descriptor instead.
 func (*NodeJoined) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *NodeJoined) GetNode() *NodeInfo {
@@ -2759,7 +3176,7 @@ type NodeChanged struct {
 
 func (x *NodeChanged) Reset() {
 	*x = NodeChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +3188,7 @@ func (x *NodeChanged) String() string {
 func (*NodeChanged) ProtoMessage() {}
 
 func (x *NodeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +3201,7 @@ func (x *NodeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChanged.ProtoReflect.Descriptor instead.
 func (*NodeChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NodeChanged) GetNode() string {
@@ -2820,7 +3237,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +3249,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +3262,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -2885,7 +3302,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +3314,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +3327,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Note) GetSweep() string {
@@ -2968,7 +3385,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2980,7 +3397,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2993,7 +3410,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -3038,7 +3455,7 @@ type RoundDecided struct {
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3467,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3480,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -3110,7 +3527,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3122,7 +3539,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3552,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -3179,7 +3596,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3191,7 +3608,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3204,7 +3621,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -3234,14 +3651,17 @@ type Report struct {
 	TrainSeconds float64 `protobuf:"fixed64,5,opt,name=train_seconds,json=trainSeconds,proto3" json:"train_seconds,omitempty"`
 	// The lease that it was said under, 0 if that was not kept. A trial that was started again from an earlier step says
 	// the steps after it again, under a later lease.
-	LeaseId       uint64 `protobuf:"varint,6,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId uint64 `protobuf:"varint,6,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	// Where several forks train the trial: steps done by the one that says it. step is then the trial's: where they began, and
+	// what all of them have done since. 0 otherwise.
+	ForkStep      int64 `protobuf:"varint,7,opt,name=fork_step,json=forkStep,proto3" json:"fork_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3673,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3686,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -3311,6 +3731,13 @@ func (x *Report) GetLeaseId() uint64 {
 	return 0
 }
 
+func (x *Report) GetForkStep() int64 {
+	if x != nil {
+		return x.ForkStep
+	}
+	return 0
+}
+
 // Checkpoint is one saved state of a trial.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3333,7 +3760,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3772,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3785,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -3429,7 +3856,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06events\x18\x05 \x01(\fR\x06events\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xf6\r\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xc2\x0f\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -3467,7 +3894,12 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\rlease_renewed\x18\x1a \x01(\v2\x17.outbid.v1.LeaseRenewedH\x00R\fleaseRenewed\x128\n" +
 	"\vplace_ended\x18\x1b \x01(\v2\x15.outbid.v1.PlaceEndedH\x00R\n" +
 	"placeEnded\x12>\n" +
-	"\rsweep_deleted\x18\x1c \x01(\v2\x17.outbid.v1.SweepDeletedH\x00R\fsweepDeletedB\x06\n" +
+	"\rsweep_deleted\x18\x1c \x01(\v2\x17.outbid.v1.SweepDeletedH\x00R\fsweepDeleted\x128\n" +
+	"\vforks_began\x18\x1d \x01(\v2\x15.outbid.v1.ForksBeganH\x00R\n" +
+	"forksBegan\x12V\n" +
+	"\x15consolidation_ordered\x18\x1e \x01(\v2\x1f.outbid.v1.ConsolidationOrderedH\x00R\x14consolidationOrdered\x128\n" +
+	"\vforks_ended\x18\x1f \x01(\v2\x15.outbid.v1.ForksEndedH\x00R\n" +
+	"forksEndedB\x06\n" +
 	"\x04kind\"\x8f\x01\n" +
 	"\x0eSweepSubmitted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
@@ -3550,7 +3982,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x11CheckpointDropped\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"\xca\x02\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\xe0\x02\n" +
 	"\fLeaseGranted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
@@ -3562,7 +3994,35 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04more\x18\b \x03(\v2\x15.outbid.v1.LeasePlaceB\x02\x18\x01R\x04more\x12-\n" +
 	"\x06places\x18\t \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\x12\x12\n" +
 	"\x04fork\x18\n" +
-	" \x01(\bR\x04fork\"P\n" +
+	" \x01(\bR\x04fork\x12\x14\n" +
+	"\x05share\x18\v \x01(\x03R\x05share\"\xab\x01\n" +
+	"\n" +
+	"ForksBegan\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12+\n" +
+	"\x05start\x18\x03 \x01(\v2\x15.outbid.v1.CheckpointR\x05start\x12\x14\n" +
+	"\x05forks\x18\x04 \x01(\x05R\x05forks\x12.\n" +
+	"\x04ends\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\"\x84\x01\n" +
+	"\x14ConsolidationOrdered\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x12\n" +
+	"\x04boot\x18\x04 \x01(\tR\x04boot\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\x05R\aattempt\"\xf3\x01\n" +
+	"\n" +
+	"ForksEnded\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\x125\n" +
+	"\n" +
+	"checkpoint\x18\x04 \x01(\v2\x15.outbid.v1.CheckpointR\n" +
+	"checkpoint\x12*\n" +
+	"\x05forks\x18\x05 \x03(\v2\x14.outbid.v1.ForkStepsR\x05forks\x12*\n" +
+	"\x05again\x18\x06 \x01(\x0e2\x14.outbid.v1.ForkAgainR\x05again\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\":\n" +
+	"\tForkSteps\x12\x17\n" +
+	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
+	"\x05steps\x18\x02 \x01(\x03R\x05steps\"P\n" +
 	"\n" +
 	"LeasePlace\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
@@ -3654,14 +4114,15 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\aoptions\x18\x02 \x03(\v2&.outbid.v1.PolicySettings.OptionsEntryR\aoptions\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x92\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaf\x02\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x128\n" +
 	"\ametrics\x18\x03 \x03(\v2\x1e.outbid.v1.Report.MetricsEntryR\ametrics\x12.\n" +
 	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12#\n" +
 	"\rtrain_seconds\x18\x05 \x01(\x01R\ftrainSeconds\x12\x17\n" +
-	"\blease_id\x18\x06 \x01(\x04R\x05epoch\x1a:\n" +
+	"\blease_id\x18\x06 \x01(\x04R\x05epoch\x12\x1b\n" +
+	"\tfork_step\x18\a \x01(\x03R\bforkStep\x1a:\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xf1\x01\n" +
@@ -3677,7 +4138,11 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"unreadable\x18\a \x01(\bR\n" +
 	"unreadable\x12\x17\n" +
 	"\blease_id\x18\b \x01(\x04R\x05epochB\t\n" +
-	"\a_metric*V\n" +
+	"\a_metric*S\n" +
+	"\tForkAgain\x12\x1a\n" +
+	"\x16FORK_AGAIN_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10FORK_AGAIN_LATER\x10\x01\x12\x14\n" +
+	"\x10FORK_AGAIN_NEVER\x10\x02*V\n" +
 	"\n" +
 	"RevokeKind\x12\x1b\n" +
 	"\x17REVOKE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -3732,116 +4197,129 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_event_proto_rawDescData
 }
 
-var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_outbid_v1_event_proto_goTypes = []any{
-	(RevokeKind)(0),               // 0: outbid.v1.RevokeKind
-	(FailureKind)(0),              // 1: outbid.v1.FailureKind
-	(NoteKind)(0),                 // 2: outbid.v1.NoteKind
-	(SweepState)(0),               // 3: outbid.v1.SweepState
-	(TrialState)(0),               // 4: outbid.v1.TrialState
-	(NodeState)(0),                // 5: outbid.v1.NodeState
-	(*Batch)(nil),                 // 6: outbid.v1.Batch
-	(*Events)(nil),                // 7: outbid.v1.Events
-	(*Event)(nil),                 // 8: outbid.v1.Event
-	(*SweepSubmitted)(nil),        // 9: outbid.v1.SweepSubmitted
-	(*SweepChanged)(nil),          // 10: outbid.v1.SweepChanged
-	(*SweepExtended)(nil),         // 11: outbid.v1.SweepExtended
-	(*SweepDeleted)(nil),          // 12: outbid.v1.SweepDeleted
-	(*TunerAsked)(nil),            // 13: outbid.v1.TunerAsked
-	(*TrialCreated)(nil),          // 14: outbid.v1.TrialCreated
-	(*TrialTargeted)(nil),         // 15: outbid.v1.TrialTargeted
-	(*TrialPaused)(nil),           // 16: outbid.v1.TrialPaused
-	(*TrialEnded)(nil),            // 17: outbid.v1.TrialEnded
-	(*TrialCloned)(nil),           // 18: outbid.v1.TrialCloned
-	(*TrialReported)(nil),         // 19: outbid.v1.TrialReported
-	(*TrialReached)(nil),          // 20: outbid.v1.TrialReached
-	(*CheckpointSaved)(nil),       // 21: outbid.v1.CheckpointSaved
-	(*CheckpointDropped)(nil),     // 22: outbid.v1.CheckpointDropped
-	(*LeaseGranted)(nil),          // 23: outbid.v1.LeaseGranted
-	(*LeasePlace)(nil),            // 24: outbid.v1.LeasePlace
-	(*LeaseRenewed)(nil),          // 25: outbid.v1.LeaseRenewed
-	(*PlaceEnded)(nil),            // 26: outbid.v1.PlaceEnded
-	(*LeaseRevoked)(nil),          // 27: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 28: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 29: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 30: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 31: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 32: outbid.v1.NodeChanged
-	(*UplinkSeen)(nil),            // 33: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 34: outbid.v1.Note
-	(*TrialAsked)(nil),            // 35: outbid.v1.TrialAsked
-	(*RoundDecided)(nil),          // 36: outbid.v1.RoundDecided
-	(*OrchestratorStarted)(nil),   // 37: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 38: outbid.v1.PolicySettings
-	(*Report)(nil),                // 39: outbid.v1.Report
-	(*Checkpoint)(nil),            // 40: outbid.v1.Checkpoint
-	nil,                           // 41: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 42: outbid.v1.Report.MetricsEntry
-	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
-	(*SweepSpec)(nil),             // 44: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 45: outbid.v1.Fairness
-	(*NodeInfo)(nil),              // 46: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 47: outbid.v1.Auction
+	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
+	(RevokeKind)(0),               // 1: outbid.v1.RevokeKind
+	(FailureKind)(0),              // 2: outbid.v1.FailureKind
+	(NoteKind)(0),                 // 3: outbid.v1.NoteKind
+	(SweepState)(0),               // 4: outbid.v1.SweepState
+	(TrialState)(0),               // 5: outbid.v1.TrialState
+	(NodeState)(0),                // 6: outbid.v1.NodeState
+	(*Batch)(nil),                 // 7: outbid.v1.Batch
+	(*Events)(nil),                // 8: outbid.v1.Events
+	(*Event)(nil),                 // 9: outbid.v1.Event
+	(*SweepSubmitted)(nil),        // 10: outbid.v1.SweepSubmitted
+	(*SweepChanged)(nil),          // 11: outbid.v1.SweepChanged
+	(*SweepExtended)(nil),         // 12: outbid.v1.SweepExtended
+	(*SweepDeleted)(nil),          // 13: outbid.v1.SweepDeleted
+	(*TunerAsked)(nil),            // 14: outbid.v1.TunerAsked
+	(*TrialCreated)(nil),          // 15: outbid.v1.TrialCreated
+	(*TrialTargeted)(nil),         // 16: outbid.v1.TrialTargeted
+	(*TrialPaused)(nil),           // 17: outbid.v1.TrialPaused
+	(*TrialEnded)(nil),            // 18: outbid.v1.TrialEnded
+	(*TrialCloned)(nil),           // 19: outbid.v1.TrialCloned
+	(*TrialReported)(nil),         // 20: outbid.v1.TrialReported
+	(*TrialReached)(nil),          // 21: outbid.v1.TrialReached
+	(*CheckpointSaved)(nil),       // 22: outbid.v1.CheckpointSaved
+	(*CheckpointDropped)(nil),     // 23: outbid.v1.CheckpointDropped
+	(*LeaseGranted)(nil),          // 24: outbid.v1.LeaseGranted
+	(*ForksBegan)(nil),            // 25: outbid.v1.ForksBegan
+	(*ConsolidationOrdered)(nil),  // 26: outbid.v1.ConsolidationOrdered
+	(*ForksEnded)(nil),            // 27: outbid.v1.ForksEnded
+	(*ForkSteps)(nil),             // 28: outbid.v1.ForkSteps
+	(*LeasePlace)(nil),            // 29: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 30: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 31: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 32: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 33: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 34: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 35: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 36: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 37: outbid.v1.NodeChanged
+	(*UplinkSeen)(nil),            // 38: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 39: outbid.v1.Note
+	(*TrialAsked)(nil),            // 40: outbid.v1.TrialAsked
+	(*RoundDecided)(nil),          // 41: outbid.v1.RoundDecided
+	(*OrchestratorStarted)(nil),   // 42: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 43: outbid.v1.PolicySettings
+	(*Report)(nil),                // 44: outbid.v1.Report
+	(*Checkpoint)(nil),            // 45: outbid.v1.Checkpoint
+	nil,                           // 46: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 47: outbid.v1.Report.MetricsEntry
+	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
+	(*SweepSpec)(nil),             // 49: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 50: outbid.v1.Fairness
+	(*NodeInfo)(nil),              // 51: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 52: outbid.v1.Auction
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	43, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
-	8,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
-	9,  // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
-	10, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
-	11, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
-	13, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
-	14, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
-	15, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
-	16, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
-	17, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
-	18, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
-	19, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
-	20, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
-	21, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
-	22, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
-	23, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	27, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	28, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	29, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	30, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	31, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	32, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	33, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	34, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	35, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	36, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	37, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	25, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
-	26, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
-	12, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
-	44, // 30: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	3,  // 31: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	45, // 32: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	44, // 33: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	4,  // 34: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	39, // 35: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	40, // 36: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	43, // 37: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	24, // 38: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	24, // 39: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	43, // 40: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	0,  // 41: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	1,  // 42: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	46, // 43: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	5,  // 44: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	2,  // 45: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	47, // 46: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	38, // 47: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	41, // 48: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	42, // 49: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	43, // 50: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	43, // 51: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	52, // [52:52] is the sub-list for method output_type
-	52, // [52:52] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	48, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	9,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
+	10, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
+	11, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
+	12, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
+	14, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
+	15, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
+	16, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
+	17, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
+	18, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
+	19, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
+	20, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
+	21, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
+	22, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
+	23, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
+	24, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
+	32, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	33, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	34, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	35, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	36, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	37, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	38, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	39, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	40, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	41, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	42, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	30, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	31, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	13, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
+	25, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
+	26, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
+	27, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
+	49, // 33: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	4,  // 34: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	50, // 35: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	49, // 36: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	5,  // 37: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	44, // 38: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	45, // 39: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	48, // 40: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	29, // 41: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
+	29, // 42: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	45, // 43: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	48, // 44: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	45, // 45: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	28, // 46: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 47: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	48, // 48: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	1,  // 49: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	2,  // 50: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	51, // 51: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	6,  // 52: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	3,  // 53: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	52, // 54: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	43, // 55: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	46, // 56: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	47, // 57: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	48, // 58: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	48, // 59: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -3881,17 +4359,20 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_LeaseRenewed)(nil),
 		(*Event_PlaceEnded)(nil),
 		(*Event_SweepDeleted)(nil),
+		(*Event_ForksBegan)(nil),
+		(*Event_ConsolidationOrdered)(nil),
+		(*Event_ForksEnded)(nil),
 	}
-	file_outbid_v1_event_proto_msgTypes[24].OneofWrappers = []any{}
 	file_outbid_v1_event_proto_msgTypes[28].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[34].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[32].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[38].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   37,
+			NumEnums:      7,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

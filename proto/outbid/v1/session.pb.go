@@ -608,7 +608,9 @@ type TrialAssignment struct {
 	Mode      string               `protobuf:"bytes,11,opt,name=mode,proto3" json:"mode,omitempty"`
 	SaveEvery *durationpb.Duration `protobuf:"bytes,12,opt,name=save_every,json=saveEvery,proto3" json:"save_every,omitempty"`
 	// Save at the best value of the metric too, beside the newest.
-	KeepBest      bool `protobuf:"varint,13,opt,name=keep_best,json=keepBest,proto3" json:"keep_best,omitempty"`
+	KeepBest bool `protobuf:"varint,13,opt,name=keep_best,json=keepBest,proto3" json:"keep_best,omitempty"`
+	// Which of the trial's forks this is; absent if it has only one.
+	Part          *ForkPart `protobuf:"bytes,14,opt,name=part,proto3" json:"part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -732,6 +734,13 @@ func (x *TrialAssignment) GetKeepBest() bool {
 		return x.KeepBest
 	}
 	return false
+}
+
+func (x *TrialAssignment) GetPart() *ForkPart {
+	if x != nil {
+		return x.Part
+	}
+	return nil
 }
 
 // Directive changes what the current trial should do.
@@ -970,7 +979,7 @@ const file_outbid_v1_session_proto_rawDesc = "" +
 	"\tdirective\x18\x02 \x01(\v2\x14.outbid.v1.DirectiveH\x00R\tdirective\x122\n" +
 	"\tsave_done\x18\x03 \x01(\v2\x13.outbid.v1.SaveDoneH\x00R\bsaveDone\x128\n" +
 	"\bshutdown\x18\x04 \x01(\v2\x1a.outbid.v1.ProcessShutdownH\x00R\bshutdownB\x06\n" +
-	"\x04kind\"\xc4\x03\n" +
+	"\x04kind\"\xed\x03\n" +
 	"\x0fTrialAssignment\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x1f\n" +
 	"\vconfig_json\x18\x02 \x01(\tR\n" +
@@ -989,7 +998,8 @@ const file_outbid_v1_session_proto_rawDesc = "" +
 	"\x04mode\x18\v \x01(\tR\x04mode\x128\n" +
 	"\n" +
 	"save_every\x18\f \x01(\v2\x19.google.protobuf.DurationR\tsaveEvery\x12\x1b\n" +
-	"\tkeep_best\x18\r \x01(\bR\bkeepBest\"\xc9\x01\n" +
+	"\tkeep_best\x18\r \x01(\bR\bkeepBest\x12'\n" +
+	"\x04part\x18\x0e \x01(\v2\x13.outbid.v1.ForkPartR\x04part\"\xc9\x01\n" +
 	"\tDirective\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12,\n" +
 	"\averdict\x18\x02 \x01(\x0e2\x12.outbid.v1.VerdictR\averdict\x12\x1d\n" +
@@ -1036,7 +1046,8 @@ var file_outbid_v1_session_proto_goTypes = []any{
 	(*Report)(nil),              // 12: outbid.v1.Report
 	(*Device)(nil),              // 13: outbid.v1.Device
 	(*durationpb.Duration)(nil), // 14: google.protobuf.Duration
-	(Verdict)(0),                // 15: outbid.v1.Verdict
+	(*ForkPart)(nil),            // 15: outbid.v1.ForkPart
+	(Verdict)(0),                // 16: outbid.v1.Verdict
 }
 var file_outbid_v1_session_proto_depIdxs = []int32{
 	1,  // 0: outbid.v1.AttachRequest.hello:type_name -> outbid.v1.ProcessHello
@@ -1056,16 +1067,17 @@ var file_outbid_v1_session_proto_depIdxs = []int32{
 	11, // 14: outbid.v1.TrialAssignment.fork:type_name -> outbid.v1.ForkRef
 	13, // 15: outbid.v1.TrialAssignment.devices:type_name -> outbid.v1.Device
 	14, // 16: outbid.v1.TrialAssignment.save_every:type_name -> google.protobuf.Duration
-	11, // 17: outbid.v1.Directive.fork:type_name -> outbid.v1.ForkRef
-	15, // 18: outbid.v1.Directive.verdict:type_name -> outbid.v1.Verdict
-	11, // 19: outbid.v1.SaveDone.fork:type_name -> outbid.v1.ForkRef
-	0,  // 20: outbid.v1.SessionService.Attach:input_type -> outbid.v1.AttachRequest
-	6,  // 21: outbid.v1.SessionService.Attach:output_type -> outbid.v1.AttachResponse
-	21, // [21:22] is the sub-list for method output_type
-	20, // [20:21] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	15, // 17: outbid.v1.TrialAssignment.part:type_name -> outbid.v1.ForkPart
+	11, // 18: outbid.v1.Directive.fork:type_name -> outbid.v1.ForkRef
+	16, // 19: outbid.v1.Directive.verdict:type_name -> outbid.v1.Verdict
+	11, // 20: outbid.v1.SaveDone.fork:type_name -> outbid.v1.ForkRef
+	0,  // 21: outbid.v1.SessionService.Attach:input_type -> outbid.v1.AttachRequest
+	6,  // 22: outbid.v1.SessionService.Attach:output_type -> outbid.v1.AttachResponse
+	22, // [22:23] is the sub-list for method output_type
+	21, // [21:22] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_session_proto_init() }

@@ -624,8 +624,11 @@ type TrialRecord struct {
 	Rollbacks []*Rollback `protobuf:"bytes,20,rep,name=rollbacks,proto3" json:"rollbacks,omitempty"`
 	// It failed, and not as its process did once more.
 	FailedOtherwise bool `protobuf:"varint,21,opt,name=failed_otherwise,json=failedOtherwise,proto3" json:"failed_otherwise,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The round of forks that trains it; absent for none.
+	Round         *ForkRound `protobuf:"bytes,22,opt,name=round,proto3" json:"round,omitempty"`
+	ForkAgain     ForkAgain  `protobuf:"varint,23,opt,name=fork_again,json=forkAgain,proto3,enum=outbid.v1.ForkAgain" json:"fork_again,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TrialRecord) Reset() {
@@ -806,6 +809,199 @@ func (x *TrialRecord) GetFailedOtherwise() bool {
 	return false
 }
 
+func (x *TrialRecord) GetRound() *ForkRound {
+	if x != nil {
+		return x.Round
+	}
+	return nil
+}
+
+func (x *TrialRecord) GetForkAgain() ForkAgain {
+	if x != nil {
+		return x.ForkAgain
+	}
+	return ForkAgain_FORK_AGAIN_UNSPECIFIED
+}
+
+// ForkRound is a round in which several forks train a trial.
+type ForkRound struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Start *Checkpoint            `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	Ends  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=ends,proto3" json:"ends,omitempty"`
+	Forks int32                  `protobuf:"varint,3,opt,name=forks,proto3" json:"forks,omitempty"`
+	Parts []*ForkRoundPart       `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
+	// The consolidation that was ordered last.
+	Attempt       int32  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node          string `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	Boot          string `protobuf:"bytes,7,opt,name=boot,proto3" json:"boot,omitempty"`
+	Void          bool   `protobuf:"varint,8,opt,name=void,proto3" json:"void,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkRound) Reset() {
+	*x = ForkRound{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkRound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkRound) ProtoMessage() {}
+
+func (x *ForkRound) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkRound.ProtoReflect.Descriptor instead.
+func (*ForkRound) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ForkRound) GetStart() *Checkpoint {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *ForkRound) GetEnds() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+func (x *ForkRound) GetForks() int32 {
+	if x != nil {
+		return x.Forks
+	}
+	return 0
+}
+
+func (x *ForkRound) GetParts() []*ForkRoundPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *ForkRound) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ForkRound) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ForkRound) GetBoot() string {
+	if x != nil {
+		return x.Boot
+	}
+	return ""
+}
+
+func (x *ForkRound) GetVoid() bool {
+	if x != nil {
+		return x.Void
+	}
+	return false
+}
+
+// ForkRoundPart is a fork's part of a round.
+type ForkRoundPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	LeaseId       uint64                 `protobuf:"varint,1,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	Share         int64                  `protobuf:"varint,2,opt,name=share,proto3" json:"share,omitempty"`
+	Done          int64                  `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
+	Saved         *Checkpoint            `protobuf:"bytes,4,opt,name=saved,proto3" json:"saved,omitempty"`
+	Over          bool                   `protobuf:"varint,5,opt,name=over,proto3" json:"over,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkRoundPart) Reset() {
+	*x = ForkRoundPart{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkRoundPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkRoundPart) ProtoMessage() {}
+
+func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkRoundPart.ProtoReflect.Descriptor instead.
+func (*ForkRoundPart) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ForkRoundPart) GetLeaseId() uint64 {
+	if x != nil {
+		return x.LeaseId
+	}
+	return 0
+}
+
+func (x *ForkRoundPart) GetShare() int64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *ForkRoundPart) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *ForkRoundPart) GetSaved() *Checkpoint {
+	if x != nil {
+		return x.Saved
+	}
+	return nil
+}
+
+func (x *ForkRoundPart) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
+}
+
 // Rollback is a fork that began before the furthest step that was reported.
 type Rollback struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -817,7 +1013,7 @@ type Rollback struct {
 
 func (x *Rollback) Reset() {
 	*x = Rollback{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +1025,7 @@ func (x *Rollback) String() string {
 func (*Rollback) ProtoMessage() {}
 
 func (x *Rollback) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +1038,7 @@ func (x *Rollback) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollback.ProtoReflect.Descriptor instead.
 func (*Rollback) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Rollback) GetLeaseId() uint64 {
@@ -897,7 +1093,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +1105,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1118,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LeaseRecord) GetLeaseId() uint64 {
@@ -1125,7 +1321,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"lack_noted\x18\x15 \x01(\bR\tlackNoted\x12\x19\n" +
 	"\x05order\x18\x16 \x01(\x03H\x00R\x05order\x88\x01\x01B\b\n" +
-	"\x06_order\"\xb4\x06\n" +
+	"\x06_order\"\x95\a\n" +
 	"\vTrialRecord\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12*\n" +
 	"\x04held\x18\x02 \x03(\v2\x16.outbid.v1.LeaseRecordR\x04held\x12\x12\n" +
@@ -1151,8 +1347,26 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"resumes_as\x18\x13 \x01(\x0e2\x15.outbid.v1.TrialStateR\tresumesAs\x121\n" +
 	"\trollbacks\x18\x14 \x03(\v2\x13.outbid.v1.RollbackR\trollbacks\x12)\n" +
-	"\x10failed_otherwise\x18\x15 \x01(\bR\x0ffailedOtherwiseB\t\n" +
-	"\a_metric\"@\n" +
+	"\x10failed_otherwise\x18\x15 \x01(\bR\x0ffailedOtherwise\x12*\n" +
+	"\x05round\x18\x16 \x01(\v2\x14.outbid.v1.ForkRoundR\x05round\x123\n" +
+	"\n" +
+	"fork_again\x18\x17 \x01(\x0e2\x14.outbid.v1.ForkAgainR\tforkAgainB\t\n" +
+	"\a_metric\"\x84\x02\n" +
+	"\tForkRound\x12+\n" +
+	"\x05start\x18\x01 \x01(\v2\x15.outbid.v1.CheckpointR\x05start\x12.\n" +
+	"\x04ends\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\x12\x14\n" +
+	"\x05forks\x18\x03 \x01(\x05R\x05forks\x12.\n" +
+	"\x05parts\x18\x04 \x03(\v2\x18.outbid.v1.ForkRoundPartR\x05parts\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x12\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\x12\x12\n" +
+	"\x04boot\x18\a \x01(\tR\x04boot\x12\x12\n" +
+	"\x04void\x18\b \x01(\bR\x04void\"\x93\x01\n" +
+	"\rForkRoundPart\x12\x17\n" +
+	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
+	"\x05share\x18\x02 \x01(\x03R\x05share\x12\x12\n" +
+	"\x04done\x18\x03 \x01(\x03R\x04done\x12+\n" +
+	"\x05saved\x18\x04 \x01(\v2\x15.outbid.v1.CheckpointR\x05saved\x12\x12\n" +
+	"\x04over\x18\x05 \x01(\bR\x04over\"@\n" +
 	"\bRollback\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x1b\n" +
 	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\x86\x05\n" +
@@ -1189,73 +1403,82 @@ func file_outbid_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_snapshot_proto_rawDescData
 }
 
-var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*StateSnapshot)(nil),         // 0: outbid.v1.StateSnapshot
 	(*DeletedSweep)(nil),          // 1: outbid.v1.DeletedSweep
 	(*NodeRecord)(nil),            // 2: outbid.v1.NodeRecord
 	(*SweepRecord)(nil),           // 3: outbid.v1.SweepRecord
 	(*TrialRecord)(nil),           // 4: outbid.v1.TrialRecord
-	(*Rollback)(nil),              // 5: outbid.v1.Rollback
-	(*LeaseRecord)(nil),           // 6: outbid.v1.LeaseRecord
-	nil,                           // 7: outbid.v1.StateSnapshot.NameCountersEntry
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*PolicySettings)(nil),        // 9: outbid.v1.PolicySettings
-	(*NodeInfo)(nil),              // 10: outbid.v1.NodeInfo
-	(NodeState)(0),                // 11: outbid.v1.NodeState
-	(*SweepSpec)(nil),             // 12: outbid.v1.SweepSpec
-	(SweepState)(0),               // 13: outbid.v1.SweepState
-	(*SweepNote)(nil),             // 14: outbid.v1.SweepNote
-	(*Outlook)(nil),               // 15: outbid.v1.Outlook
-	(*Throughput)(nil),            // 16: outbid.v1.Throughput
-	(*Fairness)(nil),              // 17: outbid.v1.Fairness
-	(*Trial)(nil),                 // 18: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 19: outbid.v1.Checkpoint
-	(*ForkFailed)(nil),            // 20: outbid.v1.ForkFailed
-	(TrialState)(0),               // 21: outbid.v1.TrialState
-	(RevokeKind)(0),               // 22: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 23: outbid.v1.LeasePlace
+	(*ForkRound)(nil),             // 5: outbid.v1.ForkRound
+	(*ForkRoundPart)(nil),         // 6: outbid.v1.ForkRoundPart
+	(*Rollback)(nil),              // 7: outbid.v1.Rollback
+	(*LeaseRecord)(nil),           // 8: outbid.v1.LeaseRecord
+	nil,                           // 9: outbid.v1.StateSnapshot.NameCountersEntry
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*PolicySettings)(nil),        // 11: outbid.v1.PolicySettings
+	(*NodeInfo)(nil),              // 12: outbid.v1.NodeInfo
+	(NodeState)(0),                // 13: outbid.v1.NodeState
+	(*SweepSpec)(nil),             // 14: outbid.v1.SweepSpec
+	(SweepState)(0),               // 15: outbid.v1.SweepState
+	(*SweepNote)(nil),             // 16: outbid.v1.SweepNote
+	(*Outlook)(nil),               // 17: outbid.v1.Outlook
+	(*Throughput)(nil),            // 18: outbid.v1.Throughput
+	(*Fairness)(nil),              // 19: outbid.v1.Fairness
+	(*Trial)(nil),                 // 20: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 21: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 22: outbid.v1.ForkFailed
+	(TrialState)(0),               // 23: outbid.v1.TrialState
+	(ForkAgain)(0),                // 24: outbid.v1.ForkAgain
+	(RevokeKind)(0),               // 25: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 26: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
-	8,  // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
-	7,  // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
+	10, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
+	9,  // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
 	2,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
 	3,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
-	9,  // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
+	11, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
 	1,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
-	8,  // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
-	8,  // 7: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
-	10, // 8: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	11, // 9: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	8,  // 10: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	12, // 11: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	13, // 12: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	8,  // 13: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	8,  // 14: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	10, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
+	10, // 7: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
+	12, // 8: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	13, // 9: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	10, // 10: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	14, // 11: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	15, // 12: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	10, // 13: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	10, // 14: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
 	4,  // 15: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	14, // 16: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	15, // 17: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	16, // 18: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	17, // 19: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	18, // 20: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	6,  // 21: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
-	19, // 22: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	8,  // 23: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	16, // 24: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	20, // 25: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	21, // 26: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	5,  // 27: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	8,  // 28: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	8,  // 29: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	22, // 30: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	23, // 31: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	8,  // 32: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	23, // 33: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	16, // 16: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	17, // 17: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	18, // 18: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	19, // 19: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	20, // 20: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	8,  // 21: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
+	21, // 22: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	10, // 23: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	18, // 24: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	22, // 25: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	23, // 26: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	7,  // 27: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	5,  // 28: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
+	24, // 29: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
+	21, // 30: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
+	10, // 31: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
+	6,  // 32: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
+	21, // 33: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	10, // 34: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	10, // 35: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	25, // 36: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	26, // 37: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	10, // 38: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	26, // 39: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -1276,7 +1499,7 @@ func file_outbid_v1_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_snapshot_proto_rawDesc), len(file_outbid_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

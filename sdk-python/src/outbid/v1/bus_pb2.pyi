@@ -182,6 +182,7 @@ class UplinkMessage(google.protobuf.message.Message):
     SAVED_FIELD_NUMBER: builtins.int
     ENDED_FIELD_NUMBER: builtins.int
     NOTE_FIELD_NUMBER: builtins.int
+    CONSOLIDATED_FIELD_NUMBER: builtins.int
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
     @property
@@ -196,6 +197,8 @@ class UplinkMessage(google.protobuf.message.Message):
     def ended(self) -> Global___ForkEnded: ...
     @property
     def note(self) -> outbid.v1.event_pb2.Note: ...
+    @property
+    def consolidated(self) -> Global___Consolidated: ...
     def __init__(
         self,
         *,
@@ -206,12 +209,46 @@ class UplinkMessage(google.protobuf.message.Message):
         saved: outbid.v1.event_pb2.Checkpoint | None = ...,
         ended: Global___ForkEnded | None = ...,
         note: outbid.v1.event_pb2.Note | None = ...,
+        consolidated: Global___Consolidated | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["began", b"began", "ended", b"ended", "fork", b"fork", "kind", b"kind", "note", b"note", "reached", b"reached", "report", b"report", "saved", b"saved"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["began", b"began", "ended", b"ended", "fork", b"fork", "kind", b"kind", "note", b"note", "reached", b"reached", "report", b"report", "saved", b"saved"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["began", "report", "reached", "saved", "ended", "note"] | None: ...
+    def HasField(self, field_name: typing.Literal["began", b"began", "consolidated", b"consolidated", "ended", b"ended", "fork", b"fork", "kind", b"kind", "note", b"note", "reached", b"reached", "report", b"report", "saved", b"saved"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["began", b"began", "consolidated", b"consolidated", "ended", b"ended", "fork", b"fork", "kind", b"kind", "note", b"note", "reached", b"reached", "report", b"report", "saved", b"saved"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["began", "report", "reached", "saved", "ended", "note", "consolidated"] | None: ...
 
 Global___UplinkMessage: typing_extensions.TypeAlias = UplinkMessage
+
+@typing.final
+class Consolidated(google.protobuf.message.Message):
+    """Consolidated says what became of a consolidation."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    CHECKPOINT_FIELD_NUMBER: builtins.int
+    FAILURE_FIELD_NUMBER: builtins.int
+    MISMATCH_FIELD_NUMBER: builtins.int
+    attempt: builtins.int
+    """Of the order."""
+    failure: builtins.str
+    """Why it failed, in one line."""
+    mismatch: builtins.bool
+    """Another node would fail too: the checkpoints cannot be averaged."""
+    @property
+    def checkpoint(self) -> outbid.v1.event_pb2.Checkpoint:
+        """The average, which is in the store; absent if it failed."""
+
+    def __init__(
+        self,
+        *,
+        attempt: builtins.int = ...,
+        checkpoint: outbid.v1.event_pb2.Checkpoint | None = ...,
+        failure: builtins.str = ...,
+        mismatch: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint", b"checkpoint"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "checkpoint", b"checkpoint", "failure", b"failure", "mismatch", b"mismatch"]) -> None: ...
+
+Global___Consolidated: typing_extensions.TypeAlias = Consolidated
 
 @typing.final
 class ForkBegan(google.protobuf.message.Message):
@@ -292,6 +329,7 @@ class Orders(google.protobuf.message.Message):
     STORE_FIELD_NUMBER: builtins.int
     CREDENTIALS_FIELD_NUMBER: builtins.int
     TENANTS_FIELD_NUMBER: builtins.int
+    CONSOLIDATIONS_FIELD_NUMBER: builtins.int
     node: builtins.str
     boot: builtins.str
     generation: builtins.int
@@ -318,6 +356,10 @@ class Orders(google.protobuf.message.Message):
     def assignments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Assignment]:
         """Every fork the node should have; a fork that is not here is ended."""
 
+    @property
+    def consolidations(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Consolidation]:
+        """What the node should average; what is not here it need not."""
+
     def __init__(
         self,
         *,
@@ -332,11 +374,70 @@ class Orders(google.protobuf.message.Message):
         store: builtins.str = ...,
         credentials: builtins.str = ...,
         tenants: builtins.bool = ...,
+        consolidations: collections.abc.Iterable[Global___Consolidation] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["lease", b"lease"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["acked_seq", b"acked_seq", "assignments", b"assignments", "boot", b"boot", "credentials", b"credentials", "generation", b"generation", "hello", b"hello", "lease", b"lease", "node", b"node", "store", b"store", "tenants", b"tenants", "term", b"term"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["acked_seq", b"acked_seq", "assignments", b"assignments", "boot", b"boot", "consolidations", b"consolidations", "credentials", b"credentials", "generation", b"generation", "hello", b"hello", "lease", b"lease", "node", b"node", "store", b"store", "tenants", b"tenants", "term", b"term"]) -> None: ...
 
 Global___Orders: typing_extensions.TypeAlias = Orders
+
+@typing.final
+class Consolidation(google.protobuf.message.Message):
+    """Consolidation is the average that a node should make of what the forks of a trial saved."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FORK_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    SOURCES_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
+    attempt: builtins.int
+    step: builtins.int
+    """The step and the key of the average."""
+    key: builtins.str
+    @property
+    def fork(self) -> outbid.v1.node_pb2.ForkRef:
+        """The trial, and the lease of the round's first fork."""
+
+    @property
+    def sources(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ConsolidationSource]: ...
+    def __init__(
+        self,
+        *,
+        fork: outbid.v1.node_pb2.ForkRef | None = ...,
+        attempt: builtins.int = ...,
+        sources: collections.abc.Iterable[Global___ConsolidationSource] | None = ...,
+        step: builtins.int = ...,
+        key: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["fork", b"fork"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "fork", b"fork", "key", b"key", "sources", b"sources", "step", b"step"]) -> None: ...
+
+Global___Consolidation: typing_extensions.TypeAlias = Consolidation
+
+@typing.final
+class ConsolidationSource(google.protobuf.message.Message):
+    """ConsolidationSource is a checkpoint that is averaged."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CHECKPOINT_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
+    steps: builtins.int
+    """Its weight: the steps that it was trained in this round."""
+    @property
+    def checkpoint(self) -> outbid.v1.event_pb2.Checkpoint: ...
+    def __init__(
+        self,
+        *,
+        checkpoint: outbid.v1.event_pb2.Checkpoint | None = ...,
+        steps: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint", b"checkpoint"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "steps", b"steps"]) -> None: ...
+
+Global___ConsolidationSource: typing_extensions.TypeAlias = ConsolidationSource
 
 @typing.final
 class Assignment(google.protobuf.message.Message):
@@ -396,6 +497,7 @@ class AssignmentBody(google.protobuf.message.Message):
     GANG_FIELD_NUMBER: builtins.int
     KEEP_BEST_FIELD_NUMBER: builtins.int
     TENANT_FIELD_NUMBER: builtins.int
+    PART_FIELD_NUMBER: builtins.int
     config_json: builtins.str
     """The configuration as canonical JSON: keys sorted, integers without and floats with a decimal point or exponent."""
     seed: builtins.int
@@ -427,6 +529,10 @@ class AssignmentBody(google.protobuf.message.Message):
     def gang(self) -> Global___Gang:
         """The gang, if the trial's processes are to find each other; absent for one process on one node."""
 
+    @property
+    def part(self) -> Global___ForkPart:
+        """Which of the trial's forks this is; absent if it has only one."""
+
     def __init__(
         self,
         *,
@@ -444,11 +550,43 @@ class AssignmentBody(google.protobuf.message.Message):
         gang: Global___Gang | None = ...,
         keep_best: builtins.bool = ...,
         tenant: builtins.str = ...,
+        part: Global___ForkPart | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["gang", b"gang", "hang_timeout", b"hang_timeout", "save_every", b"save_every", "start", b"start", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "cpus", b"cpus", "devices", b"devices", "gang", b"gang", "hang_timeout", b"hang_timeout", "keep_best", b"keep_best", "memory_bytes", b"memory_bytes", "metric", b"metric", "mode", b"mode", "save_every", b"save_every", "seed", b"seed", "start", b"start", "tenant", b"tenant", "workload", b"workload"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["gang", b"gang", "hang_timeout", b"hang_timeout", "part", b"part", "save_every", b"save_every", "start", b"start", "workload", b"workload"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "cpus", b"cpus", "devices", b"devices", "gang", b"gang", "hang_timeout", b"hang_timeout", "keep_best", b"keep_best", "memory_bytes", b"memory_bytes", "metric", b"metric", "mode", b"mode", "part", b"part", "save_every", b"save_every", "seed", b"seed", "start", b"start", "tenant", b"tenant", "workload", b"workload"]) -> None: ...
 
 Global___AssignmentBody: typing_extensions.TypeAlias = AssignmentBody
+
+@typing.final
+class ForkPart(google.protobuf.message.Message):
+    """ForkPart says which part of a trial's round a fork is."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: builtins.int
+    COUNT_FIELD_NUMBER: builtins.int
+    SHARE_FIELD_NUMBER: builtins.int
+    BEFORE_FIELD_NUMBER: builtins.int
+    TOTAL_FIELD_NUMBER: builtins.int
+    index: builtins.int
+    """Counts the forks of the round from 0, and how many there are."""
+    count: builtins.int
+    share: builtins.int
+    """The steps that it is to do, those of the forks before it, and those of all."""
+    before: builtins.int
+    total: builtins.int
+    def __init__(
+        self,
+        *,
+        index: builtins.int = ...,
+        count: builtins.int = ...,
+        share: builtins.int = ...,
+        before: builtins.int = ...,
+        total: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["before", b"before", "count", b"count", "index", b"index", "share", b"share", "total", b"total"]) -> None: ...
+
+Global___ForkPart: typing_extensions.TypeAlias = ForkPart
 
 @typing.final
 class Gang(google.protobuf.message.Message):

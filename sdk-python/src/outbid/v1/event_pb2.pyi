@@ -25,6 +25,28 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _ForkAgain:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _ForkAgainEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_ForkAgain.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    FORK_AGAIN_UNSPECIFIED: _ForkAgain.ValueType  # 0
+    FORK_AGAIN_LATER: _ForkAgain.ValueType  # 1
+    """Once one process alone has trained it some steps."""
+    FORK_AGAIN_NEVER: _ForkAgain.ValueType  # 2
+    """Its checkpoints cannot be averaged."""
+
+class ForkAgain(_ForkAgain, metaclass=_ForkAgainEnumTypeWrapper):
+    """ForkAgain says whether a trial may be trained by several forks once more."""
+
+FORK_AGAIN_UNSPECIFIED: ForkAgain.ValueType  # 0
+FORK_AGAIN_LATER: ForkAgain.ValueType  # 1
+"""Once one process alone has trained it some steps."""
+FORK_AGAIN_NEVER: ForkAgain.ValueType  # 2
+"""Its checkpoints cannot be averaged."""
+Global___ForkAgain: typing_extensions.TypeAlias = ForkAgain
+
 class _RevokeKind:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -289,6 +311,9 @@ class Event(google.protobuf.message.Message):
     LEASE_RENEWED_FIELD_NUMBER: builtins.int
     PLACE_ENDED_FIELD_NUMBER: builtins.int
     SWEEP_DELETED_FIELD_NUMBER: builtins.int
+    FORKS_BEGAN_FIELD_NUMBER: builtins.int
+    CONSOLIDATION_ORDERED_FIELD_NUMBER: builtins.int
+    FORKS_ENDED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -345,6 +370,12 @@ class Event(google.protobuf.message.Message):
     def place_ended(self) -> Global___PlaceEnded: ...
     @property
     def sweep_deleted(self) -> Global___SweepDeleted: ...
+    @property
+    def forks_began(self) -> Global___ForksBegan: ...
+    @property
+    def consolidation_ordered(self) -> Global___ConsolidationOrdered: ...
+    @property
+    def forks_ended(self) -> Global___ForksEnded: ...
     def __init__(
         self,
         *,
@@ -376,10 +407,13 @@ class Event(google.protobuf.message.Message):
         lease_renewed: Global___LeaseRenewed | None = ...,
         place_ended: Global___PlaceEnded | None = ...,
         sweep_deleted: Global___SweepDeleted | None = ...,
+        forks_began: Global___ForksBegan | None = ...,
+        consolidation_ordered: Global___ConsolidationOrdered | None = ...,
+        forks_ended: Global___ForksEnded | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -799,6 +833,7 @@ class LeaseGranted(google.protobuf.message.Message):
     MORE_FIELD_NUMBER: builtins.int
     PLACES_FIELD_NUMBER: builtins.int
     FORK_FIELD_NUMBER: builtins.int
+    SHARE_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     lease_id: builtins.int
@@ -808,6 +843,8 @@ class LeaseGranted(google.protobuf.message.Message):
     reason: builtins.str
     fork: builtins.bool
     """The trial holds another lease already, and this one beside it: two processes train it, each on its own."""
+    share: builtins.int
+    """Its part of the trial's round of forks, which ForksBegan began: it trains so many steps. 0 if it is no part of one."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -833,11 +870,143 @@ class LeaseGranted(google.protobuf.message.Message):
         more: collections.abc.Iterable[Global___LeasePlace] | None = ...,
         places: collections.abc.Iterable[Global___LeasePlace] | None = ...,
         fork: builtins.bool = ...,
+        share: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["term_end", b"term_end"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["devices", b"devices", "fork", b"fork", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["devices", b"devices", "fork", b"fork", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "share", b"share", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
 
 Global___LeaseGranted: typing_extensions.TypeAlias = LeaseGranted
+
+@typing.final
+class ForksBegan(google.protobuf.message.Message):
+    """ForksBegan begins a round in which several forks train a trial, each a share of the steps that are left."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIAL_FIELD_NUMBER: builtins.int
+    START_FIELD_NUMBER: builtins.int
+    FORKS_FIELD_NUMBER: builtins.int
+    ENDS_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    trial: builtins.int
+    forks: builtins.int
+    """How many forks there are to be."""
+    @property
+    def start(self) -> Global___Checkpoint:
+        """Where all of them start; absent for a fresh start."""
+
+    @property
+    def ends(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """The end of the slot: who has not done its share by then saves what it has done. Absent for none."""
+
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        trial: builtins.int = ...,
+        start: Global___Checkpoint | None = ...,
+        forks: builtins.int = ...,
+        ends: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["ends", b"ends", "start", b"start"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["ends", b"ends", "forks", b"forks", "start", b"start", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+
+Global___ForksBegan: typing_extensions.TypeAlias = ForksBegan
+
+@typing.final
+class ConsolidationOrdered(google.protobuf.message.Message):
+    """ConsolidationOrdered has a node average what the forks of a round saved."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIAL_FIELD_NUMBER: builtins.int
+    NODE_FIELD_NUMBER: builtins.int
+    BOOT_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    trial: builtins.int
+    node: builtins.str
+    boot: builtins.str
+    attempt: builtins.int
+    """Counts the orders of this round from 1."""
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        trial: builtins.int = ...,
+        node: builtins.str = ...,
+        boot: builtins.str = ...,
+        attempt: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "boot", b"boot", "node", b"node", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+
+Global___ConsolidationOrdered: typing_extensions.TypeAlias = ConsolidationOrdered
+
+@typing.final
+class ForksEnded(google.protobuf.message.Message):
+    """ForksEnded ends a round of forks: what they saved has been added up."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIAL_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    CHECKPOINT_FIELD_NUMBER: builtins.int
+    FORKS_FIELD_NUMBER: builtins.int
+    AGAIN_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    trial: builtins.int
+    step: builtins.int
+    """How far the trial is now."""
+    again: Global___ForkAgain.ValueType
+    """Whether the trial may be forked again."""
+    reason: builtins.str
+    @property
+    def checkpoint(self) -> Global___Checkpoint:
+        """Where it goes on from: the average of what the forks saved, or what one of them did; absent if nothing was saved."""
+
+    @property
+    def forks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ForkSteps]:
+        """The steps that each fork did and that count."""
+
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        trial: builtins.int = ...,
+        step: builtins.int = ...,
+        checkpoint: Global___Checkpoint | None = ...,
+        forks: collections.abc.Iterable[Global___ForkSteps] | None = ...,
+        again: Global___ForkAgain.ValueType = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint", b"checkpoint"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["again", b"again", "checkpoint", b"checkpoint", "forks", b"forks", "reason", b"reason", "step", b"step", "sweep", b"sweep", "trial", b"trial"]) -> None: ...
+
+Global___ForksEnded: typing_extensions.TypeAlias = ForksEnded
+
+@typing.final
+class ForkSteps(google.protobuf.message.Message):
+    """ForkSteps are the steps that one fork of a round did."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LEASE_ID_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
+    lease_id: builtins.int
+    steps: builtins.int
+    def __init__(
+        self,
+        *,
+        lease_id: builtins.int = ...,
+        steps: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["lease_id", b"lease_id", "steps", b"steps"]) -> None: ...
+
+Global___ForkSteps: typing_extensions.TypeAlias = ForkSteps
 
 @typing.final
 class LeasePlace(google.protobuf.message.Message):
@@ -1317,6 +1486,7 @@ class Report(google.protobuf.message.Message):
     TIME_FIELD_NUMBER: builtins.int
     TRAIN_SECONDS_FIELD_NUMBER: builtins.int
     LEASE_ID_FIELD_NUMBER: builtins.int
+    FORK_STEP_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """Counts per fork from 1; for a report that arrives twice."""
     step: builtins.int
@@ -1326,6 +1496,10 @@ class Report(google.protobuf.message.Message):
     lease_id: builtins.int
     """The lease that it was said under, 0 if that was not kept. A trial that was started again from an earlier step says
     the steps after it again, under a later lease.
+    """
+    fork_step: builtins.int
+    """Where several forks train the trial: steps done by the one that says it. step is then the trial's: where they began, and
+    what all of them have done since. 0 otherwise.
     """
     @property
     def metrics(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]: ...
@@ -1340,9 +1514,10 @@ class Report(google.protobuf.message.Message):
         time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         train_seconds: builtins.float = ...,
         lease_id: builtins.int = ...,
+        fork_step: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["lease_id", b"lease_id", "metrics", b"metrics", "seq", b"seq", "step", b"step", "time", b"time", "train_seconds", b"train_seconds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["fork_step", b"fork_step", "lease_id", b"lease_id", "metrics", b"metrics", "seq", b"seq", "step", b"step", "time", b"time", "train_seconds", b"train_seconds"]) -> None: ...
 
 Global___Report: typing_extensions.TypeAlias = Report
 

@@ -240,6 +240,7 @@ class TrialAssignment(google.protobuf.message.Message):
     MODE_FIELD_NUMBER: builtins.int
     SAVE_EVERY_FIELD_NUMBER: builtins.int
     KEEP_BEST_FIELD_NUMBER: builtins.int
+    PART_FIELD_NUMBER: builtins.int
     config_json: builtins.str
     """The configuration as canonical JSON: keys sorted, integers without and floats with a decimal point or exponent."""
     function_path: builtins.str
@@ -263,6 +264,10 @@ class TrialAssignment(google.protobuf.message.Message):
     def devices(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.node_pb2.Device]: ...
     @property
     def save_every(self) -> google.protobuf.duration_pb2.Duration: ...
+    @property
+    def part(self) -> outbid.v1.bus_pb2.ForkPart:
+        """Which of the trial's forks this is; absent if it has only one."""
+
     def __init__(
         self,
         *,
@@ -279,9 +284,10 @@ class TrialAssignment(google.protobuf.message.Message):
         mode: builtins.str = ...,
         save_every: google.protobuf.duration_pb2.Duration | None = ...,
         keep_best: builtins.bool = ...,
+        part: outbid.v1.bus_pb2.ForkPart | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["fork", b"fork", "save_every", b"save_every"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_path", b"checkpoint_path", "config_json", b"config_json", "devices", b"devices", "fork", b"fork", "function_path", b"function_path", "keep_best", b"keep_best", "metric", b"metric", "mode", b"mode", "save_every", b"save_every", "scratch", b"scratch", "seed", b"seed", "start_step", b"start_step", "until_step", b"until_step"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["fork", b"fork", "part", b"part", "save_every", b"save_every"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_path", b"checkpoint_path", "config_json", b"config_json", "devices", b"devices", "fork", b"fork", "function_path", b"function_path", "keep_best", b"keep_best", "metric", b"metric", "mode", b"mode", "part", b"part", "save_every", b"save_every", "scratch", b"scratch", "seed", b"seed", "start_step", b"start_step", "until_step", b"until_step"]) -> None: ...
 
 Global___TrialAssignment: typing_extensions.TypeAlias = TrialAssignment
 

@@ -314,6 +314,8 @@ class TrialRecord(google.protobuf.message.Message):
     RESUMES_AS_FIELD_NUMBER: builtins.int
     ROLLBACKS_FIELD_NUMBER: builtins.int
     FAILED_OTHERWISE_FIELD_NUMBER: builtins.int
+    ROUND_FIELD_NUMBER: builtins.int
+    FORK_AGAIN_FIELD_NUMBER: builtins.int
     seed: builtins.int
     at_target: builtins.bool
     """Whether it waits for the tuner although it has a lease."""
@@ -337,6 +339,7 @@ class TrialRecord(google.protobuf.message.Message):
     """What it is again when its sweep, which a person stopped, is resumed: queued or paused; unspecified if it cannot."""
     failed_otherwise: builtins.bool
     """It failed, and not as its process did once more."""
+    fork_again: outbid.v1.event_pb2.ForkAgain.ValueType
     @property
     def trial(self) -> outbid.v1.service_pb2.Trial: ...
     @property
@@ -369,6 +372,10 @@ class TrialRecord(google.protobuf.message.Message):
     def rollbacks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Rollback]:
         """Its newest forks that went back behind what had been reported, oldest first."""
 
+    @property
+    def round(self) -> Global___ForkRound:
+        """The round of forks that trains it; absent for none."""
+
     def __init__(
         self,
         *,
@@ -393,12 +400,88 @@ class TrialRecord(google.protobuf.message.Message):
         resumes_as: outbid.v1.event_pb2.TrialState.ValueType = ...,
         rollbacks: collections.abc.Iterable[Global___Rollback] | None = ...,
         failed_otherwise: builtins.bool = ...,
+        round: Global___ForkRound | None = ...,
+        fork_again: outbid.v1.event_pb2.ForkAgain.ValueType = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "last_failure", b"last_failure", "metric", b"metric", "queued", b"queued", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "failed_otherwise", b"failed_otherwise", "held", b"held", "last_failure", b"last_failure", "last_report_seq", b"last_report_seq", "leases", b"leases", "lost_step", b"lost_step", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "queued", b"queued", "resumes_as", b"resumes_as", "rollbacks", b"rollbacks", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "last_failure", b"last_failure", "metric", b"metric", "queued", b"queued", "round", b"round", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "failed_otherwise", b"failed_otherwise", "fork_again", b"fork_again", "held", b"held", "last_failure", b"last_failure", "last_report_seq", b"last_report_seq", "leases", b"leases", "lost_step", b"lost_step", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "queued", b"queued", "resumes_as", b"resumes_as", "rollbacks", b"rollbacks", "round", b"round", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___TrialRecord: typing_extensions.TypeAlias = TrialRecord
+
+@typing.final
+class ForkRound(google.protobuf.message.Message):
+    """ForkRound is a round in which several forks train a trial."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    START_FIELD_NUMBER: builtins.int
+    ENDS_FIELD_NUMBER: builtins.int
+    FORKS_FIELD_NUMBER: builtins.int
+    PARTS_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    NODE_FIELD_NUMBER: builtins.int
+    BOOT_FIELD_NUMBER: builtins.int
+    VOID_FIELD_NUMBER: builtins.int
+    forks: builtins.int
+    attempt: builtins.int
+    """The consolidation that was ordered last."""
+    node: builtins.str
+    boot: builtins.str
+    void: builtins.bool
+    @property
+    def start(self) -> outbid.v1.event_pb2.Checkpoint: ...
+    @property
+    def ends(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ForkRoundPart]: ...
+    def __init__(
+        self,
+        *,
+        start: outbid.v1.event_pb2.Checkpoint | None = ...,
+        ends: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        forks: builtins.int = ...,
+        parts: collections.abc.Iterable[Global___ForkRoundPart] | None = ...,
+        attempt: builtins.int = ...,
+        node: builtins.str = ...,
+        boot: builtins.str = ...,
+        void: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["ends", b"ends", "start", b"start"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "boot", b"boot", "ends", b"ends", "forks", b"forks", "node", b"node", "parts", b"parts", "start", b"start", "void", b"void"]) -> None: ...
+
+Global___ForkRound: typing_extensions.TypeAlias = ForkRound
+
+@typing.final
+class ForkRoundPart(google.protobuf.message.Message):
+    """ForkRoundPart is a fork's part of a round."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LEASE_ID_FIELD_NUMBER: builtins.int
+    SHARE_FIELD_NUMBER: builtins.int
+    DONE_FIELD_NUMBER: builtins.int
+    SAVED_FIELD_NUMBER: builtins.int
+    OVER_FIELD_NUMBER: builtins.int
+    lease_id: builtins.int
+    share: builtins.int
+    done: builtins.int
+    over: builtins.bool
+    @property
+    def saved(self) -> outbid.v1.event_pb2.Checkpoint: ...
+    def __init__(
+        self,
+        *,
+        lease_id: builtins.int = ...,
+        share: builtins.int = ...,
+        done: builtins.int = ...,
+        saved: outbid.v1.event_pb2.Checkpoint | None = ...,
+        over: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["saved", b"saved"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["done", b"done", "lease_id", b"lease_id", "over", b"over", "saved", b"saved", "share", b"share"]) -> None: ...
+
+Global___ForkRoundPart: typing_extensions.TypeAlias = ForkRoundPart
 
 @typing.final
 class Rollback(google.protobuf.message.Message):

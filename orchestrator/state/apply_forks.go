@@ -1,0 +1,177 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/fork"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Part is what a lease has to do of the trial's round of forks; nil if it is no part of one.
+func (t *Trial) Part(l *Lease) *fork.Part {
+	part, _ := t.Round.Part(l.ID)
+	return part
+}
+
+// Until is the step that a lease's fork is to train until: the trial's, or what its share of a round makes it.
+func (t *Trial) Until(l *Lease) int64 {
+	if t.Part(l) != nil {
+		return t.Round.Until(l.ID)
+	}
+	return t.UntilStep
+}
+
+// Consolidating says whether the trial's forks have ended, and what they saved is still to be put together.
+func (t *Trial) Consolidating() bool { return t.Round != nil && len(t.Leases) == 0 }
+
+// Forked are the sweeps of which several forks train some trial, in order of submission.
+func (st *State) Forked() []*Sweep {
+	if len(st.forked) == 0 {
+		return nil
+	}
+	all := make([]*Sweep, 0, len(st.forked))
+	for s := range st.forked {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *Sweep) int { return cmp.Compare(a.Order, b.Order) })
+	return all
+}
+
+// setRound moves the trial's round on; nil ends it.
+func (f *folding) setRound(r *fork.Round) { f.st.setRound(f.sweep, f.trial, r) }
+
+func (st *State) setRound(s *Sweep, t *Trial, r *fork.Round) {
+	t.Round = r
+	i, had := slices.BinarySearch(s.Forked, t.Number)
+	switch {
+	case r != nil && !had:
+		s.Forked = slices.Insert(s.Forked, i, t.Number)
+	case r == nil && had:
+		s.Forked = slices.Delete(s.Forked, i, i+1)
+	}
+	if len(s.Forked) > 0 {
+		st.forked[s] = true
+	} else {
+		delete(st.forked, s)
+	}
+}
+
+func (f *folding) forksBegan(e *outbidv1.ForksBegan) error {
+	if f.trial.Round != nil {
+		return broken("a round of forks begins while there is one")
+	}
+	f.setRound(fork.Begin(e.GetStart(), e.GetForks(), from(e.GetEnds())))
+	return nil
+}
+
+// joinRound makes a lease that was granted a share of the trial's round part of it.
+func (f *folding) joinRound(e *outbidv1.LeaseGranted) error {
+	t, l := f.trial, f.lease
+	switch {
+	case e.GetShare() == 0 && t.Round == nil:
+		return nil
+	case e.GetShare() <= 0 || t.Round == nil || t.Round.Void:
+		return broken("lease %d has a share of %d steps, which is none of a round of forks", l.ID, e.GetShare())
+	}
+	f.setRound(t.Round.Join(l.ID, e.GetShare()))
+	l.Step = t.Round.From
+	return nil
+}
+
+// leftRound: what a fork has not saved when its lease ends is lost. One that trained alone and got further may be forked again.
+func (f *folding) leftRound(l *Lease) {
+	t := f.trial
+	if t.Part(l) == nil {
+		if t.ForkAgain == outbidv1.ForkAgain_FORK_AGAIN_LATER && l.Step > l.FromStep {
+			t.ForkAgain = outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED
+		}
+		return
+	}
+	f.setRound(t.Round.Ended(l.ID))
+	f.sweep.advance(t, t.Round.Step())
+}
+
+// movedOn counts the steps that a fork has done towards the trial's, if it has a part in a round.
+func (f *folding) movedOn(l *Lease) {
+	if t := f.trial; t.Part(l) != nil {
+		f.setRound(t.Round.Reported(l.ID, l.Step))
+		f.sweep.advance(t, t.Round.Step())
+	}
+}
+
+func (f *folding) savedInRound(c *outbidv1.Checkpoint) {
+	if part, _ := f.trial.Round.Part(c.GetLeaseId()); part != nil && !part.Over {
+		f.setRound(f.trial.Round.Saved(c.GetLeaseId(), c))
+	}
+}
+
+// needsForRound says whether a checkpoint is one that the trial's round began at, or that is to be consolidated.
+func (t *Trial) needsForRound(c *outbidv1.Checkpoint) bool {
+	if t.Round == nil {
+		return false
+	}
+	return c.GetKey() == t.Round.Start.GetKey() || slices.ContainsFunc(t.Round.Parts, func(p fork.Part) bool {
+		return p.Saved != nil && p.Saved.GetKey() == c.GetKey()
+	})
+}
+
+func (f *folding) consolidationOrdered(e *outbidv1.ConsolidationOrdered) error {
+	t := f.trial
+	if !t.Consolidating() {
+		return broken("it has no forks to consolidate, or they train still")
+	}
+	f.setRound(t.Round.Ordered(e.GetAttempt(), e.GetNode(), e.GetBoot()))
+	return nil
+}
+
+// forksEnded: the trial goes on from what its forks did together.
+func (f *folding) forksEnded(e *outbidv1.ForksEnded) error {
+	s, t, c := f.sweep, f.trial, e.GetCheckpoint()
+	if !t.Consolidating() {
+		return broken("it has no forks to consolidate, or they train still")
+	}
+	void := t.Round.Void
+	f.setRound(nil)
+	t.ForkAgain = e.GetAgain()
+	if void {
+		return nil
+	}
+	s.advance(t, e.GetStep())
+	if c == nil {
+		return nil
+	}
+	t.Checkpoints = slices.DeleteFunc(slices.Clone(t.Checkpoints), func(o *outbidv1.Checkpoint) bool { return o.GetKey() == c.GetKey() })
+	t.Checkpoints = append(t.Checkpoints, c) // the one of record
+	s.rank(t.Number, c)
+	return nil
+}
+
+func roundRecord(r *fork.Round) *outbidv1.ForkRound {
+	if r == nil {
+		return nil
+	}
+	record := &outbidv1.ForkRound{
+		Start: r.Start, Ends: stamp(r.Ends), Forks: r.Forks, Attempt: r.Attempt, Node: r.Node, Boot: r.Boot, Void: r.Void,
+	}
+	for _, p := range r.Parts {
+		record.Parts = append(record.Parts, &outbidv1.ForkRoundPart{
+			LeaseId: p.Lease, Share: p.Share, Done: p.Done, Saved: p.Saved, Over: p.Over,
+		})
+	}
+	return record
+}
+
+func (st *State) restoreRound(s *Sweep, t *Trial, record *outbidv1.ForkRound) {
+	if record == nil {
+		return
+	}
+	r := fork.Begin(record.GetStart(), record.GetForks(), from(record.GetEnds()))
+	r.Attempt, r.Node, r.Boot, r.Void = record.GetAttempt(), record.GetNode(), record.GetBoot(), record.GetVoid()
+	for _, p := range record.GetParts() {
+		r.Parts = append(r.Parts, fork.Part{
+			Lease: p.GetLeaseId(), Share: p.GetShare(), Done: p.GetDone(), Saved: p.GetSaved(), Over: p.GetOver(),
+		})
+	}
+	st.setRound(s, t, r)
+}
