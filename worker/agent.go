@@ -37,6 +37,8 @@ type agent struct {
 	train func(ctx context.Context, f *fork) (training, error)
 	out   *outbox // shared
 	forks map[uint64]*fork
+	// averages end the averages that it makes, by name.
+	averages map[string]context.CancelFunc
 	run   sync.WaitGroup
 	boot  string
 	boots int
@@ -108,7 +110,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 
 func newAgent(cfg Config) *agent {
 	return &agent{
-		cfg: cfg, out: newOutbox(), forks: make(map[uint64]*fork), boot: cfg.Boot, ended: make(chan struct{}, 1),
+		cfg: cfg, out: newOutbox(), forks: make(map[uint64]*fork), averages: map[string]context.CancelFunc{}, boot: cfg.Boot, ended: make(chan struct{}, 1),
 		again: make(chan struct{}, 1), inbox: inbox{boot: cfg.Boot, wake: make(chan struct{}, 1)}, introduce: true,
 		wanted: make(map[uint64]bool),
 	}
@@ -262,6 +264,7 @@ func (a *agent) checkLease() {
 }
 
 func (a *agent) cancelAll(cause error) {
+	a.stopAverages()
 	for _, f := range a.forks {
 		a.cancel(f, cause)
 	}
@@ -278,6 +281,7 @@ func (a *agent) cancel(f *fork, cause error) {
 // drain asks every trial to save and end.
 func (a *agent) drain() {
 	a.draining = true
+	a.stopAverages()
 	for _, f := range a.forks {
 		f.drain()
 		if !f.started {

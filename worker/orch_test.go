@@ -29,6 +29,7 @@ type orch struct {
 	deaf        bool // hears nothing
 	tenants     bool
 	assignments []*outbidv1.Assignment
+	averages    []*outbidv1.Consolidation
 	taken       map[uint64]uint64
 	forks       []*outbidv1.ForkStatus
 	info        *outbidv1.NodeInfo
@@ -86,7 +87,7 @@ func (o *orch) order() {
 	o.generation++
 	orders := &outbidv1.Orders{
 		Node: "n1", Boot: o.boot, Generation: o.generation, Term: o.term, AckedSeq: o.seen, Lease: durationpb.New(o.lease),
-		Tenants: o.tenants,
+		Tenants: o.tenants, Consolidations: o.averages,
 	}
 	for _, a := range o.assignments {
 		short := &outbidv1.Assignment{
@@ -163,6 +164,9 @@ func describe(m *outbidv1.UplinkMessage) string {
 			text += ": " + e.GetDetail()
 		}
 		return text
+	case *outbidv1.UplinkMessage_Consolidated:
+		c := k.Consolidated
+		return fmt.Sprintf("averaged %d %s %t: %s", c.GetCheckpoint().GetStep(), c.GetCheckpoint().GetKey(), c.GetMismatch(), c.GetFailure())
 	case *outbidv1.UplinkMessage_Note:
 		return "note " + k.Note.GetText()
 	}

@@ -112,6 +112,7 @@ func (a *agent) take(o *outbidv1.Orders, came time.Time) {
 			}
 		}
 	}
+	a.consolidate(o.GetConsolidations())
 	a.acknowledge(o.GetAckedSeq())
 	a.forget()
 	a.startWaiting()

@@ -13,6 +13,9 @@ import (
 // that trial starts from, its sweep's function, and the checkpoints that it saves under this lease.
 func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 	ref := req.GetFork()
+	if mayConsolidate(l.view.Load(), req) {
+		return nil
+	}
 	s, t, place := holder(l.view.Load(), req.GetNode(), ref)
 	if t == nil {
 		return fmt.Errorf("node %s holds no lease %d of trial %d of %s", req.GetNode(), ref.GetLeaseId(), ref.GetTrial(), ref.GetSweep())

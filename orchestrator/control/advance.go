@@ -17,6 +17,7 @@ const endsPerStep = 2000
 
 // advance does what a sweep's state calls for: end what is to end, apply its limits, notice that it is done.
 func (c *Core) advance(s *state.Sweep) {
+	c.advanceForks(s)
 	switch s.State {
 	case outbidv1.SweepState_SWEEP_STATE_STOPPING:
 		c.finishStopping(s)
@@ -93,7 +94,7 @@ func wallEnd(s *state.Sweep) time.Time {
 // finishExhausted ends a sweep whose tuner wants nothing more once nothing runs.
 func (c *Core) finishExhausted(s *state.Sweep) {
 	t := c.tuners[s.ID]
-	if t == nil || len(s.Queued) > 0 || len(s.Running) > 0 || !t.Status().Exhausted {
+	if t == nil || len(s.Queued) > 0 || len(s.Running) > 0 || len(s.Forked) > 0 || !t.Status().Exhausted {
 		return
 	}
 	if !c.endOpen(s, outbidv1.TrialState_TRIAL_STATE_STOPPED, "was not promoted", true) {
@@ -117,7 +118,7 @@ func (c *Core) finishStopping(s *state.Sweep) {
 		for _, n := range slices.Clone(s.Running) {
 			c.revoke(s, s.Trials[n], outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "the sweep is stopped, "+reason)
 		}
-		if len(s.Running) > 0 {
+		if len(s.Running) > 0 || len(s.Forked) > 0 {
 			return
 		}
 	}
@@ -125,7 +126,7 @@ func (c *Core) finishStopping(s *state.Sweep) {
 		c.later[s.ID] = true
 		return
 	}
-	if len(s.Running) > 0 {
+	if len(s.Running) > 0 || len(s.Forked) > 0 {
 		return
 	}
 	end := outbidv1.SweepState_SWEEP_STATE_DONE
@@ -187,6 +188,9 @@ type Tick struct{}
 func (Tick) apply(c *Core) {
 	for _, name := range c.st.NodeNames {
 		c.checkNode(c.st.Nodes[name])
+	}
+	for _, s := range c.st.Forked() {
+		c.touched[s.ID] = true // a slot may be over
 	}
 	for _, s := range slices.Clone(c.st.Live) {
 		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.Terms.WallTime > 0 {

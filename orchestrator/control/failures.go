@@ -35,9 +35,12 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node s
 		e.Losses = t.NodeLosses + 1
 		e.Suspected = e.Losses >= suspectAfter
 	case f.kind == outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT && l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED:
-		e.Unreadable = t.From().GetKey()
+		e.Unreadable = startOf(t, l).GetKey()
 	}
-	end := c.gaveUp(s, t, e)
+	end, inRound := "", t.Part(l) != nil
+	if !inRound { // where forks fail and none saves anything, it is tried alone, and that counts
+		end = c.gaveUp(s, t, e)
+	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForkFailed{ForkFailed: e}})
 	again := "starts again from the beginning"
 	if from := t.From(); from != nil {
@@ -45,6 +48,9 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node s
 	}
 	if len(t.Leases) > 1 {
 		again = "goes on with its other forks"
+	}
+	if inRound {
+		again = "goes on with what its forks saved"
 	}
 	if c.leave(s, t, l, node, f.detail); t.Held(l.ID) != nil {
 		c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_STOP, "another process of its gang failed: "+f.detail)
@@ -59,7 +65,7 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node s
 	case e.GetSuspected():
 		c.note(s.ID, &t.Number, "warning", "%s: %d nodes in a row were lost under it, so it %s alone on a node",
 			f.detail, e.GetLosses(), again)
-	case f.kind == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST:
+	case f.kind == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST || inRound:
 		c.note(s.ID, &t.Number, "warning", "%s: it %s", f.detail, again)
 	default:
 		c.note(s.ID, &t.Number, "warning", "%s: it %s (restart %d of %d)", f.detail, again, t.Restarts, s.Spec.GetMaxRestarts())

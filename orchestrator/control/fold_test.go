@@ -124,7 +124,9 @@ type machine struct {
 	boot    int
 	seq     uint64
 	orders  []*outbidv1.Assignment
-	forks   map[uint64]*fork
+	// averages are what it is to average.
+	averages []*outbidv1.Consolidation
+	forks    map[uint64]*fork
 }
 
 type fork struct {
@@ -162,13 +164,14 @@ func (l *life) options() map[string]string {
 func (l *life) newPolicy() policy.Policy {
 	p, err := registry.New(l.policy, policy.NewOptions(l.options()))
 	l.must(err)
-	return p
+	return dividing(p)
 }
 
 func (l *life) settings() control.Settings {
 	set := settings()
 	set.NewPolicy = func(s *outbidv1.PolicySettings) (policy.Policy, error) {
-		return registry.New(s.GetName(), policy.NewOptions(s.GetOptions()))
+		p, err := registry.New(s.GetName(), policy.NewOptions(s.GetOptions()))
+		return dividing(p), err
 	}
 	return set
 }
@@ -218,7 +221,7 @@ func (l *life) step(inputs ...control.Input) []*outbidv1.Event {
 	for _, o := range out.Orders {
 		for _, m := range l.machines {
 			if m.name == o.GetNode() && o.GetBoot() == m.bootName() {
-				m.orders = o.GetAssignments()
+				m.orders, m.averages = o.GetAssignments(), o.GetConsolidations()
 			}
 		}
 	}

@@ -2,9 +2,11 @@ package control_test
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -53,6 +55,10 @@ func (l *life) work() {
 	m := l.machine()
 	if m.boot == 0 {
 		l.join()
+		return
+	}
+	if len(m.averages) > 0 && l.n(2) == 0 {
+		l.average(m)
 		return
 	}
 	if len(m.orders) == 0 {
@@ -120,4 +126,50 @@ func (l *life) saved(a *outbidv1.Assignment, f *fork) *outbidv1.UplinkMessage {
 
 func ended(e *outbidv1.ForkEnded) *outbidv1.UplinkMessage {
 	return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: e}}
+}
+
+// average has a worker say what became of an average that it was told to make.
+func (l *life) average(m *machine) {
+	o := pick(l, m.averages)
+	done := &outbidv1.Consolidated{Attempt: o.GetAttempt()}
+	switch l.n(6) {
+	case 0:
+		done.Failure = "its disk is full"
+	case 1:
+		done.Failure, done.Mismatch = "they differ", true
+	default:
+		done.Checkpoint = &outbidv1.Checkpoint{Key: o.GetKey(), Step: o.GetStep(), Bytes: 1}
+	}
+	l.uplink(m, &outbidv1.UplinkMessage{Fork: o.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: done}})
+}
+
+// dividing is a drf that forks what it grants where there is room for another.
+func dividing(p policy.Policy) policy.Policy {
+	if p == nil || p.Name() != "drf" {
+		return p
+	}
+	return divided{p}
+}
+
+type divided struct{ policy.Policy }
+
+func (p divided) Decide(v *policy.View) policy.Plan {
+	plan := p.Policy.Decide(v)
+	if len(plan.Grants) == 0 {
+		return plan
+	}
+	try := v.Statement()
+	defer try.Discard()
+	for _, g := range plan.Grants {
+		v.Free.Take(g.Gang, g.Job.Demand)
+	}
+	first := &plan.Grants[0]
+	left := first.Job.UntilStep - 1 - first.Job.Step
+	if gang, ok := v.Free.Place(first.Job.Demand, first.Gang.Size(), ""); ok && left >= 2 {
+		first.Steps, first.TermEnd = left/2, v.Now.Add(time.Minute)
+		plan.Grants = append(plan.Grants, policy.Grant{
+			Job: first.Job, Gang: gang, Fork: true, Steps: left - left/2, TermEnd: first.TermEnd, Reason: "there is room",
+		})
+	}
+	return plan
 }

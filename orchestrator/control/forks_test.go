@@ -54,22 +54,30 @@ type forkedCluster struct {
 	seq   map[string]uint64
 	forks map[string][]*outbidv1.ForkRef
 	told  map[string][]*outbidv1.Assignment
-	seen  []string
+	// merges are the consolidations that each node was told of last.
+	merges map[string][]*outbidv1.Consolidation
+	seen   []string
 }
 
 func newForkedCluster(t *testing.T) *forkedCluster {
 	t.Helper()
+	return newClusterOf(t, func(seen *[]string) policy.Policy { return forking{seen} }, 9)
+}
+
+func newClusterOf(t *testing.T, p func(*[]string) policy.Policy, steps int64) *forkedCluster {
+	t.Helper()
 	c := &forkedCluster{
 		t: t, led: ledger.NewMemory(), now: time.Unix(1_700_000_000, 0).UTC(), seq: map[string]uint64{"a": 1, "b": 1},
 		forks: map[string][]*outbidv1.ForkRef{}, told: map[string][]*outbidv1.Assignment{},
+		merges: map[string][]*outbidv1.Consolidation{},
 	}
-	c.core = control.NewCore(settings(), forking{&c.seen}, state.New())
+	c.core = control.NewCore(settings(), p(&c.seen), state.New())
 	for _, node := range []string{"a", "b"} {
 		c.step(control.Uplink{Message: &outbidv1.Uplink{Node: node, Boot: node + "1", Info: &outbidv1.NodeInfo{
 			Devices: []*outbidv1.Device{{Type: "gpu"}},
 		}}})
 	}
-	spec := sim.Sweep("s", "min", 1, sim.Tuner("random", map[string]int64{"max_steps": 9}))
+	spec := sim.Sweep("s", "min", 1, sim.Tuner("random", map[string]int64{"max_steps": steps}))
 	spec.MaxRestarts = new(int32(9))
 	c.step(control.Submit{Spec: spec, Done: func(_ string, err error) {
 		if err != nil {
@@ -98,6 +106,7 @@ func (c *forkedCluster) step(inputs ...control.Input) []*outbidv1.Event {
 	}
 	for _, o := range out.Orders {
 		c.told[o.GetNode()] = o.GetAssignments()
+		c.merges[o.GetNode()] = o.GetConsolidations()
 		for _, a := range o.GetAssignments() {
 			same := func(f *outbidv1.ForkRef) bool { return f.GetLeaseId() == a.GetFork().GetLeaseId() }
 			if !slices.ContainsFunc(c.forks[o.GetNode()], same) {

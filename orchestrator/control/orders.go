@@ -57,6 +57,7 @@ func (c *Core) orders(name string, l *link) *outbidv1.Orders {
 		o.Assignments = append(o.Assignments, a)
 		l.said[lease.ID] = a
 	}
+	o.Consolidations = c.consolidations(n)
 	return o
 }
 
@@ -73,12 +74,13 @@ func (c *Core) assignment(
 	case outbidv1.RevokeKind_REVOKE_KIND_STOP:
 		verdict = outbidv1.Verdict_VERDICT_STOP
 	}
+	until := t.Until(l)
 	if !withBody && before != nil && before.Body == nil && before.Version == l.Version && before.Verdict == verdict &&
-		before.UntilStep == t.UntilStep && before.Reason == t.Reason {
+		before.UntilStep == until && before.Reason == t.Reason {
 		return before, nil
 	}
 	a := &outbidv1.Assignment{
-		Fork: l.Fork(), Version: l.Version, Verdict: verdict, UntilStep: t.UntilStep, Reason: t.Reason,
+		Fork: l.Fork(), Version: l.Version, Verdict: verdict, UntilStep: until, Reason: t.Reason,
 	}
 	if !withBody {
 		return a, nil
@@ -92,9 +94,9 @@ func (c *Core) body(node string, s *state.Sweep, t *state.Trial, l *state.Lease)
 	sp := s.Spec
 	place := l.PlaceOn(node)
 	b := &outbidv1.AssignmentBody{
-		ConfigJson: t.Config, Devices: l.Places[place].Devices, Gang: c.gang(s, l, place), Start: t.From(), Seed: t.Seed, Metric: sp.GetMetric(), Mode: sp.GetMode(),
+		ConfigJson: t.Config, Devices: l.Places[place].Devices, Gang: c.gang(s, l, place), Start: startOf(t, l), Seed: seedOf(t, l), Metric: sp.GetMetric(), Mode: sp.GetMode(),
 		SaveEvery: durationpb.New(s.Terms.SaveEvery), MemoryBytes: s.Terms.Demand.Memory, KeepBest: sp.GetCheckpoints().GetBest() > 0, Cpus: sp.GetResources().GetCpus(),
-		Tenant: tenantOf(sp),
+		Tenant: tenantOf(sp), Part: partOf(t, l),
 	}
 	if d := s.Terms.HangTimeout; d > 0 {
 		b.HangTimeout = durationpb.New(d)

@@ -44,7 +44,7 @@ func (l *Loop) orphan(key string) bool {
 		return false
 	}
 	t, err := s.Trial(ck.Trial)
-	if err != nil || t.Held(ck.LeaseID) != nil {
+	if err != nil || t.Held(ck.LeaseID) != nil || inRound(t, ck) {
 		return false
 	}
 	return !slices.ContainsFunc(t.Checkpoints, func(c *outbidv1.Checkpoint) bool { return c.GetKey() == ck.Key() })

@@ -60,6 +60,9 @@ func (c *Core) decided(v *policy.View, plan policy.Plan) []*outbidv1.Event {
 	}
 	leaseID := c.st.NextLease
 	for i := range plan.Grants {
+		if began := c.forksBegan(plan, &plan.Grants[i]); began != nil {
+			events = append(events, began)
+		}
 		events = append(events, granted(v, &plan.Grants[i], leaseID))
 		leaseID++
 	}
@@ -78,7 +81,7 @@ func (c *Core) leasesOf(j *policy.Job) []*state.Lease {
 func granted(v *policy.View, g *policy.Grant, leaseID uint64) *outbidv1.Event {
 	e := &outbidv1.LeaseGranted{
 		Sweep: g.Job.App.ID, Trial: g.Job.Trial, LeaseId: leaseID, Reason: g.Reason, Places: state.LeasePlaces(v.Nodes, g.Gang),
-		Fork: g.Fork,
+		Fork: g.Fork, Share: g.Steps,
 	}
 	if !g.TermEnd.IsZero() {
 		e.TermEnd = timestamppb.New(g.TermEnd)
@@ -97,6 +100,10 @@ func (c *Core) refused(e *outbidv1.Event) bool {
 	case *outbidv1.Event_LeaseRevoked:
 		if l := t.Held(k.LeaseRevoked.GetLeaseId()); l == nil || l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
 			return true // it is ending already
+		}
+	case *outbidv1.Event_ForksBegan:
+		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || t.Round != nil {
+			why = "forks that it cannot have now"
 		}
 	case *outbidv1.Event_LeaseGranted:
 		k.LeaseGranted.LeaseId = c.st.NextLease // one that was refused before leaves no gap
@@ -119,6 +126,9 @@ func (c *Core) refused(e *outbidv1.Event) bool {
 // mayHave says whether a trial may have a lease now: one that waits its first, and one that trains another for a fork, if it
 // goes on.
 func mayHave(t *state.Trial, e *outbidv1.LeaseGranted) bool {
+	if !mayShare(t, e) {
+		return false
+	}
 	if !e.GetFork() {
 		return t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED
 	}

@@ -19,7 +19,7 @@ func alone(t *state.Trial) bool { return t.Suspected && !t.Done() }
 func (c *Core) placeSuspects() {
 	for _, sus := range c.st.Suspects() {
 		s, t := sus.Sweep, sus.Trial
-		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING {
+		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || t.Round != nil || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING {
 			continue
 		}
 		nodes := c.openNodes(func(n *state.Node) bool { return len(n.Leases) == 0 })

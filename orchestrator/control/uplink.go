@@ -172,6 +172,10 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 	if err != nil {
 		return
 	}
+	if done, ok := m.GetKind().(*outbidv1.UplinkMessage_Consolidated); ok {
+		c.consolidated(n, s, t, done.Consolidated)
+		return
+	}
 	l := t.Held(ref.GetLeaseId())
 	if l == nil {
 		return
@@ -224,6 +228,7 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv
 	}
 	best := s.Best
 	r.LeaseId = l.ID
+	countForks(t, l, r)
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
 		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Report: r,
 	}}})
@@ -249,7 +254,7 @@ func unbounded(v float64) string {
 
 // reached: the fork did its steps and waits. One that reports an older target has its new one on the way to it.
 func (c *Core) reached(s *state.Sweep, t *state.Trial, l *state.Lease, step int64) {
-	if l.AtTarget || t.Done() || t.UntilStep == 0 || step < t.UntilStep || t.Pausing {
+	if l.AtTarget || t.Done() || t.Until(l) == 0 || step < t.Until(l) || t.Pausing {
 		return
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{
@@ -305,10 +310,10 @@ func (c *Core) leave(s *state.Sweep, t *state.Trial, l *state.Lease, node, reaso
 
 // finished: the training code ended by itself, before its target or without one.
 func (c *Core) finished(s *state.Sweep, t *state.Trial, l *state.Lease, node string, step int64) {
-	first := l.Rank0() == node && l == t.Lead()
+	first := l.Rank0() == node && l == t.Lead() && t.Part(l) == nil
 	c.leave(s, t, l, node, "its code ended")
 	if t.Done() || !first {
-		return // the others of a gang are done when rank 0 is, and other forks when the one that leads is
+		return // the others of a gang are done when rank 0 is, and other forks when the one that leads is; one of a round counts what it saved
 	}
 	reason := fmt.Sprintf("its code ended at step %d", max(step, t.Step))
 	if t.UntilStep > 0 {

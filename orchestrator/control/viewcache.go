@@ -283,6 +283,7 @@ func (at *appEntry) fill(j *policy.Job, t *state.Trial, nodes map[string]int) {
 		j.Granted, j.TermEnd, j.Queued = l.Granted, l.TermEnd, time.Time{}
 		j.Ending = l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED
 	}
+	at.fillForks(j, t)
 	if own := at.byTrial[t.Number]; len(t.Measured) > 0 || len(own) > 0 {
 		j.Speeds = &cluster.Speeds{Measured: merged(merged(t.Measured, own), at.hints)}
 	}

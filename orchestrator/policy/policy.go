@@ -51,6 +51,10 @@ type Grant struct {
 	// Fork: the job has a gang already, and this one beside it: two processes train it, each on its own. Other grants are
 	// for jobs that wait.
 	Fork bool
+	// Steps are the share of a round that this fork is to train, and then end; 0 for a lease that is no part of a round. The
+	// grants of a round are in one plan: the first is for the job that waits, the others are its Forks. TermEnd ends the slot:
+	// whoever has not done its share by then saves and ends.
+	Steps int64
 	// TermEnd is when the lease's term ends and the policy decides on these devices anew; zero for no term. The job
 	// runs on until it is revoked.
 	TermEnd time.Time

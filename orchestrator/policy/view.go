@@ -73,6 +73,11 @@ type Job struct {
 	// leases, and Gang is that of the lead, which is the first.
 	Gang  cluster.Gang
 	Gangs []cluster.Gang
+	// Forks are how many it may be trained by at once, each with as many devices as Demand says on a node of its own: 1 or less
+	// for one alone. LeastForks is below how many it is not forked. Forked: its leases are such forks, and each has a share of
+	// the steps; who grants them does so anew when all have ended. Consolidating: they have, and what they saved is put together.
+	Forks, LeastForks     int
+	Forked, Consolidating bool
 	// Granted is when its lease began, and TermEnd when its term ends; zero for no term.
 	Granted, TermEnd time.Time
 	// Ending: its lease was revoked and is about to end.
@@ -103,7 +108,7 @@ type Point struct {
 func (j *Job) Running() bool { return len(j.Gang) > 0 }
 
 // Waiting says whether the job wants devices and may have some.
-func (j *Job) Waiting() bool { return len(j.Gang) == 0 && !j.App.Paused }
+func (j *Job) Waiting() bool { return len(j.Gang) == 0 && !j.App.Paused && !j.Consolidating }
 
 // Rate is the steps per second that the job makes, or would make, on a gang.
 func (v *View) Rate(j *Job, g cluster.Gang) float64 { return cluster.RateOf(v.Nodes, g, j.Speeds) }

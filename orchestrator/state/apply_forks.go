@@ -79,24 +79,24 @@ func (f *folding) joinRound(e *outbidv1.LeaseGranted) error {
 	return nil
 }
 
-// leftRound: what a fork has not saved when its lease ends is lost. One that trained alone and got further may be forked again.
+// leftRound: what a fork has not saved when its lease ends is lost.
 func (f *folding) leftRound(l *Lease) {
-	t := f.trial
-	if t.Part(l) == nil {
-		if t.ForkAgain == outbidv1.ForkAgain_FORK_AGAIN_LATER && l.Step > l.FromStep {
-			t.ForkAgain = outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED
-		}
-		return
+	if t := f.trial; t.Part(l) != nil {
+		f.setRound(t.Round.Ended(l.ID))
+		f.sweep.advance(t, t.Round.Step())
 	}
-	f.setRound(t.Round.Ended(l.ID))
-	f.sweep.advance(t, t.Round.Step())
 }
 
-// movedOn counts the steps that a fork has done towards the trial's, if it has a part in a round.
+// movedOn counts the steps that a fork has done towards the trial's, if it has a part in a round. A trial that got further
+// alone may be forked again.
 func (f *folding) movedOn(l *Lease) {
-	if t := f.trial; t.Part(l) != nil {
+	t := f.trial
+	switch {
+	case t.Part(l) != nil:
 		f.setRound(t.Round.Reported(l.ID, l.Step))
 		f.sweep.advance(t, t.Round.Step())
+	case t.ForkAgain == outbidv1.ForkAgain_FORK_AGAIN_LATER && l.Step > l.FromStep:
+		t.ForkAgain = outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED
 	}
 }
 

@@ -46,7 +46,7 @@ func (s *Sweep) CanDelete() error {
 	case !s.Done():
 		return fmt.Errorf("%w: sweep %s is %s and cannot be deleted: stop it first, or have it stopped (force)", ErrConflict, s.ID,
 			SweepWord(s.State))
-	case len(s.Running) > 0:
+	case len(s.Running) > 0 || len(s.Forked) > 0:
 		return &EndingError{s.ID}
 	}
 	return nil

@@ -28,8 +28,10 @@ func (f *folding) forkFailed(e *outbidv1.ForkFailed) error {
 	case e.GetUnreadable() != "":
 		s.unreadable(t, e.GetUnreadable())
 	case e.GetKind() != outbidv1.FailureKind_FAILURE_KIND_NODE_LOST:
+		if t.forkFailed = true; t.Part(f.lease) != nil {
+			break // one of several: the trial is not started again
+		}
 		t.Restarts++
-		t.forkFailed = true
 		if e.Step != nil {
 			t.LastFailure = e
 		}

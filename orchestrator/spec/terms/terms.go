@@ -20,6 +20,8 @@ type Terms struct {
 	// Demand is what one trial needs, in the first rung if its demand grows.
 	Demand cluster.Demand
 	Growth Growth
+	// LeastForks and MostForks are how many forks may train one trial at once; 0 for one process alone.
+	LeastForks, MostForks int
 	// WallTime ends the sweep so long after its submission; 0 for never.
 	WallTime time.Duration
 	// ClientTimeout takes a trial back from a client that says nothing for so long; 0 for never.

@@ -1,0 +1,156 @@
+package control
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// consolidationTries is how many times a consolidation is ordered before the trial goes on from one fork's checkpoint.
+const consolidationTries = 5
+
+// consolidate has what a round's forks saved put together, or goes on without where there is nothing to average.
+func (c *Core) consolidate(s *state.Sweep, t *state.Trial) {
+	r := t.Round
+	sources := r.Sources()
+	switch {
+	case len(sources) == 0:
+		c.endForks(s, t, nil, outbidv1.ForkAgain_FORK_AGAIN_LATER, "none of its forks saved a step")
+	case len(sources) == 1:
+		c.endForks(s, t, sources[0].Saved, outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED, "one fork saved steps")
+	case t.Done() && t.ResumesAs == outbidv1.TrialState_TRIAL_STATE_UNSPECIFIED:
+		c.endForks(s, t, sources[0].Saved, outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED, "the trial has ended")
+	default:
+		c.orderConsolidation(s, t)
+	}
+}
+
+// orderConsolidation has a node average what forks saved, unless one that is there does.
+func (c *Core) orderConsolidation(s *state.Sweep, t *state.Trial) {
+	r := t.Round
+	if n := c.st.Nodes[r.Node]; n != nil && n.Up() && n.Info.GetBoot() == r.Boot {
+		return
+	}
+	name := c.consolidator(r.Node)
+	switch {
+	case r.Attempt >= consolidationTries, name == "" && s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING:
+		c.withoutConsolidation(s, t, outbidv1.ForkAgain_FORK_AGAIN_LATER, "no worker could average what its forks saved")
+	case name != "":
+		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ConsolidationOrdered{ConsolidationOrdered: &outbidv1.ConsolidationOrdered{
+			Sweep: s.ID, Trial: t.Number, Node: name, Boot: c.st.Nodes[name].Info.GetBoot(), Attempt: r.Attempt + 1,
+		}}})
+		c.dirty(name)
+	}
+}
+
+// consolidator is the node to average on: the one with the fewest leases, and not the one that failed if there is another; ""
+// if no node is up.
+func (c *Core) consolidator(failed string) string {
+	best := ""
+	rank := func(name string) int {
+		if name == failed {
+			return 1 << 30
+		}
+		return len(c.st.Nodes[name].Leases)
+	}
+	for _, name := range c.st.NodeNames {
+		if c.st.Nodes[name].Up() && (best == "" || rank(name) < rank(best)) {
+			best = name
+		}
+	}
+	return best
+}
+
+// withoutConsolidation goes on from the checkpoint of the fork that did most. The other forks' steps are lost.
+func (c *Core) withoutConsolidation(s *state.Sweep, t *state.Trial, again outbidv1.ForkAgain, why string) {
+	most := t.Round.Sources()[0]
+	c.note(s.ID, &t.Number, "warning", "%s: it goes on from the fork that did most, at step %d of %d, and as one for now",
+		why, most.Saved.GetStep(), t.Round.Counts())
+	c.endForks(s, t, most.Saved, again, why)
+}
+
+// consolidated takes in what a node says of a consolidation.
+func (c *Core) consolidated(n *state.Node, s *state.Sweep, t *state.Trial, done *outbidv1.Consolidated) {
+	r := t.Round
+	if !t.Consolidating() || r.Node != n.Info.GetName() || r.Attempt != done.GetAttempt() {
+		return // another has done it
+	}
+	ck := done.GetCheckpoint()
+	switch {
+	case ck.GetKey() == consolidatedKey(s, t) && ck.GetStep() == r.Counts():
+		ck.LeaseId = r.Parts[0].Lease
+		c.endForks(s, t, ck, outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED, "what its forks saved is averaged")
+	case done.GetMismatch():
+		c.withoutConsolidation(s, t, outbidv1.ForkAgain_FORK_AGAIN_NEVER, done.GetFailure())
+	case r.Attempt >= consolidationTries:
+		c.withoutConsolidation(s, t, outbidv1.ForkAgain_FORK_AGAIN_LATER, done.GetFailure())
+	default:
+		name := cmp.Or(c.consolidator(r.Node), r.Node)
+		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ConsolidationOrdered{ConsolidationOrdered: &outbidv1.ConsolidationOrdered{
+			Sweep: s.ID, Trial: t.Number, Node: name, Boot: c.st.Nodes[name].Info.GetBoot(), Attempt: r.Attempt + 1,
+		}}})
+		c.dirty(name)
+	}
+}
+
+// consolidatedKey is where the average of a round is stored: beside the checkpoints of its first fork, none of which did so
+// many steps.
+func consolidatedKey(s *state.Sweep, t *state.Trial) string {
+	r := t.Round
+	format := objects.Safetensors
+	if sources := r.Sources(); len(sources) > 0 {
+		if ck, ok := objects.ParseCheckpoint(sources[0].Saved.GetKey()); ok {
+			format = ck.Format
+		}
+	}
+	return objects.Checkpoint{Sweep: s.ID, Trial: t.Number, Step: r.Counts(), LeaseID: r.Parts[0].Lease, Format: format}.Key()
+}
+
+// consolidations are what a node is to average.
+func (c *Core) consolidations(n *state.Node) []*outbidv1.Consolidation {
+	var all []*outbidv1.Consolidation
+	for _, s := range c.st.Forked() {
+		for _, number := range s.Forked {
+			t := s.Trials[number]
+			if r := t.Round; !t.Consolidating() || r.Node != n.Info.GetName() || r.Boot != n.Info.GetBoot() {
+				continue
+			}
+			all = append(all, consolidationOf(s, t))
+		}
+	}
+	return all
+}
+
+func consolidationOf(s *state.Sweep, t *state.Trial) *outbidv1.Consolidation {
+	r := t.Round
+	order := &outbidv1.Consolidation{
+		Fork:    &outbidv1.ForkRef{Sweep: s.ID, Trial: t.Number, LeaseId: r.Parts[0].Lease},
+		Attempt: r.Attempt, Step: r.Counts(), Key: consolidatedKey(s, t),
+	}
+	for _, p := range r.Sources() {
+		order.Sources = append(order.Sources, &outbidv1.ConsolidationSource{Checkpoint: p.Saved, Steps: r.Steps(&p)})
+	}
+	return order
+}
+
+// mayConsolidate says whether an object is one that a node reads or stores for a consolidation that it was ordered to do.
+func mayConsolidate(v *view, req *outbidv1.AccessRequest) bool {
+	s, err := v.Sweep(req.GetFork().GetSweep())
+	if err != nil {
+		return false
+	}
+	t, err := s.Trial(req.GetFork().GetTrial())
+	if err != nil || !t.Consolidating() || t.Round.Node != req.GetNode() {
+		return false
+	}
+	order := consolidationOf(s.Sweep(), t)
+	if req.GetWrite() {
+		return req.GetKey() == order.GetKey()
+	}
+	return slices.ContainsFunc(order.GetSources(), func(src *outbidv1.ConsolidationSource) bool {
+		return src.GetCheckpoint().GetKey() == req.GetKey()
+	})
+}

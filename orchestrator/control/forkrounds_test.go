@@ -1,0 +1,323 @@
+package control_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	forks "github.com/outbid-dev/outbid/orchestrator/fork"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// slot is that of the rounds in these tests.
+const slot = 90 * time.Second
+
+// sharing grants each job that waits a device of every node, as forks of which node a does three times what b does, but for
+// the last step, which one does alone.
+type sharing struct{ forking }
+
+func (p sharing) Decide(v *policy.View) (plan policy.Plan) {
+	for _, a := range v.Apps {
+		for _, j := range a.Jobs {
+			*p.seen = append(*p.seen, fmt.Sprintf("waits %t, forked %t, consolidating %t", j.Waiting(), j.Forked, j.Consolidating))
+			if !j.Waiting() {
+				continue
+			}
+			shares := forks.Divide(j.UntilStep-1-j.Step, []float64{3, 1}, time.Nanosecond)
+			if len(v.Nodes) < 2 || j.UntilStep-1 <= j.Step || !v.Free.IsFree(cluster.Gang{{Node: 1, Devices: []int{0}}}) {
+				shares = []int64{0}
+			}
+			for n, share := range shares {
+				plan.Grants = append(plan.Grants, policy.Grant{
+					Job: j, Gang: cluster.Gang{{Node: n, Devices: []int{0}}}, Fork: n > 0, Steps: share, Reason: "its share", TermEnd: v.Now.Add(slot),
+				})
+			}
+			return plan
+		}
+	}
+	return plan
+}
+
+// newRoundCluster trains a trial until step 101 in rounds: of the first, a does 75 steps and b 25.
+func newRoundCluster(t *testing.T) *forkedCluster {
+	t.Helper()
+	return newClusterOf(t, func(seen *[]string) policy.Policy { return sharing{forking{seen}} }, 101)
+}
+
+// newest is the fork that a node was told of last.
+func (c *forkedCluster) newest(node string) *outbidv1.ForkRef {
+	return c.forks[node][len(c.forks[node])-1]
+}
+
+// trains has a node's newest fork begin at a step, report steps and, where it is above 0, save one.
+func (c *forkedCluster) trains(node string, from, step, save int64) *outbidv1.ForkRef {
+	c.t.Helper()
+	f := c.newest(node)
+	c.say(node, begins(f, from), report(f, 1, step))
+	if save > 0 {
+		c.say(node, saves(f, save))
+	}
+	return f
+}
+
+func (c *forkedCluster) reaches(node string, step int64) {
+	c.t.Helper()
+	f := c.newest(node)
+	c.say(node, saves(f, step), &outbidv1.UplinkMessage{Fork: f, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: step}}})
+}
+
+// ends has a node's newest fork end as it was told to.
+func (c *forkedCluster) ends(node string) {
+	c.t.Helper()
+	f := c.newest(node)
+	for i, o := range c.forks[node] {
+		if o == f {
+			c.forks[node] = append(c.forks[node][:i:i], c.forks[node][i+1:]...)
+			c.forks["gone "+node] = append(c.forks["gone "+node], f)
+		}
+	}
+	c.say(node, endsFork(f, outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, 0))
+}
+
+// averages is what a node is told to average, in words.
+func (c *forkedCluster) averages(node string) string {
+	var all []string
+	for _, m := range c.merges[node] {
+		text := fmt.Sprintf("%s to step %d of", m.GetKey(), m.GetStep())
+		for _, s := range m.GetSources() {
+			text += fmt.Sprintf(" %d-%d*%d", s.GetCheckpoint().GetStep(), s.GetCheckpoint().GetLeaseId(), s.GetSteps())
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
+}
+
+// consolidates has a node say that it did what it was told.
+func (c *forkedCluster) consolidates(node string, failure string, mismatch bool) []*outbidv1.Event {
+	c.t.Helper()
+	if len(c.merges[node]) != 1 {
+		c.t.Fatalf("%s is to make %d averages", node, len(c.merges[node]))
+	}
+	m := c.merges[node][0]
+	done := &outbidv1.Consolidated{Attempt: m.GetAttempt(), Failure: failure, Mismatch: mismatch}
+	if failure == "" {
+		done.Checkpoint = &outbidv1.Checkpoint{Key: m.GetKey(), Step: m.GetStep()}
+	}
+	return c.say(node, &outbidv1.UplinkMessage{Fork: m.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: done}})
+}
+
+func (c *forkedCluster) stands(want string) {
+	c.t.Helper()
+	t := c.trial()
+	got := fmt.Sprintf("%s at %d, done %d, goes on from %d", state.TrialWord(t.State), t.Step, c.core.State().Sweeps["s-1"].Steps, t.From().GetStep())
+	if got != want {
+		c.t.Fatalf("it is %s, want %s", got, want)
+	}
+}
+
+// A round: each fork does its share from the same checkpoint, what they say adds up, a worker averages what they saved by
+// the steps that each did, and the trial goes on from there. The last step is done alone, and is what its tuner hears of.
+func TestARoundOfForks(t *testing.T) {
+	t.Parallel()
+	c := newRoundCluster(t)
+	a, b := c.told["a"][0], c.told["b"][0]
+	if a.GetUntilStep() != 75 || b.GetUntilStep() != 25 || a.GetBody().GetSeed() == b.GetBody().GetSeed() {
+		t.Errorf("a is told %v, b %v", a, b)
+	}
+	if p := b.GetBody().GetPart(); p.GetIndex() != 1 || p.GetCount() != 2 || p.GetShare() != 25 || p.GetBefore() != 75 || p.GetTotal() != 100 {
+		t.Errorf("b's part is %v", p)
+	}
+	c.trains("a", 0, 10, 0)
+	c.trains("b", 0, 4, 0)
+	c.stands("running at 14, done 14, goes on from 0")
+	c.say("a", report(c.newest("a"), 2, 20))
+	if last := c.trial().Last; last.GetStep() != 24 || last.GetForkStep() != 20 {
+		t.Errorf("the last report is %v", last)
+	}
+	c.reaches("a", 75)
+	c.stands("running at 79, done 79, goes on from 75") // that of the lead would do, if nothing else were saved
+	c.ends("a")
+	c.reaches("b", 25)
+	if told := c.told["b"][0]; told.GetVerdict() != outbidv1.Verdict_VERDICT_PAUSE {
+		t.Errorf("b did its share, and is told %v", told.GetVerdict())
+	}
+	c.ends("b")
+	c.stands("queued at 100, done 100, goes on from 25")
+	node := c.trial().Round.Node
+	if want := "checkpoints/s-1/0/000000000100-1.ckpt to step 100 of 75-1*75 25-2*25"; c.averages(node) != want {
+		t.Fatalf("%s is told to average %s, want %s", node, c.averages(node), want)
+	}
+	if got := c.seen[len(c.seen)-1]; got != "waits false, forked false, consolidating true" {
+		t.Errorf("the policy sees that it %s", got)
+	}
+	again, err := control.Restore(t.Context(), settings(), sharing{forking{new([]string)}}, c.led.Another(), nil)
+	if err != nil || again.State().Sweeps["s-1"].Trials[0].Round.Counts() != 100 {
+		t.Fatalf("after a restart it has %v (%v)", again.State().Sweeps["s-1"].Trials[0].Round, err)
+	}
+	c.consolidates(node, "", false)
+	c.expect("running: 3 on a at 100") // the last step
+	c.trains("a", 100, 101, 101)
+	c.reaches("a", 101)
+	c.stands("completed at 101, done 101, goes on from 101")
+}
+
+// A slot ends: who has not done its share saves what it has, and the next round divides what is left. A fork that fails, and
+// one whose node is lost, counts what it saved.
+func TestWhatForksSavedCounts(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		ends func(*forkedCluster)
+		want string
+	}{
+		"late": {func(c *forkedCluster) {
+			c.now = c.now.Add(slot)
+			c.say("a")
+			c.say("b")
+			c.step(control.Tick{})
+			c.say("b", saves(c.newest("b"), 20))
+			c.ends("b")
+		}, "queued at 80, done 80, goes on from 60"},
+		"failed after it saved": {func(c *forkedCluster) {
+			c.say("b", saves(c.newest("b"), 12), endsFork(c.newest("b"), outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, 20))
+		}, "queued at 72, done 80, goes on from 60"},
+		"failed and saved nothing": {func(c *forkedCluster) {
+			c.say("b", endsFork(c.newest("b"), outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, 20))
+		}, "running at 60, done 80, goes on from 60"},
+		"lost": {func(c *forkedCluster) {
+			c.say("b", saves(c.newest("b"), 12))
+			for range 20 {
+				c.now = c.now.Add(time.Second)
+				c.say("a")
+				c.step(control.Tick{})
+			}
+		}, "queued at 72, done 80, goes on from 60"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newRoundCluster(t)
+			c.trains("a", 0, 60, 60)
+			c.trains("b", 0, 20, 0)
+			tc.ends(c)
+			if c.trial().Held(1) != nil {
+				c.now = c.now.Add(slot)
+				c.say("a")
+				c.step(control.Tick{})
+				c.ends("a")
+			}
+			c.stands(tc.want)
+			if c.trial().Restarts != 0 {
+				t.Errorf("it was started again %d times", c.trial().Restarts)
+			}
+			if !c.trial().Consolidating() {
+				return
+			}
+			c.consolidates(c.trial().Round.Node, "", false)
+			if tr := c.trial(); tr.From().GetStep() != tr.Step || tr.Step != c.core.State().Sweeps["s-1"].Trials[0].From().GetStep() {
+				t.Errorf("it is at %d and goes on from %v", tr.Step, tr.From())
+			}
+		})
+	}
+}
+
+// halfway is a cluster whose trial's forks have saved 60 and 20 steps, which a node is to average.
+func halfway(t *testing.T) *forkedCluster {
+	t.Helper()
+	c := newRoundCluster(t)
+	c.trains("a", 0, 60, 60)
+	c.trains("b", 0, 20, 20)
+	c.now = c.now.Add(slot)
+	c.say("a")
+	c.say("b")
+	c.step(control.Tick{})
+	c.ends("a")
+	c.ends("b")
+	c.stands("queued at 80, done 80, goes on from 60")
+	return c
+}
+
+// A consolidation that fails is tried elsewhere, one whose node is lost too. What cannot be averaged ends the round with the
+// fork that did most.
+func TestConsolidationsThatFail(t *testing.T) {
+	t.Parallel()
+	t.Run("is tried elsewhere", func(t *testing.T) {
+		t.Parallel()
+		c := halfway(t)
+		first := c.trial().Round.Node
+		c.consolidates(first, "its disk is full", false)
+		second := c.trial().Round.Node
+		if second == first || c.trial().Round.Attempt != 2 {
+			t.Fatalf("%s failed, and now it is %s's, try %d", first, second, c.trial().Round.Attempt)
+		}
+		c.say(second)
+		c.consolidates(second, "", false)
+		if c.trial().Round.Counts() != 80 || len(c.trial().Leases) != 2 { // its next round
+			t.Errorf("it goes on with %v", c.trial().Round)
+		}
+	})
+	t.Run("its node is lost", func(t *testing.T) {
+		t.Parallel()
+		c := halfway(t)
+		first := c.trial().Round.Node
+		other := map[string]string{"a": "b", "b": "a"}[first]
+		for range 20 {
+			c.now = c.now.Add(time.Second)
+			c.say(other)
+			c.step(control.Tick{})
+		}
+		if c.trial().Round.Node != other || c.averages(other) == "" {
+			t.Fatalf("%s is lost, and %s is to average %q", first, c.trial().Round.Node, c.averages(other))
+		}
+	})
+	t.Run("mismatch", func(t *testing.T) {
+		t.Parallel()
+		c := halfway(t)
+		c.consolidates(c.trial().Round.Node, "the checkpoints differ in their tensors", true)
+		c.expect("running: 3 on a at 60, 4 on b at 60")
+		if again := c.trial().ForkAgain; again != outbidv1.ForkAgain_FORK_AGAIN_NEVER {
+			t.Errorf("it may be forked again: %s", again)
+		}
+		notes := c.core.State().Sweeps["s-1"].Notes
+		if len(notes) == 0 || !strings.Contains(notes[len(notes)-1].GetText(), "differ in their tensors: it goes on from the fork that did most, at step 60 of 80") {
+			t.Errorf("the notes are %v", notes)
+		}
+	})
+	t.Run("said too late", func(t *testing.T) {
+		t.Parallel()
+		c := halfway(t)
+		node := c.trial().Round.Node
+		late := c.merges[node][0]
+		c.consolidates(node, "", false)
+		seq, counts := c.core.State().Seq, c.trial().Step
+		c.say(node, &outbidv1.UplinkMessage{Fork: late.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: &outbidv1.Consolidated{
+			Attempt: late.GetAttempt(), Checkpoint: &outbidv1.Checkpoint{Key: late.GetKey(), Step: late.GetStep()},
+		}}})
+		if c.trial().Step != counts || c.trial().Round.Parts[0].Over {
+			t.Errorf("before batch %d it was at %d, now it is at %d", seq, counts, c.trial().Step)
+		}
+	})
+}
+
+// Whoever pauses or stops a sweep while forks train loses nothing that they saved.
+func TestForksOfASweepThatIsStopped(t *testing.T) {
+	t.Parallel()
+	c := newRoundCluster(t)
+	c.trains("a", 0, 60, 60)
+	c.trains("b", 0, 20, 20)
+	c.step(control.Command{Sweep: "s-1", Command: outbidv1.SweepCommand_SWEEP_COMMAND_STOP, Actor: "me", Done: func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}})
+	c.ends("a")
+	c.ends("b")
+	if s := c.core.State().Sweeps["s-1"]; state.SweepWord(s.State) != "stopping" {
+		t.Errorf("it is %s before what its forks saved is put together", state.SweepWord(s.State))
+	}
+	c.consolidates(c.trial().Round.Node, "", false)
+	c.stands("cancelled at 80, done 80, goes on from 80")
+}

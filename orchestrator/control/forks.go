@@ -1,0 +1,137 @@
+package control
+
+import (
+	"cmp"
+	"slices"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// A trial may be trained by several forks in rounds (package fork). A policy grants the leases of a round, each with a share
+// of the steps that are left. A fork that did its share, or whose slot is over, saves and ends. When all have ended, a worker
+// averages what they saved (consolidate.go), and the trial waits for its next round.
+
+// forksBegan begins a round before its first grant; nil where a grant is none.
+func (c *Core) forksBegan(plan policy.Plan, g *policy.Grant) *outbidv1.Event {
+	if g.Steps <= 0 || g.Fork {
+		return nil
+	}
+	e := &outbidv1.ForksBegan{Sweep: g.Job.App.ID, Trial: g.Job.Trial}
+	for i := range plan.Grants {
+		if plan.Grants[i].Job == g.Job {
+			e.Forks++
+		}
+	}
+	if s := c.st.Sweeps[e.Sweep]; s != nil && int(e.Trial) < len(s.Trials) {
+		e.Start = s.Trials[e.Trial].From()
+	}
+	if !g.TermEnd.IsZero() {
+		e.Ends = timestamppb.New(g.TermEnd)
+	}
+	return &outbidv1.Event{Kind: &outbidv1.Event_ForksBegan{ForksBegan: e}}
+}
+
+// mayShare says whether a lease may be part of the trial's round, or of none.
+func mayShare(t *state.Trial, e *outbidv1.LeaseGranted) bool {
+	r := t.Round
+	if r == nil || e.GetShare() <= 0 {
+		return r == nil && e.GetShare() == 0
+	}
+	return !r.Void && len(r.Parts) < int(r.Forks) && (len(r.Parts) == 0 || len(t.Leases) > 0)
+}
+
+// startOf is the checkpoint that a lease's fork starts from: all of a round from the same.
+func startOf(t *state.Trial, l *state.Lease) *outbidv1.Checkpoint {
+	if t.Part(l) != nil {
+		return t.Round.Start
+	}
+	return t.From()
+}
+
+// seedOf is the seed of a lease's fork: one of its own in each round, so that forks draw their data in another order.
+func seedOf(t *state.Trial, l *state.Lease) uint64 {
+	_, i := t.Round.Part(l.ID)
+	if i <= 0 && (t.Round == nil || t.Round.From == 0) {
+		return t.Seed
+	}
+	x := t.Seed ^ uint64(t.Round.From)*0x9e3779b97f4a7c15 ^ uint64(i)<<48
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9 // splitmix64's mixing
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// partOf says which fork of a round a lease's is; nil for none.
+func partOf(t *state.Trial, l *state.Lease) *outbidv1.ForkPart {
+	own, i := t.Round.Part(l.ID)
+	if own == nil {
+		return nil
+	}
+	p := &outbidv1.ForkPart{Index: int32(i), Count: int32(len(t.Round.Parts)), Share: own.Share}
+	for k := range t.Round.Parts {
+		share := t.Round.Parts[k].Share
+		if p.Total += share; k < i {
+			p.Before += share
+		}
+	}
+	return p
+}
+
+// countForks makes the step of a report the trial's: where the round began, and what all forks have done since.
+func countForks(t *state.Trial, l *state.Lease, r *outbidv1.Report) {
+	r.ForkStep = 0
+	if t.Part(l) != nil {
+		r.ForkStep = r.GetStep()
+		r.Step = t.Round.Reported(l.ID, r.ForkStep).Step()
+	}
+}
+
+// advanceForks ends what is over of a sweep's rounds: forks that did their share, slots, and rounds.
+func (c *Core) advanceForks(s *state.Sweep) {
+	for _, n := range slices.Clone(s.Forked) {
+		t := s.Trials[n]
+		for _, l := range slices.Clone(t.Leases) {
+			switch {
+			case l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED || t.Part(l) == nil:
+			case l.AtTarget:
+				c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "did its share of the round")
+			case t.Round.Overdue(c.now):
+				c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "the slot is over")
+			}
+		}
+		if t.Consolidating() {
+			c.consolidate(s, t)
+		}
+	}
+}
+
+// endForks ends a round: the trial goes on from a checkpoint, nil for the one where the round began.
+func (c *Core) endForks(s *state.Sweep, t *state.Trial, to *outbidv1.Checkpoint, again outbidv1.ForkAgain, reason string) {
+	r := t.Round
+	e := &outbidv1.ForksEnded{Sweep: s.ID, Trial: t.Number, Step: cmp.Or(to.GetStep(), r.From), Checkpoint: to, Again: again, Reason: reason}
+	for _, p := range r.Sources() {
+		if to != nil && (to.GetStep() == r.Counts() || to == p.Saved) {
+			e.Forks = append(e.Forks, &outbidv1.ForkSteps{LeaseId: p.Lease, Steps: r.Steps(&p)})
+		}
+	}
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForksEnded{ForksEnded: e}})
+	c.drop(s, t)
+}
+
+// inRound says whether a checkpoint may be one that a round is about to make of those of its forks.
+func inRound(t *state.Trial, ck objects.Checkpoint) bool {
+	part, _ := t.Round.Part(ck.LeaseID)
+	return part != nil
+}
+
+// fillForks says how a job may be forked.
+func (at *appEntry) fillForks(j *policy.Job, t *state.Trial) {
+	j.Forked, j.Consolidating = t.Round != nil && len(t.Leases) > 0, t.Consolidating()
+	if t.ForkAgain == outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED && t.UntilStep > 0 {
+		j.LeastForks, j.Forks = at.sweep.Terms.LeastForks, at.sweep.Terms.MostForks
+	}
+}

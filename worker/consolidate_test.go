@@ -1,0 +1,107 @@
+package worker
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// weights is a checkpoint of one tensor of two numbers.
+func weights(t *testing.T, name string, values ...float32) []byte {
+	t.Helper()
+	data := make([]byte, 4*len(values))
+	for i, v := range values {
+		binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(v))
+	}
+	h := safetensors.Header{Tensors: []safetensors.Tensor{{Name: name, DType: safetensors.F32, Shape: []int64{int64(len(values))}, End: int64(len(data))}}}
+	header, err := h.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(header, data...)
+}
+
+// put stores what a fork saved, and returns it as a source of so many steps.
+func (r *rig) put(t *testing.T, key string, steps int64, data []byte) *outbidv1.ConsolidationSource {
+	t.Helper()
+	if err := r.store.Put(t.Context(), key, bytes.NewReader(data), int64(len(data))); err != nil {
+		t.Fatal(err)
+	}
+	return &outbidv1.ConsolidationSource{Checkpoint: &outbidv1.Checkpoint{Key: key, Step: 100 + steps}, Steps: steps}
+}
+
+func (r *rig) average(sources ...*outbidv1.ConsolidationSource) {
+	r.bus.orch.with(func() {
+		r.bus.orch.averages = []*outbidv1.Consolidation{{
+			Fork: &outbidv1.ForkRef{Sweep: "s-1", LeaseId: 7}, Attempt: 1, Step: 180, Key: "checkpoints/s-1/0/000000000180-7.safetensors",
+			Sources: sources,
+		}}
+	})
+}
+
+// What forks saved is averaged by the steps that each did, and stored under the key that was asked for.
+func TestAWorkerAverages(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.average(r.put(t, "checkpoints/s-1/0/000000000160-7.safetensors", 60, weights(t, "w", 1, 10)),
+		r.put(t, "checkpoints/s-1/0/000000000120-8.safetensors", 20, weights(t, "w", 5, 2)))
+	r.bus.orch.awaitText(t, 7, "averaged 180 checkpoints/s-1/0/000000000180-7.safetensors false: \n")
+	got, err := r.store.Get(t.Context(), "checkpoints/s-1/0/000000000180-7.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(got)
+	if want := weights(t, "w", 2, 8); err != nil || !bytes.HasSuffix(data, want[len(want)-8:]) {
+		t.Errorf("it averaged to %v (%v)", data[len(data)-8:], err)
+	}
+}
+
+// What cannot be averaged is said in one line, as is that nobody else could. A store that does not answer is waited for.
+func TestAveragesThatFail(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		second []byte
+		want   string
+	}{
+		"other tensors":      {weights(t, "v", 1, 2), "averaged 0  true: the checkpoints of its forks could not be averaged: the checkpoints differ in their tensors"},
+		"no safetensors":     {[]byte("what a program wrote"), "averaged 0  true: "},
+		"a fork that is NaN": {weights(t, "w", 1, float32(math.NaN())), "averaged 0  true: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			a := r.put(t, "checkpoints/s-1/0/000000000160-7.safetensors", 60, weights(t, "w", 1, 10))
+			r.average(a, r.put(t, "checkpoints/s-1/0/000000000120-8.safetensors", 20, tc.second))
+			r.bus.orch.awaitText(t, 7, tc.want)
+		})
+	}
+	t.Run("damaged", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		a := r.put(t, "checkpoints/s-1/0/000000000160-7.safetensors", 60, weights(t, "w", 1, 10))
+		a.Checkpoint.Sha256 = strings.Repeat("0", 64)
+		r.average(a)
+		r.bus.orch.awaitText(t, 7, "averaged 0  false: the checkpoints of its forks could not be averaged: checkpoints/s-1/0/000000000160-7.safetensors is damaged")
+	})
+	t.Run("the store is away", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		a := r.put(t, "checkpoints/s-1/0/000000000160-7.safetensors", 60, weights(t, "w", 1, 10))
+		r.store.fail(objects.ErrUnavailable)
+		r.average(a)
+		r.bus.orch.await(t, "orders were heard", func() bool { return r.bus.orch.uplinks > 2 })
+		if said := r.bus.orch.heard(7); said != "" {
+			t.Errorf("it said %s", said)
+		}
+		r.store.fail(nil)
+		r.bus.orch.awaitText(t, 7, "averaged 180")
+	})
+}
