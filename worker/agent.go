@@ -39,9 +39,9 @@ type agent struct {
 	forks map[uint64]*fork
 	// averages end the averages that it makes, by name.
 	averages map[string]context.CancelFunc
-	run   sync.WaitGroup
-	boot  string
-	boots int
+	run      sync.WaitGroup
+	boot     string
+	boots    int
 
 	// inbox holds the newest orders that were not handled yet; shared.
 	inbox inbox
