@@ -52,6 +52,8 @@ func newWork(s *AppState) *work {
 	switch {
 	case staged && s.Tuner != "asha" && oneBracket(s):
 		w.stages(s)
+	case s.Tuner == "random" || s.Tuner == "grid":
+		w.toCome(s)
 	case s.Outlook.Steps > 0:
 		w.rest(s)
 	}
@@ -169,6 +171,20 @@ func (w *work) stages(s *AppState) {
 		w.left += missing
 	}
 	w.left += future
+}
+
+// toCome adds the trials still to be created, where each is on its own and goes to its end. Those that have ended leave
+// nothing behind, however few steps they reported; in the app's whole work they count as the spec has them.
+func (w *work) toCome(s *AppState) {
+	if s.Outlook.Trials == 0 || s.Outlook.Steps == 0 {
+		return
+	}
+	each := float64(s.Outlook.Steps) / float64(s.Outlook.Trials)
+	if w.loose = each * float64(max(0, s.Outlook.Trials-s.Finished-len(s.Jobs))); w.loose > 0 {
+		w.longest = s.TotalSteps
+	}
+	w.left += w.loose
+	w.done = max(w.done, float64(s.Outlook.Steps)-w.left)
 }
 
 // rest adds what is neither done nor a visible job's: trials still to come, promotions, other brackets. Nothing of it

@@ -133,7 +133,8 @@ func TestReplayOfWhatIsNoLedger(t *testing.T) {
 	}
 }
 
-// The ledger of a server of an older version decides the same again, and is exported as it is.
+// The ledger of a server of an older version decides the same again, and is exported as it is. One decision of 69 comes out
+// otherwise: the work of trials that have failed is no longer counted as still to do.
 func TestReplayOfAnOlderLedger(t *testing.T) {
 	t.Parallel()
 	f, err := os.Open("../ledger/testdata/format2/ledger.jsonl.gz")
@@ -151,10 +152,10 @@ func TestReplayOfAnOlderLedger(t *testing.T) {
 	}
 	code, out, errs := runReplay(t, "replay", writeFile(t, "older.jsonl", string(text)), "-o", "jsonl")
 	var got experiment.Decided
-	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitOK {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitFailed && code != exitOK {
 		t.Fatalf("exit code %d: %s %s %v", code, out, errs, err)
 	}
-	if got.Differing > 0 || got.Decisions != 69 || got.Rounds != 164 {
+	if got.Differing > 1 || got.Decisions != 69 || got.Rounds != 164 {
 		t.Errorf("it found %+v", got)
 	}
 }

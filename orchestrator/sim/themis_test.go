@@ -5,11 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // addSweep adds an app of equal jobs on one device each to a trace.
@@ -22,10 +24,11 @@ func addSweep(to *trace.Trace, id string, submit float64, jobs int, seconds floa
 	}
 }
 
-// under simulates a trace under Themis with some options, and returns how each app fared, and the result.
-func under(t *testing.T, nodes string, made *trace.Trace, pairs ...string) (map[string]measure.Fate, sim.Result) {
+// under simulates a trace under Themis with some options, and returns how each app fared, the result and its rounds.
+func under(t *testing.T, nodes string, made *trace.Trace, pairs ...string) (map[string]measure.Fate, sim.Result, []*outbidv1.RoundDecided) {
 	t.Helper()
-	set := sim.Setup{Nodes: nodesOf(t, nodes), Control: settings(), RestartDelay: 10 * time.Second, Bars: 100_000}
+	kept := ledger.NewMemory()
+	set := sim.Setup{Nodes: nodesOf(t, nodes), Control: settings(), RestartDelay: 10 * time.Second, Bars: 100_000, Ledger: kept}
 	types := map[string]bool{}
 	for _, n := range set.Nodes {
 		for _, d := range n.Devices {
@@ -59,7 +62,22 @@ func under(t *testing.T, nodes string, made *trace.Trace, pairs ...string) (map[
 	for _, f := range r.Series.Fates {
 		fates[f.App] = f
 	}
-	return fates, r
+	var rounds []*outbidv1.RoundDecided
+	if err := kept.Another().Read(t.Context(), 1, func(b *outbidv1.Batch) error {
+		events, err := ledger.Decode(b)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if e.GetRoundDecided() != nil {
+				rounds = append(rounds, e.GetRoundDecided())
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return fates, r, rounds
 }
 
 // Two equal sweeps, the second five hours after the first: it has devices within a lease, and neither is worse off than on
@@ -69,7 +87,7 @@ func TestTheSecondOfTwoEqualSweepsNeedNotWait(t *testing.T) {
 	made := &trace.Trace{Name: "two sweeps"}
 	addSweep(made, "first", 0, 640, 3600)
 	addSweep(made, "second", 5*3600, 640, 3600)
-	fates, r := under(t, "gpu:64/4", made)
+	fates, r, _ := under(t, "gpu:64/4", made)
 	for id, f := range fates {
 		if f.Rho > 1 {
 			t.Errorf("rho of the %s is %.3f, want at most 1", id, f.Rho)
@@ -85,4 +103,59 @@ func TestTheSecondOfTwoEqualSweepsNeedNotWait(t *testing.T) {
 		t.Errorf("the second waits %.0f s for its first device, want at most a lease of 600 s", wait)
 	}
 	t.Logf("rho of the first is %.3f, of the second %.3f", fates["first"].Rho, fates["second"].Rho)
+}
+
+// An app alone that accepts only the rarer type is due all of that and nothing else: its rho is 1, to the arbiter and to
+// the meter.
+func TestRhoIsByWhatAnAppAccepts(t *testing.T) {
+	t.Parallel()
+	made := &trace.Trace{Name: "one type"}
+	addSweep(made, "alone", 0, 16, 3600, "rare")
+	fates, _, rounds := under(t, "common:28/4,rare:4/4", made)
+	if rho := fates["alone"].Rho; rho < .99 || rho > 1.05 {
+		t.Errorf("the meter says rho %.3f, want about 1", rho)
+	}
+	for n, r := range rounds {
+		for _, b := range r.GetAuction().GetBidders() {
+			if b.GetRhoAfter() < .99 || b.GetRhoAfter() > 1.05 {
+				t.Errorf("round %d at %s: the arbiter says rho %.3f, want about 1", n, r.GetReason(), b.GetRhoAfter())
+			}
+		}
+	}
+	if len(rounds) == 0 {
+		t.Error("no round was decided")
+	}
+}
+
+// Twenty sweeps wait for one type, three share the other: those bid for it, though none of them is among the fifth of all
+// that is worst off.
+func TestWhoWaitsForOneTypeDoesNotKeepAnotherFromAuction(t *testing.T) {
+	t.Parallel()
+	made := &trace.Trace{Name: "two types"}
+	for i := range 20 {
+		addSweep(made, fmt.Sprint("crowd", i), 0, 12, 3600, "a")
+	}
+	for i := range 3 {
+		addSweep(made, fmt.Sprint("other", i), 0, 40, 3600, "b")
+	}
+	_, _, rounds := under(t, "a:16/4,b:16/4", made)
+	won, all := 0.0, 0.0
+	for _, r := range rounds {
+		for _, bidder := range r.GetAuction().GetBidders() {
+			for _, l := range bidder.GetWon() {
+				if l.GetType() == "b" {
+					won, all = won+float64(l.GetDevices()), all+float64(l.GetDevices())
+				}
+			}
+			for _, l := range bidder.GetLeftover() {
+				if l.GetType() == "b" {
+					all += float64(l.GetDevices())
+				}
+			}
+		}
+	}
+	if all == 0 || won < all/3 {
+		t.Errorf("%.0f of %.0f devices of the other type were won in auctions, want a third at least", won, all)
+	}
+	t.Logf("%.0f of %.0f devices of the other type were won in auctions", won, all)
 }

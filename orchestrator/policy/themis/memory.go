@@ -21,6 +21,8 @@ type memory struct {
 	Least int
 	// IdleSince is since when it holds nothing; zero while it holds something.
 	IdleSince time.Time
+	// HeldAt is when it was last seen to hold something.
+	HeldAt time.Time `json:",omitzero"`
 	// Shortest is the seconds that it had still to go then if it wanted for nothing, and Most the devices of that.
 	Shortest float64 `json:",omitempty"`
 	Most     int     `json:",omitempty"`
@@ -48,7 +50,7 @@ func recall(
 			rho, ideal := agent.Estimate(st)
 			m = remember(v, a, m, st, told{rho, ideal, held(a)}, set)
 		}
-		known[a.ID] = m.idle(a, s)
+		known[a.ID] = m.idle(v.Now, a, s)
 	}
 	return known
 }
@@ -74,7 +76,7 @@ func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t 
 		Ideal: t.ideal, Had: attained(v, a), Apps: max(1, v.MeanApps(a)), Least: max(1, a.Demand.Min), IdleSince: a.Submitted,
 	}
 	if seen != nil {
-		m.IdleSince = seen.IdleSince
+		m.IdleSince, m.HeldAt = seen.IdleSince, seen.HeldAt
 	}
 	if set.rank == passedOver || set.short {
 		m.Shortest, m.Most = agent.Shortest(s), max(1, agent.Most(s))
@@ -105,21 +107,34 @@ func (m *memory) chain(s *agent.AppState) float64 {
 }
 
 // idle is the memory with whether the app holds something now: devices on leases that are up, and reserved ones, count.
-func (m *memory) idle(a *policy.App, s *supply) *memory {
+func (m *memory) idle(now time.Time, a *policy.App, s *supply) *memory {
 	n := *m
-	if s.holds(a) {
-		n.IdleSince = time.Time{}
-		return &n
-	}
-	if n.IdleSince.IsZero() {
-		n.IdleSince = a.Submitted
-		for _, j := range a.Jobs {
-			if j.Leases > 0 && j.Queued.After(n.IdleSince) {
-				n.IdleSince = j.Queued // it held something until then
-			}
-		}
+	switch {
+	case s.holds(a):
+		n.IdleSince, n.HeldAt = time.Time{}, now
+	case n.IdleSince.IsZero():
+		n.IdleSince = n.waitsSince(a)
 	}
 	return &n
+}
+
+// waitsSince is since when an app that held something holds nothing and waits: since its jobs' leases ended, as far as jobs
+// that had some still want devices; not before it was last seen to hold something, nor before any of its jobs wanted any.
+func (m *memory) waitsSince(a *policy.App) time.Time {
+	since, first := a.Submitted, time.Time{}
+	if m.HeldAt.After(since) {
+		since = m.HeldAt
+	}
+	for _, j := range a.Jobs {
+		if j.Leases > 0 && j.Queued.After(since) {
+			since = j.Queued
+		}
+		first = sooner(first, j.Queued)
+	}
+	if first.After(since) {
+		return first
+	}
+	return since
 }
 
 // rho of an app with what it holds now, by its last table.

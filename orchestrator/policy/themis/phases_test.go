@@ -205,6 +205,32 @@ func TestRank(t *testing.T) {
 	}
 }
 
+// An app whose trials all ended, and whose next ones were made just then, has not waited since it was submitted.
+func TestHowLongAnAppWaits(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(100_000, 0)
+	ago := func(minutes time.Duration) time.Time { return now.Add(-minutes * time.Minute) }
+	for name, tc := range map[string]struct {
+		heldAt time.Time
+		jobs   []policy.Job
+		want   time.Time
+	}{
+		"nothing is known":            {time.Time{}, nil, ago(60)},
+		"its jobs were made just now": {ago(10), []policy.Job{{Queued: now}, {Queued: now}}, now},
+		"jobs wait since the start":   {ago(10), []policy.Job{{Queued: ago(60)}, {Queued: now}}, ago(10)},
+		"a lease has ended since":     {ago(10), []policy.Job{{Queued: ago(60)}, {Queued: ago(5), Leases: 1}}, ago(5)},
+	} {
+		a := &policy.App{Submitted: ago(60)}
+		for i := range tc.jobs {
+			a.Jobs = append(a.Jobs, &tc.jobs[i])
+		}
+		m := memory{HeldAt: tc.heldAt}
+		if got := m.idle(now, a, newSupply(nil, nil)).IdleSince; !got.Equal(tc.want) {
+			t.Errorf("%s: it waits for %v, want %v", name, now.Sub(got), now.Sub(tc.want))
+		}
+	}
+}
+
 // What is reserved is granted once it is free, and kept from others until then, for a lease at most.
 func TestFulfil(t *testing.T) {
 	t.Parallel()
