@@ -76,6 +76,7 @@ func (b *viewCache) mark(change state.Change) {
 // refresh brings the view up to date and returns it.
 func (b *viewCache) refresh(c *Core) *policy.View {
 	b.view.Now, b.view.Round, b.view.AppSeconds = c.now, c.st.NextRound, c.st.AppSeconds(c.now)
+	b.view.MeanWeight = c.st.MeanWeight
 	if apart := c.apart(); !maps.Equal(apart, b.apart) {
 		b.apart, b.staleNodes = apart, true
 	}

@@ -181,7 +181,7 @@ func (l *Loop) fairness(d *drawing, v *view, of *state.PublishedSweep) *outbidv1
 	}
 	now := l.clock.now()
 	d.fairness = l.cfg.Fairness(&policy.View{
-		Now: now, AppSeconds: v.AppSeconds(now), Nodes: v.Inventory.Nodes, Free: l.idle(v.Inventory),
+		Now: now, AppSeconds: v.AppSeconds(now), MeanWeight: v.MeanWeight, Nodes: v.Inventory.Nodes, Free: l.idle(v.Inventory),
 	}, v.app(of), false)
 	d.fairAt = time.Now()
 	return d.fairness

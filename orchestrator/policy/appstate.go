@@ -13,7 +13,7 @@ func (v *View) AppState(
 	a *App, stock []agent.Stock, holdings func(*Job) (held, lost agent.Holding), forecast func(*Job) float64,
 ) *agent.AppState {
 	s := &agent.AppState{
-		App: a.ID, Tuner: a.Tuner, Weight: a.Weight, Elapsed: v.Now.Sub(a.Submitted).Seconds(), MeanApps: v.MeanApps(a),
+		App: a.ID, Tuner: a.Tuner, Weight: v.ShareOf(a), Elapsed: v.Now.Sub(a.Submitted).Seconds(), MeanApps: v.MeanApps(a),
 		Cluster: stock, Demand: a.Demand, Speeds: a.Speeds, TotalSteps: float64(a.TotalSteps),
 		StepsDone: float64(a.StepsDone), Finished: a.Finished, Outlook: a.Outlook(),
 		Jobs: make([]agent.Job, 0, len(a.Jobs)),

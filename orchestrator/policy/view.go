@@ -21,6 +21,8 @@ type View struct {
 	Free *cluster.Capacity
 	// AppSeconds is the time integral of the number of apps, since the ledger began.
 	AppSeconds float64
+	// MeanWeight is the mean weight of a tenant's apps, above 0; nil if nobody says.
+	MeanWeight func(tenant string) float64
 }
 
 // App is a sweep that has not ended.
@@ -155,4 +157,14 @@ func (v *View) MeanApps(a *App) float64 {
 		return float64(len(v.Apps))
 	}
 	return (v.AppSeconds - a.AppSecondsBefore) / age
+}
+
+// ShareOf is an app's weight as a part of what its tenant has: over the mean weight of the tenant's apps. So a weight shares
+// out among a tenant's own apps what is due to the tenant, and takes nothing from others. It is the app's own weight where
+// nobody says what tenants' apps weigh.
+func (v *View) ShareOf(a *App) float64 {
+	if v.MeanWeight == nil {
+		return a.Weight
+	}
+	return a.Weight / v.MeanWeight(a.Tenant)
 }

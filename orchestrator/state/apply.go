@@ -62,8 +62,14 @@ func (f *folding) sweepChanged(e *outbidv1.SweepChanged) error {
 
 func (f *folding) sweepExtended(e *outbidv1.SweepExtended) error {
 	st, s, at := f.st, f.sweep, f.at
+	if !s.Done() {
+		st.weigh(s, -1)
+	}
 	s.Spec = e.GetSpec()
 	s.compile()
+	if !s.Done() {
+		st.weigh(s, 1)
+	}
 	s.Exhausted, s.Waiting = false, false
 	if s.Done() {
 		st.reopen(at, s)

@@ -2,8 +2,11 @@ package state
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
+
+	"github.com/benbjohnson/immutable"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -122,6 +125,7 @@ func (st *State) shares(at time.Time, s *Sweep, by int) {
 	st.appSeconds = st.AppSeconds(at)
 	st.appsChanged = at
 	st.competing += by
+	st.weigh(s, int64(by))
 }
 
 // sharing counts the sweeps that compete for devices. appSeconds is the time integral of competing up to appsChanged.
@@ -129,6 +133,55 @@ type sharing struct {
 	appSeconds  float64
 	appsChanged time.Time
 	competing   int
+	// tenants are what those of each tenant weigh; nil for no tenant.
+	tenants *immutable.Map[string, tenantWeight]
+}
+
+// tenantWeight is how many sweeps of a tenant compete, and the sum of their weights in millionths: sums of whole numbers are
+// the same in whatever order sweeps come and go.
+type tenantWeight struct{ sweeps, millionths int64 }
+
+// heaviest is the largest weight that is counted as such.
+const heaviest = 1e9
+
+// weigh counts a sweep in or out of its tenant's weight.
+func (st *State) weigh(s *Sweep, by int64) {
+	if !shares(s) {
+		return
+	}
+	if st.tenants == nil {
+		st.tenants = immutable.NewMap[string, tenantWeight](nil)
+	}
+	tenant := s.Spec.GetTenant()
+	sum, _ := st.tenants.Get(tenant)
+	sum.sweeps += by
+	sum.millionths += by * max(1, int64(math.Round(1e6*min(heaviest, s.weight()))))
+	if sum.sweeps > 0 {
+		st.tenants = st.tenants.Set(tenant, sum)
+	} else {
+		st.tenants = st.tenants.Delete(tenant)
+	}
+}
+
+// weight of a sweep relative to others; 1 if its spec says none.
+func (s *Sweep) weight() float64 {
+	if w := s.Spec.GetWeight(); w > 0 {
+		return w
+	}
+	return 1
+}
+
+// MeanWeight is the mean weight of a tenant's sweeps that compete for devices: what one of them weighs is a part of what the
+// tenant has. 1 if there are none.
+func (s *sharing) MeanWeight(tenant string) float64 {
+	if s.tenants == nil {
+		return 1
+	}
+	sum, ok := s.tenants.Get(tenant)
+	if !ok {
+		return 1
+	}
+	return float64(sum.millionths) / 1e6 / float64(sum.sweeps)
 }
 
 // AppSeconds is the time integral of the number of sweeps that competed for devices, in seconds, up to a time: the mean

@@ -101,6 +101,7 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 		st.addSweep(s)
 		if shares(s) && !s.Done() {
 			st.competing++
+			st.weigh(s, 1)
 		}
 	}
 	st.restoreDeleted(snap)

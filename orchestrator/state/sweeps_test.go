@@ -250,3 +250,35 @@ func TestAnUnknownStateIsBroken(t *testing.T) {
 		}
 	}
 }
+
+// What a tenant's sweeps weigh on average follows as they come, are extended, end and go on, and is the same when restored.
+func TestTheMeanWeightOfATenantsSweeps(t *testing.T) {
+	t.Parallel()
+	st := state.New()
+	of := func(name, tenant string, weight float64) *outbidv1.SweepSpec {
+		sp := spec(1)
+		sp.Name, sp.Tenant, sp.Weight = name, tenant, weight
+		return sp
+	}
+	check := func(when string, one, two float64) {
+		t.Helper()
+		for name, st := range map[string]*state.State{"live": st, "restored": restore(t, st)} {
+			if a, b := st.MeanWeight("one"), st.MeanWeight("two"); a != one || b != two {
+				t.Errorf("%s, %s: mean weights %v and %v, want %v and %v", when, name, a, b, one, two)
+			}
+		}
+	}
+	check("at first", 1, 1)
+	applyAt(t, st, 0, submitted(of("a", "one", 0)), submitted(of("b", "one", 3)), submitted(of("c", "two", 1.1)))
+	check("with three", 2, 1.1)
+	more := extended("b-1")
+	more.GetSweepExtended().Spec = of("b", "one", 4)
+	applyAt(t, st, 10, more)
+	check("when one weighs more", 2.5, 1.1)
+	applyAt(t, st, 20, changed("a-1", outbidv1.SweepState_SWEEP_STATE_DONE), changed("c-1", outbidv1.SweepState_SWEEP_STATE_DONE))
+	check("when two have ended", 4, 1)
+	more = extended("a-1")
+	more.GetSweepExtended().Spec = of("a", "one", 2)
+	applyAt(t, st, 30, more)
+	check("when one goes on", 3, 1)
+}

@@ -17,6 +17,8 @@ type memory struct {
 	Work, Had float64
 	// Apps is N_avg then: Ideal follows as that changes, which the arbiter sees by itself.
 	Apps float64
+	// Share is the app's share of its tenant's weight then, which Ideal follows likewise; 0 if it does not.
+	Share float64 `json:",omitempty"`
 	// Least is the size of its smallest gang.
 	Least int
 	// IdleSince is since when it holds nothing; zero while it holds something.
@@ -74,6 +76,9 @@ type told struct {
 func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t told, set *settings) *memory {
 	m := &memory{
 		Ideal: t.ideal, Had: attained(v, a), Apps: max(1, v.MeanApps(a)), Least: max(1, a.Demand.Min), IdleSince: a.Submitted,
+	}
+	if !set.ownWeights {
+		m.Share = s.Weight
 	}
 	if seen != nil {
 		m.IdleSince, m.HeldAt = seen.IdleSince, seen.HeldAt
@@ -172,7 +177,11 @@ func (m *memory) shortest(v *policy.View, a *policy.App) float64 {
 
 // ideal is T_id as it is by now.
 func (m *memory) ideal(v *policy.View, a *policy.App) float64 {
-	return m.Ideal * max(1, v.MeanApps(a)) / m.Apps
+	ideal := m.Ideal * max(1, v.MeanApps(a)) / m.Apps
+	if share := v.ShareOf(a); m.Share > 0 && share > 0 {
+		ideal *= m.Share / share
+	}
+	return ideal
 }
 
 // attained is the device-seconds that an app has had.

@@ -74,6 +74,9 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *aucti
 	stock := v.Stock()
 	state := func(a *policy.App) *agent.AppState {
 		st := v.AppState(a, stock, func(j *policy.Job) (held, lost agent.Holding) { return s.holdings(v, j) }, p.Forecasts.End)
+		if p.set.ownWeights {
+			st.Weight = a.Weight
+		}
 		p.set.study.err(st)
 		return st
 	}

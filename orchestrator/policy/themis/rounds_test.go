@@ -61,6 +61,15 @@ func (w *world) view() *policy.View {
 	v := &policy.View{
 		Now: w.now, Nodes: w.nodes, Apps: w.apps, Free: cluster.NewCapacity(w.nodes),
 		AppSeconds: float64(len(w.apps)) * w.now.Sub(w.start).Seconds(),
+		MeanWeight: func(tenant string) float64 {
+			sum, n := 0.0, 0.0
+			for _, a := range w.apps {
+				if a.Tenant == tenant {
+					sum, n = sum+a.Weight, n+1
+				}
+			}
+			return sum / max(1, n)
+		},
 	}
 	for _, a := range w.apps {
 		for _, j := range a.Jobs {
@@ -286,16 +295,48 @@ func TestTheWorstRhoIsAskedFirst(t *testing.T) {
 	}
 }
 
-// The weight of an app shortens what it is due, and so it is asked before one that is like it.
+// The weight of an app shortens what it is due by what it weighs in its tenant, and so it is asked before a tenant's other
+// apps that are like it. It takes no other tenant's turn, but by the option of before.
 func TestAHeavierAppIsAskedFirst(t *testing.T) {
 	t.Parallel()
-	w, p := newWorld(t, 4), policyWith(t)
-	for i := range 5 {
-		w.submit(fmt.Sprint("app", i), 4, 1, 10_000)
+	for name, tc := range map[string]struct {
+		tenant, weights, want string
+	}{
+		"among a tenant's apps":      {"one", "tenant", "app3"},
+		"a tenant's only app":        {"another", "tenant", "app0"},
+		"a tenant's only app, freed": {"another", "own", "app3"},
+	} {
+		w, p := newWorld(t, 4), policyWith(t, "weights="+tc.weights)
+		for i := range 5 {
+			w.submit(fmt.Sprint("app", i), 4, 1, 10_000).Tenant = "one"
+		}
+		w.apps[3].Weight, w.apps[3].Tenant = 4, tc.tenant
+		if names := asked(w.decide(p)); len(names) != 1 || names[0] != tc.want {
+			t.Errorf("%s: %v were asked, want %s", name, names, tc.want)
+		}
 	}
-	w.apps[3].Weight = 4
-	if names := asked(w.decide(p)); len(names) != 1 || names[0] != "app3" {
-		t.Errorf("%v were asked, want app3", names)
+}
+
+// With eight equal apps of eight tenants nobody holds more by a weight, however large.
+func TestAWeightDoesNotBuyTheCluster(t *testing.T) {
+	t.Parallel()
+	shares := map[float64]int{}
+	for _, weight := range []float64{1, 1.1, 1000} {
+		w, p := newWorld(t, 8), policyWith(t)
+		for i := range 8 {
+			w.submit(fmt.Sprint("app", i), 4, 1, 100_000).Tenant = fmt.Sprint("tenant", i)
+		}
+		w.apps[3].Weight = weight
+		for range 60 {
+			plan := w.decide(p)
+			w.left()
+			w.decide(p)
+			shares[weight] += held(w.apps[3])
+			w.now = plan.Next
+		}
+	}
+	if shares[1.1] != shares[1] || shares[1000] != shares[1] {
+		t.Errorf("device-leases that it held in 60, by its weight: %v", shares)
 	}
 }
 

@@ -22,6 +22,8 @@
 //     several types of devices, the worst 1-f of those that accept a type, for every type on offer.
 //   - T_id is the arbiter's (agent.Ideal), and so is the rho that it remembers. Of an agent's table only the times count that
 //     its rows say: by another T_id, or by over-reporting, nobody becomes visible.
+//   - Weights. What an app weighs is its part of what its tenant has (policy.View.ShareOf): T_id is divided by its weight over
+//     the mean weight of the tenant's apps. weights=own divides by the weight itself, so that whoever says 1.1 is due more.
 //   - In the auction the rho of an app that would hold nothing is finite, that of a quarter of its smallest gang's speed.
 //     Without a bound a payment is undefined where devices are whole: who takes the last one that another such app could have
 //     had would pay all of it, whatever it says, and a crowded round would give everything away by lot. nothing is a factor on it.
@@ -37,7 +39,7 @@
 //
 // What differs from the paper is an option, off unless it is chosen: rank=passed-over, cover, newcomers and short change who
 // is asked; idle=cached and nothing what holding nothing means; leftover=keep, gangs and worst who gets what is left over;
-// rounding=keep-one the payments; grid=0 and stagger when leases end.
+// rounding=keep-one the payments; weights=own what an app may weigh; grid=0 and stagger when leases end.
 package themis
 
 import (
@@ -78,7 +80,7 @@ type settings struct {
 	study    study
 	leftover string
 	// stagger, newcomers and short are deviations from the paper, off unless they are chosen.
-	stagger, newcomers, short bool
+	stagger, newcomers, short, ownWeights bool
 }
 
 // passedOver is the value of the option rank that is not the paper's.
@@ -120,6 +122,8 @@ func New(o *policy.Options) *Policy {
 		leftover: o.Text("leftover", "random", "who comes first among those not asked: random; keep, which lets each first "+
 			"keep what it held; gangs, which does so for jobs that take several devices at once; or worst, by rho",
 			"random", "keep", "gangs", "worst"),
+		ownWeights: o.Text("weights", "tenant", "an app's weight shares out what is due to its tenant, among the tenant's apps: "+
+			"tenant; or makes more due to it whoever else there is, without bound: own", "tenant", "own") == "own",
 		stagger:   o.Bool("stagger", false, "leases end machine by machine, each on a grid of its own, and not all at once"),
 		newcomers: o.Bool("newcomers", false, "apps that never held anything are asked beside the worst"),
 		short:     o.Bool("short", false, "apps that could end within a lease are asked beside the worst"),
