@@ -35,7 +35,7 @@ func (c *Core) advance(s *state.Sweep) {
 func (c *Core) answerWaiting(s *state.Sweep) {
 	for _, n := range slices.Clone(s.Running) {
 		t := s.Trials[n]
-		if t.AtTarget && !t.Pausing && !t.Done() && t.Lead().Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+		if t.AtTarget && !t.Pausing && !t.Done() && !c.held(s, t) && t.Lead().Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
 			c.pause(s, t, "waits for the other trials of its rung")
 		}
 	}
@@ -153,6 +153,7 @@ func (c *Core) endOpen(s *state.Sweep, end outbidv1.TrialState, reason string, b
 		if t.Done() {
 			continue
 		}
+		c.mayEnd()
 		c.endTrial(s, t, end, reason, byTuner)
 		if open--; open == 0 || c.err != nil {
 			return true
@@ -165,6 +166,9 @@ func (c *Core) endOpen(s *state.Sweep, end outbidv1.TrialState, reason string, b
 }
 
 func (c *Core) changeSweep(s *state.Sweep, to outbidv1.SweepState, reason, actor string) {
+	if to == outbidv1.SweepState_SWEEP_STATE_STOPPING {
+		c.out.Retire = append(c.out.Retire, s.ID)
+	}
 	changed := &outbidv1.SweepChanged{Sweep: s.ID, State: to, Reason: reason, Actor: actor}
 	if to != outbidv1.SweepState_SWEEP_STATE_STOPPING && to != outbidv1.SweepState_SWEEP_STATE_RUNNING &&
 		to != outbidv1.SweepState_SWEEP_STATE_PAUSED && c.set.Fairness != nil {
@@ -193,7 +197,7 @@ func (Tick) apply(c *Core) {
 		c.touched[s.ID] = true // a slot may be over
 	}
 	for _, s := range slices.Clone(c.st.Live) {
-		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.Terms.WallTime > 0 {
+		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.Terms.WallTime > 0 || c.anyHeld(s) {
 			c.touched[s.ID] = true
 		}
 		if s.Spec.GetExternal() != nil {

@@ -38,6 +38,10 @@ type bench struct {
 	// forks that run, by lease id.
 	forks map[uint64]*outbidv1.ForkRef
 	tb    judge
+	// out is what the newest step wants done.
+	out control.Outcome
+	// fresh counts the messages of a worker that started anew.
+	fresh uint64
 }
 
 // judge is what a bench needs of a test, a benchmark or a property.
@@ -76,6 +80,7 @@ func (b *bench) step(inputs ...control.Input) {
 	if err != nil {
 		b.tb.Fatal(err)
 	}
+	b.out = out
 	if len(out.Events) > 0 {
 		batch, err := b.ledger.Append(context.Background(), b.now, out.Events)
 		if err != nil {

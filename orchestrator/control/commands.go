@@ -19,7 +19,9 @@ type Submit struct {
 	// Spec has been checked and holds its defaults.
 	Spec       *outbidv1.SweepSpec
 	Actor, Key string
-	Done       func(id string, err error)
+	// Opened is what its tuner said when it was started, if that is a program of its own.
+	Opened *outbidv1.TunerStatus
+	Done   func(id string, err error)
 }
 
 func (in Submit) apply(c *Core) {
@@ -36,16 +38,21 @@ func (in Submit) apply(c *Core) {
 		return
 	}
 	id := c.st.NextID(in.Spec.GetName())
-	t, err := c.set.NewTuner(tuner.Settings{Spec: in.Spec}, nil)
-	if err != nil {
-		err = fmt.Errorf("%w: tuner: %w", state.ErrInvalid, err)
-		c.reply(func() { in.Done("", err) })
-		return
+	submitted := &outbidv1.SweepSubmitted{Sweep: id, Spec: in.Spec, Actor: in.Actor, IdempotencyKey: in.Key}
+	if isRemote(in.Spec) {
+		if submitted.Tuner = in.Opened; in.Opened == nil {
+			submitted.Tuner = &outbidv1.TunerStatus{}
+		}
+	} else {
+		t, err := c.set.NewTuner(tuner.Settings{Spec: in.Spec}, nil)
+		if err != nil {
+			err = fmt.Errorf("%w: tuner: %w", state.ErrInvalid, err)
+			c.reply(func() { in.Done("", err) })
+			return
+		}
+		c.tuners[id] = t
 	}
-	c.tuners[id] = t
-	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepSubmitted{SweepSubmitted: &outbidv1.SweepSubmitted{
-		Sweep: id, Spec: in.Spec, Actor: in.Actor, IdempotencyKey: in.Key,
-	}}})
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepSubmitted{SweepSubmitted: submitted}})
 	c.reply(func() { in.Done(id, nil) })
 }
 
@@ -161,6 +168,8 @@ func (c *Core) forget(id string) {
 	delete(c.mayCreate, id)
 	delete(c.touched, id)
 	delete(c.later, id)
+	delete(c.asking, id)
+	c.out.Retire = append(c.out.Retire, id)
 }
 
 func conflict(s *state.Sweep, what, rule string) error {
@@ -215,8 +224,19 @@ type Ask struct {
 }
 
 func (in Ask) apply(c *Core) {
-	answer, err := c.askTrial(in)
+	if !in.reply(c, true) {
+		c.pending = append(c.pending, func() bool { return in.reply(c, false) })
+	}
+}
+
+// reply answers a client, unless the sweep's tuner, which may be asked or was, has not answered yet: false then.
+func (in Ask) reply(c *Core, ask bool) bool {
+	answer, err := c.askTrial(in, ask)
+	if t := c.Remote(in.Sweep); t != nil && t.Asked() && err == nil && answer.GetTrial() == nil && takesAnswers(c.st.Sweeps[in.Sweep]) {
+		return false
+	}
 	c.reply(func() { in.Done(answer, err) })
+	return true
 }
 
 func (c *Core) external(id string) (*state.Sweep, error) {
@@ -230,7 +250,7 @@ func (c *Core) external(id string) (*state.Sweep, error) {
 	return s, nil
 }
 
-func (c *Core) askTrial(in Ask) (*outbidv1.AskTrialResponse, error) {
+func (c *Core) askTrial(in Ask, ask bool) (*outbidv1.AskTrialResponse, error) {
 	s, err := c.external(in.Sweep)
 	if err != nil {
 		return nil, err
@@ -241,7 +261,7 @@ func (c *Core) askTrial(in Ask) (*outbidv1.AskTrialResponse, error) {
 	if s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING {
 		return &outbidv1.AskTrialResponse{}, nil
 	}
-	if t := c.tuners[s.ID]; len(s.Queued) == 0 && t != nil && room(s) > 0 && !t.Status().Exhausted && !t.Status().Waiting {
+	if t := c.tuners[s.ID]; ask && len(s.Queued) == 0 && t != nil && room(s) > 0 && !t.Status().Exhausted && !t.Status().Waiting {
 		c.ask(s, 1)
 	}
 	if len(s.Queued) == 0 {
@@ -270,9 +290,18 @@ func (in Tell) apply(c *Core) {
 	}
 	s := c.st.Sweeps[in.Request.GetSweep()]
 	c.advance(s)
-	goOn := t.Held(in.Request.GetLeaseId()) != nil && !t.Done()
-	answer := &outbidv1.TellTrialResponse{Trial: c.st.TrialView(s, t), GoOn: goOn}
-	c.reply(func() { in.Done(answer, nil) })
+	reply := func() bool {
+		if c.held(s, t) {
+			return false // the tuner says whether it goes on
+		}
+		goOn := t.Held(in.Request.GetLeaseId()) != nil && !t.Done()
+		answer := &outbidv1.TellTrialResponse{Trial: c.st.TrialView(s, t), GoOn: goOn}
+		c.reply(func() { in.Done(answer, nil) })
+		return true
+	}
+	if !reply() {
+		c.pending = append(c.pending, reply)
+	}
 }
 
 func (c *Core) tellTrial(r *outbidv1.TellTrialRequest) (*state.Trial, error) {

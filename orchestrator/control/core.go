@@ -92,6 +92,10 @@ type Core struct {
 	mayCreate map[string]bool
 	// audit is shown each round that is replayed: what the policy decides now, and what followed then.
 	audit func(at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event)
+	// asking names the sweeps whose tuners, programs of their own, were told something; pending are the commands that wait for
+	// what they answer, each of which says whether it was replied to.
+	asking  map[string]bool
+	pending []func() bool
 	// ordersDue names the nodes that get orders at the end of the step.
 	ordersDue map[string]bool
 	// replaying: events come from the ledger, and following are those of the batch after the current one.
@@ -101,15 +105,21 @@ type Core struct {
 
 // Outcome is what a step wants done. Nothing of it may happen before Events are in the ledger.
 type Outcome struct {
-	// Events decided, in order, and what each changed. The changes are those of this step until the next begins.
+	// Events decided, in order, and what each changed. The changes are those of this step until the next begins. Ends are how many
+	// events may be in the ledger without those after: who restores what is between would know what a tuner was asked, and not
+	// all that followed.
 	Events  []*outbidv1.Event
 	Changes []state.Change
+	Ends    []int
 	// Orders to send.
 	Orders []*outbidv1.Orders
 	// Delete names objects that nothing needs any more.
 	Delete []string
 	// Replies answer commands.
 	Replies []func()
+	// Retire names the sweeps whose tuners, programs of their own, need not be asked any more, and Ask those whose tuners were
+	// told something. What is in both is asked anew.
+	Retire, Ask []string
 	// More says that there is more to do at once: step again.
 	More bool
 }
@@ -126,6 +136,7 @@ func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
 		unopened: map[string]error{}, nodes: map[string]*link{},
 		touched: map[string]bool{}, later: map[string]bool{}, scheduleDue: true,
 		views: newViewCache(), mayCreate: map[string]bool{}, ordersDue: map[string]bool{},
+		asking: map[string]bool{},
 	}
 	c.install(p)
 	c.initial, _ = p.Snapshot()
@@ -150,14 +161,18 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 	c.failUnopened()
 	for _, in := range inputs {
 		in.apply(c)
+		c.mayEnd()
 	}
+	c.resume()
 	c.settle()
 	if c.scheduleDue || !c.next.IsZero() && !now.Before(c.next) {
 		c.scheduleDue = false
 		c.schedule()
 		c.settle()
 	}
+	c.resume()
 	c.order()
+	c.out.Ask = c.questions()
 	c.out.More = len(c.later) > 0
 	return c.out, c.err
 }
@@ -169,6 +184,7 @@ func (c *Core) settle() {
 		clear(c.touched)
 		for _, id := range ids {
 			c.advance(c.st.Sweeps[id])
+			c.mayEnd()
 		}
 	}
 }
@@ -186,6 +202,13 @@ func (c *Core) emit(e *outbidv1.Event) {
 	}
 	c.out.Events, c.out.Changes = append(c.out.Events, e), append(c.out.Changes, change)
 	c.follow(answer)
+}
+
+// mayEnd notes that a batch may end here.
+func (c *Core) mayEnd() {
+	if n := len(c.out.Events); n > 0 && (len(c.out.Ends) == 0 || c.out.Ends[len(c.out.Ends)-1] != n) {
+		c.out.Ends = append(c.out.Ends, n)
+	}
 }
 
 // note tells the user one line about a sweep or a trial.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/remote"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -33,7 +34,8 @@ func (c *Core) fold(at time.Time, e *outbidv1.Event) (state.Change, answer, erro
 		c.mark(change)
 		c.scheduleDue = c.scheduleDue || suspects != c.st.CountSuspects() // a node is kept for one, or open to all again
 	}
-	return change, c.tellTuner(change), nil
+	a, err := c.tellTuner(change)
+	return change, a, err
 }
 
 // beforeFold has those act on an event who need the state before it.
@@ -78,11 +80,14 @@ func (c *Core) mark(change state.Change) {
 }
 
 // tellTuner lets a sweep's tuner follow an event.
-func (c *Core) tellTuner(change state.Change) answer {
+func (c *Core) tellTuner(change state.Change) (answer, error) {
 	s := change.Sweep
 	switch change.Kind.Tuner {
 	case state.TunerStarts:
-		if c.tuners[s.ID] == nil {
+		switch {
+		case isRemote(s.Spec):
+			c.tuners[s.ID] = remote.New(s.Spec, change.Event.GetSweepSubmitted().GetTuner())
+		case c.tuners[s.ID] == nil:
 			c.open(s.ID, s.Spec, nil)
 		}
 		c.noteMayCreate(s)
@@ -95,20 +100,32 @@ func (c *Core) tellTuner(change state.Change) answer {
 		c.forget(s.ID)
 	case state.TunerAsked:
 		if c.replaying {
-			return c.consult(s, tunerEvent(change))
+			return c.consult(s, tunerEvent(change)), nil
+		}
+	case state.TunerAnswers:
+		return answer{}, c.answered(s, change.Event.GetTunerAnswered())
+	case state.TunerRecorded:
+		if change.Event.GetOrchestratorStarted().GetAnswersRecorded() {
+			return answer{}, c.recordAnswers()
 		}
 	}
 	if change.News {
-		return c.consult(s, tunerEvent(change))
+		return c.consult(s, tunerEvent(change)), nil
 	}
-	return answer{}
+	return answer{}, nil
 }
 
-// consult asks a sweep's tuner what is to follow from an event. One that fails is not asked again.
+// consult asks a sweep's tuner what is to follow from an event. One that fails is not asked again. One in a process of its own
+// is told, and answers later.
 func (c *Core) consult(s *state.Sweep, e tuner.Event) answer {
 	t := c.tuners[s.ID]
 	if t == nil {
 		return answer{} // it failed, and the sweep with it
+	}
+	if r, ok := t.(*remote.Tuner); ok {
+		r.Tell(c.now, e)
+		c.asking[s.ID] = true
+		return answer{}
 	}
 	actions, err := t.Handle(e)
 	if err != nil {

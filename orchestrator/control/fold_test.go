@@ -115,6 +115,8 @@ type life struct {
 	kinds        map[string]int
 	// asked are the trials that clients train.
 	asked []*outbidv1.AskTrialResponse
+	// processes are the tuners that are programs of their own.
+	processes map[string]*asked
 }
 
 // machine is a node with a worker.
@@ -138,7 +140,7 @@ type fork struct {
 func newLife(t judge, policyName string, seed uint64) *life {
 	l := &life{
 		judge: t, dice: rand.New(rand.NewPCG(seed, 1)), policy: policyName, now: time.Unix(1_700_000_000, 0).UTC(), kinds: map[string]int{},
-		whole: ledger.NewMemory(), short: ledger.NewMemory(),
+		whole: ledger.NewMemory(), short: ledger.NewMemory(), processes: map[string]*asked{},
 	}
 	for i := range 3 {
 		l.machines = append(l.machines, &machine{name: fmt.Sprintf("n%d", i), devices: i + 1})
@@ -255,6 +257,9 @@ func (l *life) snapshot(core *control.Core) *outbidv1.StateSnapshot {
 	l.must(err)
 	snap := &outbidv1.StateSnapshot{}
 	l.must(proto.Unmarshal(data, snap))
+	for _, r := range snap.GetSweeps() {
+		l.forgetSaved(r)
+	}
 	return snap
 }
 
@@ -265,9 +270,12 @@ func (l *life) happen() {
 		"ask": l.ask, "tell": l.tell, "pass": l.pass, "crash": l.crash, "save": l.save, "compare": l.compare, "work": l.work,
 	}
 	names := slices.Sorted(maps.Keys(happenings))
-	if name := pick(l, names); l.n(10) < 3 {
+	switch name := pick(l, names); {
+	case l.n(10) < 3:
 		happenings[name]()
-	} else {
+	case l.n(3) == 0:
+		l.answer()
+	default:
 		l.work()
 	}
 }
@@ -283,9 +291,11 @@ func (l *life) submit() {
 	}
 	l.submitted++
 	tuner := pick(l, []string{"random", "asha", "hyperband", "pbt", "median"})
-	s := sim.Sweep(fmt.Sprintf("s%d", l.n(2)), "min", int32(1+l.n(6)), sim.Tuner(tuner, map[string]int64{
-		"max_steps": 8, "eta": 2, "trials": 4, "min_steps": 1, "seed": int64(l.n(10)),
-	}))
+	rules := sim.Tuner(tuner, map[string]int64{"max_steps": 8, "eta": 2, "trials": 4, "min_steps": 1, "seed": int64(l.n(10))})
+	if l.n(2) == 0 {
+		rules = outside(tuner, 8, int64(l.n(10)))
+	}
+	s := sim.Sweep(fmt.Sprintf("s%d", l.n(2)), "min", int32(1+l.n(6)), rules)
 	s.MaxRestarts = new(int32(l.n(4)))
 	switch l.n(6) {
 	case 0:

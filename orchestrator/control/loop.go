@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -66,8 +68,9 @@ type Loop struct {
 	in   chan Input
 	done chan struct{}
 
-	// core is Run's alone.
-	core *Core
+	// core and askers, which ask the tuners in processes of their own, by sweep, are Run's alone.
+	core   *Core
+	askers map[string]*asker
 	// view is what readers see: what the ledger says after the newest append. They take no lock that Run holds.
 	view atomic.Pointer[view]
 	// drawn are the sweeps as readers saw them last, by id.
@@ -117,7 +120,7 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 	}
 	l := &Loop{
 		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}),
-		table: state.NewTable(), saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
+		askers: map[string]*asker{}, table: state.NewTable(), saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
 	}
 	l.leading, l.abandon = context.WithCancel(context.Background())
 	initial, err := cfg.Policy.Snapshot()
@@ -190,6 +193,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	stop := l.deletes.start()
 	defer stop()
 	defer l.startRenewing()()
+	defer l.endAskers()
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for {
@@ -256,6 +260,7 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 		l.sent.Store(o.GetNode(), o)
 	}
 	l.deletes.add(out.Delete)
+	l.consultRemote(out.Retire, out.Ask)
 	return out.More, nil
 }
 
@@ -325,16 +330,44 @@ func countReports(changes []state.Change) int {
 // eventsPerBatch keeps a batch well below what a message may hold; a step that decides more is appended in several.
 const eventsPerBatch = 8192
 
+// batches cuts what a step decided into batches. A crash may come between any two: so each ends where the step says that it
+// may, unless what must stay together is more than the ledger takes at once.
+func batches(out Outcome, mostBytes int) [][]*outbidv1.Event {
+	var all [][]*outbidv1.Event
+	ends := out.Ends
+	for from := 0; from < len(out.Events); {
+		to := len(out.Events)
+		if to-from > eventsPerBatch {
+			for len(ends) > 0 && ends[0] <= from+eventsPerBatch {
+				to, ends = ends[0], ends[1:]
+			}
+			if to <= from || to-from > eventsPerBatch { // nothing may end before
+				if to = len(out.Events); len(ends) > 0 {
+					to = ends[0]
+				}
+				size := 0
+				for i, e := range out.Events[from:to] {
+					if size += proto.Size(e) + 8; size > mostBytes && i >= eventsPerBatch {
+						to = from + eventsPerBatch
+						break
+					}
+				}
+			}
+		}
+		all = append(all, out.Events[from:to])
+		from = to
+	}
+	return all
+}
+
 func (l *Loop) append(ctx context.Context, now time.Time, out Outcome) error {
-	for rest := out.Events; len(rest) > 0; {
-		n := min(len(rest), eventsPerBatch)
-		b, err := l.cfg.Ledger.Append(ctx, now, rest[:n])
+	for _, events := range batches(out, ledger.MaxBatchBytes(l.cfg.Ledger)) {
+		b, err := l.cfg.Ledger.Append(ctx, now, events)
 		if err != nil {
 			return fmt.Errorf("appending to the ledger: %w", err)
 		}
 		l.core.Appended(b)
-		l.remember(b, rest[:n])
-		rest = rest[n:]
+		l.remember(b, events)
 	}
 	l.publish(out.Changes)
 	l.events += len(out.Events)

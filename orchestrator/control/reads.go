@@ -39,8 +39,15 @@ func do[T any](ctx context.Context, l *Loop, input func(done func(T, error)) Inp
 
 // Submit starts a sweep whose spec has been checked.
 func (l *Loop) Submit(ctx context.Context, spec *outbidv1.SweepSpec, actor, key string) (string, error) {
+	process, err := l.openTuner(spec)
+	if err != nil {
+		return "", err
+	}
 	return do(ctx, l, func(done func(string, error)) Input {
-		return Submit{Spec: proto.CloneOf(spec), Actor: actor, Key: key, Done: done}
+		return Submit{Spec: proto.CloneOf(spec), Actor: actor, Key: key, Opened: process.said(), Done: func(id string, err error) {
+			process.use(id, err)
+			done(id, err)
+		}}
 	})
 }
 

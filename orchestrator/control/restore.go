@@ -94,7 +94,9 @@ func (c *Core) load(data []byte) error {
 	}
 	c.st = st
 	for _, r := range snap.GetSweeps() {
-		c.loadTuner(r)
+		if err := c.loadTuner(r); err != nil {
+			return err
+		}
 	}
 	if st.Decider != nil {
 		if err := c.installPast(st.Decider); err != nil {

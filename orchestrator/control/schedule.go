@@ -181,6 +181,7 @@ func (c *Core) askTuners() {
 		}
 		if n = min(n, room(s)); n > 0 {
 			c.ask(s, n)
+			c.mayEnd()
 		}
 	}
 }

@@ -50,6 +50,9 @@ func (c *Core) ask(s *state.Sweep, n int) {
 	answer := c.consult(s, tuner.Ask{N: n})
 	if answer.err == nil {
 		status := c.tuners[s.ID].Status()
+		if t := c.Remote(s.ID); t != nil {
+			status = t.Said()
+		}
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TunerAsked{TunerAsked: &outbidv1.TunerAsked{
 			Sweep: s.ID, N: int32(n), Waiting: status.Waiting, Exhausted: status.Exhausted,
 		}}})
@@ -58,8 +61,14 @@ func (c *Core) ask(s *state.Sweep, n int) {
 }
 
 func (c *Core) tunerFailed(s *state.Sweep, err error) {
-	delete(c.tuners, s.ID)
-	delete(c.mayCreate, s.ID)
+	if t := c.Remote(s.ID); t != nil {
+		q, open := t.Next()
+		if !open {
+			q.Number = t.Answered()
+		}
+		c.emit(tunerAnswered(s.ID, q.Number, nil, err.Error()))
+	}
+	c.dropTuner(s)
 	if s.Done() || s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING {
 		return
 	}
@@ -82,6 +91,9 @@ func (c *Core) act(s *state.Sweep, actions []tuner.Action) {
 }
 
 func (c *Core) actOne(s *state.Sweep, action tuner.Action) error {
+	if c.overtaken(s, action) {
+		return nil
+	}
 	switch a := action.(type) {
 	case tuner.Create:
 		return c.create(s, a)

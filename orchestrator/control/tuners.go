@@ -5,6 +5,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/remote"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -17,7 +18,7 @@ type archived struct {
 // open starts a sweep's tuner, or goes on from its snapshot. A tuner that does not start fails its sweep in the next
 // step, and nothing else.
 func (c *Core) open(id string, spec *outbidv1.SweepSpec, snapshot []byte) {
-	t, err := c.set.NewTuner(tuner.Settings{Spec: spec}, snapshot)
+	t, err := c.newTuner(spec, snapshot)
 	if err != nil {
 		c.unopened[id] = err
 		return
@@ -35,7 +36,7 @@ func (c *Core) failUnopened() {
 	}
 }
 
-// archive puts a sweep's tuner away once the sweep has ended: it keeps its snapshot, and a program of its own ends.
+// archive puts a sweep's tuner away once the sweep has ended: it keeps its snapshot.
 func (c *Core) archive(s *state.Sweep) {
 	t := c.tuners[s.ID]
 	if t == nil {
@@ -46,9 +47,7 @@ func (c *Core) archive(s *state.Sweep) {
 	if data, err := t.Snapshot(); err == nil {
 		c.archived[s.ID] = archived{data, t.Outlook()}
 	}
-	if program, ok := t.(interface{ Close() }); ok {
-		program.Close()
-	}
+	c.out.Retire = append(c.out.Retire, s.ID)
 }
 
 // wake takes up the tuner of a sweep that is to be extended or resumed, as what says.
@@ -60,11 +59,11 @@ func (c *Core) wake(s *state.Sweep, what string) error {
 	if !ok {
 		return conflict(s, what, "its tuner failed")
 	}
-	t, err := c.set.NewTuner(tuner.Settings{Spec: s.Spec}, r.snapshot)
+	t, err := c.newTuner(s.Spec, r.snapshot)
 	if err != nil {
 		return fmt.Errorf("%w: tuner: %w", state.ErrConflict, err)
 	}
-	c.tuners[s.ID] = t
+	c.tuners[s.ID], c.asking[s.ID] = t, true
 	if s.Spec.GetExternal() == nil {
 		c.mayCreate[s.ID] = true
 	}
@@ -86,7 +85,7 @@ func (c *Core) snapshotTuner(r *outbidv1.SweepRecord) error {
 	t := c.tuners[r.GetId()]
 	if t == nil {
 		if put, ok := c.archived[r.GetId()]; ok {
-			r.Tuner, r.Outlook = put.snapshot, put.outlook.Message()
+			r.Tuner, r.Outlook, r.TunerRemote = put.snapshot, put.outlook.Message(), isRemote(r.GetSpec())
 		}
 		return nil
 	}
@@ -94,17 +93,27 @@ func (c *Core) snapshotTuner(r *outbidv1.SweepRecord) error {
 	if err != nil {
 		return fmt.Errorf("snapshot of the tuner of sweep %s: %w", r.GetId(), err)
 	}
-	r.Tuner = data
+	r.Tuner, r.TunerRemote = data, isRemote(r.GetSpec())
 	return nil
 }
 
 // loadTuner is the counterpart of snapshotTuner.
-func (c *Core) loadTuner(r *outbidv1.SweepRecord) {
-	switch {
-	case r.GetTuner() == nil:
-	case c.st.Sweeps[r.GetId()].Done():
-		c.archived[r.GetId()] = archived{r.GetTuner(), tuner.OutlookOf(r.GetOutlook())}
-	default:
-		c.open(r.GetId(), r.GetSpec(), r.GetTuner())
+func (c *Core) loadTuner(r *outbidv1.SweepRecord) error {
+	snapshot := r.GetTuner()
+	if snapshot == nil {
+		return nil
 	}
+	if isRemote(r.GetSpec()) && !r.GetTunerRemote() { // it is the program's own
+		var err error
+		if snapshot, err = remote.Resume(r.GetSpec(), snapshot).Snapshot(); err != nil {
+			return err
+		}
+	}
+	if c.st.Sweeps[r.GetId()].Done() {
+		c.archived[r.GetId()] = archived{snapshot, tuner.OutlookOf(r.GetOutlook())}
+		return nil
+	}
+	c.asking[r.GetId()] = true
+	c.open(r.GetId(), r.GetSpec(), snapshot)
+	return nil
 }

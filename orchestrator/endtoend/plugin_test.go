@@ -3,6 +3,7 @@ package endtoend
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -61,8 +62,12 @@ func TestATunerPluginGoesOnAfterItsOrchestratorWasKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	program := filepath.Join(t.TempDir(), "tuner")
+	if err := os.Symlink(self, program); err != nil {
+		t.Fatal(err)
+	}
 	outside := &outbidv1.Tuner{Seed: new(uint64(7)), Kind: &outbidv1.Tuner_Plugin{
-		Plugin: &outbidv1.PluginTuner{Command: []string{self}, Settings: settings, MaxSteps: 9},
+		Plugin: &outbidv1.PluginTuner{Command: []string{program}, Settings: settings, MaxSteps: 9},
 	}}
 	dir, locks := t.TempDir(), t.TempDir()
 	s := serve(t, dir, "up", "--devices", "cpu:2")
@@ -77,6 +82,17 @@ func TestATunerPluginGoesOnAfterItsOrchestratorWasKilled(t *testing.T) {
 		t.Errorf("trials by steps and configuration (-inside +outside):\n%s", diff)
 	}
 	noTwoOwners(t, locks)
+	s.stop()
+
+	// The ledger says what the plugin answered: who replays it, or goes on from it, needs it no more.
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	mustRepeat(t, dir, filepath.Join(dir, "data"))
+	s = serve(t, dir, "up", "--devices", "cpu:2")
+	if again := s.sweep(id); again.GetState() != outbidv1.SweepState_SWEEP_STATE_DONE {
+		t.Errorf("it is %s: %s", again.GetState(), again.GetReason())
+	}
 	s.stop()
 }
 

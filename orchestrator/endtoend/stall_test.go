@@ -223,7 +223,8 @@ func TestADiskThatStandsStill(t *testing.T) {
 	}
 }
 
-// A tuner in a process of its own hangs, for twice as long as a lease: its sweep fails, and nobody else notices.
+// A tuner in a process of its own hangs, for twice as long as a lease: its sweep fails, and nobody else notices. Meanwhile another
+// sweep is submitted and done, and reports and commands of others are decided.
 func TestATunerThatHangs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "--lease", "15s")
@@ -240,13 +241,38 @@ func TestATunerThatHangs(t *testing.T) {
 	hangs := job{name: "hangs", mode: "well", tuner: &outbidv1.Tuner{Kind: &outbidv1.Tuner_Plugin{
 		Plugin: &outbidv1.PluginTuner{Command: []string{self}, Settings: settings, MaxSteps: 9},
 	}}}.spec(t, c.locks)
+	usual := c.others()
 	c.stall(id, func() {
-		failed := c.wait(c.submit(hangs))
+		stuck := c.submit(hangs)
+		took := c.others()
+		t.Logf("other sweeps took %s while the tuner hung, %s before", took, usual)
+		if s := c.sweep(stuck); s.GetState() != outbidv1.SweepState_SWEEP_STATE_RUNNING && usual < 10*time.Second {
+			t.Errorf("other sweeps took %s, %s before; that of the tuner that hangs is %s: %s", took, usual, s.GetState(), s.GetReason())
+		}
+		failed := c.wait(stuck)
 		if failed.GetState() != outbidv1.SweepState_SWEEP_STATE_FAILED || !strings.Contains(failed.GetReason(), "took more than 30s") {
 			t.Errorf("its sweep is %s: %s", failed.GetState(), failed.GetReason())
 		}
 	})
 	c.stop()
+}
+
+// others submits a sweep and waits until it is done, then another one that is stopped, and says how long that took.
+func (c *cluster) others() time.Duration {
+	c.t.Helper()
+	began := time.Now()
+	c.mustDone(c.submit(job{name: "other", mode: "well", tuner: random(3), trials: 2}.spec(c.t, c.locks)))
+	id := c.submit(job{
+		name: "stopped", mode: "well", tuner: random(20_000), trials: 1, env: map[string]string{"PACE": "20ms"},
+	}.spec(c.t, c.locks))
+	c.waitSteps(id, 1)
+	if _, err := c.ControlSweep(c.t.Context(), &outbidv1.ControlSweepRequest{
+		Sweep: id, Command: outbidv1.SweepCommand_SWEEP_COMMAND_STOP,
+	}); err != nil {
+		c.t.Error(err)
+	}
+	c.wait(id)
+	return time.Since(began)
 }
 
 // serveSlowAgent bids as the server's own agent does, each time after a while.

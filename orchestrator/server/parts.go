@@ -252,11 +252,13 @@ func (s *Server) registerMetrics() (func(control.Observation), error) {
 
 // tunerHost opens tuners and ends those that are programs of their own.
 type tunerHost struct {
-	mu   sync.Mutex
-	ends []func()
+	mu     sync.Mutex
+	ends   []func()
+	closed bool
 }
 
-// opener returns what starts a tuner, or goes on from a snapshot. Programs end with the host, not with ctx.
+// opener returns what starts a tuner, or goes on from a snapshot; it may be called from any goroutine, and takes as long as the
+// program takes to start. Programs end with the host, not with ctx.
 func (h *tunerHost) opener(ctx context.Context, log *slog.Logger) func(tuner.Settings, []byte) (tuner.Tuner, error) {
 	ctx = context.WithoutCancel(ctx)
 	return func(settings tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
@@ -266,8 +268,12 @@ func (h *tunerHost) opener(ctx context.Context, log *slog.Logger) func(tuner.Set
 		}
 		if settings.Spec.GetTuner().GetPlugin() != nil {
 			h.mu.Lock()
+			defer h.mu.Unlock()
+			if h.closed {
+				go end()
+				return nil, errors.New("the server is stopping")
+			}
 			h.ends = append(h.ends, end)
-			h.mu.Unlock()
 		}
 		return t, nil
 	}
@@ -276,6 +282,7 @@ func (h *tunerHost) opener(ctx context.Context, log *slog.Logger) func(tuner.Set
 func (h *tunerHost) close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.closed = true
 	for _, end := range h.ends {
 		end()
 	}

@@ -83,6 +83,14 @@ func (f *folding) tunerAsked(e *outbidv1.TunerAsked) error {
 	return nil
 }
 
+// tunerAnswered: a tuner in a process of its own has answered, and said whether it has more.
+func (f *folding) tunerAnswered(e *outbidv1.TunerAnswered) error {
+	if e.GetError() == "" {
+		f.sweep.Waiting, f.sweep.Exhausted = e.GetStatus().GetWaiting(), e.GetStatus().GetExhausted()
+	}
+	return nil
+}
+
 func (f *folding) roundDecided(e *outbidv1.RoundDecided) error {
 	f.st.NextRound = e.GetRound() + 1
 	return nil

@@ -70,6 +70,8 @@ const (
 	TunerWidens    TunerPart = "is taken up if need be, and hears of it"
 	TunerForgotten TunerPart = "is forgotten"
 	TunerAsked     TunerPart = "was asked; is asked again on replay"
+	TunerAnswers   TunerPart = "has answered, in a process of its own; what it wants follows"
+	TunerRecorded  TunerPart = "if in a process of its own: what it answers is in the ledger from here on"
 	TunerHears     TunerPart = "hears of it"
 	TunerHearsNews TunerPart = "hears of it if it is news"
 )

@@ -26,6 +26,7 @@ func sweepKinds() []*Kind {
 			sweepCourse(Extended), TunerWidens, asks, advances, outlook, ViewWaiting),
 		ofSweep((*event).GetSweepDeleted, (*folding).sweepDeleted, sweepCourse("deleted"), TunerForgotten, outlook, ReadersForget),
 		ofSweep((*event).GetTunerAsked, (*folding).tunerAsked, TunerAsked, advances, ViewSweep),
+		ofSweep((*event).GetTunerAnswered, (*folding).tunerAnswered, TunerAnswers, advances, outlook),
 	}
 }
 
@@ -80,7 +81,7 @@ func ledgerKinds() []*Kind {
 		of(AboutNode, (*event).GetUplinkSeen, (*folding).uplinkSeen, nodeCourse(heardOf, "heard of")),
 		of(AboutLedger, (*event).GetNote, (*folding).note, ReadersAside),
 		of(AboutLedger, (*event).GetRoundDecided, (*folding).roundDecided, PolicyDecided, ReadersRound),
-		of(AboutLedger, (*event).GetOrchestratorStarted, (*folding).started, PolicyStarts, ReadersLeader),
+		of(AboutLedger, (*event).GetOrchestratorStarted, (*folding).started, TunerRecorded, PolicyStarts, ReadersLeader),
 	}
 }
 

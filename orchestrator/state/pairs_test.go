@@ -241,6 +241,7 @@ func TestEveryEventInEveryStateOfASweep(t *testing.T) {
 		"SweepSubmitted": submitted(spec(1)), "SweepDeleted": deleted("s-1"),
 		"SweepExtended": {Kind: &outbidv1.Event_SweepExtended{SweepExtended: &outbidv1.SweepExtended{Sweep: "s-1", Spec: spec(1)}}},
 		"TunerAsked":    {Kind: &outbidv1.Event_TunerAsked{TunerAsked: &outbidv1.TunerAsked{Sweep: "s-1", N: 1}}},
+		"TunerAnswered": {Kind: &outbidv1.Event_TunerAnswered{TunerAnswered: &outbidv1.TunerAnswered{Sweep: "s-1", Question: 1}}},
 	}
 	for n := range outbidv1.SweepState_name {
 		s := outbidv1.SweepState(n)
@@ -249,7 +250,7 @@ func TestEveryEventInEveryStateOfASweep(t *testing.T) {
 	all := slices.DeleteFunc(slices.Collect(maps.Keys(states)), func(s string) bool { return s == "none" })
 	want := map[string]legal{
 		"SweepSubmitted": {"none": "running"}, "SweepDeleted": {"done": "none", "stopped": "none", "failed": "none"},
-		"SweepExtended": same("running", "paused").and("done", "running").and("stopped", "running"), "TunerAsked": same(all...),
+		"SweepExtended": same("running", "paused").and("done", "running").and("stopped", "running"), "TunerAsked": same(all...), "TunerAnswered": same(all...),
 		"SweepChanged unspecified": {}, "SweepChanged running": {"paused": "running", "stopped": "running"},
 		"SweepChanged paused": {"running": "paused"}, "SweepChanged stopping": {"running": "stopping", "paused": "stopping"},
 		"SweepChanged done": {"running": "done", "stopping": "done"}, "SweepChanged stopped": {"stopping": "stopped"},

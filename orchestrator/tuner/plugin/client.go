@@ -15,6 +15,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/pluginhost"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/remote"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -100,7 +101,10 @@ func (c *Client) Handle(event tuner.Event) ([]tuner.Action, error) {
 	if c.failed != nil {
 		return nil, c.failed
 	}
-	message, err := toEvent(event)
+	if c.validator.over(event) {
+		return nil, nil // it ended that trial in answer to a question before
+	}
+	message, err := remote.ToEvent(event)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
@@ -110,7 +114,7 @@ func (c *Client) Handle(event tuner.Event) ([]tuner.Action, error) {
 	var actions []tuner.Action
 	err = c.call(func(resp *outbidv1.HandleResponse) error {
 		for _, m := range resp.GetActions() {
-			a, err := fromAction(m)
+			a, err := remote.FromAction(m)
 			if err != nil {
 				return err
 			}
@@ -175,7 +179,7 @@ func (c *Client) Status() tuner.Status { return c.status }
 // Outlook implements tuner.Tuner.
 func (c *Client) Outlook() tuner.Outlook { return c.outlook }
 
-// Snapshot implements tuner.Tuner.
+// Snapshot implements tuner.Tuner. One that cannot be taken does not end the plugin: it is told again what it was told.
 func (c *Client) Snapshot() ([]byte, error) {
 	if c.failed != nil {
 		return nil, c.failed
@@ -184,11 +188,10 @@ func (c *Client) Snapshot() ([]byte, error) {
 	defer cancel()
 	resp, err := c.service.Snapshot(ctx, &outbidv1.SnapshotRequest{})
 	if err != nil {
-		return nil, c.wrong("take a snapshot", err)
+		return nil, fmt.Errorf("%s: take a snapshot: %s", c.name, status.Convert(err).Message())
 	}
 	if len(resp.GetSnapshot()) == 0 {
-		c.failed = fmt.Errorf("%s: its snapshot is empty, which would start the sweep anew", c.name)
-		return nil, c.failed
+		return nil, fmt.Errorf("%s: its snapshot is empty, which would start the sweep anew", c.name)
 	}
 	return envelope{Guard: c.validator.validatorState, Plugin: resp.GetSnapshot()}.encode()
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/remote"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -70,7 +71,7 @@ func (s *server) Handle(_ context.Context, req *outbidv1.HandleRequest) (*outbid
 	}
 	resp := &outbidv1.HandleResponse{}
 	for _, message := range req.GetEvents() {
-		event, err := fromEvent(message)
+		event, err := remote.FromEvent(message)
 		if err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
@@ -79,7 +80,7 @@ func (s *server) Handle(_ context.Context, req *outbidv1.HandleRequest) (*outbid
 			return nil, status.Error(codes.Internal, err.Error())
 		}
 		for _, a := range actions {
-			message, err := toAction(a)
+			message, err := remote.ToAction(a)
 			if err != nil {
 				return nil, status.Error(codes.Internal, err.Error())
 			}

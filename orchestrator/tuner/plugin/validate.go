@@ -67,6 +67,20 @@ func (g *validator) seen(event tuner.Event) error {
 	}
 }
 
+// over says whether an event is about a trial that the plugin has ended. It happened before the plugin's answer came.
+func (g *validator) over(event tuner.Event) bool {
+	t := tuner.Trial(-1)
+	switch e := event.(type) {
+	case tuner.Reported:
+		t = e.Trial
+	case tuner.Reached:
+		t = e.Trial
+	case tuner.Exited:
+		t = e.Trial
+	}
+	return t >= 0 && int(t) < len(g.Places) && g.Places[t] >= completed
+}
+
 func (g *validator) put(t tuner.Trial, p place) error {
 	if t < 0 || int(t) >= len(g.Places) {
 		return fmt.Errorf("trial %d does not exist; %d were created", t, len(g.Places))

@@ -601,6 +601,7 @@ type Event struct {
 	//	*Event_ForksBegan
 	//	*Event_ConsolidationOrdered
 	//	*Event_ForksEnded
+	//	*Event_TunerAnswered
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -922,6 +923,15 @@ func (x *Event) GetForksEnded() *ForksEnded {
 	return nil
 }
 
+func (x *Event) GetTunerAnswered() *TunerAnswered {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_TunerAnswered); ok {
+			return x.TunerAnswered
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -1050,6 +1060,10 @@ type Event_ForksEnded struct {
 	ForksEnded *ForksEnded `protobuf:"bytes,31,opt,name=forks_ended,json=forksEnded,proto3,oneof"`
 }
 
+type Event_TunerAnswered struct {
+	TunerAnswered *TunerAnswered `protobuf:"bytes,32,opt,name=tuner_answered,json=tunerAnswered,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1112,6 +1126,8 @@ func (*Event_ConsolidationOrdered) isEvent_Kind() {}
 
 func (*Event_ForksEnded) isEvent_Kind() {}
 
+func (*Event_TunerAnswered) isEvent_Kind() {}
+
 // SweepSubmitted starts a sweep.
 type SweepSubmitted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1121,8 +1137,11 @@ type SweepSubmitted struct {
 	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Repeats of a submission with the same key return the first one's sweep.
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What its tuner said when it was started, if that is a program of its own. What it answers from then on is told by
+	// TunerAnswered.
+	Tuner         *TunerStatus `protobuf:"bytes,5,opt,name=tuner,proto3" json:"tuner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SweepSubmitted) Reset() {
@@ -1181,6 +1200,13 @@ func (x *SweepSubmitted) GetIdempotencyKey() string {
 		return x.IdempotencyKey
 	}
 	return ""
+}
+
+func (x *SweepSubmitted) GetTuner() *TunerStatus {
+	if x != nil {
+		return x.Tuner
+	}
+	return nil
 }
 
 // SweepChanged moves a sweep to another state.
@@ -1447,6 +1473,141 @@ func (x *TunerAsked) GetExhausted() bool {
 	return false
 }
 
+// TunerStatus is what a tuner in a process of its own says of itself.
+type TunerStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It has nothing to run until some trial reports.
+	Waiting bool `protobuf:"varint,1,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// It will never want another trial unless the sweep is extended.
+	Exhausted bool `protobuf:"varint,2,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
+	// What it will do in all; absent if that is as it was.
+	Outlook       *Outlook `protobuf:"bytes,3,opt,name=outlook,proto3" json:"outlook,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TunerStatus) Reset() {
+	*x = TunerStatus{}
+	mi := &file_outbid_v1_event_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TunerStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TunerStatus) ProtoMessage() {}
+
+func (x *TunerStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TunerStatus.ProtoReflect.Descriptor instead.
+func (*TunerStatus) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TunerStatus) GetWaiting() bool {
+	if x != nil {
+		return x.Waiting
+	}
+	return false
+}
+
+func (x *TunerStatus) GetExhausted() bool {
+	if x != nil {
+		return x.Exhausted
+	}
+	return false
+}
+
+func (x *TunerStatus) GetOutlook() *Outlook {
+	if x != nil {
+		return x.Outlook
+	}
+	return nil
+}
+
+// TunerAnswered records that a tuner in a process of its own answered a question. What it wants done follows.
+type TunerAnswered struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// Counts what the tuner was told, from 1: each ask, and each event that was news to it.
+	Question uint64       `protobuf:"varint,2,opt,name=question,proto3" json:"question,omitempty"`
+	Status   *TunerStatus `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// Why it cannot go on; the sweep fails with it.
+	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TunerAnswered) Reset() {
+	*x = TunerAnswered{}
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TunerAnswered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TunerAnswered) ProtoMessage() {}
+
+func (x *TunerAnswered) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TunerAnswered.ProtoReflect.Descriptor instead.
+func (*TunerAnswered) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TunerAnswered) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *TunerAnswered) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
+}
+
+func (x *TunerAnswered) GetStatus() *TunerStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *TunerAnswered) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // TrialCreated is a new trial, to be trained until a step.
 type TrialCreated struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1468,7 +1629,7 @@ type TrialCreated struct {
 
 func (x *TrialCreated) Reset() {
 	*x = TrialCreated{}
-	mi := &file_outbid_v1_event_proto_msgTypes[8]
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1641,7 @@ func (x *TrialCreated) String() string {
 func (*TrialCreated) ProtoMessage() {}
 
 func (x *TrialCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[8]
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1654,7 @@ func (x *TrialCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCreated.ProtoReflect.Descriptor instead.
 func (*TrialCreated) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TrialCreated) GetSweep() string {
@@ -1560,7 +1721,7 @@ type TrialTargeted struct {
 
 func (x *TrialTargeted) Reset() {
 	*x = TrialTargeted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1733,7 @@ func (x *TrialTargeted) String() string {
 func (*TrialTargeted) ProtoMessage() {}
 
 func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1746,7 @@ func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialTargeted.ProtoReflect.Descriptor instead.
 func (*TrialTargeted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TrialTargeted) GetSweep() string {
@@ -1635,7 +1796,7 @@ type TrialPaused struct {
 
 func (x *TrialPaused) Reset() {
 	*x = TrialPaused{}
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1808,7 @@ func (x *TrialPaused) String() string {
 func (*TrialPaused) ProtoMessage() {}
 
 func (x *TrialPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1821,7 @@ func (x *TrialPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialPaused.ProtoReflect.Descriptor instead.
 func (*TrialPaused) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TrialPaused) GetSweep() string {
@@ -1701,7 +1862,7 @@ type TrialEnded struct {
 
 func (x *TrialEnded) Reset() {
 	*x = TrialEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1874,7 @@ func (x *TrialEnded) String() string {
 func (*TrialEnded) ProtoMessage() {}
 
 func (x *TrialEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1887,7 @@ func (x *TrialEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialEnded.ProtoReflect.Descriptor instead.
 func (*TrialEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TrialEnded) GetSweep() string {
@@ -1787,7 +1948,7 @@ type TrialCloned struct {
 
 func (x *TrialCloned) Reset() {
 	*x = TrialCloned{}
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1960,7 @@ func (x *TrialCloned) String() string {
 func (*TrialCloned) ProtoMessage() {}
 
 func (x *TrialCloned) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1973,7 @@ func (x *TrialCloned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCloned.ProtoReflect.Descriptor instead.
 func (*TrialCloned) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TrialCloned) GetSweep() string {
@@ -1870,7 +2031,7 @@ type TrialReported struct {
 
 func (x *TrialReported) Reset() {
 	*x = TrialReported{}
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2043,7 @@ func (x *TrialReported) String() string {
 func (*TrialReported) ProtoMessage() {}
 
 func (x *TrialReported) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2056,7 @@ func (x *TrialReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReported.ProtoReflect.Descriptor instead.
 func (*TrialReported) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TrialReported) GetSweep() string {
@@ -1939,7 +2100,7 @@ type TrialReached struct {
 
 func (x *TrialReached) Reset() {
 	*x = TrialReached{}
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2112,7 @@ func (x *TrialReached) String() string {
 func (*TrialReached) ProtoMessage() {}
 
 func (x *TrialReached) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2125,7 @@ func (x *TrialReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReached.ProtoReflect.Descriptor instead.
 func (*TrialReached) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TrialReached) GetSweep() string {
@@ -2007,7 +2168,7 @@ type CheckpointSaved struct {
 
 func (x *CheckpointSaved) Reset() {
 	*x = CheckpointSaved{}
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2180,7 @@ func (x *CheckpointSaved) String() string {
 func (*CheckpointSaved) ProtoMessage() {}
 
 func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2193,7 @@ func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSaved.ProtoReflect.Descriptor instead.
 func (*CheckpointSaved) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CheckpointSaved) GetSweep() string {
@@ -2068,7 +2229,7 @@ type CheckpointDropped struct {
 
 func (x *CheckpointDropped) Reset() {
 	*x = CheckpointDropped{}
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2241,7 @@ func (x *CheckpointDropped) String() string {
 func (*CheckpointDropped) ProtoMessage() {}
 
 func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2254,7 @@ func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDropped.ProtoReflect.Descriptor instead.
 func (*CheckpointDropped) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CheckpointDropped) GetSweep() string {
@@ -2147,7 +2308,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2320,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2333,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LeaseGranted) GetSweep() string {
@@ -2272,7 +2433,7 @@ type ForksBegan struct {
 
 func (x *ForksBegan) Reset() {
 	*x = ForksBegan{}
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2445,7 @@ func (x *ForksBegan) String() string {
 func (*ForksBegan) ProtoMessage() {}
 
 func (x *ForksBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2458,7 @@ func (x *ForksBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksBegan.ProtoReflect.Descriptor instead.
 func (*ForksBegan) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ForksBegan) GetSweep() string {
@@ -2350,7 +2511,7 @@ type ConsolidationOrdered struct {
 
 func (x *ConsolidationOrdered) Reset() {
 	*x = ConsolidationOrdered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2523,7 @@ func (x *ConsolidationOrdered) String() string {
 func (*ConsolidationOrdered) ProtoMessage() {}
 
 func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2536,7 @@ func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsolidationOrdered.ProtoReflect.Descriptor instead.
 func (*ConsolidationOrdered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ConsolidationOrdered) GetSweep() string {
@@ -2433,7 +2594,7 @@ type ForksEnded struct {
 
 func (x *ForksEnded) Reset() {
 	*x = ForksEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2606,7 @@ func (x *ForksEnded) String() string {
 func (*ForksEnded) ProtoMessage() {}
 
 func (x *ForksEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2619,7 @@ func (x *ForksEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksEnded.ProtoReflect.Descriptor instead.
 func (*ForksEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ForksEnded) GetSweep() string {
@@ -2521,7 +2682,7 @@ type ForkSteps struct {
 
 func (x *ForkSteps) Reset() {
 	*x = ForkSteps{}
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2694,7 @@ func (x *ForkSteps) String() string {
 func (*ForkSteps) ProtoMessage() {}
 
 func (x *ForkSteps) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2707,7 @@ func (x *ForkSteps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSteps.ProtoReflect.Descriptor instead.
 func (*ForkSteps) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ForkSteps) GetLeaseId() uint64 {
@@ -2577,7 +2738,7 @@ type LeasePlace struct {
 
 func (x *LeasePlace) Reset() {
 	*x = LeasePlace{}
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +2750,7 @@ func (x *LeasePlace) String() string {
 func (*LeasePlace) ProtoMessage() {}
 
 func (x *LeasePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +2763,7 @@ func (x *LeasePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasePlace.ProtoReflect.Descriptor instead.
 func (*LeasePlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeasePlace) GetNode() string {
@@ -2640,7 +2801,7 @@ type LeaseRenewed struct {
 
 func (x *LeaseRenewed) Reset() {
 	*x = LeaseRenewed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +2813,7 @@ func (x *LeaseRenewed) String() string {
 func (*LeaseRenewed) ProtoMessage() {}
 
 func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +2826,7 @@ func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
 func (*LeaseRenewed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeaseRenewed) GetSweep() string {
@@ -2717,7 +2878,7 @@ type PlaceEnded struct {
 
 func (x *PlaceEnded) Reset() {
 	*x = PlaceEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2890,7 @@ func (x *PlaceEnded) String() string {
 func (*PlaceEnded) ProtoMessage() {}
 
 func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2903,7 @@ func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceEnded.ProtoReflect.Descriptor instead.
 func (*PlaceEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PlaceEnded) GetSweep() string {
@@ -2794,7 +2955,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +2967,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +2980,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LeaseRevoked) GetSweep() string {
@@ -2872,7 +3033,7 @@ type LeaseEnded struct {
 
 func (x *LeaseEnded) Reset() {
 	*x = LeaseEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +3045,7 @@ func (x *LeaseEnded) String() string {
 func (*LeaseEnded) ProtoMessage() {}
 
 func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +3058,7 @@ func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnded.ProtoReflect.Descriptor instead.
 func (*LeaseEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LeaseEnded) GetSweep() string {
@@ -2949,7 +3110,7 @@ type ForkStarted struct {
 
 func (x *ForkStarted) Reset() {
 	*x = ForkStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2961,7 +3122,7 @@ func (x *ForkStarted) String() string {
 func (*ForkStarted) ProtoMessage() {}
 
 func (x *ForkStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2974,7 +3135,7 @@ func (x *ForkStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStarted.ProtoReflect.Descriptor instead.
 func (*ForkStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ForkStarted) GetSweep() string {
@@ -3028,7 +3189,7 @@ type ForkFailed struct {
 
 func (x *ForkFailed) Reset() {
 	*x = ForkFailed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3201,7 @@ func (x *ForkFailed) String() string {
 func (*ForkFailed) ProtoMessage() {}
 
 func (x *ForkFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3214,7 @@ func (x *ForkFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkFailed.ProtoReflect.Descriptor instead.
 func (*ForkFailed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ForkFailed) GetSweep() string {
@@ -3129,7 +3290,7 @@ type NodeJoined struct {
 
 func (x *NodeJoined) Reset() {
 	*x = NodeJoined{}
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3302,7 @@ func (x *NodeJoined) String() string {
 func (*NodeJoined) ProtoMessage() {}
 
 func (x *NodeJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3315,7 @@ func (x *NodeJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeJoined.ProtoReflect.Descriptor instead.
 func (*NodeJoined) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NodeJoined) GetNode() *NodeInfo {
@@ -3176,7 +3337,7 @@ type NodeChanged struct {
 
 func (x *NodeChanged) Reset() {
 	*x = NodeChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3188,7 +3349,7 @@ func (x *NodeChanged) String() string {
 func (*NodeChanged) ProtoMessage() {}
 
 func (x *NodeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3201,7 +3362,7 @@ func (x *NodeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChanged.ProtoReflect.Descriptor instead.
 func (*NodeChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NodeChanged) GetNode() string {
@@ -3237,7 +3398,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3410,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3423,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -3302,7 +3463,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3475,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3488,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Note) GetSweep() string {
@@ -3385,7 +3546,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3558,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +3571,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -3455,7 +3616,7 @@ type RoundDecided struct {
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3467,7 +3628,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3480,7 +3641,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -3520,14 +3681,16 @@ type OrchestratorStarted struct {
 	Policy *PolicySettings `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
 	// The format of what follows: a version that knows only lower ones must not read on. 0 in ledgers of versions that did
 	// not write it down.
-	Format        uint32 `protobuf:"varint,4,opt,name=format,proto3" json:"format,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Format uint32 `protobuf:"varint,4,opt,name=format,proto3" json:"format,omitempty"`
+	// What tuners in processes of their own answer is in the ledger from here on. What they were told before was answered at once.
+	AnswersRecorded bool `protobuf:"varint,5,opt,name=answers_recorded,json=answersRecorded,proto3" json:"answers_recorded,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3539,7 +3702,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3552,7 +3715,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -3583,6 +3746,13 @@ func (x *OrchestratorStarted) GetFormat() uint32 {
 	return 0
 }
 
+func (x *OrchestratorStarted) GetAnswersRecorded() bool {
+	if x != nil {
+		return x.AnswersRecorded
+	}
+	return false
+}
+
 // PolicySettings is what a policy was made from, so that it can be made again.
 type PolicySettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3596,7 +3766,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3608,7 +3778,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3621,7 +3791,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -3661,7 +3831,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3673,7 +3843,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3686,7 +3856,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -3760,7 +3930,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3772,7 +3942,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3785,7 +3955,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -3856,7 +4026,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06events\x18\x05 \x01(\fR\x06events\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xc2\x0f\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\x85\x10\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -3899,13 +4069,15 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"forksBegan\x12V\n" +
 	"\x15consolidation_ordered\x18\x1e \x01(\v2\x1f.outbid.v1.ConsolidationOrderedH\x00R\x14consolidationOrdered\x128\n" +
 	"\vforks_ended\x18\x1f \x01(\v2\x15.outbid.v1.ForksEndedH\x00R\n" +
-	"forksEndedB\x06\n" +
-	"\x04kind\"\x8f\x01\n" +
+	"forksEnded\x12A\n" +
+	"\x0etuner_answered\x18  \x01(\v2\x18.outbid.v1.TunerAnsweredH\x00R\rtunerAnsweredB\x06\n" +
+	"\x04kind\"\xbd\x01\n" +
 	"\x0eSweepSubmitted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12'\n" +
-	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\"\xb0\x01\n" +
+	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\x12,\n" +
+	"\x05tuner\x18\x05 \x01(\v2\x16.outbid.v1.TunerStatusR\x05tuner\"\xb0\x01\n" +
 	"\fSweepChanged\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.outbid.v1.SweepStateR\x05state\x12\x16\n" +
@@ -3924,7 +4096,16 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\f\n" +
 	"\x01n\x18\x02 \x01(\x05R\x01n\x12\x18\n" +
 	"\awaiting\x18\x03 \x01(\bR\awaiting\x12\x1c\n" +
-	"\texhausted\x18\x04 \x01(\bR\texhausted\"\xc0\x01\n" +
+	"\texhausted\x18\x04 \x01(\bR\texhausted\"s\n" +
+	"\vTunerStatus\x12\x18\n" +
+	"\awaiting\x18\x01 \x01(\bR\awaiting\x12\x1c\n" +
+	"\texhausted\x18\x02 \x01(\bR\texhausted\x12,\n" +
+	"\aoutlook\x18\x03 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\"\x87\x01\n" +
+	"\rTunerAnswered\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x1a\n" +
+	"\bquestion\x18\x02 \x01(\x04R\bquestion\x12.\n" +
+	"\x06status\x18\x03 \x01(\v2\x16.outbid.v1.TunerStatusR\x06status\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"\xc0\x01\n" +
 	"\fTrialCreated\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x1f\n" +
@@ -4103,12 +4284,13 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12,\n" +
-	"\aauction\x18\x04 \x01(\v2\x12.outbid.v1.AuctionR\aauction\"\x8e\x01\n" +
+	"\aauction\x18\x04 \x01(\v2\x12.outbid.v1.AuctionR\aauction\"\xb9\x01\n" +
 	"\x13OrchestratorStarted\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
 	"\x06policy\x18\x03 \x01(\v2\x19.outbid.v1.PolicySettingsR\x06policy\x12\x16\n" +
-	"\x06format\x18\x04 \x01(\rR\x06format\"\xa2\x01\n" +
+	"\x06format\x18\x04 \x01(\rR\x06format\x12)\n" +
+	"\x10answers_recorded\x18\x05 \x01(\bR\x0fanswersRecorded\"\xa2\x01\n" +
 	"\x0ePolicySettings\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12@\n" +
 	"\aoptions\x18\x02 \x03(\v2&.outbid.v1.PolicySettings.OptionsEntryR\aoptions\x1a:\n" +
@@ -4198,7 +4380,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(RevokeKind)(0),               // 1: outbid.v1.RevokeKind
@@ -4215,111 +4397,118 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*SweepExtended)(nil),         // 12: outbid.v1.SweepExtended
 	(*SweepDeleted)(nil),          // 13: outbid.v1.SweepDeleted
 	(*TunerAsked)(nil),            // 14: outbid.v1.TunerAsked
-	(*TrialCreated)(nil),          // 15: outbid.v1.TrialCreated
-	(*TrialTargeted)(nil),         // 16: outbid.v1.TrialTargeted
-	(*TrialPaused)(nil),           // 17: outbid.v1.TrialPaused
-	(*TrialEnded)(nil),            // 18: outbid.v1.TrialEnded
-	(*TrialCloned)(nil),           // 19: outbid.v1.TrialCloned
-	(*TrialReported)(nil),         // 20: outbid.v1.TrialReported
-	(*TrialReached)(nil),          // 21: outbid.v1.TrialReached
-	(*CheckpointSaved)(nil),       // 22: outbid.v1.CheckpointSaved
-	(*CheckpointDropped)(nil),     // 23: outbid.v1.CheckpointDropped
-	(*LeaseGranted)(nil),          // 24: outbid.v1.LeaseGranted
-	(*ForksBegan)(nil),            // 25: outbid.v1.ForksBegan
-	(*ConsolidationOrdered)(nil),  // 26: outbid.v1.ConsolidationOrdered
-	(*ForksEnded)(nil),            // 27: outbid.v1.ForksEnded
-	(*ForkSteps)(nil),             // 28: outbid.v1.ForkSteps
-	(*LeasePlace)(nil),            // 29: outbid.v1.LeasePlace
-	(*LeaseRenewed)(nil),          // 30: outbid.v1.LeaseRenewed
-	(*PlaceEnded)(nil),            // 31: outbid.v1.PlaceEnded
-	(*LeaseRevoked)(nil),          // 32: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 33: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 34: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 35: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 36: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 37: outbid.v1.NodeChanged
-	(*UplinkSeen)(nil),            // 38: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 39: outbid.v1.Note
-	(*TrialAsked)(nil),            // 40: outbid.v1.TrialAsked
-	(*RoundDecided)(nil),          // 41: outbid.v1.RoundDecided
-	(*OrchestratorStarted)(nil),   // 42: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 43: outbid.v1.PolicySettings
-	(*Report)(nil),                // 44: outbid.v1.Report
-	(*Checkpoint)(nil),            // 45: outbid.v1.Checkpoint
-	nil,                           // 46: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 47: outbid.v1.Report.MetricsEntry
-	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
-	(*SweepSpec)(nil),             // 49: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 50: outbid.v1.Fairness
-	(*NodeInfo)(nil),              // 51: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 52: outbid.v1.Auction
+	(*TunerStatus)(nil),           // 15: outbid.v1.TunerStatus
+	(*TunerAnswered)(nil),         // 16: outbid.v1.TunerAnswered
+	(*TrialCreated)(nil),          // 17: outbid.v1.TrialCreated
+	(*TrialTargeted)(nil),         // 18: outbid.v1.TrialTargeted
+	(*TrialPaused)(nil),           // 19: outbid.v1.TrialPaused
+	(*TrialEnded)(nil),            // 20: outbid.v1.TrialEnded
+	(*TrialCloned)(nil),           // 21: outbid.v1.TrialCloned
+	(*TrialReported)(nil),         // 22: outbid.v1.TrialReported
+	(*TrialReached)(nil),          // 23: outbid.v1.TrialReached
+	(*CheckpointSaved)(nil),       // 24: outbid.v1.CheckpointSaved
+	(*CheckpointDropped)(nil),     // 25: outbid.v1.CheckpointDropped
+	(*LeaseGranted)(nil),          // 26: outbid.v1.LeaseGranted
+	(*ForksBegan)(nil),            // 27: outbid.v1.ForksBegan
+	(*ConsolidationOrdered)(nil),  // 28: outbid.v1.ConsolidationOrdered
+	(*ForksEnded)(nil),            // 29: outbid.v1.ForksEnded
+	(*ForkSteps)(nil),             // 30: outbid.v1.ForkSteps
+	(*LeasePlace)(nil),            // 31: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 32: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 33: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 34: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 35: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 36: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 37: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 38: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 39: outbid.v1.NodeChanged
+	(*UplinkSeen)(nil),            // 40: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 41: outbid.v1.Note
+	(*TrialAsked)(nil),            // 42: outbid.v1.TrialAsked
+	(*RoundDecided)(nil),          // 43: outbid.v1.RoundDecided
+	(*OrchestratorStarted)(nil),   // 44: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 45: outbid.v1.PolicySettings
+	(*Report)(nil),                // 46: outbid.v1.Report
+	(*Checkpoint)(nil),            // 47: outbid.v1.Checkpoint
+	nil,                           // 48: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 49: outbid.v1.Report.MetricsEntry
+	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
+	(*SweepSpec)(nil),             // 51: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 52: outbid.v1.Fairness
+	(*Outlook)(nil),               // 53: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 54: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 55: outbid.v1.Auction
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	48, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	50, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	9,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	10, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	11, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
 	12, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
 	14, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
-	15, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
-	16, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
-	17, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
-	18, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
-	19, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
-	20, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
-	21, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
-	22, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
-	23, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
-	24, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	32, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	33, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	34, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	35, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	36, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	37, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	38, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	39, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	40, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	41, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	42, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	30, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
-	31, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	17, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
+	18, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
+	19, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
+	20, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
+	21, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
+	22, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
+	23, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
+	24, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
+	25, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
+	26, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
+	34, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	35, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	36, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	37, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	38, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	39, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	40, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	41, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	42, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	43, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	44, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	32, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	33, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
 	13, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
-	25, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
-	26, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
-	27, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
-	49, // 33: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	4,  // 34: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	50, // 35: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	49, // 36: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	5,  // 37: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	44, // 38: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	45, // 39: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	48, // 40: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	29, // 41: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	29, // 42: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	45, // 43: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	48, // 44: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	45, // 45: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	28, // 46: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 47: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	48, // 48: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	1,  // 49: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	2,  // 50: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	51, // 51: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	6,  // 52: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	3,  // 53: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	52, // 54: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	43, // 55: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	46, // 56: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	47, // 57: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	48, // 58: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	48, // 59: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	27, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
+	28, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
+	29, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
+	16, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
+	51, // 34: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	15, // 35: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
+	4,  // 36: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	52, // 37: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	51, // 38: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	53, // 39: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	15, // 40: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	5,  // 41: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	46, // 42: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	47, // 43: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	50, // 44: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	31, // 45: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
+	31, // 46: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	47, // 47: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	50, // 48: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	47, // 49: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	30, // 50: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 51: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	50, // 52: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	1,  // 53: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	2,  // 54: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	54, // 55: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	6,  // 56: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	3,  // 57: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	55, // 58: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	45, // 59: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	48, // 60: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	49, // 61: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	50, // 62: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	50, // 63: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -4362,17 +4551,18 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_ForksBegan)(nil),
 		(*Event_ConsolidationOrdered)(nil),
 		(*Event_ForksEnded)(nil),
+		(*Event_TunerAnswered)(nil),
 	}
-	file_outbid_v1_event_proto_msgTypes[28].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[32].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[38].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[30].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[34].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[40].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   41,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2049,7 +2049,7 @@ var File_outbid_v1_plugin_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\n" +
-	"\x16outbid/v1/plugin.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"t\n" +
+	"\x16outbid/v1/plugin.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x15outbid/v1/sweep.proto\"t\n" +
 	"\x10ConfigureRequest\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
@@ -2324,7 +2324,6 @@ func file_outbid_v1_plugin_proto_init() {
 	}
 	file_outbid_v1_auction_proto_init()
 	file_outbid_v1_event_proto_init()
-	file_outbid_v1_service_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_plugin_proto_msgTypes[6].OneofWrappers = []any{
 		(*TunerEvent_Ask)(nil),

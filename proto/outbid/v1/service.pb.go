@@ -417,139 +417,6 @@ func (x *TrialCounts) GetTotal() int32 {
 	return 0
 }
 
-// Outlook is how much work there is in all.
-type Outlook struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Trials        int32                  `protobuf:"varint,1,opt,name=trials,proto3" json:"trials,omitempty"`
-	Steps         int64                  `protobuf:"varint,2,opt,name=steps,proto3" json:"steps,omitempty"`
-	Rungs         []*Rung                `protobuf:"bytes,3,rep,name=rungs,proto3" json:"rungs,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Outlook) Reset() {
-	*x = Outlook{}
-	mi := &file_outbid_v1_service_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Outlook) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Outlook) ProtoMessage() {}
-
-func (x *Outlook) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
-func (*Outlook) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *Outlook) GetTrials() int32 {
-	if x != nil {
-		return x.Trials
-	}
-	return 0
-}
-
-func (x *Outlook) GetSteps() int64 {
-	if x != nil {
-		return x.Steps
-	}
-	return 0
-}
-
-func (x *Outlook) GetRungs() []*Rung {
-	if x != nil {
-		return x.Rungs
-	}
-	return nil
-}
-
-// Rung is one stage of a bracket.
-type Rung struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Bracket int32                  `protobuf:"varint,1,opt,name=bracket,proto3" json:"bracket,omitempty"`
-	// Trains until this step.
-	UntilStep int64 `protobuf:"varint,2,opt,name=until_step,json=untilStep,proto3" json:"until_step,omitempty"`
-	// Trials that enter it.
-	Trials int32 `protobuf:"varint,3,opt,name=trials,proto3" json:"trials,omitempty"`
-	// Steps trained in it by all of them.
-	Steps         int64 `protobuf:"varint,4,opt,name=steps,proto3" json:"steps,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Rung) Reset() {
-	*x = Rung{}
-	mi := &file_outbid_v1_service_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Rung) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Rung) ProtoMessage() {}
-
-func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Rung.ProtoReflect.Descriptor instead.
-func (*Rung) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Rung) GetBracket() int32 {
-	if x != nil {
-		return x.Bracket
-	}
-	return 0
-}
-
-func (x *Rung) GetUntilStep() int64 {
-	if x != nil {
-		return x.UntilStep
-	}
-	return 0
-}
-
-func (x *Rung) GetTrials() int32 {
-	if x != nil {
-		return x.Trials
-	}
-	return 0
-}
-
-func (x *Rung) GetSteps() int64 {
-	if x != nil {
-		return x.Steps
-	}
-	return 0
-}
-
 // Trial is a trial as it stands.
 type Trial struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -593,7 +460,7 @@ type Trial struct {
 
 func (x *Trial) Reset() {
 	*x = Trial{}
-	mi := &file_outbid_v1_service_proto_msgTypes[5]
+	mi := &file_outbid_v1_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +472,7 @@ func (x *Trial) String() string {
 func (*Trial) ProtoMessage() {}
 
 func (x *Trial) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[5]
+	mi := &file_outbid_v1_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +485,7 @@ func (x *Trial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trial.ProtoReflect.Descriptor instead.
 func (*Trial) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Trial) GetSweep() string {
@@ -812,7 +679,7 @@ type TrialLease struct {
 
 func (x *TrialLease) Reset() {
 	*x = TrialLease{}
-	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	mi := &file_outbid_v1_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +691,7 @@ func (x *TrialLease) String() string {
 func (*TrialLease) ProtoMessage() {}
 
 func (x *TrialLease) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	mi := &file_outbid_v1_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +704,7 @@ func (x *TrialLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialLease.ProtoReflect.Descriptor instead.
 func (*TrialLease) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TrialLease) GetLeaseId() uint64 {
@@ -919,7 +786,7 @@ type TrialPlace struct {
 
 func (x *TrialPlace) Reset() {
 	*x = TrialPlace{}
-	mi := &file_outbid_v1_service_proto_msgTypes[7]
+	mi := &file_outbid_v1_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +798,7 @@ func (x *TrialPlace) String() string {
 func (*TrialPlace) ProtoMessage() {}
 
 func (x *TrialPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[7]
+	mi := &file_outbid_v1_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +811,7 @@ func (x *TrialPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialPlace.ProtoReflect.Descriptor instead.
 func (*TrialPlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TrialPlace) GetNode() string {
@@ -987,7 +854,7 @@ type SubmitSweepRequest struct {
 
 func (x *SubmitSweepRequest) Reset() {
 	*x = SubmitSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[8]
+	mi := &file_outbid_v1_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +866,7 @@ func (x *SubmitSweepRequest) String() string {
 func (*SubmitSweepRequest) ProtoMessage() {}
 
 func (x *SubmitSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[8]
+	mi := &file_outbid_v1_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +879,7 @@ func (x *SubmitSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitSweepRequest.ProtoReflect.Descriptor instead.
 func (*SubmitSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SubmitSweepRequest) GetSpec() *SweepSpec {
@@ -1039,7 +906,7 @@ type SubmitSweepResponse struct {
 
 func (x *SubmitSweepResponse) Reset() {
 	*x = SubmitSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[9]
+	mi := &file_outbid_v1_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +918,7 @@ func (x *SubmitSweepResponse) String() string {
 func (*SubmitSweepResponse) ProtoMessage() {}
 
 func (x *SubmitSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[9]
+	mi := &file_outbid_v1_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +931,7 @@ func (x *SubmitSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitSweepResponse.ProtoReflect.Descriptor instead.
 func (*SubmitSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SubmitSweepResponse) GetSweep() *Sweep {
@@ -1086,7 +953,7 @@ type PreviewSweepRequest struct {
 
 func (x *PreviewSweepRequest) Reset() {
 	*x = PreviewSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[10]
+	mi := &file_outbid_v1_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +965,7 @@ func (x *PreviewSweepRequest) String() string {
 func (*PreviewSweepRequest) ProtoMessage() {}
 
 func (x *PreviewSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[10]
+	mi := &file_outbid_v1_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +978,7 @@ func (x *PreviewSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewSweepRequest.ProtoReflect.Descriptor instead.
 func (*PreviewSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PreviewSweepRequest) GetSpec() *SweepSpec {
@@ -1144,7 +1011,7 @@ type PreviewSweepResponse struct {
 
 func (x *PreviewSweepResponse) Reset() {
 	*x = PreviewSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[11]
+	mi := &file_outbid_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1023,7 @@ func (x *PreviewSweepResponse) String() string {
 func (*PreviewSweepResponse) ProtoMessage() {}
 
 func (x *PreviewSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[11]
+	mi := &file_outbid_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1036,7 @@ func (x *PreviewSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewSweepResponse.ProtoReflect.Descriptor instead.
 func (*PreviewSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PreviewSweepResponse) GetOutlook() *Outlook {
@@ -1213,7 +1080,7 @@ type ListSweepsRequest struct {
 
 func (x *ListSweepsRequest) Reset() {
 	*x = ListSweepsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[12]
+	mi := &file_outbid_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1092,7 @@ func (x *ListSweepsRequest) String() string {
 func (*ListSweepsRequest) ProtoMessage() {}
 
 func (x *ListSweepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[12]
+	mi := &file_outbid_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1105,7 @@ func (x *ListSweepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSweepsRequest.ProtoReflect.Descriptor instead.
 func (*ListSweepsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListSweepsRequest) GetTenant() string {
@@ -1273,7 +1140,7 @@ type ListSweepsResponse struct {
 
 func (x *ListSweepsResponse) Reset() {
 	*x = ListSweepsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[13]
+	mi := &file_outbid_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1152,7 @@ func (x *ListSweepsResponse) String() string {
 func (*ListSweepsResponse) ProtoMessage() {}
 
 func (x *ListSweepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[13]
+	mi := &file_outbid_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1165,7 @@ func (x *ListSweepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSweepsResponse.ProtoReflect.Descriptor instead.
 func (*ListSweepsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSweepsResponse) GetSweeps() []*Sweep {
@@ -1325,7 +1192,7 @@ type GetSweepRequest struct {
 
 func (x *GetSweepRequest) Reset() {
 	*x = GetSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[14]
+	mi := &file_outbid_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1204,7 @@ func (x *GetSweepRequest) String() string {
 func (*GetSweepRequest) ProtoMessage() {}
 
 func (x *GetSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[14]
+	mi := &file_outbid_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1217,7 @@ func (x *GetSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSweepRequest.ProtoReflect.Descriptor instead.
 func (*GetSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetSweepRequest) GetSweep() string {
@@ -1370,7 +1237,7 @@ type GetSweepResponse struct {
 
 func (x *GetSweepResponse) Reset() {
 	*x = GetSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[15]
+	mi := &file_outbid_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1249,7 @@ func (x *GetSweepResponse) String() string {
 func (*GetSweepResponse) ProtoMessage() {}
 
 func (x *GetSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[15]
+	mi := &file_outbid_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1262,7 @@ func (x *GetSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSweepResponse.ProtoReflect.Descriptor instead.
 func (*GetSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetSweepResponse) GetSweep() *Sweep {
@@ -1421,7 +1288,7 @@ type ListTrialsRequest struct {
 
 func (x *ListTrialsRequest) Reset() {
 	*x = ListTrialsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[16]
+	mi := &file_outbid_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1300,7 @@ func (x *ListTrialsRequest) String() string {
 func (*ListTrialsRequest) ProtoMessage() {}
 
 func (x *ListTrialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[16]
+	mi := &file_outbid_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1313,7 @@ func (x *ListTrialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrialsRequest.ProtoReflect.Descriptor instead.
 func (*ListTrialsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListTrialsRequest) GetSweep() string {
@@ -1488,7 +1355,7 @@ type ListTrialsResponse struct {
 
 func (x *ListTrialsResponse) Reset() {
 	*x = ListTrialsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[17]
+	mi := &file_outbid_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1367,7 @@ func (x *ListTrialsResponse) String() string {
 func (*ListTrialsResponse) ProtoMessage() {}
 
 func (x *ListTrialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[17]
+	mi := &file_outbid_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1380,7 @@ func (x *ListTrialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrialsResponse.ProtoReflect.Descriptor instead.
 func (*ListTrialsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListTrialsResponse) GetTrials() []*Trial {
@@ -1541,7 +1408,7 @@ type GetTrialRequest struct {
 
 func (x *GetTrialRequest) Reset() {
 	*x = GetTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[18]
+	mi := &file_outbid_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1420,7 @@ func (x *GetTrialRequest) String() string {
 func (*GetTrialRequest) ProtoMessage() {}
 
 func (x *GetTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[18]
+	mi := &file_outbid_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1433,7 @@ func (x *GetTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrialRequest.ProtoReflect.Descriptor instead.
 func (*GetTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetTrialRequest) GetSweep() string {
@@ -1593,7 +1460,7 @@ type GetTrialResponse struct {
 
 func (x *GetTrialResponse) Reset() {
 	*x = GetTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[19]
+	mi := &file_outbid_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1472,7 @@ func (x *GetTrialResponse) String() string {
 func (*GetTrialResponse) ProtoMessage() {}
 
 func (x *GetTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[19]
+	mi := &file_outbid_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1485,7 @@ func (x *GetTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrialResponse.ProtoReflect.Descriptor instead.
 func (*GetTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetTrialResponse) GetTrial() *Trial {
@@ -1640,7 +1507,7 @@ type ListReportsRequest struct {
 
 func (x *ListReportsRequest) Reset() {
 	*x = ListReportsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[20]
+	mi := &file_outbid_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1519,7 @@ func (x *ListReportsRequest) String() string {
 func (*ListReportsRequest) ProtoMessage() {}
 
 func (x *ListReportsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[20]
+	mi := &file_outbid_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1532,7 @@ func (x *ListReportsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReportsRequest.ProtoReflect.Descriptor instead.
 func (*ListReportsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListReportsRequest) GetSweep() string {
@@ -1692,7 +1559,7 @@ type ListReportsResponse struct {
 
 func (x *ListReportsResponse) Reset() {
 	*x = ListReportsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[21]
+	mi := &file_outbid_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1571,7 @@ func (x *ListReportsResponse) String() string {
 func (*ListReportsResponse) ProtoMessage() {}
 
 func (x *ListReportsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[21]
+	mi := &file_outbid_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1584,7 @@ func (x *ListReportsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReportsResponse.ProtoReflect.Descriptor instead.
 func (*ListReportsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListReportsResponse) GetReports() []*TrialReport {
@@ -1740,7 +1607,7 @@ type TrialReport struct {
 
 func (x *TrialReport) Reset() {
 	*x = TrialReport{}
-	mi := &file_outbid_v1_service_proto_msgTypes[22]
+	mi := &file_outbid_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1619,7 @@ func (x *TrialReport) String() string {
 func (*TrialReport) ProtoMessage() {}
 
 func (x *TrialReport) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[22]
+	mi := &file_outbid_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1632,7 @@ func (x *TrialReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReport.ProtoReflect.Descriptor instead.
 func (*TrialReport) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TrialReport) GetTrial() int32 {
@@ -1801,7 +1668,7 @@ type WatchSweepRequest struct {
 
 func (x *WatchSweepRequest) Reset() {
 	*x = WatchSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[23]
+	mi := &file_outbid_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1680,7 @@ func (x *WatchSweepRequest) String() string {
 func (*WatchSweepRequest) ProtoMessage() {}
 
 func (x *WatchSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[23]
+	mi := &file_outbid_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1693,7 @@ func (x *WatchSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSweepRequest.ProtoReflect.Descriptor instead.
 func (*WatchSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchSweepRequest) GetSweep() string {
@@ -1855,7 +1722,7 @@ type WatchSweepResponse struct {
 
 func (x *WatchSweepResponse) Reset() {
 	*x = WatchSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	mi := &file_outbid_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +1734,7 @@ func (x *WatchSweepResponse) String() string {
 func (*WatchSweepResponse) ProtoMessage() {}
 
 func (x *WatchSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	mi := &file_outbid_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +1747,7 @@ func (x *WatchSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSweepResponse.ProtoReflect.Descriptor instead.
 func (*WatchSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchSweepResponse) GetSweep() *Sweep {
@@ -1915,7 +1782,7 @@ type ControlSweepRequest struct {
 
 func (x *ControlSweepRequest) Reset() {
 	*x = ControlSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	mi := &file_outbid_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +1794,7 @@ func (x *ControlSweepRequest) String() string {
 func (*ControlSweepRequest) ProtoMessage() {}
 
 func (x *ControlSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	mi := &file_outbid_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +1807,7 @@ func (x *ControlSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepRequest.ProtoReflect.Descriptor instead.
 func (*ControlSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ControlSweepRequest) GetSweep() string {
@@ -1969,7 +1836,7 @@ type DeleteSweepRequest struct {
 
 func (x *DeleteSweepRequest) Reset() {
 	*x = DeleteSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +1848,7 @@ func (x *DeleteSweepRequest) String() string {
 func (*DeleteSweepRequest) ProtoMessage() {}
 
 func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +1861,7 @@ func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteSweepRequest) GetSweep() string {
@@ -2023,7 +1890,7 @@ type DeleteSweepResponse struct {
 
 func (x *DeleteSweepResponse) Reset() {
 	*x = DeleteSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +1902,7 @@ func (x *DeleteSweepResponse) String() string {
 func (*DeleteSweepResponse) ProtoMessage() {}
 
 func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,7 +1915,7 @@ func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeleteSweepResponse) GetDeleted() *timestamppb.Timestamp {
@@ -2075,7 +1942,7 @@ type ControlSweepResponse struct {
 
 func (x *ControlSweepResponse) Reset() {
 	*x = ControlSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +1954,7 @@ func (x *ControlSweepResponse) String() string {
 func (*ControlSweepResponse) ProtoMessage() {}
 
 func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +1967,7 @@ func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepResponse.ProtoReflect.Descriptor instead.
 func (*ControlSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ControlSweepResponse) GetSweep() *Sweep {
@@ -2130,7 +1997,7 @@ type ExtendSweepRequest struct {
 
 func (x *ExtendSweepRequest) Reset() {
 	*x = ExtendSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2009,7 @@ func (x *ExtendSweepRequest) String() string {
 func (*ExtendSweepRequest) ProtoMessage() {}
 
 func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2022,7 @@ func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExtendSweepRequest) GetSweep() string {
@@ -2212,7 +2079,7 @@ type ExtendSweepResponse struct {
 
 func (x *ExtendSweepResponse) Reset() {
 	*x = ExtendSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +2091,7 @@ func (x *ExtendSweepResponse) String() string {
 func (*ExtendSweepResponse) ProtoMessage() {}
 
 func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +2104,7 @@ func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExtendSweepResponse) GetSweep() *Sweep {
@@ -2268,7 +2135,7 @@ type TrainedAgain struct {
 
 func (x *TrainedAgain) Reset() {
 	*x = TrainedAgain{}
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2280,7 +2147,7 @@ func (x *TrainedAgain) String() string {
 func (*TrainedAgain) ProtoMessage() {}
 
 func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2293,7 +2160,7 @@ func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainedAgain.ProtoReflect.Descriptor instead.
 func (*TrainedAgain) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TrainedAgain) GetTrial() int32 {
@@ -2333,7 +2200,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2212,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2225,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StreamLogsRequest) GetSweep() string {
@@ -2403,7 +2270,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2415,7 +2282,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2428,7 +2295,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StreamLogsResponse) GetTrial() int32 {
@@ -2475,7 +2342,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2354,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2367,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 // ListNodesResponse is the response of ListNodes.
@@ -2513,7 +2380,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2392,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2405,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2562,7 +2429,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +2441,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +2454,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Node) GetInfo() *NodeInfo {
@@ -2636,7 +2503,7 @@ type DeviceUse struct {
 
 func (x *DeviceUse) Reset() {
 	*x = DeviceUse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +2515,7 @@ func (x *DeviceUse) String() string {
 func (*DeviceUse) ProtoMessage() {}
 
 func (x *DeviceUse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +2528,7 @@ func (x *DeviceUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceUse.ProtoReflect.Descriptor instead.
 func (*DeviceUse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DeviceUse) GetDevice() int32 {
@@ -2688,7 +2555,7 @@ type PutBlobRequest struct {
 
 func (x *PutBlobRequest) Reset() {
 	*x = PutBlobRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2567,7 @@ func (x *PutBlobRequest) String() string {
 func (*PutBlobRequest) ProtoMessage() {}
 
 func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2580,7 @@ func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobRequest.ProtoReflect.Descriptor instead.
 func (*PutBlobRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PutBlobRequest) GetData() []byte {
@@ -2734,7 +2601,7 @@ type PutBlobResponse struct {
 
 func (x *PutBlobResponse) Reset() {
 	*x = PutBlobResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2746,7 +2613,7 @@ func (x *PutBlobResponse) String() string {
 func (*PutBlobResponse) ProtoMessage() {}
 
 func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2759,7 +2626,7 @@ func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobResponse.ProtoReflect.Descriptor instead.
 func (*PutBlobResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PutBlobResponse) GetSha256() string {
@@ -2784,7 +2651,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2796,7 +2663,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2809,7 +2676,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetCheckpointRequest) GetSweep() string {
@@ -2851,7 +2718,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +2730,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +2743,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -2904,7 +2771,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +2783,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +2796,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -2961,7 +2828,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2973,7 +2840,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2986,7 +2853,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -3027,7 +2894,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +2906,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +2919,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -3109,7 +2976,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +2988,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3001,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -3162,7 +3029,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3041,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3054,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -3207,7 +3074,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3086,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3099,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -3251,7 +3118,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3130,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3143,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 // GetServerInfoResponse is the response of GetServerInfo.
@@ -3298,7 +3165,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +3177,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +3190,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -3403,7 +3270,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3415,7 +3282,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3428,7 +3295,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Check) GetName() string {
@@ -3470,7 +3337,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3482,7 +3349,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3495,7 +3362,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -3515,7 +3382,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3527,7 +3394,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3540,7 +3407,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -3565,7 +3432,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +3444,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +3457,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -3624,7 +3491,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +3503,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +3516,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -3677,7 +3544,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3689,7 +3556,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3702,7 +3569,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -3773,7 +3640,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +3652,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +3665,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Decision) GetKind() string {
@@ -3863,7 +3730,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3875,7 +3742,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3888,7 +3755,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -3916,7 +3783,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3928,7 +3795,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3941,7 +3808,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -3972,7 +3839,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +3851,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3997,7 +3864,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -4038,7 +3905,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4050,7 +3917,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4063,7 +3930,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -4111,7 +3978,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4123,7 +3990,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4136,7 +4003,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -4155,7 +4022,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4167,7 +4034,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4180,7 +4047,7 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
@@ -4219,17 +4086,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\astopped\x18\x05 \x01(\x05R\astopped\x12\x16\n" +
 	"\x06failed\x18\x06 \x01(\x05R\x06failed\x12\x1c\n" +
 	"\tcancelled\x18\a \x01(\x05R\tcancelled\x12\x14\n" +
-	"\x05total\x18\b \x01(\x05R\x05total\"^\n" +
-	"\aOutlook\x12\x16\n" +
-	"\x06trials\x18\x01 \x01(\x05R\x06trials\x12\x14\n" +
-	"\x05steps\x18\x02 \x01(\x03R\x05steps\x12%\n" +
-	"\x05rungs\x18\x03 \x03(\v2\x0f.outbid.v1.RungR\x05rungs\"m\n" +
-	"\x04Rung\x12\x18\n" +
-	"\abracket\x18\x01 \x01(\x05R\abracket\x12\x1d\n" +
-	"\n" +
-	"until_step\x18\x02 \x01(\x03R\tuntilStep\x12\x16\n" +
-	"\x06trials\x18\x03 \x01(\x05R\x06trials\x12\x14\n" +
-	"\x05steps\x18\x04 \x01(\x03R\x05steps\"\xc3\x06\n" +
+	"\x05total\x18\b \x01(\x05R\x05total\"\xc3\x06\n" +
 	"\x05Trial\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12+\n" +
@@ -4545,214 +4402,212 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),              // 0: outbid.v1.SweepCommand
 	(*Sweep)(nil),                  // 1: outbid.v1.Sweep
 	(*SweepNote)(nil),              // 2: outbid.v1.SweepNote
 	(*TrialCounts)(nil),            // 3: outbid.v1.TrialCounts
-	(*Outlook)(nil),                // 4: outbid.v1.Outlook
-	(*Rung)(nil),                   // 5: outbid.v1.Rung
-	(*Trial)(nil),                  // 6: outbid.v1.Trial
-	(*TrialLease)(nil),             // 7: outbid.v1.TrialLease
-	(*TrialPlace)(nil),             // 8: outbid.v1.TrialPlace
-	(*SubmitSweepRequest)(nil),     // 9: outbid.v1.SubmitSweepRequest
-	(*SubmitSweepResponse)(nil),    // 10: outbid.v1.SubmitSweepResponse
-	(*PreviewSweepRequest)(nil),    // 11: outbid.v1.PreviewSweepRequest
-	(*PreviewSweepResponse)(nil),   // 12: outbid.v1.PreviewSweepResponse
-	(*ListSweepsRequest)(nil),      // 13: outbid.v1.ListSweepsRequest
-	(*ListSweepsResponse)(nil),     // 14: outbid.v1.ListSweepsResponse
-	(*GetSweepRequest)(nil),        // 15: outbid.v1.GetSweepRequest
-	(*GetSweepResponse)(nil),       // 16: outbid.v1.GetSweepResponse
-	(*ListTrialsRequest)(nil),      // 17: outbid.v1.ListTrialsRequest
-	(*ListTrialsResponse)(nil),     // 18: outbid.v1.ListTrialsResponse
-	(*GetTrialRequest)(nil),        // 19: outbid.v1.GetTrialRequest
-	(*GetTrialResponse)(nil),       // 20: outbid.v1.GetTrialResponse
-	(*ListReportsRequest)(nil),     // 21: outbid.v1.ListReportsRequest
-	(*ListReportsResponse)(nil),    // 22: outbid.v1.ListReportsResponse
-	(*TrialReport)(nil),            // 23: outbid.v1.TrialReport
-	(*WatchSweepRequest)(nil),      // 24: outbid.v1.WatchSweepRequest
-	(*WatchSweepResponse)(nil),     // 25: outbid.v1.WatchSweepResponse
-	(*ControlSweepRequest)(nil),    // 26: outbid.v1.ControlSweepRequest
-	(*DeleteSweepRequest)(nil),     // 27: outbid.v1.DeleteSweepRequest
-	(*DeleteSweepResponse)(nil),    // 28: outbid.v1.DeleteSweepResponse
-	(*ControlSweepResponse)(nil),   // 29: outbid.v1.ControlSweepResponse
-	(*ExtendSweepRequest)(nil),     // 30: outbid.v1.ExtendSweepRequest
-	(*ExtendSweepResponse)(nil),    // 31: outbid.v1.ExtendSweepResponse
-	(*TrainedAgain)(nil),           // 32: outbid.v1.TrainedAgain
-	(*StreamLogsRequest)(nil),      // 33: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),     // 34: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),       // 35: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 36: outbid.v1.ListNodesResponse
-	(*Node)(nil),                   // 37: outbid.v1.Node
-	(*DeviceUse)(nil),              // 38: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),         // 39: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),        // 40: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),   // 41: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),  // 42: outbid.v1.GetCheckpointResponse
-	(*AskTrialRequest)(nil),        // 43: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),       // 44: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),       // 45: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),      // 46: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),      // 47: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),     // 48: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),   // 49: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 50: outbid.v1.GetServerInfoResponse
-	(*Check)(nil),                  // 51: outbid.v1.Check
-	(*GetRoundRequest)(nil),        // 52: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 53: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 54: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 55: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 56: outbid.v1.Round
-	(*Decision)(nil),               // 57: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 58: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 59: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 60: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 61: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 62: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 63: outbid.v1.RemoveWorkerResponse
-	nil,                            // 64: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 65: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*SweepSpec)(nil),              // 66: outbid.v1.SweepSpec
-	(SweepState)(0),                // 67: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil),  // 68: google.protobuf.Timestamp
-	(*Fairness)(nil),               // 69: outbid.v1.Fairness
-	(TrialState)(0),                // 70: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 71: google.protobuf.Struct
-	(*Report)(nil),                 // 72: outbid.v1.Report
-	(*Checkpoint)(nil),             // 73: outbid.v1.Checkpoint
-	(*Limits)(nil),                 // 74: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 75: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 76: outbid.v1.NodeState
-	(*ForkRef)(nil),                // 77: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 78: outbid.v1.Batch
-	(*Auction)(nil),                // 79: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 80: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 81: google.protobuf.Duration
-	(*Parameter)(nil),              // 82: outbid.v1.Parameter
+	(*Trial)(nil),                  // 4: outbid.v1.Trial
+	(*TrialLease)(nil),             // 5: outbid.v1.TrialLease
+	(*TrialPlace)(nil),             // 6: outbid.v1.TrialPlace
+	(*SubmitSweepRequest)(nil),     // 7: outbid.v1.SubmitSweepRequest
+	(*SubmitSweepResponse)(nil),    // 8: outbid.v1.SubmitSweepResponse
+	(*PreviewSweepRequest)(nil),    // 9: outbid.v1.PreviewSweepRequest
+	(*PreviewSweepResponse)(nil),   // 10: outbid.v1.PreviewSweepResponse
+	(*ListSweepsRequest)(nil),      // 11: outbid.v1.ListSweepsRequest
+	(*ListSweepsResponse)(nil),     // 12: outbid.v1.ListSweepsResponse
+	(*GetSweepRequest)(nil),        // 13: outbid.v1.GetSweepRequest
+	(*GetSweepResponse)(nil),       // 14: outbid.v1.GetSweepResponse
+	(*ListTrialsRequest)(nil),      // 15: outbid.v1.ListTrialsRequest
+	(*ListTrialsResponse)(nil),     // 16: outbid.v1.ListTrialsResponse
+	(*GetTrialRequest)(nil),        // 17: outbid.v1.GetTrialRequest
+	(*GetTrialResponse)(nil),       // 18: outbid.v1.GetTrialResponse
+	(*ListReportsRequest)(nil),     // 19: outbid.v1.ListReportsRequest
+	(*ListReportsResponse)(nil),    // 20: outbid.v1.ListReportsResponse
+	(*TrialReport)(nil),            // 21: outbid.v1.TrialReport
+	(*WatchSweepRequest)(nil),      // 22: outbid.v1.WatchSweepRequest
+	(*WatchSweepResponse)(nil),     // 23: outbid.v1.WatchSweepResponse
+	(*ControlSweepRequest)(nil),    // 24: outbid.v1.ControlSweepRequest
+	(*DeleteSweepRequest)(nil),     // 25: outbid.v1.DeleteSweepRequest
+	(*DeleteSweepResponse)(nil),    // 26: outbid.v1.DeleteSweepResponse
+	(*ControlSweepResponse)(nil),   // 27: outbid.v1.ControlSweepResponse
+	(*ExtendSweepRequest)(nil),     // 28: outbid.v1.ExtendSweepRequest
+	(*ExtendSweepResponse)(nil),    // 29: outbid.v1.ExtendSweepResponse
+	(*TrainedAgain)(nil),           // 30: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),      // 31: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),     // 32: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),       // 33: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 34: outbid.v1.ListNodesResponse
+	(*Node)(nil),                   // 35: outbid.v1.Node
+	(*DeviceUse)(nil),              // 36: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),         // 37: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),        // 38: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),   // 39: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),  // 40: outbid.v1.GetCheckpointResponse
+	(*AskTrialRequest)(nil),        // 41: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),       // 42: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),       // 43: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),      // 44: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),      // 45: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),     // 46: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),   // 47: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 48: outbid.v1.GetServerInfoResponse
+	(*Check)(nil),                  // 49: outbid.v1.Check
+	(*GetRoundRequest)(nil),        // 50: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 51: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 52: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 53: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 54: outbid.v1.Round
+	(*Decision)(nil),               // 55: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 56: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 57: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 58: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 59: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 60: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 61: outbid.v1.RemoveWorkerResponse
+	nil,                            // 62: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 63: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*SweepSpec)(nil),              // 64: outbid.v1.SweepSpec
+	(SweepState)(0),                // 65: outbid.v1.SweepState
+	(*timestamppb.Timestamp)(nil),  // 66: google.protobuf.Timestamp
+	(*Outlook)(nil),                // 67: outbid.v1.Outlook
+	(*Fairness)(nil),               // 68: outbid.v1.Fairness
+	(TrialState)(0),                // 69: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 70: google.protobuf.Struct
+	(*Report)(nil),                 // 71: outbid.v1.Report
+	(*Checkpoint)(nil),             // 72: outbid.v1.Checkpoint
+	(*Limits)(nil),                 // 73: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 74: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 75: outbid.v1.NodeState
+	(*ForkRef)(nil),                // 76: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 77: outbid.v1.Batch
+	(*Auction)(nil),                // 78: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 79: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 80: google.protobuf.Duration
+	(*Parameter)(nil),              // 81: outbid.v1.Parameter
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	66, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	67, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	68, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	68, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	64, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	65, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	66, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	66, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	3,  // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
-	6,  // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
+	4,  // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	2,  // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	4,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	69, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	68, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	5,  // 10: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	70, // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	71, // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	72, // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	68, // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	68, // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	73, // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	7,  // 17: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
-	8,  // 18: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	68, // 19: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	68, // 20: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	66, // 21: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	1,  // 22: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	66, // 23: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	4,  // 24: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	71, // 25: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	1,  // 26: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	1,  // 27: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	6,  // 28: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	6,  // 29: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	23, // 30: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	72, // 31: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	1,  // 32: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	6,  // 33: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	23, // 34: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
-	0,  // 35: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	68, // 36: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	1,  // 37: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	64, // 38: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	74, // 39: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	1,  // 40: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	32, // 41: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	68, // 42: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	37, // 43: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	75, // 44: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	76, // 45: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	68, // 46: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	38, // 47: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	77, // 48: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	73, // 49: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	6,  // 50: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	72, // 51: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	6,  // 52: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	78, // 53: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	68, // 54: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	51, // 55: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	65, // 56: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	56, // 57: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	56, // 58: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	68, // 59: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	79, // 60: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	57, // 61: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	80, // 62: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	68, // 63: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	81, // 64: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	68, // 65: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	68, // 66: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	82, // 67: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	9,  // 68: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	11, // 69: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	13, // 70: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	15, // 71: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	17, // 72: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	19, // 73: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	21, // 74: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	24, // 75: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	26, // 76: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	30, // 77: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	27, // 78: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	33, // 79: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	35, // 80: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	39, // 81: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	41, // 82: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	43, // 83: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	45, // 84: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	47, // 85: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	52, // 86: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	54, // 87: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	58, // 88: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	60, // 89: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	62, // 90: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	49, // 91: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	10, // 92: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	12, // 93: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	14, // 94: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	16, // 95: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	18, // 96: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	20, // 97: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	22, // 98: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	25, // 99: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	29, // 100: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	31, // 101: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	28, // 102: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	34, // 103: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	36, // 104: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	40, // 105: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	42, // 106: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	44, // 107: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	46, // 108: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	48, // 109: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	53, // 110: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	55, // 111: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	59, // 112: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	61, // 113: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	63, // 114: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	50, // 115: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	92, // [92:116] is the sub-list for method output_type
-	68, // [68:92] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	67, // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	68, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	66, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	69, // 10: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	70, // 11: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	71, // 12: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	66, // 13: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	66, // 14: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	72, // 15: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	5,  // 16: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
+	6,  // 17: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	66, // 18: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	66, // 19: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	64, // 20: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	1,  // 21: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	64, // 22: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	67, // 23: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	70, // 24: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	1,  // 25: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	1,  // 26: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	4,  // 27: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	4,  // 28: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	21, // 29: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	71, // 30: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	1,  // 31: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	4,  // 32: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	21, // 33: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	0,  // 34: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
+	66, // 35: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	1,  // 36: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	62, // 37: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	73, // 38: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	1,  // 39: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	30, // 40: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	66, // 41: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	35, // 42: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	74, // 43: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	75, // 44: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	66, // 45: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	36, // 46: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	76, // 47: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	72, // 48: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	4,  // 49: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	71, // 50: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	4,  // 51: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	77, // 52: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	66, // 53: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	49, // 54: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	63, // 55: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	54, // 56: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	54, // 57: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	66, // 58: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	78, // 59: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	55, // 60: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	79, // 61: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	66, // 62: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	80, // 63: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	66, // 64: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	66, // 65: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	81, // 66: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	7,  // 67: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	9,  // 68: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	11, // 69: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	13, // 70: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	15, // 71: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	17, // 72: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	19, // 73: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	22, // 74: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	24, // 75: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	28, // 76: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	25, // 77: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	31, // 78: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	33, // 79: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	37, // 80: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	39, // 81: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	41, // 82: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	43, // 83: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	45, // 84: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	50, // 85: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	52, // 86: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	56, // 87: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	58, // 88: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	60, // 89: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	47, // 90: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	8,  // 91: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	10, // 92: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	12, // 93: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	14, // 94: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	16, // 95: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	18, // 96: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	20, // 97: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	23, // 98: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	27, // 99: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	29, // 100: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	26, // 101: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	32, // 102: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	34, // 103: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	38, // 104: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	40, // 105: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	42, // 106: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	44, // 107: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	46, // 108: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	51, // 109: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	53, // 110: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	57, // 111: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	59, // 112: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	61, // 113: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	48, // 114: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	91, // [91:115] is the sub-list for method output_type
+	67, // [67:91] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -4765,18 +4620,18 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_node_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_service_proto_msgTypes[1].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[5].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[20].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[29].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[32].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[40].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[3].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[18].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[27].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[38].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   65,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -391,7 +391,9 @@ type SweepRecord struct {
 	// A report lacked its metric.
 	LackNoted bool `protobuf:"varint,21,opt,name=lack_noted,json=lackNoted,proto3" json:"lack_noted,omitempty"`
 	// Counts sweeps by submission, deleted ones too; absent in snapshots of versions that deleted none: its place in the list.
-	Order         *int64 `protobuf:"varint,22,opt,name=order,proto3,oneof" json:"order,omitempty"`
+	Order *int64 `protobuf:"varint,22,opt,name=order,proto3,oneof" json:"order,omitempty"`
+	// Its tuner is a program of its own, and tuner is a RemoteTuner; false in snapshots of versions that kept the program's own.
+	TunerRemote   bool `protobuf:"varint,23,opt,name=tuner_remote,json=tunerRemote,proto3" json:"tuner_remote,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -580,6 +582,166 @@ func (x *SweepRecord) GetOrder() int64 {
 	return 0
 }
 
+func (x *SweepRecord) GetTunerRemote() bool {
+	if x != nil {
+		return x.TunerRemote
+	}
+	return false
+}
+
+// RemoteTuner is a tuner in a process of its own as the control loop knows it.
+type RemoteTuner struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What its process is configured with.
+	Spec *SweepSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The snapshot that its process goes on from; empty for a fresh start.
+	Snapshot []byte `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	// How many questions had been answered when that was taken.
+	Saved uint64 `protobuf:"varint,3,opt,name=saved,proto3" json:"saved,omitempty"`
+	// What it was told since, in order: questions saved + 1, saved + 2, and so on.
+	Told []*TunerQuestion `protobuf:"bytes,4,rep,name=told,proto3" json:"told,omitempty"`
+	// How many questions it has answered.
+	Answered uint64 `protobuf:"varint,5,opt,name=answered,proto3" json:"answered,omitempty"`
+	// What it answers is in the ledger. Otherwise an earlier version asked it, and waited for each answer.
+	Recorded bool `protobuf:"varint,6,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	// What it said last.
+	Status        *TunerStatus `protobuf:"bytes,7,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteTuner) Reset() {
+	*x = RemoteTuner{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteTuner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteTuner) ProtoMessage() {}
+
+func (x *RemoteTuner) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteTuner.ProtoReflect.Descriptor instead.
+func (*RemoteTuner) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RemoteTuner) GetSpec() *SweepSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *RemoteTuner) GetSnapshot() []byte {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+func (x *RemoteTuner) GetSaved() uint64 {
+	if x != nil {
+		return x.Saved
+	}
+	return 0
+}
+
+func (x *RemoteTuner) GetTold() []*TunerQuestion {
+	if x != nil {
+		return x.Told
+	}
+	return nil
+}
+
+func (x *RemoteTuner) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
+func (x *RemoteTuner) GetRecorded() bool {
+	if x != nil {
+		return x.Recorded
+	}
+	return false
+}
+
+func (x *RemoteTuner) GetStatus() *TunerStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+// TunerQuestion is something that a tuner was told.
+type TunerQuestion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Event         *TunerEvent            `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TunerQuestion) Reset() {
+	*x = TunerQuestion{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TunerQuestion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TunerQuestion) ProtoMessage() {}
+
+func (x *TunerQuestion) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TunerQuestion.ProtoReflect.Descriptor instead.
+func (*TunerQuestion) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TunerQuestion) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *TunerQuestion) GetEvent() *TunerEvent {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
 // TrialRecord is a trial in a snapshot.
 type TrialRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -633,7 +795,7 @@ type TrialRecord struct {
 
 func (x *TrialRecord) Reset() {
 	*x = TrialRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -645,7 +807,7 @@ func (x *TrialRecord) String() string {
 func (*TrialRecord) ProtoMessage() {}
 
 func (x *TrialRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -658,7 +820,7 @@ func (x *TrialRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialRecord.ProtoReflect.Descriptor instead.
 func (*TrialRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TrialRecord) GetTrial() *Trial {
@@ -841,7 +1003,7 @@ type ForkRound struct {
 
 func (x *ForkRound) Reset() {
 	*x = ForkRound{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +1015,7 @@ func (x *ForkRound) String() string {
 func (*ForkRound) ProtoMessage() {}
 
 func (x *ForkRound) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +1028,7 @@ func (x *ForkRound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRound.ProtoReflect.Descriptor instead.
 func (*ForkRound) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ForkRound) GetStart() *Checkpoint {
@@ -939,7 +1101,7 @@ type ForkRoundPart struct {
 
 func (x *ForkRoundPart) Reset() {
 	*x = ForkRoundPart{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1113,7 @@ func (x *ForkRoundPart) String() string {
 func (*ForkRoundPart) ProtoMessage() {}
 
 func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1126,7 @@ func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRoundPart.ProtoReflect.Descriptor instead.
 func (*ForkRoundPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ForkRoundPart) GetLeaseId() uint64 {
@@ -1013,7 +1175,7 @@ type Rollback struct {
 
 func (x *Rollback) Reset() {
 	*x = Rollback{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1187,7 @@ func (x *Rollback) String() string {
 func (*Rollback) ProtoMessage() {}
 
 func (x *Rollback) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1200,7 @@ func (x *Rollback) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollback.ProtoReflect.Descriptor instead.
 func (*Rollback) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Rollback) GetLeaseId() uint64 {
@@ -1093,7 +1255,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1267,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1280,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LeaseRecord) GetLeaseId() uint64 {
@@ -1255,7 +1417,7 @@ var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\x82\x06\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\x82\x06\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
@@ -1294,7 +1456,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
-	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xd7\x06\n" +
+	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xfa\x06\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -1320,8 +1482,20 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\bfairness\x18\x14 \x01(\v2\x13.outbid.v1.FairnessR\bfairness\x12\x1d\n" +
 	"\n" +
 	"lack_noted\x18\x15 \x01(\bR\tlackNoted\x12\x19\n" +
-	"\x05order\x18\x16 \x01(\x03H\x00R\x05order\x88\x01\x01B\b\n" +
-	"\x06_order\"\x95\a\n" +
+	"\x05order\x18\x16 \x01(\x03H\x00R\x05order\x88\x01\x01\x12!\n" +
+	"\ftuner_remote\x18\x17 \x01(\bR\vtunerRemoteB\b\n" +
+	"\x06_order\"\xff\x01\n" +
+	"\vRemoteTuner\x12(\n" +
+	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
+	"\bsnapshot\x18\x02 \x01(\fR\bsnapshot\x12\x14\n" +
+	"\x05saved\x18\x03 \x01(\x04R\x05saved\x12,\n" +
+	"\x04told\x18\x04 \x03(\v2\x18.outbid.v1.TunerQuestionR\x04told\x12\x1a\n" +
+	"\banswered\x18\x05 \x01(\x04R\banswered\x12\x1a\n" +
+	"\brecorded\x18\x06 \x01(\bR\brecorded\x12.\n" +
+	"\x06status\x18\a \x01(\v2\x16.outbid.v1.TunerStatusR\x06status\"l\n" +
+	"\rTunerQuestion\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12+\n" +
+	"\x05event\x18\x02 \x01(\v2\x15.outbid.v1.TunerEventR\x05event\"\x95\a\n" +
 	"\vTrialRecord\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12*\n" +
 	"\x04held\x18\x02 \x03(\v2\x16.outbid.v1.LeaseRecordR\x04held\x12\x12\n" +
@@ -1403,82 +1577,91 @@ func file_outbid_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_snapshot_proto_rawDescData
 }
 
-var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*StateSnapshot)(nil),         // 0: outbid.v1.StateSnapshot
 	(*DeletedSweep)(nil),          // 1: outbid.v1.DeletedSweep
 	(*NodeRecord)(nil),            // 2: outbid.v1.NodeRecord
 	(*SweepRecord)(nil),           // 3: outbid.v1.SweepRecord
-	(*TrialRecord)(nil),           // 4: outbid.v1.TrialRecord
-	(*ForkRound)(nil),             // 5: outbid.v1.ForkRound
-	(*ForkRoundPart)(nil),         // 6: outbid.v1.ForkRoundPart
-	(*Rollback)(nil),              // 7: outbid.v1.Rollback
-	(*LeaseRecord)(nil),           // 8: outbid.v1.LeaseRecord
-	nil,                           // 9: outbid.v1.StateSnapshot.NameCountersEntry
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*PolicySettings)(nil),        // 11: outbid.v1.PolicySettings
-	(*NodeInfo)(nil),              // 12: outbid.v1.NodeInfo
-	(NodeState)(0),                // 13: outbid.v1.NodeState
-	(*SweepSpec)(nil),             // 14: outbid.v1.SweepSpec
-	(SweepState)(0),               // 15: outbid.v1.SweepState
-	(*SweepNote)(nil),             // 16: outbid.v1.SweepNote
-	(*Outlook)(nil),               // 17: outbid.v1.Outlook
-	(*Throughput)(nil),            // 18: outbid.v1.Throughput
-	(*Fairness)(nil),              // 19: outbid.v1.Fairness
-	(*Trial)(nil),                 // 20: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 21: outbid.v1.Checkpoint
-	(*ForkFailed)(nil),            // 22: outbid.v1.ForkFailed
-	(TrialState)(0),               // 23: outbid.v1.TrialState
-	(ForkAgain)(0),                // 24: outbid.v1.ForkAgain
-	(RevokeKind)(0),               // 25: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 26: outbid.v1.LeasePlace
+	(*RemoteTuner)(nil),           // 4: outbid.v1.RemoteTuner
+	(*TunerQuestion)(nil),         // 5: outbid.v1.TunerQuestion
+	(*TrialRecord)(nil),           // 6: outbid.v1.TrialRecord
+	(*ForkRound)(nil),             // 7: outbid.v1.ForkRound
+	(*ForkRoundPart)(nil),         // 8: outbid.v1.ForkRoundPart
+	(*Rollback)(nil),              // 9: outbid.v1.Rollback
+	(*LeaseRecord)(nil),           // 10: outbid.v1.LeaseRecord
+	nil,                           // 11: outbid.v1.StateSnapshot.NameCountersEntry
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*PolicySettings)(nil),        // 13: outbid.v1.PolicySettings
+	(*NodeInfo)(nil),              // 14: outbid.v1.NodeInfo
+	(NodeState)(0),                // 15: outbid.v1.NodeState
+	(*SweepSpec)(nil),             // 16: outbid.v1.SweepSpec
+	(SweepState)(0),               // 17: outbid.v1.SweepState
+	(*SweepNote)(nil),             // 18: outbid.v1.SweepNote
+	(*Outlook)(nil),               // 19: outbid.v1.Outlook
+	(*Throughput)(nil),            // 20: outbid.v1.Throughput
+	(*Fairness)(nil),              // 21: outbid.v1.Fairness
+	(*TunerStatus)(nil),           // 22: outbid.v1.TunerStatus
+	(*TunerEvent)(nil),            // 23: outbid.v1.TunerEvent
+	(*Trial)(nil),                 // 24: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 25: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 26: outbid.v1.ForkFailed
+	(TrialState)(0),               // 27: outbid.v1.TrialState
+	(ForkAgain)(0),                // 28: outbid.v1.ForkAgain
+	(RevokeKind)(0),               // 29: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 30: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
-	10, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
-	9,  // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
+	12, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
+	11, // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
 	2,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
 	3,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
-	11, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
+	13, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
 	1,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
-	10, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
-	10, // 7: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
-	12, // 8: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	13, // 9: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	10, // 10: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	14, // 11: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	15, // 12: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	10, // 13: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	10, // 14: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
-	4,  // 15: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	16, // 16: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	17, // 17: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	18, // 18: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	19, // 19: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	20, // 20: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	8,  // 21: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
-	21, // 22: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	10, // 23: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	18, // 24: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	22, // 25: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	23, // 26: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	7,  // 27: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	5,  // 28: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
-	24, // 29: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
-	21, // 30: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
-	10, // 31: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
-	6,  // 32: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
-	21, // 33: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
-	10, // 34: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	10, // 35: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	25, // 36: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	26, // 37: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	10, // 38: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	26, // 39: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	12, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
+	12, // 7: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
+	14, // 8: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	15, // 9: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	12, // 10: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	16, // 11: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	17, // 12: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	12, // 13: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	12, // 14: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	6,  // 15: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
+	18, // 16: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	19, // 17: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	20, // 18: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	21, // 19: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	16, // 20: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
+	5,  // 21: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
+	22, // 22: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
+	12, // 23: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
+	23, // 24: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
+	24, // 25: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	10, // 26: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
+	25, // 27: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	12, // 28: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	20, // 29: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	26, // 30: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	27, // 31: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	9,  // 32: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	7,  // 33: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
+	28, // 34: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
+	25, // 35: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
+	12, // 36: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
+	8,  // 37: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
+	25, // 38: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	12, // 39: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	12, // 40: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	29, // 41: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	30, // 42: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	12, // 43: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	30, // 44: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -1489,17 +1672,18 @@ func file_outbid_v1_snapshot_proto_init() {
 	file_outbid_v1_auction_proto_init()
 	file_outbid_v1_event_proto_init()
 	file_outbid_v1_node_proto_init()
+	file_outbid_v1_plugin_proto_init()
 	file_outbid_v1_service_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_snapshot_proto_msgTypes[3].OneofWrappers = []any{}
-	file_outbid_v1_snapshot_proto_msgTypes[4].OneofWrappers = []any{}
+	file_outbid_v1_snapshot_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_snapshot_proto_rawDesc), len(file_outbid_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

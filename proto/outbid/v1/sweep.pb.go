@@ -2414,6 +2414,139 @@ func (x *External) GetTimeout() string {
 	return ""
 }
 
+// Outlook is how much work there is in all.
+type Outlook struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Trials        int32                  `protobuf:"varint,1,opt,name=trials,proto3" json:"trials,omitempty"`
+	Steps         int64                  `protobuf:"varint,2,opt,name=steps,proto3" json:"steps,omitempty"`
+	Rungs         []*Rung                `protobuf:"bytes,3,rep,name=rungs,proto3" json:"rungs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outlook) Reset() {
+	*x = Outlook{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outlook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outlook) ProtoMessage() {}
+
+func (x *Outlook) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
+func (*Outlook) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Outlook) GetTrials() int32 {
+	if x != nil {
+		return x.Trials
+	}
+	return 0
+}
+
+func (x *Outlook) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *Outlook) GetRungs() []*Rung {
+	if x != nil {
+		return x.Rungs
+	}
+	return nil
+}
+
+// Rung is one stage of a bracket.
+type Rung struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Bracket int32                  `protobuf:"varint,1,opt,name=bracket,proto3" json:"bracket,omitempty"`
+	// Trains until this step.
+	UntilStep int64 `protobuf:"varint,2,opt,name=until_step,json=untilStep,proto3" json:"until_step,omitempty"`
+	// Trials that enter it.
+	Trials int32 `protobuf:"varint,3,opt,name=trials,proto3" json:"trials,omitempty"`
+	// Steps trained in it by all of them.
+	Steps         int64 `protobuf:"varint,4,opt,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rung) Reset() {
+	*x = Rung{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rung) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rung) ProtoMessage() {}
+
+func (x *Rung) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rung.ProtoReflect.Descriptor instead.
+func (*Rung) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Rung) GetBracket() int32 {
+	if x != nil {
+		return x.Bracket
+	}
+	return 0
+}
+
+func (x *Rung) GetUntilStep() int64 {
+	if x != nil {
+		return x.UntilStep
+	}
+	return 0
+}
+
+func (x *Rung) GetTrials() int32 {
+	if x != nil {
+		return x.Trials
+	}
+	return 0
+}
+
+func (x *Rung) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
 var File_outbid_v1_sweep_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_sweep_proto_rawDesc = "" +
@@ -2616,7 +2749,17 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"$\n" +
 	"\bExternal\x12\x18\n" +
-	"\atimeout\x18\x01 \x01(\tR\atimeoutB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"\atimeout\x18\x01 \x01(\tR\atimeout\"^\n" +
+	"\aOutlook\x12\x16\n" +
+	"\x06trials\x18\x01 \x01(\x05R\x06trials\x12\x14\n" +
+	"\x05steps\x18\x02 \x01(\x03R\x05steps\x12%\n" +
+	"\x05rungs\x18\x03 \x03(\v2\x0f.outbid.v1.RungR\x05rungs\"m\n" +
+	"\x04Rung\x12\x18\n" +
+	"\abracket\x18\x01 \x01(\x05R\abracket\x12\x1d\n" +
+	"\n" +
+	"until_step\x18\x02 \x01(\x03R\tuntilStep\x12\x16\n" +
+	"\x06trials\x18\x03 \x01(\x05R\x06trials\x12\x14\n" +
+	"\x05steps\x18\x04 \x01(\x03R\x05stepsB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_sweep_proto_rawDescOnce sync.Once
@@ -2630,7 +2773,7 @@ func file_outbid_v1_sweep_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_sweep_proto_rawDescData
 }
 
-var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*SweepSpec)(nil),         // 0: outbid.v1.SweepSpec
 	(*Utility)(nil),           // 1: outbid.v1.Utility
@@ -2660,16 +2803,18 @@ var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*Function)(nil),          // 25: outbid.v1.Function
 	(*Program)(nil),           // 26: outbid.v1.Program
 	(*External)(nil),          // 27: outbid.v1.External
-	nil,                       // 28: outbid.v1.SweepSpec.SpaceEntry
-	nil,                       // 29: outbid.v1.SweepSpec.LabelsEntry
-	nil,                       // 30: outbid.v1.Group.SpaceEntry
-	nil,                       // 31: outbid.v1.Function.EnvEntry
-	nil,                       // 32: outbid.v1.Program.EnvEntry
-	(*structpb.Struct)(nil),   // 33: google.protobuf.Struct
-	(*structpb.Value)(nil),    // 34: google.protobuf.Value
+	(*Outlook)(nil),           // 28: outbid.v1.Outlook
+	(*Rung)(nil),              // 29: outbid.v1.Rung
+	nil,                       // 30: outbid.v1.SweepSpec.SpaceEntry
+	nil,                       // 31: outbid.v1.SweepSpec.LabelsEntry
+	nil,                       // 32: outbid.v1.Group.SpaceEntry
+	nil,                       // 33: outbid.v1.Function.EnvEntry
+	nil,                       // 34: outbid.v1.Program.EnvEntry
+	(*structpb.Struct)(nil),   // 35: google.protobuf.Struct
+	(*structpb.Value)(nil),    // 36: google.protobuf.Value
 }
 var file_outbid_v1_sweep_proto_depIdxs = []int32{
-	28, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
+	30, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
 	10, // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
 	21, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
 	23, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
@@ -2677,20 +2822,20 @@ var file_outbid_v1_sweep_proto_depIdxs = []int32{
 	25, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
 	26, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
 	27, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
-	29, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
+	31, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
 	3,  // 9: outbid.v1.SweepSpec.throughputs:type_name -> outbid.v1.Throughput
 	2,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
 	1,  // 11: outbid.v1.SweepSpec.utility:type_name -> outbid.v1.Utility
-	33, // 12: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
+	35, // 12: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
 	5,  // 13: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
 	6,  // 14: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
 	7,  // 15: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
-	34, // 16: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
+	36, // 16: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
 	8,  // 17: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
 	9,  // 18: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
-	34, // 19: outbid.v1.Choice.values:type_name -> google.protobuf.Value
-	30, // 20: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
-	34, // 21: outbid.v1.Condition.in:type_name -> google.protobuf.Value
+	36, // 19: outbid.v1.Choice.values:type_name -> google.protobuf.Value
+	32, // 20: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
+	36, // 21: outbid.v1.Condition.in:type_name -> google.protobuf.Value
 	11, // 22: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
 	12, // 23: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
 	13, // 24: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
@@ -2701,17 +2846,18 @@ var file_outbid_v1_sweep_proto_depIdxs = []int32{
 	18, // 29: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
 	20, // 30: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
 	19, // 31: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
-	33, // 32: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
+	35, // 32: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
 	22, // 33: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
-	31, // 34: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
-	32, // 35: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
-	4,  // 36: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	4,  // 37: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	33, // 34: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
+	34, // 35: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
+	29, // 36: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
+	4,  // 37: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	4,  // 38: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_sweep_proto_init() }
@@ -2753,7 +2899,7 @@ func file_outbid_v1_sweep_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_sweep_proto_rawDesc), len(file_outbid_v1_sweep_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

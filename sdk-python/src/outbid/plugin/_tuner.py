@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 from outbid._errors import InvalidError
 from outbid.plugin._settings import Settings, plain_struct
 from outbid.plugin._space import Space
-from outbid.v1 import event_pb2, plugin_pb2, service_pb2, sweep_pb2
+from outbid.v1 import event_pb2, plugin_pb2, sweep_pb2
 
 PROTOCOL = 1
 
@@ -307,8 +307,8 @@ def _report(m: plugin_pb2.TunerReport) -> Report:
     return Report(m.trial, m.step, m.metric, dict(m.metrics))
 
 
-def _outlook(o: Outlook) -> service_pb2.Outlook:
-    message = service_pb2.Outlook(trials=o.trials, steps=o.steps)
+def _outlook(o: Outlook) -> sweep_pb2.Outlook:
+    message = sweep_pb2.Outlook(trials=o.trials, steps=o.steps)
     for r in o.rungs:
         message.rungs.add(bracket=r.bracket, until_step=r.until_step, trials=r.trials, steps=r.steps)
     return message

@@ -314,6 +314,7 @@ class Event(google.protobuf.message.Message):
     FORKS_BEGAN_FIELD_NUMBER: builtins.int
     CONSOLIDATION_ORDERED_FIELD_NUMBER: builtins.int
     FORKS_ENDED_FIELD_NUMBER: builtins.int
+    TUNER_ANSWERED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -376,6 +377,8 @@ class Event(google.protobuf.message.Message):
     def consolidation_ordered(self) -> Global___ConsolidationOrdered: ...
     @property
     def forks_ended(self) -> Global___ForksEnded: ...
+    @property
+    def tuner_answered(self) -> Global___TunerAnswered: ...
     def __init__(
         self,
         *,
@@ -410,10 +413,11 @@ class Event(google.protobuf.message.Message):
         forks_began: Global___ForksBegan | None = ...,
         consolidation_ordered: Global___ConsolidationOrdered | None = ...,
         forks_ended: Global___ForksEnded | None = ...,
+        tuner_answered: Global___TunerAnswered | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -427,6 +431,7 @@ class SweepSubmitted(google.protobuf.message.Message):
     SPEC_FIELD_NUMBER: builtins.int
     ACTOR_FIELD_NUMBER: builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
+    TUNER_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     actor: builtins.str
     """Who submitted it."""
@@ -434,6 +439,12 @@ class SweepSubmitted(google.protobuf.message.Message):
     """Repeats of a submission with the same key return the first one's sweep."""
     @property
     def spec(self) -> outbid.v1.sweep_pb2.SweepSpec: ...
+    @property
+    def tuner(self) -> Global___TunerStatus:
+        """What its tuner said when it was started, if that is a program of its own. What it answers from then on is told by
+        TunerAnswered.
+        """
+
     def __init__(
         self,
         *,
@@ -441,9 +452,10 @@ class SweepSubmitted(google.protobuf.message.Message):
         spec: outbid.v1.sweep_pb2.SweepSpec | None = ...,
         actor: builtins.str = ...,
         idempotency_key: builtins.str = ...,
+        tuner: Global___TunerStatus | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["spec", b"spec"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "idempotency_key", b"idempotency_key", "spec", b"spec", "sweep", b"sweep"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["spec", b"spec", "tuner", b"tuner"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "idempotency_key", b"idempotency_key", "spec", b"spec", "sweep", b"sweep", "tuner", b"tuner"]) -> None: ...
 
 Global___SweepSubmitted: typing_extensions.TypeAlias = SweepSubmitted
 
@@ -554,6 +566,65 @@ class TunerAsked(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["exhausted", b"exhausted", "n", b"n", "sweep", b"sweep", "waiting", b"waiting"]) -> None: ...
 
 Global___TunerAsked: typing_extensions.TypeAlias = TunerAsked
+
+@typing.final
+class TunerStatus(google.protobuf.message.Message):
+    """TunerStatus is what a tuner in a process of its own says of itself."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    WAITING_FIELD_NUMBER: builtins.int
+    EXHAUSTED_FIELD_NUMBER: builtins.int
+    OUTLOOK_FIELD_NUMBER: builtins.int
+    waiting: builtins.bool
+    """It has nothing to run until some trial reports."""
+    exhausted: builtins.bool
+    """It will never want another trial unless the sweep is extended."""
+    @property
+    def outlook(self) -> outbid.v1.sweep_pb2.Outlook:
+        """What it will do in all; absent if that is as it was."""
+
+    def __init__(
+        self,
+        *,
+        waiting: builtins.bool = ...,
+        exhausted: builtins.bool = ...,
+        outlook: outbid.v1.sweep_pb2.Outlook | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["outlook", b"outlook"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["exhausted", b"exhausted", "outlook", b"outlook", "waiting", b"waiting"]) -> None: ...
+
+Global___TunerStatus: typing_extensions.TypeAlias = TunerStatus
+
+@typing.final
+class TunerAnswered(google.protobuf.message.Message):
+    """TunerAnswered records that a tuner in a process of its own answered a question. What it wants done follows."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    QUESTION_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    question: builtins.int
+    """Counts what the tuner was told, from 1: each ask, and each event that was news to it."""
+    error: builtins.str
+    """Why it cannot go on; the sweep fails with it."""
+    @property
+    def status(self) -> Global___TunerStatus: ...
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        question: builtins.int = ...,
+        status: Global___TunerStatus | None = ...,
+        error: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "question", b"question", "status", b"status", "sweep", b"sweep"]) -> None: ...
+
+Global___TunerAnswered: typing_extensions.TypeAlias = TunerAnswered
 
 @typing.final
 class TrialCreated(google.protobuf.message.Message):
@@ -1395,12 +1466,15 @@ class OrchestratorStarted(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     POLICY_FIELD_NUMBER: builtins.int
     FORMAT_FIELD_NUMBER: builtins.int
+    ANSWERS_RECORDED_FIELD_NUMBER: builtins.int
     term: builtins.int
     version: builtins.str
     format: builtins.int
     """The format of what follows: a version that knows only lower ones must not read on. 0 in ledgers of versions that did
     not write it down.
     """
+    answers_recorded: builtins.bool
+    """What tuners in processes of their own answer is in the ledger from here on. What they were told before was answered at once."""
     @property
     def policy(self) -> Global___PolicySettings:
         """The policy that decides from here on; absent in ledgers of servers that did not write it down."""
@@ -1412,9 +1486,10 @@ class OrchestratorStarted(google.protobuf.message.Message):
         version: builtins.str = ...,
         policy: Global___PolicySettings | None = ...,
         format: builtins.int = ...,
+        answers_recorded: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["policy", b"policy"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["format", b"format", "policy", b"policy", "term", b"term", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["answers_recorded", b"answers_recorded", "format", b"format", "policy", b"policy", "term", b"term", "version", b"version"]) -> None: ...
 
 Global___OrchestratorStarted: typing_extensions.TypeAlias = OrchestratorStarted
 

@@ -11,7 +11,6 @@ import google.protobuf.message
 import google.protobuf.struct_pb2
 import outbid.v1.auction_pb2
 import outbid.v1.event_pb2
-import outbid.v1.service_pb2
 import outbid.v1.sweep_pb2
 import sys
 import typing
@@ -62,13 +61,13 @@ class ConfigureResponse(google.protobuf.message.Message):
     name: builtins.str
     version: builtins.str
     @property
-    def outlook(self) -> outbid.v1.service_pb2.Outlook: ...
+    def outlook(self) -> outbid.v1.sweep_pb2.Outlook: ...
     def __init__(
         self,
         *,
         name: builtins.str = ...,
         version: builtins.str = ...,
-        outlook: outbid.v1.service_pb2.Outlook | None = ...,
+        outlook: outbid.v1.sweep_pb2.Outlook | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["outlook", b"outlook"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["name", b"name", "outlook", b"outlook", "version", b"version"]) -> None: ...
@@ -110,7 +109,7 @@ class HandleResponse(google.protobuf.message.Message):
     @property
     def actions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TunerAction]: ...
     @property
-    def outlook(self) -> outbid.v1.service_pb2.Outlook:
+    def outlook(self) -> outbid.v1.sweep_pb2.Outlook:
         """Set if it changed."""
 
     def __init__(
@@ -119,7 +118,7 @@ class HandleResponse(google.protobuf.message.Message):
         actions: collections.abc.Iterable[Global___TunerAction] | None = ...,
         waiting: builtins.bool = ...,
         exhausted: builtins.bool = ...,
-        outlook: outbid.v1.service_pb2.Outlook | None = ...,
+        outlook: outbid.v1.sweep_pb2.Outlook | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["outlook", b"outlook"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["actions", b"actions", "exhausted", b"exhausted", "outlook", b"outlook", "waiting", b"waiting"]) -> None: ...
@@ -627,7 +626,7 @@ class Situation(google.protobuf.message.Message):
     @property
     def exclude(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
-    def outlook(self) -> outbid.v1.service_pb2.Outlook: ...
+    def outlook(self) -> outbid.v1.sweep_pb2.Outlook: ...
     @property
     def speeds(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SpeedTable]:
         """Speeds that the jobs refer to by index."""
@@ -659,7 +658,7 @@ class Situation(google.protobuf.message.Message):
         total_steps: builtins.float = ...,
         steps_done: builtins.float = ...,
         finished: builtins.int = ...,
-        outlook: outbid.v1.service_pb2.Outlook | None = ...,
+        outlook: outbid.v1.sweep_pb2.Outlook | None = ...,
         speeds: collections.abc.Iterable[Global___SpeedTable] | None = ...,
         settings: google.protobuf.struct_pb2.Struct | None = ...,
         own: Global___BidTable | None = ...,

@@ -101,7 +101,7 @@ class Sweep(google.protobuf.message.Message):
         """The newest notes, oldest first."""
 
     @property
-    def outlook(self) -> Global___Outlook:
+    def outlook(self) -> outbid.v1.sweep_pb2.Outlook:
         """What the tuner will do in all, as far as it knows; absent if unbounded."""
 
     @property
@@ -123,7 +123,7 @@ class Sweep(google.protobuf.message.Message):
         device_seconds: builtins.float = ...,
         notes: collections.abc.Iterable[Global___SweepNote] | None = ...,
         waiting: builtins.str = ...,
-        outlook: Global___Outlook | None = ...,
+        outlook: outbid.v1.sweep_pb2.Outlook | None = ...,
         actor: builtins.str = ...,
         fairness: outbid.v1.auction_pb2.Fairness | None = ...,
     ) -> None: ...
@@ -198,59 +198,6 @@ class TrialCounts(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["cancelled", b"cancelled", "completed", b"completed", "failed", b"failed", "paused", b"paused", "queued", b"queued", "running", b"running", "stopped", b"stopped", "total", b"total"]) -> None: ...
 
 Global___TrialCounts: typing_extensions.TypeAlias = TrialCounts
-
-@typing.final
-class Outlook(google.protobuf.message.Message):
-    """Outlook is how much work there is in all."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    TRIALS_FIELD_NUMBER: builtins.int
-    STEPS_FIELD_NUMBER: builtins.int
-    RUNGS_FIELD_NUMBER: builtins.int
-    trials: builtins.int
-    steps: builtins.int
-    @property
-    def rungs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Rung]: ...
-    def __init__(
-        self,
-        *,
-        trials: builtins.int = ...,
-        steps: builtins.int = ...,
-        rungs: collections.abc.Iterable[Global___Rung] | None = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["rungs", b"rungs", "steps", b"steps", "trials", b"trials"]) -> None: ...
-
-Global___Outlook: typing_extensions.TypeAlias = Outlook
-
-@typing.final
-class Rung(google.protobuf.message.Message):
-    """Rung is one stage of a bracket."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    BRACKET_FIELD_NUMBER: builtins.int
-    UNTIL_STEP_FIELD_NUMBER: builtins.int
-    TRIALS_FIELD_NUMBER: builtins.int
-    STEPS_FIELD_NUMBER: builtins.int
-    bracket: builtins.int
-    until_step: builtins.int
-    """Trains until this step."""
-    trials: builtins.int
-    """Trials that enter it."""
-    steps: builtins.int
-    """Steps trained in it by all of them."""
-    def __init__(
-        self,
-        *,
-        bracket: builtins.int = ...,
-        until_step: builtins.int = ...,
-        trials: builtins.int = ...,
-        steps: builtins.int = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["bracket", b"bracket", "steps", b"steps", "trials", b"trials", "until_step", b"until_step"]) -> None: ...
-
-Global___Rung: typing_extensions.TypeAlias = Rung
 
 @typing.final
 class Trial(google.protobuf.message.Message):
@@ -521,7 +468,7 @@ class PreviewSweepResponse(google.protobuf.message.Message):
     device_hours: builtins.float
     """Device-hours at step_seconds; 0 if that is 0."""
     @property
-    def outlook(self) -> Global___Outlook: ...
+    def outlook(self) -> outbid.v1.sweep_pb2.Outlook: ...
     @property
     def examples(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[google.protobuf.struct_pb2.Struct]:
         """A few configurations as they would be drawn."""
@@ -533,7 +480,7 @@ class PreviewSweepResponse(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        outlook: Global___Outlook | None = ...,
+        outlook: outbid.v1.sweep_pb2.Outlook | None = ...,
         device_hours: builtins.float = ...,
         examples: collections.abc.Iterable[google.protobuf.struct_pb2.Struct] | None = ...,
         warnings: collections.abc.Iterable[builtins.str] | None = ...,

@@ -12,6 +12,7 @@ import google.protobuf.timestamp_pb2
 import outbid.v1.auction_pb2
 import outbid.v1.event_pb2
 import outbid.v1.node_pb2
+import outbid.v1.plugin_pb2
 import outbid.v1.service_pb2
 import outbid.v1.sweep_pb2
 import sys
@@ -215,6 +216,7 @@ class SweepRecord(google.protobuf.message.Message):
     FAIRNESS_FIELD_NUMBER: builtins.int
     LACK_NOTED_FIELD_NUMBER: builtins.int
     ORDER_FIELD_NUMBER: builtins.int
+    TUNER_REMOTE_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -233,6 +235,8 @@ class SweepRecord(google.protobuf.message.Message):
     """A report lacked its metric."""
     order: builtins.int
     """Counts sweeps by submission, deleted ones too; absent in snapshots of versions that deleted none: its place in the list."""
+    tuner_remote: builtins.bool
+    """Its tuner is a program of its own, and tuner is a RemoteTuner; false in snapshots of versions that kept the program's own."""
     @property
     def spec(self) -> outbid.v1.sweep_pb2.SweepSpec: ...
     @property
@@ -244,7 +248,7 @@ class SweepRecord(google.protobuf.message.Message):
     @property
     def notes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.service_pb2.SweepNote]: ...
     @property
-    def outlook(self) -> outbid.v1.service_pb2.Outlook:
+    def outlook(self) -> outbid.v1.sweep_pb2.Outlook:
         """What the tuner was to do in all, if the sweep has ended."""
 
     @property
@@ -274,18 +278,91 @@ class SweepRecord(google.protobuf.message.Message):
         stop_actor: builtins.str = ...,
         steps: builtins.int = ...,
         device_seconds: builtins.float = ...,
-        outlook: outbid.v1.service_pb2.Outlook | None = ...,
+        outlook: outbid.v1.sweep_pb2.Outlook | None = ...,
         app_seconds_before: builtins.float = ...,
         measured: collections.abc.Iterable[outbid.v1.sweep_pb2.Throughput] | None = ...,
         fairness: outbid.v1.auction_pb2.Fairness | None = ...,
         lack_noted: builtins.bool = ...,
         order: builtins.int | None = ...,
+        tuner_remote: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_order", b"_order", "ended", b"ended", "fairness", b"fairness", "order", b"order", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_remote", b"tuner_remote", "tuner_waiting", b"tuner_waiting"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_order", b"_order"]) -> typing.Literal["order"] | None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
+
+@typing.final
+class RemoteTuner(google.protobuf.message.Message):
+    """RemoteTuner is a tuner in a process of its own as the control loop knows it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SPEC_FIELD_NUMBER: builtins.int
+    SNAPSHOT_FIELD_NUMBER: builtins.int
+    SAVED_FIELD_NUMBER: builtins.int
+    TOLD_FIELD_NUMBER: builtins.int
+    ANSWERED_FIELD_NUMBER: builtins.int
+    RECORDED_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    snapshot: builtins.bytes
+    """The snapshot that its process goes on from; empty for a fresh start."""
+    saved: builtins.int
+    """How many questions had been answered when that was taken."""
+    answered: builtins.int
+    """How many questions it has answered."""
+    recorded: builtins.bool
+    """What it answers is in the ledger. Otherwise an earlier version asked it, and waited for each answer."""
+    @property
+    def spec(self) -> outbid.v1.sweep_pb2.SweepSpec:
+        """What its process is configured with."""
+
+    @property
+    def told(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TunerQuestion]:
+        """What it was told since, in order: questions saved + 1, saved + 2, and so on."""
+
+    @property
+    def status(self) -> outbid.v1.event_pb2.TunerStatus:
+        """What it said last."""
+
+    def __init__(
+        self,
+        *,
+        spec: outbid.v1.sweep_pb2.SweepSpec | None = ...,
+        snapshot: builtins.bytes = ...,
+        saved: builtins.int = ...,
+        told: collections.abc.Iterable[Global___TunerQuestion] | None = ...,
+        answered: builtins.int = ...,
+        recorded: builtins.bool = ...,
+        status: outbid.v1.event_pb2.TunerStatus | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["spec", b"spec", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["answered", b"answered", "recorded", b"recorded", "saved", b"saved", "snapshot", b"snapshot", "spec", b"spec", "status", b"status", "told", b"told"]) -> None: ...
+
+Global___RemoteTuner: typing_extensions.TypeAlias = RemoteTuner
+
+@typing.final
+class TunerQuestion(google.protobuf.message.Message):
+    """TunerQuestion is something that a tuner was told."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TIME_FIELD_NUMBER: builtins.int
+    EVENT_FIELD_NUMBER: builtins.int
+    @property
+    def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def event(self) -> outbid.v1.plugin_pb2.TunerEvent: ...
+    def __init__(
+        self,
+        *,
+        time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        event: outbid.v1.plugin_pb2.TunerEvent | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["event", b"event", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["event", b"event", "time", b"time"]) -> None: ...
+
+Global___TunerQuestion: typing_extensions.TypeAlias = TunerQuestion
 
 @typing.final
 class TrialRecord(google.protobuf.message.Message):

@@ -1104,3 +1104,56 @@ class External(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["timeout", b"timeout"]) -> None: ...
 
 Global___External: typing_extensions.TypeAlias = External
+
+@typing.final
+class Outlook(google.protobuf.message.Message):
+    """Outlook is how much work there is in all."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TRIALS_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
+    RUNGS_FIELD_NUMBER: builtins.int
+    trials: builtins.int
+    steps: builtins.int
+    @property
+    def rungs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Rung]: ...
+    def __init__(
+        self,
+        *,
+        trials: builtins.int = ...,
+        steps: builtins.int = ...,
+        rungs: collections.abc.Iterable[Global___Rung] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["rungs", b"rungs", "steps", b"steps", "trials", b"trials"]) -> None: ...
+
+Global___Outlook: typing_extensions.TypeAlias = Outlook
+
+@typing.final
+class Rung(google.protobuf.message.Message):
+    """Rung is one stage of a bracket."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BRACKET_FIELD_NUMBER: builtins.int
+    UNTIL_STEP_FIELD_NUMBER: builtins.int
+    TRIALS_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
+    bracket: builtins.int
+    until_step: builtins.int
+    """Trains until this step."""
+    trials: builtins.int
+    """Trials that enter it."""
+    steps: builtins.int
+    """Steps trained in it by all of them."""
+    def __init__(
+        self,
+        *,
+        bracket: builtins.int = ...,
+        until_step: builtins.int = ...,
+        trials: builtins.int = ...,
+        steps: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bracket", b"bracket", "steps", b"steps", "trials", b"trials", "until_step", b"until_step"]) -> None: ...
+
+Global___Rung: typing_extensions.TypeAlias = Rung

@@ -1,4 +1,4 @@
-package plugin
+package remote
 
 import (
 	"errors"
@@ -9,7 +9,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func toEvent(event tuner.Event) (*outbidv1.TunerEvent, error) {
+// ToEvent is an event as a message.
+func ToEvent(event tuner.Event) (*outbidv1.TunerEvent, error) {
 	switch e := event.(type) {
 	case tuner.Ask:
 		return &outbidv1.TunerEvent{Kind: &outbidv1.TunerEvent_Ask{Ask: int32(e.N)}}, nil
@@ -36,7 +37,8 @@ func toEvent(event tuner.Event) (*outbidv1.TunerEvent, error) {
 	}
 }
 
-func fromEvent(m *outbidv1.TunerEvent) (tuner.Event, error) {
+// FromEvent is a message as an event.
+func FromEvent(m *outbidv1.TunerEvent) (tuner.Event, error) {
 	switch e := m.GetKind().(type) {
 	case *outbidv1.TunerEvent_Ask:
 		return tuner.Ask{N: int(e.Ask)}, nil
@@ -61,7 +63,8 @@ func fromEvent(m *outbidv1.TunerEvent) (tuner.Event, error) {
 	}
 }
 
-func toAction(action tuner.Action) (*outbidv1.TunerAction, error) {
+// ToAction is an action as a message.
+func ToAction(action tuner.Action) (*outbidv1.TunerAction, error) {
 	switch a := action.(type) {
 	case tuner.Create:
 		config, err := space.Canonical(a.Config)
@@ -94,7 +97,8 @@ func toAction(action tuner.Action) (*outbidv1.TunerAction, error) {
 	}
 }
 
-func fromAction(m *outbidv1.TunerAction) (tuner.Action, error) {
+// FromAction is a message as an action.
+func FromAction(m *outbidv1.TunerAction) (tuner.Action, error) {
 	reason := m.GetReason()
 	if reason == "" {
 		reason = "the plugin gave no reason"

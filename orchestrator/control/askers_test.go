@@ -1,0 +1,174 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/control"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// programs are the tuners in processes of their own that a loop starts.
+type programs struct {
+	mu sync.Mutex
+	// takes is how long each takes for an answer, of which none waits for longer than 30 s.
+	takes         time.Duration
+	started, open int
+}
+
+func (p *programs) start(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
+	if s.Spec.GetTuner().GetPlugin() == nil {
+		return settings().NewTuner(s, snapshot)
+	}
+	t, err := startProcess(s, snapshot)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.started++
+	p.open++
+	return &slowProgram{process: t, of: p}, err
+}
+
+func (p *programs) counts() (started, open int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.started, p.open
+}
+
+type slowProgram struct {
+	*process
+	of   *programs
+	once sync.Once
+}
+
+func (s *slowProgram) Handle(e tuner.Event) ([]tuner.Action, error) {
+	if s.of.takes > 30*time.Second {
+		pass(30 * time.Second)
+		return nil, errors.New("it took more than 30s to handle an event")
+	}
+	pass(s.of.takes)
+	return s.process.Handle(e)
+}
+
+func (s *slowProgram) Close() {
+	s.once.Do(func() {
+		s.of.mu.Lock()
+		defer s.of.mu.Unlock()
+		s.of.open--
+	})
+}
+
+// leadWith runs a loop whose sweeps may have such tuners.
+func leadWith(t *testing.T, record ledger.Ledger, p *programs) (l *control.Loop, end func()) {
+	t.Helper()
+	set := settings()
+	set.NewTuner = p.start
+	l, err := control.Open(t.Context(), control.Config{
+		Settings: set, Policy: baseline.DRF{}, Ledger: record, History: &reports{}, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Send:   func(*outbidv1.Orders) error { return nil },
+		Delete: func(context.Context, string) error { return nil },
+		Info:   func() *outbidv1.GetServerInfoResponse { return &outbidv1.GetServerInfoResponse{} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	return l, func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// While a tuner in a process of its own says nothing, sweeps are submitted and get trials at once, and commands are obeyed. When
+// its time is over its sweep fails, and its process is ended.
+func TestATunerThatSaysNothingHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &programs{takes: time.Minute}
+		l, end := leadWith(t, natsClock{ledger.NewMemory(), new(time.Time)}, p)
+		defer end()
+		l.Uplink(&outbidv1.Uplink{Node: "n", Boot: "b", Info: &outbidv1.NodeInfo{Devices: []*outbidv1.Device{{Type: "gpu"}, {Type: "gpu"}}}})
+		began := time.Now()
+		hangs, err := l.Submit(t.Context(), sim.Sweep("hangs", "min", 2, outside("random", 4, 1)), "me", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			id, err := l.Submit(t.Context(), sim.Sweep("other", "min", 2, sim.Tuner("random", nil)), "me", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if trials, err := l.Trials(id, 0, 100); err != nil || len(trials) == 0 {
+				t.Fatalf("%s has %d trials: %v", id, len(trials), err)
+			}
+			if err := l.Command(t.Context(), id, outbidv1.SweepCommand_SWEEP_COMMAND_STOP, "me"); err != nil {
+				t.Fatal(err)
+			}
+			pass(3 * time.Second)
+			l.Uplink(&outbidv1.Uplink{Node: "n", Boot: "b"})
+		}
+		if took := time.Since(began); took > 16*time.Second {
+			t.Errorf("that took %s", took)
+		}
+		if s, _ := l.Sweep(hangs); s.GetState() != outbidv1.SweepState_SWEEP_STATE_RUNNING {
+			t.Errorf("the sweep is %s: %s", s.GetState(), s.GetReason())
+		}
+		pass(16 * time.Second)
+		if s, _ := l.Sweep(hangs); s.GetState() != outbidv1.SweepState_SWEEP_STATE_FAILED || !strings.Contains(s.GetReason(), "took more than 30s") {
+			t.Errorf("the sweep is %s: %s", s.GetState(), s.GetReason())
+		}
+		if started, open := p.counts(); started != 1 || open != 0 {
+			t.Errorf("%d processes were started, %d run", started, open)
+		}
+	})
+}
+
+// A leader that ends while a tuner is asked leaves the question to the next, which starts the process, asks again, and has the
+// trials that there would have been.
+func TestTheNextLeaderAsksAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		record := natsClock{ledger.NewMemory(), new(time.Time)}
+		p := &programs{takes: 10 * time.Second}
+		first, end := leadWith(t, record, p)
+		id, err := first.Submit(t.Context(), sim.Sweep("s", "min", 3, outside("random", 4, 1)), "me", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass(5 * time.Second)
+		end()
+		pass(10 * time.Second)
+		if trials, err := first.Trials(id, 0, 100); err != nil || len(trials) != 0 {
+			t.Fatalf("%d trials: %v", len(trials), err)
+		}
+		if _, open := p.counts(); open != 0 {
+			t.Errorf("%d processes outlive their leader", open)
+		}
+		second, end := leadWith(t, record, p)
+		defer end()
+		pass(5 * time.Second)
+		if trials, _ := second.Trials(id, 0, 100); len(trials) != 0 {
+			t.Errorf("%d trials before the tuner answered", len(trials))
+		}
+		pass(6 * time.Second)
+		if trials, err := second.Trials(id, 0, 100); err != nil || len(trials) != 1 {
+			t.Errorf("%d trials: %v", len(trials), err)
+		}
+		if started, open := p.counts(); started != 2 || open != 1 {
+			t.Errorf("%d processes were started, %d run", started, open)
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package control
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/remote"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// isRemote says whether a sweep's tuner is a program of its own.
+func isRemote(spec *outbidv1.SweepSpec) bool { return spec.GetTuner().GetPlugin() != nil }
+
+// Remote is the tuner of a sweep if it is a program of its own; nil if not, or if it failed. It must not be changed.
+func (c *Core) Remote(sweep string) *remote.Tuner {
+	t, _ := c.tuners[sweep].(*remote.Tuner)
+	return t
+}
+
+// newTuner makes a tuner from its sweep's settings, or from a snapshot if that is not nil. A program of its own is not
+// started: who asks it does that.
+func (c *Core) newTuner(spec *outbidv1.SweepSpec, snapshot []byte) (tuner.Tuner, error) {
+	switch {
+	case !isRemote(spec):
+		return c.set.NewTuner(tuner.Settings{Spec: spec}, snapshot)
+	case snapshot == nil:
+		return remote.New(spec, nil), nil
+	default:
+		return remote.Restore(snapshot)
+	}
+}
+
+// TunerAnswer is what a tuner in a process of its own answered to a question. It counts if its sweep goes on and the question
+// is the next to be answered: what comes twice, too late, or from a process of before is dropped, and what a sweep that
+// has ended was not answered is asked again when it goes on.
+type TunerAnswer struct {
+	Sweep    string
+	Question uint64
+	Actions  []tuner.Action
+	Status   tuner.Status
+	Outlook  tuner.Outlook
+	// Err is why the tuner cannot go on; the sweep fails with it.
+	Err error
+	// Snapshot of the process as it was with that answer; nil if none was taken.
+	Snapshot []byte
+}
+
+func (in TunerAnswer) apply(c *Core) {
+	s, t := c.st.Sweeps[in.Sweep], c.Remote(in.Sweep)
+	if s == nil || t == nil || !takesAnswers(s) {
+		return
+	}
+	q, open := t.Next()
+	if !open || q.Number != in.Question {
+		return
+	}
+	if in.Err != nil {
+		c.tunerFailed(s, in.Err)
+		return
+	}
+	before := t.Said()
+	said := &outbidv1.TunerStatus{Waiting: in.Status.Waiting, Exhausted: in.Status.Exhausted}
+	if o := in.Outlook.Message(); !proto.Equal(o, t.Outlook().Message()) {
+		said.Outlook = o
+	}
+	c.emit(tunerAnswered(in.Sweep, in.Question, said, ""))
+	t.Save(in.Question, in.Snapshot)
+	switch q.Event.(type) {
+	case tuner.Reported: // alone it changes nobody's demand
+		c.scheduleDue = c.scheduleDue || t.Said() != before
+	case tuner.Ask: // who has nothing is not asked at once again
+		c.scheduleDue = c.scheduleDue || len(in.Actions) > 0
+	default:
+		c.scheduleDue = true
+	}
+	c.follow(answer{sweep: s, actions: in.Actions})
+}
+
+func tunerAnswered(sweep string, question uint64, said *outbidv1.TunerStatus, failure string) *outbidv1.Event {
+	return &outbidv1.Event{Kind: &outbidv1.Event_TunerAnswered{TunerAnswered: &outbidv1.TunerAnswered{
+		Sweep: sweep, Question: question, Status: said, Error: failure,
+	}}}
+}
+
+// takesAnswers says whether a sweep does what its tuner wants. One that is stopping does not: what is open then is asked again
+// if it goes on.
+func takesAnswers(s *state.Sweep) bool {
+	return s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING || s.State == outbidv1.SweepState_SWEEP_STATE_PAUSED
+}
+
+// answered has a tuner in a process of its own take in that it has answered.
+func (c *Core) answered(s *state.Sweep, e *outbidv1.TunerAnswered) error {
+	t := c.Remote(s.ID)
+	if t == nil {
+		return nil // it failed, and the sweep with it
+	}
+	if e.GetError() != "" {
+		c.dropTuner(s)
+		return nil
+	}
+	c.noteMayCreate(s)
+	return t.Answer(e.GetQuestion(), e.GetStatus())
+}
+
+// dropTuner forgets a tuner that failed.
+func (c *Core) dropTuner(s *state.Sweep) {
+	delete(c.tuners, s.ID)
+	delete(c.mayCreate, s.ID)
+	c.out.Retire = append(c.out.Retire, s.ID)
+}
+
+// recordAnswers: the ledger tells from here on what tuners in processes of their own answer. An earlier version waited for
+// each answer.
+func (c *Core) recordAnswers() error {
+	for _, id := range sortedKeys(c.tuners) {
+		if t := c.Remote(id); t != nil {
+			t.Recorded()
+		}
+	}
+	for id, put := range c.archived {
+		if !isRemote(c.st.Sweeps[id].Spec) {
+			continue
+		}
+		t, err := remote.Restore(put.snapshot)
+		if err != nil {
+			return err
+		}
+		t.Recorded()
+		if put.snapshot, err = t.Snapshot(); err != nil {
+			return err
+		}
+		c.archived[id] = put
+	}
+	return nil
+}
+
+// overtaken says whether an action of a tuner in a process of its own names a trial that has ended since it was asked.
+func (c *Core) overtaken(s *state.Sweep, action tuner.Action) bool {
+	t := c.Remote(s.ID)
+	if t == nil {
+		return false
+	}
+	switch a := action.(type) {
+	case tuner.Train:
+		return t.Exited(a.Trial)
+	case tuner.Pause:
+		return t.Exited(a.Trial)
+	case tuner.End:
+		return t.Exited(a.Trial)
+	case tuner.Clone:
+		return t.Exited(a.Trial)
+	default:
+		return false
+	}
+}
+
+// heldFor is how long a trial that reached its target keeps its devices while its tuner, a program of its own, has not
+// answered yet. Then it is paused, as those are whose tuner waits.
+const heldFor = 2 * time.Second
+
+// held says whether a trial that reached its target keeps its devices, as its tuner's answer is under way.
+func (c *Core) held(s *state.Sweep, t *state.Trial) bool {
+	r := c.Remote(s.ID)
+	if r == nil || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING || !t.AtTarget || t.Pausing || t.Done() || len(t.Leases) == 0 {
+		return false
+	}
+	q, open := r.Reached(tuner.Trial(t.Number))
+	return open && c.now.Sub(q.At) < heldFor
+}
+
+// anyHeld says whether a sweep has trials that wait so.
+func (c *Core) anyHeld(s *state.Sweep) bool {
+	r := c.Remote(s.ID)
+	return r != nil && slices.ContainsFunc(r.Open(), func(q remote.Question) bool { _, reached := q.Event.(tuner.Reached); return reached })
+}
+
+// questions lists the sweeps whose tuners are to be asked something.
+func (c *Core) questions() []string {
+	var ask []string
+	for _, id := range sortedKeys(c.asking) {
+		if t := c.Remote(id); t != nil && takesAnswers(c.st.Sweeps[id]) && len(t.Open()) > 0 {
+			ask = append(ask, id)
+		}
+	}
+	clear(c.asking)
+	return ask
+}
+
+// resume replies to the commands that waited for a tuner's answer, as far as that is there.
+func (c *Core) resume() {
+	waiting := c.pending
+	c.pending = nil
+	for _, reply := range waiting {
+		if !reply() {
+			c.pending = append(c.pending, reply)
+		}
+	}
+}
