@@ -276,7 +276,8 @@ func TestAnAnswerAboutATrialThatHasEnded(t *testing.T) {
 			trial := b.sweep().Trials[0]
 			f := b.forks[trial.Lead().ID]
 			b.say([]*outbidv1.UplinkMessage{
-				report(f, 1, trial.UntilStep), {Fork: f, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: trial.UntilStep}}},
+				report(f, 1, trial.UntilStep),
+				{Fork: f, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: trial.UntilStep}}},
 				{Fork: f, Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, Step: trial.UntilStep}}},
 			})
 			if !trial.Done() {

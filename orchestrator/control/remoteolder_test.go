@@ -71,11 +71,14 @@ func TestALedgerWithoutAnswersGoesOn(t *testing.T) {
 		}
 		for _, l := range core.State().Nodes["n1"].Leases {
 			f := l.Fork()
-			b.step(control.Uplink{Message: &outbidv1.Uplink{Node: "n1", Boot: "b2", FirstSeq: b.next(4), Forks: []*outbidv1.ForkStatus{{Fork: f}},
+			b.step(control.Uplink{Message: &outbidv1.Uplink{
+				Node: "n1", Boot: "b2", FirstSeq: b.next(4), Forks: []*outbidv1.ForkStatus{{Fork: f}},
 				Messages: []*outbidv1.UplinkMessage{
-					begins(f, 0), report(f, 1, 4), {Fork: f, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 4}}},
+					begins(f, 0), report(f, 1, 4),
+					{Fork: f, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 4}}},
 					{Fork: f, Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Step: 4}}},
-				}}})
+				},
+			}})
 		}
 		if core.State().Sweeps["s-1"].Done() {
 			break
@@ -104,7 +107,8 @@ func (b *bench) next(n uint64) uint64 {
 func (b *bench) complete() {
 	for _, f := range maps.Clone(b.forks) {
 		b.say([]*outbidv1.UplinkMessage{
-			report(f, 1, 4), {Fork: f, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 4}}},
+			report(f, 1, 4),
+			{Fork: f, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 4}}},
 			{Fork: f, Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Step: 4}}},
 		})
 	}
