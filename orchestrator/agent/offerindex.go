@@ -105,13 +105,15 @@ func (s *typePool) copyTo(to *typePool) {
 // otherwise. Every piece is cut from the smallest hole that is large enough.
 func (s *typePool) take(machines, k int, together bool) (rack string, ok bool) {
 	if !together {
-		for i := range machines {
-			if !s.takeOne(k) {
-				for range i {
-					s.giveBack(k)
-				}
-				return "", false
-			}
+		room := 0
+		for i := range s.racks {
+			room += s.racks[i].room(k)
+		}
+		if room < machines {
+			return "", false
+		}
+		for range machines {
+			s.takeOne(k)
 		}
 		return "", true
 	}
@@ -129,26 +131,13 @@ func (s *typePool) take(machines, k int, together bool) (rack string, ok bool) {
 	return "", false
 }
 
-func (s *typePool) takeOne(k int) bool {
+func (s *typePool) takeOne(k int) {
 	for i := range s.racks {
 		if s.racks[i].cut(k) {
 			s.free -= k
-			return true
+			return
 		}
 	}
-	return false
-}
-
-// giveBack returns a piece as a hole of its own. That is less than what was taken, if the hole was larger; the bidder
-// then lists a subset less.
-func (s *typePool) giveBack(k int) {
-	sh := &s.racks[0]
-	for len(sh.holes) <= k {
-		sh.holes = append(sh.holes, 0)
-	}
-	sh.holes[k]++
-	sh.free += k
-	s.free += k
 }
 
 // room counts the pieces of k devices that could be cut.
