@@ -68,32 +68,31 @@ func (c *Change) NodeTo() outbidv1.NodeState {
 	return outbidv1.NodeState(c.to[subjectNode])
 }
 
-// SweepBegan says whether there is a sweep that was not there before; SweepGone, whether one is no longer there; SweepEnded,
-// whether one has come to its end.
+// SweepBegan says whether there is a sweep that was not there before.
 func (c *Change) SweepBegan() bool { return c.began(subjectSweep) }
 
-// SweepGone: see SweepBegan.
+// SweepGone says whether a sweep is no longer there.
 func (c *Change) SweepGone() bool {
 	return c.from[subjectSweep] != 0 && c.to[subjectSweep] == 0
 }
 
-// SweepEnded: see SweepBegan.
+// SweepEnded says whether a sweep has come to its end.
 func (c *Change) SweepEnded() bool {
 	return sweepOver(c.SweepTo()) && !sweepOver(sweepState(c.from[subjectSweep]))
 }
 
-// TrialBegan says whether there is a trial that was not there before; TrialEnded, whether one has ended.
+// TrialBegan says whether there is a trial that was not there before.
 func (c *Change) TrialBegan() bool { return c.began(subjectTrial) }
 
-// TrialEnded: see TrialBegan.
+// TrialEnded says whether a trial has come to its end.
 func (c *Change) TrialEnded() bool {
 	return c.TrialTo() >= trialCompleted && trialState(c.from[subjectTrial]) < trialCompleted
 }
 
-// LeaseBegan says whether the trial holds a lease that it did not hold before; LeaseEnded, whether it holds one no more.
+// LeaseBegan says whether the trial holds a lease that it did not hold before.
 func (c *Change) LeaseBegan() bool { return c.began(subjectLease) }
 
-// LeaseEnded: see LeaseBegan.
+// LeaseEnded says whether the trial holds a lease no more.
 func (c *Change) LeaseEnded() bool {
 	return c.from[subjectLease] != 0 && c.to[subjectLease] == 0
 }

@@ -209,7 +209,7 @@ func TestRank(t *testing.T) {
 func TestHowLongAnAppWaits(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100_000, 0)
-	ago := func(minutes time.Duration) time.Time { return now.Add(-minutes * time.Minute) }
+	ago := func(minutes int) time.Time { return now.Add(-time.Duration(minutes) * time.Minute) }
 	for name, tc := range map[string]struct {
 		heldAt time.Time
 		jobs   []policy.Job
