@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,7 @@ def sweeps() -> dict[str, typed.Sweep]:
         mode="min",
         program=ob.Program(["/bin/train.sh"], env={"LR": "{lr}"}, workdir="/tmp", grace="30s"),
         limits=ob.Limits(trials=3),
+        utility=ob.Utility(80, decay=0.5, target="1h30m2.5s"),
     )
     found["external"] = ob.Sweep(space=space, metric="loss", mode="min", ask_timeout="1h")
     return found
@@ -199,6 +201,11 @@ BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
     (bad(trials=1, limits=ob.Limits(trials=2)), TypeError, "give trials either by itself or in limits"),
     (bad(wall_time="tomorrow"), ValueError, 'wall_time: expected a time span such as "90s"'),
     (bad(wall_time=-1), ValueError, "must be above 0 seconds"),
+    (bad(utility=80), TypeError, "utility must be"),
+    (bad(utility=ob.Utility(-1)), ValueError, "Utility: priority must be a finite number from 0 on, got -1"),
+    (bad(utility=ob.Utility(1, decay=math.inf)), ValueError, "Utility: decay must be a finite number"),
+    (bad(utility=ob.Utility(1, target=-1)), ValueError, "Utility: target must be a finite number from 0 on, got -1.0"),
+    (bad(utility=ob.Utility(1, target="soon")), ValueError, 'Utility: target: expected a time span such as "90s"'),
     (bad(max_restarts=-1), ValueError, "max_restarts must be a whole number from 0"),
     (bad(constraints="a < b"), TypeError, "constraints must be a list"),
     (bad(resources=ob.Resources(devices=0)), ValueError, "devices must be 1 <= min <= max, got 0"),
@@ -309,3 +316,10 @@ def test_preview_is_a_table_in_notebooks() -> None:
     assert "few &amp; far" in page
     assert "<td>27</td>" in page
     assert "name=&lt;b&gt; lr=0.25" in page
+
+
+def test_a_utility_says_its_target_in_any_unit() -> None:
+    spans: list[Any] = [5400, "1h30m", "90m", "5400s", datetime.timedelta(minutes=90)]
+    assert {ob.Utility(80, 1, span).to_proto().target for span in spans} == {5400.0}
+    assert ob.Utility(80).to_proto() == pb.Utility(priority=80)
+    assert ob.Utility(1, target="250ms").to_proto().target == 0.25

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         Update,
     )
     from outbid._plots import Chart, Plots
-    from outbid._resources import Checkpoints, Limits, Program, Resources
+    from outbid._resources import Checkpoints, Limits, Program, Resources, Utility
     from outbid._result import Result
     from outbid._space import (
         Parameter,
@@ -124,7 +124,7 @@ _HOMES = {
         "Update",
     ),
     "_plots": ("Chart", "Plots"),
-    "_resources": ("Checkpoints", "Limits", "Program", "Resources"),
+    "_resources": ("Checkpoints", "Limits", "Program", "Resources", "Utility"),
     "_result": ("Result",),
     "_space": (
         "Parameter",
@@ -213,6 +213,7 @@ __all__ = [
     "UnauthenticatedError",
     "UnavailableError",
     "Update",
+    "Utility",
     "__version__",
     "attach",
     "choice",

@@ -90,6 +90,29 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Utility:
+    """What the end of a trial is worth, for policies that go by it, such as `rrh`.
+
+    A trial that ends t after it was created is worth `priority / (1 + exp(decay * (t - target)))`: about `priority`
+    long before `target`, half of it at `target`, and little long after. `target` is a time span, `decay` how fast the
+    worth falls there, per second; with 0 it never does. A steep one is a deadline:
+    `Utility(80, decay=1, target="90m")`.
+    """
+
+    priority: float
+    decay: float = 0.0
+    target: Duration = 0.0
+
+    def to_proto(self) -> pb.Utility:
+        """Return the utility as the API's message."""
+        target = _seconds("Utility: target", self.target)
+        for name, number in (("priority", self.priority), ("decay", self.decay), ("target", target)):
+            if isinstance(number, bool) or not (math.isfinite(number) and number >= 0):
+                raise ValueError(f"Utility: {name} must be a finite number from 0 on, got {number!r}")
+        return pb.Utility(priority=self.priority, decay=self.decay, target=target)
+
+
+@dataclass(frozen=True)
 class Checkpoints:
     """Which checkpoints are kept once no trial needs them to resume, and how often a running trial saves.
 
@@ -155,6 +178,17 @@ def duration(name: str, value: Duration) -> str:
     if not (math.isfinite(seconds) and seconds > 0):
         raise ValueError(f"{name}: a time span must be above 0 seconds, got {value!r}")
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+
+def _seconds(name: str, value: Duration) -> float:
+    """Return a time span, which may be 0, in seconds."""
+    if isinstance(value, str):
+        text = duration(name, value)
+        return sum(float(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+\.?\d*)(h|ms|m|s)", text))
+    return value.total_seconds() if isinstance(value, datetime.timedelta) else float(value)
 
 
 def _count(name: str, value: int | None) -> int:

@@ -25,7 +25,7 @@ from outbid._display import make_display
 from outbid._endless import endless_steps
 from outbid._handle import SweepHandle
 from outbid._layout import config_text
-from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, duration
+from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, Utility, duration
 from outbid._result import Result
 from outbid._space import Space, fill_space, to_value
 from outbid._training import Trial
@@ -107,6 +107,8 @@ class Sweep:
             another, and what a trial changed in modules (globals, caches, registered hooks) the next one finds.
         tenant, labels: who owns the sweep, and free labels shown in listings.
         weight: its share of the cluster relative to other sweeps; 1 if left out.
+        utility: what the end of a trial is worth, where the policy goes by that; the device-seconds that it needs if
+            left out.
         agent: what bids for the sweep where devices are auctioned, by the name that the server was told of
             (`outbid serve --agent`); the server's own if left out. A server that has no such agent, or whose policy
             holds no auctions, refuses the sweep.
@@ -144,6 +146,7 @@ class Sweep:
         tenant: str = "",
         labels: Mapping[str, str] | None = None,
         weight: float = 1.0,
+        utility: Utility | None = None,
         agent: str = "",
         agent_settings: Mapping[str, Any] | None = None,
         ask_timeout: Duration | None = None,
@@ -177,6 +180,8 @@ class Sweep:
             raise ValueError(f"weight must be a number above 0, got {weight!r}")
         if weight != 1:
             spec.weight = weight
+        if utility is not None:
+            spec.utility.CopyFrom(_checked("utility", utility, Utility).to_proto())
         if agent:
             spec.agent.plugin = agent
             spec.agent.settings.CopyFrom(to_value(dict(agent_settings or {}), "agent_settings").struct_value)
