@@ -227,10 +227,12 @@ func TestAnOlderLedgerIsFoldedAsItWas(t *testing.T) {
 	}
 }
 
+// sameStanding compares what the ledger leads to with what the older version said of it. That did not list leases.
 func sameStanding(t *testing.T, what string, got, want *standing) {
 	t.Helper()
+	unsaid := protocmp.IgnoreFields(&outbidv1.Trial{}, "leases")
 	same := func(part string, got, want any) {
-		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff(want, got, protocmp.Transform(), unsaid); diff != "" {
 			t.Errorf("%s: the %s (-then +now):\n%s", what, part, diff)
 		}
 	}
