@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -140,8 +141,19 @@ func (a *app) showAuction(v *auctionView) {
 	if v.Exact {
 		proof = "proven to be the best"
 	}
-	a.printText("on offer: %s, to the %.0f %% of sweeps that fare worst; the winner is %s\n",
-		orDash(strings.Join(v.Offered, ", ")), 100*(1-v.FairnessKnob), proof)
+	asked := 0
+	for _, b := range v.Bidders {
+		if b.Asked {
+			asked++
+		}
+	}
+	who := fmt.Sprintf("%d of %s", asked, english.Plural(v.Sweeps, "sweep", ""))
+	if v.Rule != "" {
+		who += ": " + clean(v.Rule)
+	}
+	a.printText("on offer: %s", orDash(strings.Join(v.Offered, ", ")))
+	a.printText("asked: %s", who)
+	a.printText("the winner is %s", proof)
 	t := table{
 		header: []string{"SWEEP", "RHO", "BID", "FAIR SHARE", "KEEPS", "WON", "LEFTOVER", "RHO AFTER", "NOTE"},
 		width:  a.columns(), fold: true, spare: []string{"LEFTOVER", "KEEPS", "FAIR SHARE", "BID"},
@@ -160,7 +172,7 @@ func (a *app) showAuction(v *auctionView) {
 		}
 		t.rows = append(t.rows, []string{
 			sweep, formatRho(float64(b.Rho)), bids, fair, keeps, orDash(strings.Join(b.Won, ", ")),
-			orDash(strings.Join(b.Leftover, ", ")), formatRho(float64(b.RhoAfter)), clean(b.Refused),
+			orDash(strings.Join(b.Leftover, ", ")), formatRho(float64(b.RhoAfter)), clean(cmp.Or(b.Refused, b.Why)),
 		})
 	}
 	t.write(a.stdout)
@@ -186,7 +198,7 @@ type roundView struct {
 	Policy    string         `json:"policy" doc:"who decided"`
 	Reason    string         `json:"reason" doc:"why, for the round as a whole"`
 	Decisions []decisionView `json:"decisions" doc:"what it gave and took: kind (grant, renew, revoke), sweep, trial, lease_id, devices, term_end, reason"`
-	Auction   *auctionView   `json:"auction" doc:"the auction: offered, fairness_knob, exact, gap, sweeps, bidders; null without one"`
+	Auction   *auctionView   `json:"auction" doc:"the auction: offered, fairness_knob, rule (who is asked), exact, gap, sweeps, bidders; null without one"`
 }
 
 type decisionView struct {
@@ -202,6 +214,7 @@ type decisionView struct {
 type auctionView struct {
 	Offered      []string     `json:"offered"`
 	FairnessKnob float64      `json:"fairness_knob"`
+	Rule         string       `json:"rule"`
 	Exact        bool         `json:"exact"`
 	Gap          float64      `json:"gap"`
 	Sweeps       int          `json:"sweeps"`
@@ -222,6 +235,7 @@ type bidderView struct {
 	AloneSeconds    number    `json:"alone_seconds"`
 	ForecastSeconds number    `json:"forecast_seconds"`
 	Refused         string    `json:"refused"`
+	Why             string    `json:"why"`
 }
 
 type bidView struct {
@@ -252,14 +266,14 @@ func viewRound(r *outbidv1.Round) roundView {
 
 func viewAuction(au *outbidv1.Auction) *auctionView {
 	v := &auctionView{
-		Offered: lots(au.GetLots()), FairnessKnob: au.GetFairnessKnob(), Exact: au.GetExact(), Sweeps: int(au.GetApps()),
+		Offered: lots(au.GetLots()), FairnessKnob: au.GetFairnessKnob(), Rule: au.GetRule(), Exact: au.GetExact(), Sweeps: int(au.GetApps()),
 		Gap: max(0, au.GetLogWelfareBound()-au.GetLogWelfare()), Bidders: []bidderView{},
 	}
 	for _, b := range au.GetBidders() {
 		bv := bidderView{
 			Sweep: b.GetSweep(), Asked: b.GetAsked(), Rho: number(b.GetRho()), Bids: []bidView{}, Keeps: number(b.GetKeeps()),
 			Won: lots(b.GetWon()), Leftover: lots(b.GetLeftover()), Renewed: lots(b.GetRenewed()), RhoAfter: number(b.GetRhoAfter()),
-			AloneSeconds: number(b.GetIdealSeconds()), ForecastSeconds: number(b.GetForecastSeconds()), Refused: b.GetRefused(),
+			AloneSeconds: number(b.GetIdealSeconds()), ForecastSeconds: number(b.GetForecastSeconds()), Refused: b.GetRefused(), Why: b.GetWhy(),
 		}
 		for _, bid := range b.GetBids() {
 			bv.Bids = append(bv.Bids, bidView{Devices: bidText(bid), Rho: number(bid.GetRho())})

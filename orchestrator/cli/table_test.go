@@ -29,8 +29,10 @@ func busyFake() *fakeService {
 	f.round = &outbidv1.Round{
 		Round: 123, Time: timestamppb.New(noon()), Policy: "themis", Reason: "auction among 1 of 1 apps",
 		Auction: &outbidv1.Auction{
-			Lots: lot, FairnessKnob: .8, Exact: true, Apps: 1, Bidders: []*outbidv1.Bidder{{
+			Lots: lot, FairnessKnob: .8, Exact: true, Apps: 1, Rule: "the 20% with the worst rho, those that hold nothing first",
+			Bidders: []*outbidv1.Bidder{{
 				Sweep: "digits-2", Asked: true, Rho: 2.03, Bids: []*outbidv1.Bid{{Lots: lot, Rho: 1.38}}, Keeps: 1, Won: lot, RhoAfter: 1.38,
+				Why: "1 of 1: holds nothing for 0.41 of its T_id",
 			}},
 		},
 		Decisions: []*outbidv1.Decision{{

@@ -433,6 +433,41 @@ func TestRecordingChangesNothing(t *testing.T) {
 	}
 }
 
+// A record says who is asked, and of each bidder why it was or was not.
+func TestARecordSaysWhoWasAskedAndWhy(t *testing.T) {
+	t.Parallel()
+	for want, set := range map[string]settings{
+		"the 20% with the worst rho, those that hold nothing first": {knob: .8, rank: "rho"},
+		"the 20% with the worst rho; newcomers beside them":         {knob: .8, rank: "rho", idle: "cached", newcomers: true},
+		"the 100% whose rho would be worst if they were passed over now, no more than it takes to use the offer 1.5 times": {
+			rank: passedOver, cover: 1.5,
+		},
+		"the 50% with the worst rho, those that hold nothing first; those that could end within a lease beside them": {knob: .5, short: true},
+	} {
+		if got := set.rule(); got != want {
+			t.Errorf("the rule is %q, want %q", got, want)
+		}
+	}
+	r := recorded{set: &settings{rank: "rho"}, order: apps(1, 1, 0, 0)}
+	r.order[0].idle, r.order[0].waited, r.order[1].rho, r.order[2].rho = true, .25, 1.5, .5
+	r.order[3].idle, r.order[3].content = true, true
+	for i, want := range []string{
+		"1 of 4: holds nothing for 0.25 of its T_id", "2 of 4: rho 1.5", "3 of 4: rho 0.5; wants nothing that was on offer",
+		"4 of 4: holds and wants nothing; wants nothing that was on offer",
+	} {
+		if got := r.why(i, i < 2); got != want {
+			t.Errorf("why is %q, want %q", got, want)
+		}
+	}
+	if got := r.why(1, false); got != "2 of 4: rho 1.5; not asked" {
+		t.Errorf("of one that was not asked: %q", got)
+	}
+	r.set.rank, r.order[1].passedOver = passedOver, 2.5
+	if got := r.why(1, true); got != "2 of 4: rho 2.5 if passed over" {
+		t.Errorf("by rank=passed-over: %q", got)
+	}
+}
+
 // Long tables are thinned out in a record, but for the row that won, and not what agents outside said.
 func TestListsAreThinned(t *testing.T) {
 	t.Parallel()
@@ -442,7 +477,7 @@ func TestListsAreThinned(t *testing.T) {
 	}
 	rows := func(plugin string, room int) (n int, fair float64) {
 		a := award{bid: &bid{state: &agent.AppState{Agent: plugin}, table: table}, row: 33}
-		r := recorded{order: apps(1), awards: []award{a}, shares: make([]share, 1)}
+		r := recorded{set: &settings{}, order: apps(1), awards: []award{a}, shares: make([]share, 1)}
 		r.awards[0].bid.of = 0
 		b := r.bidder(0, &a)
 		if room > 0 {

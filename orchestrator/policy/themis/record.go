@@ -1,6 +1,7 @@
 package themis
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
@@ -37,6 +38,7 @@ func (r *recorded) record() *outbidv1.Auction {
 	out := &outbidv1.Auction{
 		FairnessKnob: r.set.knob, Apps: int32(r.apps), LeaseSeconds: r.set.lease.Seconds(),
 		LogWelfare: r.result.Log, LogWelfareBound: r.result.Bound, Exact: r.result.Exact,
+		Rule: r.set.rule(),
 	}
 	for i := range r.offer.Lots[:min(len(r.offer.Lots), maxLots)] {
 		l := &r.offer.Lots[i]
@@ -56,12 +58,56 @@ func (r *recorded) record() *outbidv1.Auction {
 	return out
 }
 
+// rule says in words who is asked.
+func (s *settings) rule() string {
+	text := fmt.Sprintf("the %.3g%% with the worst rho", 100*(1-s.knob))
+	switch {
+	case s.rank == passedOver:
+		text = fmt.Sprintf("the %.3g%% whose rho would be worst if they were passed over now", 100*(1-s.knob))
+	case s.idle != "cached":
+		text += ", those that hold nothing first"
+	}
+	if s.cover > 0 {
+		text += fmt.Sprintf(", no more than it takes to use the offer %.3g times", s.cover)
+	}
+	if s.newcomers {
+		text += "; newcomers beside them"
+	}
+	if s.short {
+		text += "; those that could end within a lease beside them"
+	}
+	return text
+}
+
+// why says where an app ranks, and by what.
+func (r *recorded) why(i int, asked bool) string {
+	o := &r.order[i]
+	by := fmt.Sprintf("rho %.3g", o.rho)
+	switch {
+	case o.content:
+		by = "holds and wants nothing"
+	case r.set.rank == passedOver:
+		by = fmt.Sprintf("rho %.3g if passed over", o.passedOver)
+	case o.idle && r.set.idle != "cached":
+		by = fmt.Sprintf("holds nothing for %.2g of its T_id", o.waited)
+	}
+	text := fmt.Sprintf("%d of %d: %s", i+1, len(r.order), by)
+	switch {
+	case asked:
+		return text
+	case len(o.open) == 0:
+		return text + "; wants nothing that was on offer"
+	default:
+		return text + "; not asked"
+	}
+}
+
 // bidder is one app's entry; the award is nil for one that was not asked.
 func (r *recorded) bidder(i int, a *award) *outbidv1.Bidder {
 	app, s := r.order[i].app, &r.shares[i]
 	m := &outbidv1.Bidder{
 		Sweep: app.ID, Rho: r.order[i].rho, Asked: a != nil, Fair: -1, Keeps: 1,
-		Won: s.won, Leftover: s.leftover, Renewed: s.renewed,
+		Won: s.won, Leftover: s.leftover, Renewed: s.renewed, Why: r.why(i, a != nil),
 	}
 	if seen := r.known[app.ID]; seen != nil {
 		m.IdealSeconds = seen.Ideal

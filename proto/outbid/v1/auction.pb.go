@@ -40,7 +40,9 @@ type Auction struct {
 	// Apps that have not ended, those that are not among the bidders of this record included.
 	Apps int32 `protobuf:"varint,7,opt,name=apps,proto3" json:"apps,omitempty"`
 	// How long what is granted is held, in seconds.
-	LeaseSeconds  float64 `protobuf:"fixed64,8,opt,name=lease_seconds,json=leaseSeconds,proto3" json:"lease_seconds,omitempty"`
+	LeaseSeconds float64 `protobuf:"fixed64,8,opt,name=lease_seconds,json=leaseSeconds,proto3" json:"lease_seconds,omitempty"`
+	// Who is asked, in words; empty in records of earlier versions.
+	Rule          string `protobuf:"bytes,9,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -131,6 +133,13 @@ func (x *Auction) GetLeaseSeconds() float64 {
 	return 0
 }
 
+func (x *Auction) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
 // Lot is a number of alike free devices of one node.
 type Lot struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -219,7 +228,9 @@ type Bidder struct {
 	// The time it is forecast to take here with what it got, in seconds: T_sh of equation 1.
 	ForecastSeconds float64 `protobuf:"fixed64,12,opt,name=forecast_seconds,json=forecastSeconds,proto3" json:"forecast_seconds,omitempty"`
 	// The part of won and leftover that it held before and goes on with, without a stop.
-	Renewed       []*Lot `protobuf:"bytes,13,rep,name=renewed,proto3" json:"renewed,omitempty"`
+	Renewed []*Lot `protobuf:"bytes,13,rep,name=renewed,proto3" json:"renewed,omitempty"`
+	// Why it was asked, or was not: where it ranks, and by what.
+	Why           string `protobuf:"bytes,14,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -343,6 +354,13 @@ func (x *Bidder) GetRenewed() []*Lot {
 		return x.Renewed
 	}
 	return nil
+}
+
+func (x *Bidder) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 // Bid is what a subset of the offer is worth to an app.
@@ -571,7 +589,7 @@ var File_outbid_v1_auction_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_auction_proto_rawDesc = "" +
 	"\n" +
-	"\x17outbid/v1/auction.proto\x12\toutbid.v1\"\x9b\x02\n" +
+	"\x17outbid/v1/auction.proto\x12\toutbid.v1\"\xaf\x02\n" +
 	"\aAuction\x12\"\n" +
 	"\x04lots\x18\x01 \x03(\v2\x0e.outbid.v1.LotR\x04lots\x12+\n" +
 	"\abidders\x18\x02 \x03(\v2\x11.outbid.v1.BidderR\abidders\x12#\n" +
@@ -581,11 +599,12 @@ const file_outbid_v1_auction_proto_rawDesc = "" +
 	"\x11log_welfare_bound\x18\x05 \x01(\x01R\x0flogWelfareBound\x12\x14\n" +
 	"\x05exact\x18\x06 \x01(\bR\x05exact\x12\x12\n" +
 	"\x04apps\x18\a \x01(\x05R\x04apps\x12#\n" +
-	"\rlease_seconds\x18\b \x01(\x01R\fleaseSeconds\"G\n" +
+	"\rlease_seconds\x18\b \x01(\x01R\fleaseSeconds\x12\x12\n" +
+	"\x04rule\x18\t \x01(\tR\x04rule\"G\n" +
 	"\x03Lot\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x18\n" +
-	"\adevices\x18\x03 \x01(\x05R\adevices\"\x93\x03\n" +
+	"\adevices\x18\x03 \x01(\x05R\adevices\"\xa5\x03\n" +
 	"\x06Bidder\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x10\n" +
 	"\x03rho\x18\x02 \x01(\x01R\x03rho\x12\x14\n" +
@@ -600,7 +619,8 @@ const file_outbid_v1_auction_proto_rawDesc = "" +
 	" \x01(\tR\arefused\x12#\n" +
 	"\rideal_seconds\x18\v \x01(\x01R\fidealSeconds\x12)\n" +
 	"\x10forecast_seconds\x18\f \x01(\x01R\x0fforecastSeconds\x12(\n" +
-	"\arenewed\x18\r \x03(\v2\x0e.outbid.v1.LotR\arenewed\"c\n" +
+	"\arenewed\x18\r \x03(\v2\x0e.outbid.v1.LotR\arenewed\x12\x10\n" +
+	"\x03why\x18\x0e \x01(\tR\x03why\"c\n" +
 	"\x03Bid\x12\"\n" +
 	"\x04lots\x18\x01 \x03(\v2\x0e.outbid.v1.LotR\x04lots\x12\x10\n" +
 	"\x03rho\x18\x02 \x01(\x01R\x03rho\x12&\n" +

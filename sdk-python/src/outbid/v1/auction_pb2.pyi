@@ -32,6 +32,7 @@ class Auction(google.protobuf.message.Message):
     EXACT_FIELD_NUMBER: builtins.int
     APPS_FIELD_NUMBER: builtins.int
     LEASE_SECONDS_FIELD_NUMBER: builtins.int
+    RULE_FIELD_NUMBER: builtins.int
     fairness_knob: builtins.float
     """The share of apps that were not asked: 1 - f of them bid."""
     log_welfare: builtins.float
@@ -43,6 +44,8 @@ class Auction(google.protobuf.message.Message):
     """Apps that have not ended, those that are not among the bidders of this record included."""
     lease_seconds: builtins.float
     """How long what is granted is held, in seconds."""
+    rule: builtins.str
+    """Who is asked, in words; empty in records of earlier versions."""
     @property
     def lots(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Lot]:
         """What was free."""
@@ -62,8 +65,9 @@ class Auction(google.protobuf.message.Message):
         exact: builtins.bool = ...,
         apps: builtins.int = ...,
         lease_seconds: builtins.float = ...,
+        rule: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["apps", b"apps", "bidders", b"bidders", "exact", b"exact", "fairness_knob", b"fairness_knob", "lease_seconds", b"lease_seconds", "log_welfare", b"log_welfare", "log_welfare_bound", b"log_welfare_bound", "lots", b"lots"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["apps", b"apps", "bidders", b"bidders", "exact", b"exact", "fairness_knob", b"fairness_knob", "lease_seconds", b"lease_seconds", "log_welfare", b"log_welfare", "log_welfare_bound", b"log_welfare_bound", "lots", b"lots", "rule", b"rule"]) -> None: ...
 
 Global___Auction: typing_extensions.TypeAlias = Auction
 
@@ -109,6 +113,7 @@ class Bidder(google.protobuf.message.Message):
     IDEAL_SECONDS_FIELD_NUMBER: builtins.int
     FORECAST_SECONDS_FIELD_NUMBER: builtins.int
     RENEWED_FIELD_NUMBER: builtins.int
+    WHY_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     rho: builtins.float
     """Its finish-time fairness before the round, as it said when asked."""
@@ -126,6 +131,8 @@ class Bidder(google.protobuf.message.Message):
     """The time it would take alone on its share, in seconds: T_id of equation 1."""
     forecast_seconds: builtins.float
     """The time it is forecast to take here with what it got, in seconds: T_sh of equation 1."""
+    why: builtins.str
+    """Why it was asked, or was not: where it ranks, and by what."""
     @property
     def bids(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Bid]:
         """The subsets it bid on."""
@@ -158,8 +165,9 @@ class Bidder(google.protobuf.message.Message):
         ideal_seconds: builtins.float = ...,
         forecast_seconds: builtins.float = ...,
         renewed: collections.abc.Iterable[Global___Lot] | None = ...,
+        why: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["asked", b"asked", "bids", b"bids", "fair", b"fair", "forecast_seconds", b"forecast_seconds", "ideal_seconds", b"ideal_seconds", "keeps", b"keeps", "leftover", b"leftover", "refused", b"refused", "renewed", b"renewed", "rho", b"rho", "rho_after", b"rho_after", "sweep", b"sweep", "won", b"won"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["asked", b"asked", "bids", b"bids", "fair", b"fair", "forecast_seconds", b"forecast_seconds", "ideal_seconds", b"ideal_seconds", "keeps", b"keeps", "leftover", b"leftover", "refused", b"refused", "renewed", b"renewed", "rho", b"rho", "rho_after", b"rho_after", "sweep", b"sweep", "why", b"why", "won", b"won"]) -> None: ...
 
 Global___Bidder: typing_extensions.TypeAlias = Bidder
 
