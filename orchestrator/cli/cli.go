@@ -110,7 +110,7 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 	add(groupResults, a.lsCommand(), a.showCommand(), a.bestCommand(), a.averageCommand(), a.soupCommand(), a.logsCommand(), a.exportCommand(),
 		a.auctionCommand())
 	add(groupServer, a.serverCommands()...)
-	add(groupSimulation, a.simCommand(), a.replayCommand())
+	add(groupSimulation, a.simCommand(), a.studyCommand(), a.replayCommand())
 	add(groupOther, a.versionCommand(), a.completionCommand(), a.docsCommand())
 	a.markStarted(root)
 	return root

@@ -88,7 +88,7 @@ func (s *recorder) see(at float64, c *state.Change) {
 	}
 	switch {
 	case c.SweepBegan():
-		s.apps[c.Sweep.ID] = s.meter.Submit(at, s.appOf(c.Sweep.Spec))
+		s.apps[c.Sweep.ID] = s.meter.Submit(at, s.appOf(c.Sweep.ID, c.Sweep.Spec))
 	case c.SweepEnded():
 		s.flush(at)
 		s.meter.EndApp(at, s.apps[c.Sweep.ID])
@@ -144,7 +144,7 @@ func (s *recorder) present(at float64, node string, there bool) {
 }
 
 // appOf is an app as the meter knows it.
-func (s *recorder) appOf(spec *outbidv1.SweepSpec) measure.App {
+func (s *recorder) appOf(sweep string, spec *outbidv1.SweepSpec) measure.App {
 	devices := spec.GetResources().GetDevices()
 	accepted := cluster.Demand{Types: spec.GetResources().GetTypes(), Exclude: spec.GetResources().GetExcludeTypes()}
 	usable := 0
@@ -156,7 +156,7 @@ func (s *recorder) appOf(spec *outbidv1.SweepSpec) measure.App {
 		}
 	}
 	return measure.App{
-		Name: nameOf(spec), Tenant: spec.GetTenant(), Phased: spec.GetTuner().GetSuccessiveHalving() != nil, Usable: usable,
+		Name: nameOf(spec), Sweep: sweep, Tenant: spec.GetTenant(), Phased: spec.GetTuner().GetSuccessiveHalving() != nil, Usable: usable,
 		Grows:  spec.GetTuner().GetSuccessiveHalving().GetGrow(),
 		Demand: int(spec.GetLimits().GetTrials()) * max(1, int(devices.GetMin()), int(devices.GetMax())),
 	}

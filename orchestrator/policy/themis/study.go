@@ -38,6 +38,14 @@ func (s *study) err(state *agent.AppState) {
 	}
 }
 
+// Lies says whether an app is among the liars if so large a part of the apps lies. Who lies among few does so among many.
+func Lies(seed uint64, app string, part float64) bool {
+	draw := (&study{seed: seed}).chance(app)
+	draw.Float64()
+	draw.Float64()
+	return draw.Float64() < part
+}
+
 // distort makes an app's slowdowns wrong.
 func (s *study) distort(app string, t *agent.Table) {
 	if s.errors == 0 && (s.liars == 0 || s.lie == 0) {
@@ -46,7 +54,7 @@ func (s *study) distort(app string, t *agent.Table) {
 	draw := s.chance(app)
 	draw.Float64()
 	factor := 1 + s.errors*(2*draw.Float64()-1)
-	if draw.Float64() < s.liars {
+	if Lies(s.seed, app, s.liars) {
 		factor *= 1 + s.lie
 	}
 	t.Rows = slices.Clone(t.Rows)

@@ -73,6 +73,12 @@ nodes:
   - {count: 1, name: middle, devices: "gpu:4", slots: 4}
   - {count: 6, name: small, devices: "gpu:1"}
 `,
+		"themis-21": `
+nodes:
+  - {count: 2, name: big, devices: "gpu:8", slots: 4}
+  - {count: 1, name: middle, devices: "gpu:4", slots: 4}
+  - {count: 1, name: small, devices: "gpu:1"}
+`,
 		"themis-testbed": `
 nodes:
   - {count: 12, name: big, devices: "gpu:4"}

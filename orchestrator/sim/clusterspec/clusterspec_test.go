@@ -88,6 +88,7 @@ func TestNamedClusters(t *testing.T) {
 		"themis-256":     "256 devices on 52 nodes: 256 gpu, in 7 racks",
 		"themis-84":      "84 devices on 19 nodes: 84 gpu, in 3 racks",
 		"themis-42":      "42 devices on 11 nodes: 42 gpu, in 2 racks",
+		"themis-21":      "21 devices on 4 nodes: 21 gpu",
 		"themis-testbed": "64 devices on 20 nodes: 64 gpu",
 	}
 	got := map[string]string{}

@@ -15,6 +15,8 @@ type Tenant struct {
 // App is one hyperparameter exploration, or one job on its own.
 type App struct {
 	Name, Tenant string
+	// Sweep is its id in the run's ledger, if there is one.
+	Sweep string
 	// Alone is the seconds it takes alone on the whole cluster (Themis's T_cluster); 0 to work it out from its jobs.
 	Alone float64
 	// Demand is the devices that it can use at most when all its jobs are there; 0 if that is the most that its jobs

@@ -321,7 +321,7 @@ func (a *app) finish(m *Meter) {
 		return
 	}
 	f := Fate{
-		Policy: m.cfg.Policy, App: a.Name, Tenant: a.Tenant, Jobs: a.jobs, Submitted: a.submitted - m.first, Shared: shared,
+		Policy: m.cfg.Policy, App: a.Name, Sweep: a.Sweep, Tenant: a.Tenant, Jobs: a.jobs, Submitted: a.submitted - m.first, Shared: shared,
 		Alone: alone, MeanApps: mean, Rho: shared / (alone * mean), Share: share, ShareSlowdown: shared / share,
 		DeviceSeconds: a.held,
 	}

@@ -72,6 +72,7 @@ type Series struct {
 type Fate struct {
 	Policy        string  `json:"policy" doc:"name of the policy"`
 	App           string  `json:"app" doc:"name of the app in the trace, or of the job that is one on its own"`
+	Sweep         string  `json:"sweep" doc:"its id in the run's ledger"`
 	Tenant        string  `json:"tenant" doc:"whose it is"`
 	Jobs          int     `json:"jobs" doc:"jobs that it has had"`
 	Submitted     float64 `json:"submitted_s" doc:"when it came, from the first arrival"`

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
+	"github.com/outbid-dev/outbid/orchestrator/sim/study"
+)
+
+func (a *app) studyCommand() *cobra.Command {
+	var results string
+	var tables bool
+	cmd := &cobra.Command{
+		Use:   "study FILE",
+		Short: "Run a comparison of policies that was written down before, over seeds, and print its tables",
+		Long: `Study reads tables of policies, workloads and seeds from a YAML file, runs what its results file does not have yet, a line
+for each run, and prints the tables as Markdown: means over the seeds with 95 % intervals. A study that is broken off goes
+on where it was.`,
+		Example: `  outbid study docs/comparison/themis.yaml --results themis.jsonl
+  outbid study docs/comparison/themis.yaml --results themis.jsonl --tables`,
+		Args: exactly("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.study(cmd.Context(), args[0], results, tables)
+		},
+	}
+	cmd.Flags().StringVar(&results, "results", "results.jsonl", "`FILE` of what was run, which is added to")
+	cmd.Flags().BoolVar(&tables, "tables", false, "print the tables of what was run, and run nothing")
+	_ = cmd.MarkFlagFilename("results")
+	return cmd
+}
+
+// study runs what is missing and prints the tables.
+func (a *app) study(ctx context.Context, file, results string, tablesOnly bool) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return badInput("%w", err)
+	}
+	s, err := study.Read(data)
+	if err != nil {
+		return badInput("%s: %w", file, err)
+	}
+	got, err := readResults(results)
+	if err != nil {
+		return err
+	}
+	if missing, all := s.Missing(got); missing > 0 && !tablesOnly {
+		a.notef("%d of %d runs are missing", missing, all)
+		if err := a.runStudy(ctx, s, got, results, missing); err != nil {
+			return err
+		}
+	}
+	a.printf("%s", s.Markdown(got, themis.Lies))
+	return nil
+}
+
+func readResults(path string) (study.Results, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return study.Results{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return study.ReadResults(f)
+}
+
+func (a *app) runStudy(ctx context.Context, s *study.Study, got study.Results, results string, missing int) (err error) {
+	f, err := os.OpenFile(results, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	done := 0
+	return s.Run(ctx, a.simulate, got, func(l *study.Line) error {
+		line, err := encodeJSON(l, false)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(f, "%s\n", line); err != nil {
+			return fmt.Errorf("write the results: %w", err)
+		}
+		done++
+		a.notef("%d of %d: %s, seed %d: %s", done, missing, l.Table, l.Seed, l.Row)
+		return nil
+	})
+}

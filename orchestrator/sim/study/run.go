@@ -1,0 +1,126 @@
+package study
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
+)
+
+// Line is one run in the results file. Its figures are those of measure.Result, by their names there.
+type Line struct {
+	Table    string             `json:"table"`
+	Row      string             `json:"row"`
+	Seed     uint64             `json:"seed"`
+	Settings string             `json:"settings"`
+	Figures  map[string]float64 `json:"figures"`
+	// Shared is how long each app took, by its sweep; only in tables of lies.
+	Shared map[string]float64 `json:"shared_s,omitempty"`
+}
+
+// key names a run with everything that it follows from.
+type key struct {
+	table, row, settings string
+	seed                 uint64
+}
+
+func (l *Line) key() key { return key{l.Table, l.Row, l.Settings, l.Seed} }
+
+// settings are what a table's runs follow from beside row and seed.
+func (s *Study) settings(t *Table) string {
+	return fmt.Sprintf("%s, %s %v, load %g, restart %s", t.Cluster, t.Made, t.Options, t.Load, s.RestartDelay)
+}
+
+// Results are the lines of a file that belong to a study.
+type Results map[key]*Line
+
+// ReadResults reads a results file. A last line that was cut off is left out.
+func ReadResults(in io.Reader) (Results, error) {
+	all := Results{}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		l := &Line{}
+		if err := json.Unmarshal(lines.Bytes(), l); err != nil {
+			if !json.Valid(bytes.TrimSpace(lines.Bytes())) {
+				continue
+			}
+			return nil, fmt.Errorf("the results: %w", err)
+		}
+		all[l.key()] = l
+	}
+	return all, lines.Err()
+}
+
+// Missing counts the runs that a study has and its results do not.
+func (s *Study) Missing(got Results) (missing, all int) {
+	for i := range s.Tables {
+		t := &s.Tables[i]
+		for _, seed := range s.seeds() {
+			n := len(s.missing(t, seed, got))
+			missing += n
+			all += len(t.Rows)
+		}
+	}
+	return missing, all
+}
+
+func (s *Study) missing(t *Table, seed uint64, got Results) []Row {
+	var rows []Row
+	for _, r := range t.Rows {
+		if got[key{t.Name, r.Name(), s.settings(t), seed}] == nil {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// Run makes every run that is missing, in the order of tables, seeds and rows, and tells each line as soon as it is there.
+func (s *Study) Run(ctx context.Context, engine experiment.Engine, got Results, tell func(*Line) error) error {
+	for i := range s.Tables {
+		t := &s.Tables[i]
+		for _, seed := range s.seeds() {
+			rows := s.missing(t, seed, got)
+			if len(rows) == 0 {
+				continue
+			}
+			p, err := s.plan(t, seed, rows)
+			if err != nil {
+				return err
+			}
+			at := 0
+			_, err = p.Run(ctx, experiment.Hooks{Engine: engine, Result: func(r measure.Result) error {
+				l := &Line{Table: t.Name, Row: rows[at].Name(), Seed: seed, Settings: s.settings(t), Figures: figuresOf(&r)}
+				if t.Lies {
+					l.Shared = map[string]float64{}
+					for _, f := range r.Series.Fates {
+						l.Shared[f.Sweep] = f.Shared
+					}
+				}
+				at++
+				got[l.key()] = l
+				return tell(l)
+			}})
+			if err != nil {
+				return fmt.Errorf("table %q, seed %d: %w", t.Name, seed, err)
+			}
+		}
+	}
+	return nil
+}
+
+// figuresOf are the figures that tables are made of.
+func figuresOf(r *measure.Result) map[string]float64 {
+	return map[string]float64{
+		"rho_max": r.RhoMax, "rho_mean": r.RhoMean, "rho_weighted": r.RhoWeighted, "rho_bound": r.RhoBound, "jain_rho": r.JainRho,
+		"si_violations": float64(r.SIViolations), "share_slowdown_max": r.ShareSlowdownMax, "alone_slowdown_max": r.AloneSlowdownMax,
+		"alone_slowdown_mean": r.AloneSlowdownMean, "alone_violations": float64(r.AloneViolations), "jct_mean_s": r.JCTMean,
+		"gpu_seconds": r.GPUSeconds, "placement_score_mean": r.PlacementScoreMean, "preemptions": float64(r.Preemptions),
+		"makespan_s": r.Makespan, "apps": float64(r.Apps), "unfinished": float64(r.Unfinished),
+	}
+}

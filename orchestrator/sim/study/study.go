@@ -1,0 +1,118 @@
+// Package study runs a comparison that was written down before: a YAML file of tables, each of policies with their options on a
+// made workload, over the same seeds. Every run is a line of a results file as soon as it has ended, so that a study that was
+// broken off goes on where it was; the tables are made from that file and from nothing else.
+package study
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
+	"github.com/outbid-dev/outbid/orchestrator/sim/workload"
+)
+
+// Study is what is compared.
+type Study struct {
+	// First and Last seed of the workloads, and of the policies that draw.
+	First uint64 `yaml:"first_seed"`
+	Last  uint64 `yaml:"last_seed"`
+	// RestartDelay is what it takes a job to go on after its devices changed.
+	RestartDelay time.Duration `yaml:"restart_delay"`
+	// Lists of rows that tables share by name, as YAML anchors.
+	Lists  map[string][]Row `yaml:"lists"`
+	Tables []Table          `yaml:"tables"`
+}
+
+// Table is policies on one workload and cluster.
+type Table struct {
+	Name    string `yaml:"name"`
+	Cluster string `yaml:"cluster"`
+	// Made names the maker of the workload, and Options are its settings, NAME=VALUE.
+	Made    string   `yaml:"made"`
+	Options []string `yaml:"options"`
+	// Load is how many times as dense arrivals are; 0 is 1.
+	Load float64 `yaml:"load"`
+	// Rows are run in this order; the first is what the others are compared with.
+	Rows []Row `yaml:"rows"`
+	// Lies says that the table is of apps that over-report: its first row is of apps that tell the truth.
+	Lies bool `yaml:"lies"`
+}
+
+// Row is a policy with options.
+type Row struct {
+	Policy  string   `yaml:"policy"`
+	Options []string `yaml:"options"`
+}
+
+// Name is the row's name in its table.
+func (r Row) Name() string { return strings.Join(append([]string{r.Policy}, r.Options...), " ") }
+
+// seeds lists the study's seeds.
+func (s *Study) seeds() []uint64 {
+	var all []uint64
+	for seed := s.First; seed <= s.Last; seed++ {
+		all = append(all, seed)
+	}
+	return all
+}
+
+// Read reads a study and checks what needs no workload.
+func Read(data []byte) (*Study, error) {
+	s := &Study{RestartDelay: 10 * time.Second}
+	in := yaml.NewDecoder(bytes.NewReader(data))
+	in.KnownFields(true)
+	if err := in.Decode(s); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("the study: %w", err)
+	}
+	if len(s.Tables) == 0 || s.Last < s.First {
+		return nil, errors.New("the study has no tables, or no seeds: want first_seed, last_seed and tables")
+	}
+	var names []string
+	for _, t := range s.Tables {
+		if t.Name == "" || len(t.Rows) == 0 || slices.Contains(names, t.Name) {
+			return nil, fmt.Errorf("table %q: want a name of its own, and rows", t.Name)
+		}
+		names = append(names, t.Name)
+		var rows []string
+		for _, r := range t.Rows {
+			if slices.Contains(rows, r.Name()) {
+				return nil, fmt.Errorf("table %q: %s is there twice", t.Name, r.Name())
+			}
+			rows = append(rows, r.Name())
+		}
+	}
+	return s, nil
+}
+
+// plan is the experiment of some rows of a table with a seed.
+func (s *Study) plan(t *Table, seed uint64, rows []Row) (*experiment.Plan, error) {
+	load := t.Load
+	if load == 0 {
+		load = 1
+	}
+	o := experiment.Options{
+		Cluster: t.Cluster, Policies: []string{rows[0].Policy}, Parallel: 1, RestartDelay: s.RestartDelay, Alone: true, Timeless: true,
+		Workload: workload.Request{Made: t.Made, Options: t.Options, Seed: seed, Load: load, Length: 1},
+	}
+	o.Mishaps.NodeBack = time.Minute
+	p, err := experiment.NewPlan(o)
+	if err != nil {
+		return nil, fmt.Errorf("table %q: %w", t.Name, err)
+	}
+	p.Factories = nil
+	for _, r := range rows {
+		made, err := experiment.PolicyFactories([]string{r.Policy}, r.Options, 0, seed, false)
+		if err != nil {
+			return nil, fmt.Errorf("table %q: %s: %w", t.Name, r.Name(), err)
+		}
+		p.Factories = append(p.Factories, made...)
+	}
+	return p, nil
+}

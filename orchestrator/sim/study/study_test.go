@@ -1,0 +1,162 @@
+package study_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
+	"github.com/outbid-dev/outbid/orchestrator/sim/study"
+)
+
+const small = `
+first_seed: 3
+last_seed: 4
+tables:
+  - name: few apps
+    cluster: gpu:8/4
+    made: themis-2
+    options: [apps=3, days=1, few-jobs=2, median-jobs=4, max-jobs=8, task-hours=0.2]
+    rows: [{policy: fifo}, {policy: tiresias, options: [threshold=60]}, {policy: las}]
+  - name: lies
+    lies: true
+    cluster: gpu:8/4
+    made: themis-1
+    options: [apps=3, days=1, few-jobs=2, median-jobs=4, max-jobs=8, task-hours=0.2]
+    rows: [{policy: themis}, {policy: themis, options: [liars=1, lie=0.3]}]
+`
+
+func read(t *testing.T, text string) *study.Study {
+	t.Helper()
+	s, err := study.Read([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run runs what a study has not yet, and returns the lines that it told.
+func run(t *testing.T, s *study.Study, got study.Results, engine experiment.Engine) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	lines := json.NewEncoder(&out)
+	err := s.Run(t.Context(), engine, got, func(l *study.Line) error { return lines.Encode(l) })
+	return out.String(), err
+}
+
+func nobody(uint64, string, float64) bool { return false }
+func all(uint64, string, float64) bool    { return true }
+
+// A study that is broken off, even within a line, goes on where it was, and has the same lines and tables as one that was not.
+func TestAStudyThatIsBrokenOffGoesOn(t *testing.T) {
+	t.Parallel()
+	s := read(t, small)
+	whole := study.Results{}
+	text, err := run(t, s, whole, experiment.Simulate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if missing, all := s.Missing(whole); missing != 0 || all != 10 {
+		t.Fatalf("%d of %d runs are missing", missing, all)
+	}
+	lines := strings.SplitAfter(text, "\n")
+	part, err := study.ReadResults(strings.NewReader(strings.Join(lines[:4], "") + lines[4][:40]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if missing, _ := s.Missing(part); missing != 6 {
+		t.Fatalf("%d runs are missing of a file that holds four and a part", missing)
+	}
+	if missing := s.Markdown(study.Results{}, nobody); !strings.Contains(missing, "| `las` | not run |") {
+		t.Errorf("the tables of nothing:\n%s", missing)
+	}
+	rest, err := run(t, s, part, experiment.Simulate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Join(lines[4:], ""), rest); diff != "" {
+		t.Errorf("other lines than at once (-once +in two parts):\n%s", diff)
+	}
+	if diff := cmp.Diff(s.Markdown(whole, all), s.Markdown(part, all)); diff != "" {
+		t.Errorf("other tables than at once:\n%s", diff)
+	}
+}
+
+// What was changed in a table is run anew.
+func TestRunsOfOtherSettingsDoNotCount(t *testing.T) {
+	t.Parallel()
+	engine := func(_ context.Context, _ experiment.Request) (measure.Result, error) {
+		return measure.Result{RhoMax: 2}, nil
+	}
+	s, got := read(t, small), study.Results{}
+	if _, err := run(t, s, got, engine); err != nil {
+		t.Fatal(err)
+	}
+	if missing, all := read(t, strings.ReplaceAll(small, "apps=3", "apps=4")).Missing(got); missing != all {
+		t.Errorf("%d of %d are missing with other apps", missing, all)
+	}
+	if !strings.Contains(s.Markdown(got, nobody), "| `las` | 2.00 ± 0.00 | 1.00 ± 0.00 |") {
+		t.Errorf("the tables are\n%s", s.Markdown(got, nobody))
+	}
+}
+
+// The mean of 1 to 10 is 5.5, its standard error .957, and t with 9 degrees of freedom 2.262.
+func TestIntervals(t *testing.T) {
+	t.Parallel()
+	var values []float64
+	for i := range 10 {
+		values = append(values, float64(i+1))
+	}
+	if got := study.Of(values); got.Mean != 5.5 || math.Abs(got.Half-2.166) > 5e-4 || got.String() != "5.50 ± 2.17" {
+		t.Errorf("%+v", got)
+	}
+	if got := study.Of([]float64{123.4}).String(); got != "123" {
+		t.Errorf("of one value: %s", got)
+	}
+}
+
+func TestBrokenStudies(t *testing.T) {
+	t.Parallel()
+	for want, text := range map[string]string{
+		"want first_seed, last_seed and tables": "",
+		"field seeds not found":                 "seeds: 3",
+		"fifo is there twice":                   strings.ReplaceAll(small, "{policy: las}", "{policy: fifo}"),
+		"want a name of its own":                strings.ReplaceAll(small, "name: lies", "name: few apps"),
+	} {
+		if _, err := study.Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
+// The studies of the documentation can be run: every policy, option, cluster and workload in them exists.
+func TestTheDocumentedStudiesCanBeRun(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../../docs/comparison/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, files)
+	}
+	engine := func(_ context.Context, r experiment.Request) (measure.Result, error) {
+		_, err := r.Policy.New()
+		return measure.Result{}, err
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := read(t, string(data))
+		s.Last = s.First
+		if _, err := run(t, s, study.Results{}, engine); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}

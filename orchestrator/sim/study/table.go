@@ -1,0 +1,212 @@
+package study
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Markdown is the tables of the results: the mean over seeds, and half of the 95 % interval of the mean by the t distribution.
+func (s *Study) Markdown(got Results, liar func(seed uint64, sweep string, part float64) bool) string {
+	var b strings.Builder
+	for i := range s.Tables {
+		t := &s.Tables[i]
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "**%s** (%s)\n\n", t.Name, strings.Join(append([]string{t.Made}, append(t.Options, "on "+t.Cluster)...), " "))
+		if t.Lies {
+			s.lies(&b, t, got, liar)
+		} else {
+			s.table(&b, t, got)
+		}
+	}
+	return b.String()
+}
+
+// column is a figure of a table.
+type column struct {
+	head, figure string
+	over         float64
+}
+
+func columns() []column {
+	return []column{
+		{"max rho", "rho_max", 1},
+		{"mean rho", "rho_mean", 1},
+		{"apps > 1", "si_violations", 1},
+		{"weighted rho", "rho_weighted", 1},
+		{"its bound", "rho_bound", 1},
+		{"worst against alone", "alone_slowdown_max", 1},
+		{"mean", "alone_slowdown_mean", 1},
+		{"apps > 1", "alone_violations", 1},
+		{"mean JCT, h", "jct_mean_s", 3600},
+		{"device-days", "gpu_seconds", 86400},
+		{"preemptions", "preemptions", 1},
+	}
+}
+
+func (s *Study) table(b *strings.Builder, t *Table, got Results) {
+	b.WriteString("| policy |")
+	rule := "|---|"
+	for i, c := range columns() {
+		fmt.Fprintf(b, " %s |", c.head)
+		rule += "---|"
+		if i == 0 {
+			b.WriteString(" over the first |")
+			rule += "---|"
+		}
+	}
+	fmt.Fprintf(b, "\n%s\n", rule)
+	for _, r := range t.Rows {
+		seeds, lines := s.lines(t, r, got)
+		if len(lines) == 0 {
+			fmt.Fprintf(b, "| `%s` | not run |\n", r.Name())
+			continue
+		}
+		name := "`" + r.Name() + "`"
+		if len(lines) < len(s.seeds()) {
+			name += fmt.Sprintf(" (%d seeds)", len(lines))
+		}
+		fmt.Fprintf(b, "| %s |", name)
+		for i, c := range columns() {
+			fmt.Fprintf(b, " %s |", Of(figure(lines, c.figure, c.over)))
+			if i == 0 {
+				fmt.Fprintf(b, " %s |", Of(s.ratios(t, seeds, lines, got)))
+			}
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// lines of a row, by seed.
+func (s *Study) lines(t *Table, r Row, got Results) (seeds []uint64, lines []*Line) {
+	for _, seed := range s.seeds() {
+		if l := got[key{t.Name, r.Name(), s.settings(t), seed}]; l != nil {
+			seeds, lines = append(seeds, seed), append(lines, l)
+		}
+	}
+	return seeds, lines
+}
+
+func figure(lines []*Line, name string, over float64) []float64 {
+	values := make([]float64, len(lines))
+	for i, l := range lines {
+		values[i] = l.Figures[name] / over
+	}
+	return values
+}
+
+// ratios are a row's largest rho over that of the table's first row, seed by seed.
+func (s *Study) ratios(t *Table, seeds []uint64, lines []*Line, got Results) []float64 {
+	var values []float64
+	for i, l := range lines {
+		if first := got[key{t.Name, t.Rows[0].Name(), s.settings(t), seeds[i]}]; first != nil && first.Figures["rho_max"] > 0 {
+			values = append(values, l.Figures["rho_max"]/first.Figures["rho_max"])
+		}
+	}
+	return values
+}
+
+// lies tells how liars fare against themselves telling the truth, and how the others do.
+func (s *Study) lies(b *strings.Builder, t *Table, got Results, liar func(seed uint64, sweep string, part float64) bool) {
+	b.WriteString("| policy | liars' time over the same apps' telling the truth | the others' | max rho |\n|---|---|---|---|\n")
+	for _, r := range t.Rows[1:] {
+		part := 0.0
+		for _, o := range r.Options {
+			if value, ok := strings.CutPrefix(o, "liars="); ok {
+				_, _ = fmt.Sscan(value, &part)
+			}
+		}
+		var own, others []float64
+		seeds, lines := s.lines(t, r, got)
+		for i, l := range lines {
+			truth := got[key{t.Name, t.Rows[0].Name(), s.settings(t), seeds[i]}]
+			if truth == nil {
+				continue
+			}
+			lied, told := []float64{}, []float64{}
+			for sweep, took := range l.Shared {
+				if before := truth.Shared[sweep]; before > 0 && liar(seeds[i], sweep, part) {
+					lied = append(lied, took/before)
+				} else if before > 0 {
+					told = append(told, took/before)
+				}
+			}
+			own, others = appendMean(own, lied), appendMean(others, told)
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", r.Name(), Of(own), Of(others), Of(figure(lines, "rho_max", 1)))
+	}
+}
+
+// appendMean adds the mean of some values, which are sorted so that the sum is the same in any order; nothing of none.
+func appendMean(to, values []float64) []float64 {
+	if len(values) == 0 {
+		return to
+	}
+	slices.Sort(values)
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return append(to, sum/float64(len(values)))
+}
+
+// Interval is a mean, and half of the 95 % interval around it.
+type Interval struct {
+	Mean, Half float64
+	N          int
+}
+
+// Of is the interval of the mean of some values.
+func Of(values []float64) Interval {
+	i := Interval{N: len(values)}
+	if i.N == 0 {
+		return i
+	}
+	for _, v := range values {
+		i.Mean += v / float64(i.N)
+	}
+	if i.N == 1 {
+		return i
+	}
+	squares := 0.0
+	for _, v := range values {
+		squares += (v - i.Mean) * (v - i.Mean)
+	}
+	i.Half = student(i.N-1) * math.Sqrt(squares/float64(i.N-1)/float64(i.N))
+	return i
+}
+
+// student is the 97.5 % quantile of the t distribution with so many degrees of freedom.
+func student(freedom int) float64 {
+	table := []float64{
+		12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
+		2.101, 2.093, 2.086,
+	}
+	return table[min(freedom, len(table))-1]
+}
+
+// String is the mean and half of its interval, with three digits.
+func (i Interval) String() string {
+	switch i.N {
+	case 0:
+		return ""
+	case 1:
+		return digits(i.Mean)
+	default:
+		return digits(i.Mean) + " ± " + digits(i.Half)
+	}
+}
+
+func digits(v float64) string {
+	switch size := math.Abs(v); {
+	case size >= 99.95:
+		return fmt.Sprintf("%.0f", v)
+	case size >= 9.995:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}
