@@ -96,8 +96,9 @@ type asked struct {
 	answered uint64
 }
 
-// answer has a process answer its next question; some answers come twice, and some with a snapshot.
-func (l *life) answer() {
+// answer has a process answer its next question; some answers come twice, and some with a snapshot. It says
+// whether one had any.
+func (l *life) answer() bool {
 	var open []string
 	for _, id := range l.core.State().SweepIDs {
 		if t := l.core.Remote(id); t != nil && len(t.Open()) > 0 {
@@ -105,7 +106,7 @@ func (l *life) answer() {
 		}
 	}
 	if len(open) == 0 {
-		return
+		return false
 	}
 	id := pick(l, open)
 	t := l.core.Remote(id)
@@ -124,7 +125,7 @@ func (l *life) answer() {
 	for range 1 + l.n(4) {
 		q, more := t.Next()
 		if !more {
-			return
+			break
 		}
 		in := answerTo(p.process, id, q.Number, q.Event)
 		p.answered = q.Number
@@ -137,9 +138,10 @@ func (l *life) answer() {
 		late.Question = uint64(l.n(int(q.Number)))
 		l.step(late, in, in)
 		if t != l.core.Remote(id) || t.Answered() != p.answered {
-			return
+			break
 		}
 	}
+	return true
 }
 
 // forgetSaved leaves out what a process can go on from: who read the ledger from its first batch on has every question.
