@@ -29,7 +29,7 @@ func (p forking) Decide(v *policy.View) policy.Plan {
 	var plan policy.Plan
 	for _, a := range v.Apps {
 		for _, j := range a.Jobs {
-			*p.seen = append(*p.seen, fmt.Sprintf("%d holds %v, of them %v", j.Trial, j.Gangs, j.Gang))
+			*p.seen = append(*p.seen, fmt.Sprintf("%d holds %v, of them %v", j.Trial, j.Gangs, j.Gang()))
 			if !j.Waiting() {
 				continue
 			}

@@ -280,8 +280,7 @@ func (at *appEntry) fill(j *policy.Job, t *state.Trial, nodes map[string]int) {
 		j.Gangs = append(j.Gangs, gangOf(l, nodes))
 	}
 	if l := t.Lead(); l != nil {
-		j.Gang, j.Reported = j.Gangs[0], l.Training
-		j.Granted, j.TermEnd, j.Queued = l.Granted, l.TermEnd, time.Time{}
+		j.Reported, j.Granted, j.TermEnd, j.Queued = l.Training, l.Granted, l.TermEnd, time.Time{}
 		j.Ending = l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED
 	}
 	at.fillForks(j, t)

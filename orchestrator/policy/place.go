@@ -61,8 +61,8 @@ func (p *Planner) PreferFreeNow(j *Job, g cluster.Gang) cluster.Gang {
 func (p *Planner) Resize(j *Job, n int, kind, reason string) bool {
 	try := p.Statement()
 	p.Drop(j)
-	g, ok := part(j.Gang, n), true
-	if n > j.Gang.Size() {
+	g, ok := part(j.Gang(), n), true
+	if n > j.Gang().Size() {
 		g, ok = p.free.Place(j.Demand, n, kind)
 	}
 	if ok && p.PlaceOn(j, g, reason) {

@@ -142,7 +142,7 @@ func (pl *planning) checkShared(t *rapid.T, plan policy.Plan, reserved []policy.
 	}
 	for _, j := range pl.jobs {
 		if j.Running() && !j.Ending && !gone[j] {
-			own(j.Gang, fmt.Sprint("held by ", j.Name()))
+			own(j.Gang(), fmt.Sprint("held by ", j.Name()))
 		}
 	}
 	for _, g := range plan.Grants {
@@ -168,7 +168,7 @@ func TestStatementsOfAView(t *testing.T) {
 			for _, j := range a.Jobs {
 				inner := v.Statement()
 				if j.Running() {
-					v.Free.Release(j.Gang, j.Demand)
+					v.Free.Release(j.Gang(), j.Demand)
 				}
 				g, ok := v.Free.Best(j.Demand)
 				if !ok || rapid.Bool().Draw(t, "discard") {
@@ -200,7 +200,7 @@ func full(least int) (v *policy.View, holder, first, second *policy.Job) {
 	s := stagetest.New(stagetest.Nodes("gpu", 1, 4, 4)...)
 	a := s.App("a", "t")
 	holder = s.Job(a, 1, 4, 1e9)
-	holder.Gang = cluster.Gang{{Node: 0, Devices: []int{0, 1}}}
+	holder.Gangs = []cluster.Gang{{{Node: 0, Devices: []int{0, 1}}}}
 	first, second = s.Job(a, least, 4, 1e9), s.Job(a, 1, 1, 1e9)
 	return s.View(), holder, first, second
 }
@@ -234,13 +234,13 @@ func TestReservationsAreHeldUntilTheyAreFulfilled(t *testing.T) {
 	if c, plan := claim(); c != policy.Held || len(plan.Grants) != 0 {
 		t.Errorf("while the holder ends: %v, %+v", c, plan)
 	}
-	v.Free.Release(holder.Gang, holder.Demand)
-	holder.Gang, holder.Ending = nil, false
+	v.Free.Release(holder.Gang(), holder.Demand)
+	holder.Gangs, holder.Ending = nil, false
 	if c, plan := claim(); c != policy.Fulfilled || len(plan.Grants) != 1 || plan.Grants[0].Job != first {
 		t.Errorf("once the holder left: %v, %+v", c, plan)
 	}
-	holder.Gang = cluster.Gang{{Node: 0, Devices: []int{0, 1, 2, 3}}}
-	v.Free.Take(holder.Gang, holder.Demand)
+	holder.Gangs = []cluster.Gang{{{Node: 0, Devices: []int{0, 1, 2, 3}}}}
+	v.Free.Take(holder.Gang(), holder.Demand)
 	if c, plan := claim(); c != policy.Lapsed || len(plan.Grants) != 0 {
 		t.Errorf("when somebody else runs there: %v, %+v", c, plan)
 	}
@@ -257,7 +257,7 @@ func TestReservationsGoToWhoCanUseThem(t *testing.T) {
 	if j := r.Claimant(v, first.App, g, free); j != first {
 		t.Errorf("%v claims what was reserved for the first", j.Name())
 	}
-	first.Gang = holder.Gang // it runs somewhere else
+	first.Gangs = []cluster.Gang{holder.Gang()} // it runs somewhere else
 	if j := r.Claimant(v, first.App, g, free); j != third {
 		t.Errorf("%v claims two devices; the second takes one, the third could use them", j)
 	}
@@ -324,7 +324,7 @@ func TestPendingCoresHoldBack(t *testing.T) {
 	a := s.App("a", "t")
 	holder, first, second := s.Job(a, 1, 1, 1e9), s.Job(a, 1, 1, 1e9), s.Job(a, 1, 1, 1e9)
 	holder.Demand.CPUs, first.Demand.CPUs, second.Demand.CPUs = 3, 2, 1
-	holder.Gang, holder.Ending = cluster.Gang{{Node: 0, Devices: []int{0}}}, true
+	holder.Gangs, holder.Ending = []cluster.Gang{{{Node: 0, Devices: []int{0}}}}, true
 	p := policy.Refill(s.View())
 	if !p.Place(first, "") || p.Granted(first) {
 		t.Errorf("two of four cores are granted, of which three are still held")

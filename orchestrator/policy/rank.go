@@ -72,7 +72,7 @@ func (r *ranking) choose() []bool {
 		switch {
 		case j.Ending:
 		case j.Running():
-			kind, n := cluster.TypeOf(r.p.v.Nodes, j.Gang), j.Gang.Size()
+			kind, n := cluster.TypeOf(r.p.v.Nodes, j.Gang()), j.Gang().Size()
 			chosen[i] = kind == "" && total >= n
 			for k := range types {
 				if types[k] == kind && left[k] >= n {
@@ -152,7 +152,7 @@ func (r *ranking) index() {
 	r.kept = make([][]int, len(r.p.v.Nodes))
 	for i, j := range r.order {
 		if r.done[i] && j.Running() {
-			for _, place := range j.Gang {
+			for _, place := range j.Gang() {
 				r.kept[place.Node] = append(r.kept[place.Node], i)
 			}
 		}
@@ -169,7 +169,7 @@ func (r *ranking) cost(node int, kind string, n, rank int) (cost int, ok bool) {
 		}
 		if r.done[i] {
 			have += r.held(i, node, kind)
-			cost += r.order[i].Gang.Size()
+			cost += r.order[i].Gang().Size()
 		}
 	}
 	return cost, have >= n
@@ -178,7 +178,7 @@ func (r *ranking) cost(node int, kind string, n, rank int) (cost int, ok bool) {
 // held counts the devices of a type that a kept job has on a node.
 func (r *ranking) held(i, node int, kind string) int {
 	n := 0
-	for _, place := range r.order[i].Gang {
+	for _, place := range r.order[i].Gang() {
 		if place.Node != node {
 			continue
 		}

@@ -44,8 +44,8 @@ func TestRankMakesRoomWhereItCostsLeast(t *testing.T) {
 	a := s.App("a", "t")
 	one, three, two := s.Job(a, 1, 1, 1e9), s.Job(a, 3, 3, 1e9), s.Job(a, 2, 2, 1e9)
 	settle(t, s)
-	if one.Gang[0].Node == two.Gang[0].Node {
-		t.Fatalf("they lie at %v, %v, %v", one.Gang, three.Gang, two.Gang)
+	if one.Gang()[0].Node == two.Gang()[0].Node {
+		t.Fatalf("they lie at %v, %v, %v", one.Gang(), three.Gang(), two.Gang())
 	}
 	late := s.Job(a, 2, 2, 1e9)
 	settle(t, s)
@@ -55,7 +55,7 @@ func TestRankMakesRoomWhereItCostsLeast(t *testing.T) {
 	whole := s.Job(a, 4, 4, 1e9)
 	settle(t, s)
 	if !whole.Running() || !late.Running() || !two.Running() || three.Running() || one.Running() {
-		t.Errorf("run: whole %v, late %v, two %v, three %v, one %v", whole.Gang, late.Gang, two.Gang, three.Gang, one.Gang)
+		t.Errorf("run: whole %v, late %v, two %v, three %v, one %v", whole.Gang(), late.Gang(), two.Gang(), three.Gang(), one.Gang())
 	}
 }
 
@@ -95,7 +95,7 @@ func TestRefillHoldsBackWhatIsAboutToBeFree(t *testing.T) {
 	s := stagetest.New(stagetest.Nodes("gpu", 1, 4, 4)...)
 	a := s.App("a", "t")
 	old := s.Job(a, 2, 2, 1e9)
-	old.Gang, old.Ending = cluster.Gang{{Node: 0, Devices: []int{0, 1}}}, true
+	old.Gangs, old.Ending = []cluster.Gang{{{Node: 0, Devices: []int{0, 1}}}}, true
 	first, second := s.Job(a, 3, 3, 1e9), s.Job(a, 2, 2, 1e9)
 	p := policy.Refill(s.View())
 	p.Fill([]*policy.Job{first, second}, "in line")

@@ -140,7 +140,7 @@ func (p *Planner) leaving(g cluster.Gang, meets func(a, b cluster.Place) bool) b
 			if !j.Ending {
 				continue
 			}
-			for _, at := range j.Gang {
+			for _, at := range j.Gang() {
 				if slices.ContainsFunc(g, func(o cluster.Place) bool { return meets(at, o) }) {
 					return true
 				}

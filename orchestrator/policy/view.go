@@ -71,9 +71,8 @@ type Job struct {
 	Weight float64
 	// Created is when it first wanted devices, Queued since when it wants them now; zero if it holds some.
 	Created, Queued time.Time
-	// Gang it holds; empty if none. Where several forks train it, each under a lease of its own, Gangs are those of all its
-	// leases, and Gang is that of the lead, which is the first.
-	Gang  cluster.Gang
+	// Gangs it holds, each under a lease of its own; none if it waits. The first is that of the lead. There are several where
+	// several forks train it.
 	Gangs []cluster.Gang
 	// Forks are how many it may be trained by at once, each with as many devices as Demand says on a node of its own: 1 or less
 	// for one alone. LeastForks is below how many it is not forked. Forked: its leases are such forks, and each has a share of
@@ -106,11 +105,19 @@ type Point struct {
 	Value float64
 }
 
+// Gang is what the job holds under the lease that leads; nil if it holds nothing.
+func (j *Job) Gang() cluster.Gang {
+	if len(j.Gangs) == 0 {
+		return nil
+	}
+	return j.Gangs[0]
+}
+
 // Running says whether the job holds devices.
-func (j *Job) Running() bool { return len(j.Gang) > 0 }
+func (j *Job) Running() bool { return len(j.Gang()) > 0 }
 
 // Waiting says whether the job wants devices and may have some.
-func (j *Job) Waiting() bool { return len(j.Gang) == 0 && !j.App.Paused && !j.Consolidating }
+func (j *Job) Waiting() bool { return len(j.Gang()) == 0 && !j.App.Paused && !j.Consolidating }
 
 // Rate is the steps per second that the job makes, or would make, on a gang.
 func (v *View) Rate(j *Job, g cluster.Gang) float64 { return cluster.RateOf(v.Nodes, g, j.Speeds) }
@@ -119,7 +126,7 @@ func (v *View) Rate(j *Job, g cluster.Gang) float64 { return cluster.RateOf(v.No
 func (v *View) StepAt(j *Job) float64 {
 	step := float64(j.Step)
 	if j.Running() && !j.Reported.IsZero() && v.Now.After(j.Reported) {
-		step += v.Rate(j, j.Gang) * v.Now.Sub(j.Reported).Seconds()
+		step += v.Rate(j, j.Gang()) * v.Now.Sub(j.Reported).Seconds()
 	}
 	if limit := j.limit(); limit > 0 {
 		step = min(step, max(float64(limit), float64(j.Step)))
@@ -147,7 +154,7 @@ func (v *View) Attained(j *Job) float64 {
 	if !j.Running() {
 		return j.DeviceSeconds
 	}
-	return j.DeviceSeconds + max(0, v.Now.Sub(j.Granted).Seconds())*float64(j.Gang.Size())
+	return j.DeviceSeconds + max(0, v.Now.Sub(j.Granted).Seconds())*float64(j.Gang().Size())
 }
 
 // MeanApps is Themis's N_avg: the time-weighted mean number of apps over the app's life so far, itself included.

@@ -139,12 +139,12 @@ func newField(v *policy.View, plan *policy.Planner) *field {
 	}
 	for i, left := range v.StepsLeftOf(running) {
 		j := running[i]
-		k := f.inventory.KindOf(v, j.Gang)
+		k := f.inventory.KindOf(v, j.Gang())
 		if k < 0 {
 			continue
 		}
-		seconds := max(1, left/max(v.Rate(j, j.Gang), 1e-9))
-		for range j.Gang.Size() {
+		seconds := max(1, left/max(v.Rate(j, j.Gang()), 1e-9))
+		for range j.Gang().Size() {
 			f.ready[k] = append(f.ready[k], seconds)
 		}
 	}

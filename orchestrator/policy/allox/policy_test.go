@@ -43,8 +43,8 @@ func TestJobsGoWhereTheyGainMost(t *testing.T) {
 	s := mixed(1, 1)
 	much, little := job(s, "much", "t", 10, 100), job(s, "little", "t", 10, 12)
 	s.Decide(t, create(t, nil))
-	if !much.Running() || !little.Running() || cluster.TypeOf(s.Nodes, much.Gang) != "v100" {
-		t.Errorf("they run on %v and %v", much.Gang, little.Gang)
+	if !much.Running() || !little.Running() || cluster.TypeOf(s.Nodes, much.Gang()) != "v100" {
+		t.Errorf("they run on %v and %v", much.Gang(), little.Gang())
 	}
 }
 
@@ -56,7 +56,7 @@ func TestAJobWaitsForTheFasterDevice(t *testing.T) {
 	p := create(t, map[string]string{"alpha": "1"})
 	s.Decide(t, p)
 	if !first.Running() || second.Running() {
-		t.Fatalf("they run on %v and %v", first.Gang, second.Gang)
+		t.Fatalf("they run on %v and %v", first.Gang(), second.Gang())
 	}
 	s.Run(t, p, time.Minute)
 	if end := s.Ended[second.Name()]; end < 29*time.Second || end > 31*time.Second {
@@ -107,12 +107,12 @@ func TestFairnessFilter(t *testing.T) {
 	if !first.Running() {
 		t.Error("alpha=0 is not first come, first served on one device")
 	}
-	first.Gang, first.Queued = nil, s.Now.Add(-time.Hour)
+	first.Gangs, first.Queued = nil, s.Now.Add(-time.Hour)
 	s.Decide(t, create(t, map[string]string{"alpha": "1"}))
 	if !shortest.Running() {
 		t.Error("alpha=1 is not the shortest first on one device")
 	}
-	shortest.Gang, shortest.Queued = nil, s.Now
+	shortest.Gangs, shortest.Queued = nil, s.Now
 	s.Apps[3].Tenant, s.Apps[0].DeviceSeconds = "poor", 1000
 	s.Decide(t, create(t, map[string]string{"alpha": "0", "fair": "tenant"}))
 	if !s.Apps[3].Jobs[0].Running() {
@@ -139,7 +139,7 @@ func BenchmarkDecide(b *testing.B) {
 		j := job(s, "a", "t", float64(100+i*7919%1000), float64(300+i*104729%3000))
 		if i < 1660 {
 			if g, ok := s.View().Free.Best(j.Demand); ok {
-				j.Gang, j.Granted, j.Reported = g, s.Now, s.Now
+				j.Gangs, j.Granted, j.Reported = []cluster.Gang{g}, s.Now, s.Now
 			}
 		}
 	}

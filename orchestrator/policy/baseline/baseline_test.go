@@ -25,7 +25,7 @@ func granted(p policy.Plan) string {
 }
 
 func runs(j *policy.Job, node int, devices ...int) {
-	j.Gang, j.Queued = cluster.Gang{{Node: node, Devices: devices}}, time.Time{}
+	j.Gangs, j.Queued = []cluster.Gang{{{Node: node, Devices: devices}}}, time.Time{}
 }
 
 func TestFIFO(t *testing.T) {
@@ -188,7 +188,7 @@ func TestProportional(t *testing.T) {
 		}
 		s.Decide(t, baseline.Proportional{})
 		for i, n := range tc.want {
-			if got := a.Jobs[i].Gang.Size(); got != n {
+			if got := a.Jobs[i].Gang().Size(); got != n {
 				t.Errorf("of %v, job %d has %d devices, want %d", tc.asks, i, got, n)
 			}
 		}

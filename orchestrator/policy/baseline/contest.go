@@ -67,7 +67,7 @@ func (c *contest) evict(j *policy.Job, before func(*policy.Job) bool, spread boo
 		if x == nil || !c.helps(x, j) {
 			continue
 		}
-		free.Release(x.Gang, x.Demand)
+		free.Release(x.Gang(), x.Demand)
 		if free.FreeDevices() < j.Demand.Min {
 			continue
 		}
@@ -75,7 +75,7 @@ func (c *contest) evict(j *policy.Job, before func(*policy.Job) bool, spread boo
 			g, found = free.Place(j.Demand, max(1, j.Demand.Min), "")
 			continue
 		}
-		for _, place := range x.Gang {
+		for _, place := range x.Gang() {
 			if g, found = free.PlaceAt(place.Node, j.Demand, max(1, j.Demand.Min), ""); found {
 				break
 			}
@@ -91,7 +91,7 @@ func (c *contest) evict(j *policy.Job, before func(*policy.Job) bool, spread boo
 
 // helps says whether a victim's devices are of use to a job.
 func (c *contest) helps(x, j *policy.Job) bool {
-	for _, place := range x.Gang {
+	for _, place := range x.Gang() {
 		for _, d := range place.Devices {
 			if j.Demand.Accepts(c.v.Nodes[place.Node].Devices[d].Type) {
 				return true
@@ -104,7 +104,7 @@ func (c *contest) helps(x, j *policy.Job) bool {
 // clear evicts those of the victims that hold devices of a gang; if cores or memory are still short, all on its nodes.
 func (c *contest) clear(g cluster.Gang, j *policy.Job, victims []*policy.Job) {
 	for i, x := range victims {
-		if x != nil && overlap(g, x.Gang, true) {
+		if x != nil && overlap(g, x.Gang(), true) {
 			c.p.Evict(x, c.evicted)
 			victims[i] = nil
 		}
@@ -113,7 +113,7 @@ func (c *contest) clear(g cluster.Gang, j *policy.Job, victims []*policy.Job) {
 		if c.p.Free().Fits(g, j.Demand) {
 			return
 		}
-		if x != nil && overlap(g, x.Gang, false) {
+		if x != nil && overlap(g, x.Gang(), false) {
 			c.p.Evict(x, c.evicted)
 			victims[i] = nil
 		}

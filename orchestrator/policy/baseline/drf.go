@@ -72,7 +72,7 @@ func newFilling(v *policy.View) *filling {
 		s.tenant = tenants[a.Tenant]
 		for _, j := range a.Jobs {
 			if j.Running() {
-				s.hold(j.Gang.Size(), j)
+				s.hold(j.Gang().Size(), j)
 			} else if j.Waiting() {
 				s.jobs = append(s.jobs, j)
 			}

@@ -176,11 +176,11 @@ func (g *Gandiva) migrate(v *policy.View, p *policy.Planner) {
 	var best *policy.Job
 	most := g.Gain
 	for _, j := range v.Jobs() {
-		if !j.Running() || j.Ending || j.App.Paused || preferenceOf(v, j, j.Gang) >= 1/g.Gain {
+		if !j.Running() || j.Ending || j.App.Paused || preferenceOf(v, j, j.Gang()) >= 1/g.Gain {
 			continue
 		}
-		now := v.Rate(j, j.Gang)
-		if place, ok := p.Free().Best(j.Demand); ok && place.Size() >= j.Gang.Size() && now > 0 {
+		now := v.Rate(j, j.Gang())
+		if place, ok := p.Free().Best(j.Demand); ok && place.Size() >= j.Gang().Size() && now > 0 {
 			if gain := v.Rate(j, place) / now; gain >= most && (best == nil || gain > most) {
 				best, most = j, gain
 			}

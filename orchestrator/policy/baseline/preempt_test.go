@@ -170,7 +170,7 @@ func TestGandivaMigrates(t *testing.T) {
 	s.Stop = 3 * time.Second
 	j := s.Job(s.App("A", "x"), 2, 2, 1000)
 	j.Demand.MultiNode, j.Queued, j.Granted, j.Reported = true, time.Time{}, s.Now, s.Now
-	j.Gang = cluster.Gang{{Node: 0, Devices: []int{0}}, {Node: 1, Devices: []int{0}}}
+	j.Gangs = []cluster.Gang{{{Node: 0, Devices: []int{0}}, {Node: 1, Devices: []int{0}}}}
 	p := &baseline.Gandiva{Migrate: true, Gain: 1.05}
 	if plan := s.Decide(t, p); len(plan.Revokes) != 1 {
 		t.Fatalf("revoked %+v", plan.Revokes)
@@ -180,7 +180,7 @@ func TestGandivaMigrates(t *testing.T) {
 		t.Errorf("%v got the place that A is to have", plan.Grants[0].Job.Name())
 	}
 	s.Run(t, p, 10*time.Second)
-	if len(j.Gang) != 1 || s.Revoked != 1 {
-		t.Errorf("A is at %v after %d revokes", j.Gang, s.Revoked)
+	if len(j.Gang()) != 1 || s.Revoked != 1 {
+		t.Errorf("A is at %v after %d revokes", j.Gang(), s.Revoked)
 	}
 }

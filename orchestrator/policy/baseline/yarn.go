@@ -84,7 +84,7 @@ func (y YARN) queues(v *policy.View) []*queue {
 			byTenant[a.Tenant] = q
 		}
 		for _, j := range a.Jobs {
-			q.used += j.Gang.Size()
+			q.used += j.Gang().Size()
 		}
 	}
 	for _, j := range v.Waiting() {

@@ -49,7 +49,7 @@ func (d *dorm) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, fr
 			if j.Running() != pass {
 				continue
 			}
-			one := size{job: j, kind: s.KindOf(v, j.Gang)}
+			one := size{job: j, kind: s.KindOf(v, j.Gang())}
 			switch {
 			case j.Running() && one.kind < 0:
 				fixed(v, s, &one, free)
@@ -60,7 +60,7 @@ func (d *dorm) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, fr
 			if one.kind < 0 {
 				continue
 			}
-			m := member{held: j.Gang.Size(), least: max(1, j.Demand.Min), most: s.Most(j.Demand, one.kind), weight: weightOf(j)}
+			m := member{held: j.Gang().Size(), least: max(1, j.Demand.Min), most: s.Most(j.Demand, one.kind), weight: weightOf(j)}
 			m.most = max(m.most, m.held, m.least)
 			expected[one.kind] -= max(m.held, m.least)
 			cells[one.kind] = append(cells[one.kind], m)

@@ -86,11 +86,11 @@ func (p *Policy) resize(v *policy.View, jobs []*policy.Job) policy.Plan {
 	p.m.Decided, p.m.Wanted = v.Now, map[policy.JobName]int{}
 	var grow, start []size
 	for _, s := range sizes {
-		switch held := s.job.Gang.Size(); {
+		switch held := s.job.Gang().Size(); {
 		case s.n == 0:
 		case s.job.Ending, held == 0:
 			start = append(start, s)
-		case s.n == held && s.kind == inventory.KindOf(v, s.job.Gang), s.n > held:
+		case s.n == held && s.kind == inventory.KindOf(v, s.job.Gang()), s.n > held:
 			if all.Keep(s.job) && s.n > held {
 				grow = append(grow, s)
 			}

@@ -150,8 +150,8 @@ func TestSLAQGivesToTheOneThatLearns(t *testing.T) {
 	old.Minimise, young.Minimise = true, true
 	old.Step, young.Step = 20_000, 20_000
 	s.Decide(t, create(t, NewSLAQ, nil))
-	if old.Gang.Size() != 1 || young.Gang.Size() != 3 {
-		t.Errorf("the converged job got %d devices, the other %d", old.Gang.Size(), young.Gang.Size())
+	if old.Gang().Size() != 1 || young.Gang().Size() != 3 {
+		t.Errorf("the converged job got %d devices, the other %d", old.Gang().Size(), young.Gang().Size())
 	}
 }
 
@@ -164,8 +164,8 @@ func TestOptimusGrowsShrinksAndRests(t *testing.T) {
 	a.Speeds = speeds(1, 0.05, 4)
 	first := s.Job(a, 1, 4, 1e7)
 	s.Run(t, p, time.Minute)
-	if first.Gang.Size() != 4 {
-		t.Fatalf("alone it holds %v", first.Gang)
+	if first.Gang().Size() != 4 {
+		t.Fatalf("alone it holds %v", first.Gang())
 	}
 	var others []*policy.Job
 	for range 5 {
@@ -173,7 +173,7 @@ func TestOptimusGrowsShrinksAndRests(t *testing.T) {
 	}
 	s.Run(t, p, time.Hour)
 	for _, j := range append(others, first) {
-		if n := j.Gang.Size(); n < 1 || n > 2 {
+		if n := j.Gang().Size(); n < 1 || n > 2 {
 			t.Errorf("six like jobs on 8 devices: one holds %d", n)
 		}
 	}

@@ -41,7 +41,7 @@ func (g *greedy) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, 
 	var sizes []*size
 	for _, c := range g.line(jobs, valueOf) {
 		j := c.job
-		one := &size{job: j, kind: s.KindOf(v, j.Gang)}
+		one := &size{job: j, kind: s.KindOf(v, j.Gang())}
 		if j.Running() && one.kind < 0 {
 			fixed(v, s, one, free)
 			sizes = append(sizes, one)
@@ -122,7 +122,7 @@ func (g *greedy) line(jobs []*policy.Job, valueOf func(i int) value) []candidate
 // cling makes the devices that a job holds worth more to it: among jobs that gain almost the same, none is stopped for
 // another.
 func (g *greedy) cling(v value) value {
-	held, gain := v.job.Gang.Size(), v.gain
+	held, gain := v.job.Gang().Size(), v.gain
 	if held == 0 || v.job.Ending {
 		return v
 	}
@@ -143,8 +143,8 @@ func stickOf(o *policy.Options) float64 {
 
 // fixed leaves a job that runs on several types as it is.
 func fixed(v *policy.View, s *policy.Inventory, of *size, free []int) {
-	of.n = of.job.Gang.Size()
-	for _, place := range of.job.Gang {
+	of.n = of.job.Gang().Size()
+	for _, place := range of.job.Gang() {
 		for _, d := range place.Devices {
 			k := s.KindOf(v, cluster.Gang{{Node: place.Node, Devices: []int{d}}})
 			free[k] = max(0, free[k]-1)

@@ -34,7 +34,7 @@ func NewOptimus(o *policy.Options) policy.Policy {
 			j := jobs[i]
 			remaining := func(kind, n int) float64 {
 				seconds := left[i] / s.Rate(j, kind, n)
-				if held := j.Gang.Size(); held > 0 && held != n {
+				if held := j.Gang().Size(); held > 0 && held != n {
 					seconds += delay.Seconds()
 				}
 				return seconds

@@ -32,7 +32,7 @@ func NewSLAQ(o *policy.Options) policy.Policy {
 			end := float64(max(j.TotalSteps, j.UntilStep))
 			falls := func(kind, n int) float64 {
 				seconds := epoch.Seconds()
-				if n != j.Gang.Size() {
+				if n != j.Gang().Size() {
 					seconds = max(0, seconds-delay.Seconds())
 				}
 				reached := at + s.Rate(j, kind, n)*seconds
@@ -52,8 +52,8 @@ func NewSLAQ(o *policy.Options) policy.Policy {
 func perDevice(v *policy.View, s *policy.Inventory, j *policy.Job, falls func(kind, n int) float64) float64 {
 	n := max(1, j.Demand.Min)
 	if j.Running() {
-		if kind := s.KindOf(v, j.Gang); kind >= 0 {
-			return falls(kind, j.Gang.Size()) / float64(j.Gang.Size())
+		if kind := s.KindOf(v, j.Gang()); kind >= 0 {
+			return falls(kind, j.Gang().Size()) / float64(j.Gang().Size())
 		}
 		return 0
 	}

@@ -182,7 +182,7 @@ func (p *Policy) hold(v *policy.View, plan policy.Plan) {
 	for _, a := range v.Apps {
 		n := 0
 		for _, j := range a.Jobs {
-			n += j.Gang.Size()
+			n += j.Gang().Size()
 		}
 		held[p.userOf(a)] += n
 	}
@@ -226,7 +226,7 @@ func (p *Policy) order(v *policy.View) []*policy.Job {
 		t := &turns[i]
 		j := all[t.at]
 		t.pass = passes[t.user]
-		n := max(j.Gang.Size(), j.Demand.Min)
+		n := max(j.Gang().Size(), j.Demand.Min)
 		passes[t.user] += float64(n) * p.slice.Seconds() / p.ticketsOf(j.App)
 	}
 	sortTurns(turns)
@@ -285,7 +285,7 @@ func (p *Policy) forget(jobs []*policy.Job) {
 func ran(v *policy.View, j *policy.Job) float64 {
 	size := max(1, j.Demand.Min)
 	if j.Running() {
-		size = j.Gang.Size()
+		size = j.Gang().Size()
 	}
 	return v.Attained(j) / float64(size) / positive(j.Weight)
 }

@@ -37,7 +37,7 @@ func (r *round) find(e *entry, priced bool) (best allocation, found bool) {
 			best, found = a, true
 		}
 	}
-	if j := e.job; j.Running() && r.plan.Reclaimed(j) && r.free.IsFree(j.Gang) {
+	if j := e.job; j.Running() && r.plan.Reclaimed(j) && r.free.IsFree(j.Gang()) {
 		consider(r.own(e, priced))
 	}
 	for last, kind := range e.order {
@@ -62,7 +62,7 @@ func (r *round) find(e *entry, priced bool) (best allocation, found bool) {
 
 // own is the allocation that a running job has.
 func (r *round) own(e *entry, priced bool) allocation {
-	a := allocation{gang: e.job.Gang, own: true}
+	a := allocation{gang: e.job.Gang(), own: true}
 	for _, place := range a.gang {
 		for _, d := range place.Devices {
 			if priced {

@@ -96,7 +96,7 @@ func play(t *testing.T, p policy.Policy) (lines []string, ended []int) {
 
 func where(s *stagetest.Stage, j *policy.Job) string {
 	var parts []string
-	for _, p := range j.Gang {
+	for _, p := range j.Gang() {
 		parts = append(parts, fmt.Sprintf("%d %s", len(p.Devices), s.Nodes[p.Node].Devices[0].Type))
 	}
 	return strings.Join(parts, " and ")
@@ -197,7 +197,7 @@ func TestAGangMixesTypesOnlyIfItMay(t *testing.T) {
 		j.Demand.Mixed, j.Demand.MultiNode = c.mixed, c.spread
 		s.Decide(t, create(t, nil))
 		if j.Running() != c.runs {
-			t.Errorf("%+v: it runs on %v", c, j.Gang)
+			t.Errorf("%+v: it runs on %v", c, j.Gang())
 		}
 	}
 }
@@ -211,8 +211,8 @@ func TestTheFasterDevicesAreTaken(t *testing.T) {
 	j := job(s, "a", 2, 1000, 1)
 	j.Demand.Mixed = true
 	s.Decide(t, create(t, nil))
-	if cluster.TypeOf(s.Nodes, j.Gang) != "v100" {
-		t.Errorf("it runs on %v", j.Gang)
+	if cluster.TypeOf(s.Nodes, j.Gang()) != "v100" {
+		t.Errorf("it runs on %v", j.Gang())
 	}
 }
 
@@ -229,14 +229,14 @@ func TestRoundsAllocateAnew(t *testing.T) {
 		s.Decide(t, p)
 		s.Settle()
 		if !little.Running() || much.Running() {
-			t.Fatalf("preempt=%s: between rounds they run on %v and %v", preempt, little.Gang, much.Gang)
+			t.Fatalf("preempt=%s: between rounds they run on %v and %v", preempt, little.Gang(), much.Gang())
 		}
 		s.Run(t, still{}, slot)
 		s.Decide(t, p)
 		s.Settle()
 		s.Decide(t, p)
 		if much.Running() != (preempt == "true") {
-			t.Errorf("preempt=%s: a round later they run on %v and %v", preempt, little.Gang, much.Gang)
+			t.Errorf("preempt=%s: a round later they run on %v and %v", preempt, little.Gang(), much.Gang())
 		}
 	}
 }
@@ -253,7 +253,7 @@ func TestAJobStaysWhereItIs(t *testing.T) {
 		s.Run(t, still{}, slot)
 	}
 	if s.Revoked > 0 || !first.Running() || !second.Running() {
-		t.Errorf("%d jobs were moved, and they run on %v and %v", s.Revoked, first.Gang, second.Gang)
+		t.Errorf("%d jobs were moved, and they run on %v and %v", s.Revoked, first.Gang(), second.Gang())
 	}
 }
 
@@ -268,7 +268,7 @@ func TestPricesHoldDevicesBack(t *testing.T) {
 		poor := job(s, "poor", 1, 1000, 0.001)
 		s.Decide(t, create(t, map[string]string{"conserve": conserve}))
 		if poor.Running() != runs {
-			t.Errorf("conserve=%s: it runs on %v", conserve, poor.Gang)
+			t.Errorf("conserve=%s: it runs on %v", conserve, poor.Gang())
 		}
 	}
 }

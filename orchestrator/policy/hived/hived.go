@@ -167,7 +167,7 @@ func (p *Policy) recall(v *policy.View, jobs []*policy.Job) map[*policy.Job]bool
 
 // stillHolds says whether a job is where its cells are, or waits for them.
 func (p *Policy) stillHolds(j *policy.Job, holds []hold) bool {
-	if j.Running() && len(j.Gang) != len(holds) {
+	if j.Running() && len(j.Gang()) != len(holds) {
 		return false
 	}
 	for _, h := range holds {
@@ -176,7 +176,7 @@ func (p *Policy) stillHolds(j *policy.Job, holds []hold) bool {
 			return false
 		}
 		node := p.layout.cells[c].node
-		if j.Running() && !slices.ContainsFunc(j.Gang, func(at cluster.Place) bool { return at.Node == node && len(at.Devices) == h.N }) {
+		if j.Running() && !slices.ContainsFunc(j.Gang(), func(at cluster.Place) bool { return at.Node == node && len(at.Devices) == h.N }) {
 			return false
 		}
 	}

@@ -33,14 +33,14 @@ func TestSharingIsSafe(t *testing.T) {
 		jobs = append(jobs, s.Job(a, 4, 4, 1e9), s.Job(b, 4, 4, 60))
 	}
 	s.Run(t, p, time.Minute/2)
-	if jobs[0].Gang[0].Node != jobs[2].Gang[0].Node {
-		t.Errorf("two halves of a node lie on two nodes: %v and %v", jobs[0].Gang, jobs[2].Gang)
+	if jobs[0].Gang()[0].Node != jobs[2].Gang()[0].Node {
+		t.Errorf("two halves of a node lie on two nodes: %v and %v", jobs[0].Gang(), jobs[2].Gang())
 	}
 	s.Run(t, p, 5*time.Minute)
 	first, second := s.Job(a, 8, 8, 1e9), s.Job(b, 8, 8, 1e9)
 	s.Run(t, p, time.Second)
 	if !first.Running() || !second.Running() || s.Revoked > 0 {
-		t.Errorf("gangs within the quota wait: %v, %v; %d stops", first.Gang, second.Gang, s.Revoked)
+		t.Errorf("gangs within the quota wait: %v, %v; %d stops", first.Gang(), second.Gang(), s.Revoked)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestOpportunisticJobsGiveWay(t *testing.T) {
 	late := s.Job(b, 2, 2, 1e9)
 	s.Run(t, p, 11*time.Second)
 	if !late.Running() || s.Revoked != 1 {
-		t.Errorf("the owner holds %v after %d stops", late.Gang, s.Revoked)
+		t.Errorf("the owner holds %v after %d stops", late.Gang(), s.Revoked)
 	}
 	for i, j := range jobs[:2] {
 		if !j.Running() {

@@ -26,7 +26,7 @@ func newRound(v *policy.View, p *Policy, jobs []*policy.Job, guaranteed map[*pol
 		if !j.Running() || j.Ending || guaranteed[j] {
 			continue
 		}
-		for _, place := range j.Gang {
+		for _, place := range j.Gang() {
 			if r.owner[place.Node] == nil {
 				r.owner[place.Node] = make([]*policy.Job, len(v.Nodes[place.Node].Devices))
 			}
@@ -97,7 +97,7 @@ func (r *round) clear(j *policy.Job, gang cluster.Gang) bool {
 	}
 	try.Commit()
 	for _, o := range away {
-		for _, place := range o.Gang {
+		for _, place := range o.Gang() {
 			for _, d := range place.Devices {
 				r.owner[place.Node][d] = nil
 			}

@@ -33,14 +33,14 @@ func Check(t failer, v *policy.View, plan policy.Plan) {
 	for _, r := range plan.Revokes {
 		once(r.Job)
 		if !r.Job.Running() || r.Job.Ending || r.Reason == "" {
-			t.Fatalf("bad revoke of %v, which holds %v, ending: %v: %q", r.Job.Name(), r.Job.Gang, r.Job.Ending, r.Reason)
+			t.Fatalf("bad revoke of %v, which holds %v, ending: %v: %q", r.Job.Name(), r.Job.Gang(), r.Job.Ending, r.Reason)
 		}
 	}
 	for _, r := range plan.Renews {
 		once(r.Job)
 		if !r.Job.Running() || r.Job.Ending || r.Reason == "" || !r.TermEnd.After(v.Now) {
 			t.Fatalf("bad renewal of %v, which holds %v, ending: %v, until %v: %q",
-				r.Job.Name(), r.Job.Gang, r.Job.Ending, r.TermEnd, r.Reason)
+				r.Job.Name(), r.Job.Gang(), r.Job.Ending, r.TermEnd, r.Reason)
 		}
 	}
 	try := v.Statement()
@@ -67,7 +67,7 @@ func checkGrant(t failer, v *policy.View, g policy.Grant) {
 	j, name := g.Job, g.Job.Name()
 	switch n := g.Gang.Size(); {
 	case !j.Waiting():
-		t.Fatalf("%v is granted %v, but holds %v, paused: %v", name, g.Gang, j.Gang, j.App.Paused)
+		t.Fatalf("%v is granted %v, but holds %v, paused: %v", name, g.Gang, j.Gang(), j.App.Paused)
 	case n < j.Demand.Min || n > j.Demand.Max:
 		t.Fatalf("%v is granted %d devices, it wants %d to %d", name, n, j.Demand.Min, j.Demand.Max)
 	case len(g.Gang) > 1 && !j.Demand.MultiNode:

@@ -30,7 +30,7 @@ func drawWorld(t *rapid.T) *world {
 			return
 		}
 		free.Take(g, j.Demand)
-		j.Gang, j.Granted, j.Leases, j.Queued = g, w.now.Add(-seconds(t, "runs for", 900)), 1, time.Time{}
+		j.Gangs, j.Granted, j.Leases, j.Queued = []cluster.Gang{g}, w.now.Add(-seconds(t, "runs for", 900)), 1, time.Time{}
 		j.Ending = rapid.IntRange(0, 4).Draw(t, "ending") == 0
 		if rapid.Bool().Draw(t, "trains") {
 			j.Reported = w.now.Add(-seconds(t, "reported before", 60))

@@ -32,11 +32,11 @@ func full() *policy.View {
 	}
 	app.Jobs = []*policy.Job{{
 		App: app, Trial: 1, Demand: demand, Speeds: speeds(), Weight: 1, Created: now, Queued: now, Granted: now, TermEnd: now,
-		Gang: cluster.Gang{{Node: 0, Devices: []int{0}}}, Ending: true, Step: 1, UntilStep: 2, TotalSteps: 3, Reported: now,
+		Gangs: []cluster.Gang{{{Node: 0, Devices: []int{0}}}}, Ending: true, Step: 1, UntilStep: 2, TotalSteps: 3, Reported: now,
 		DeviceSeconds: 1, Leases: 1, Curve: []policy.Point{{Step: 1, Value: 1}}, Minimise: true,
 	}}
 	v := &policy.View{Now: now, Round: 1, Nodes: nodes, Apps: []*policy.App{app}, AppSeconds: 1, Free: cluster.NewCapacity(nodes)}
-	v.Free.Take(app.Jobs[0].Gang, demand)
+	v.Free.Take(app.Jobs[0].Gang(), demand)
 	return v
 }
 
@@ -51,7 +51,7 @@ func TestEveryChangeOfAViewShows(t *testing.T) {
 		"app":    func(v *policy.View) any { return v.Apps[0] },
 		"job":    func(v *policy.View) any { return v.Apps[0].Jobs[0] },
 		"demand": func(v *policy.View) any { return &v.Apps[0].Jobs[0].Demand },
-		"place":  func(v *policy.View) any { return &v.Apps[0].Jobs[0].Gang[0] },
+		"place":  func(v *policy.View) any { return &v.Apps[0].Jobs[0].Gang()[0] },
 		"point":  func(v *policy.View) any { return &v.Apps[0].Jobs[0].Curve[0] },
 		"speed":  func(v *policy.View) any { return &v.Apps[0].Speeds.Measured[0] },
 	}
@@ -81,7 +81,7 @@ func TestEveryChangeOfAViewShows(t *testing.T) {
 		"cores are taken":        func(v *policy.View) { v.Free.Take(cluster.Gang{{}}, cluster.Demand{CPUs: 7}) },
 		"a node drains":          func(v *policy.View) { v.Nodes[0].Draining = true },
 		"a type of the demand":   func(v *policy.View) { v.Apps[0].Jobs[0].Demand.Types[0] = "c" },
-		"a device of the gang":   func(v *policy.View) { v.Apps[0].Jobs[0].Gang[0].Devices[0] = 1 },
+		"a device of the gang":   func(v *policy.View) { v.Apps[0].Jobs[0].Gang()[0].Devices[0] = 1 },
 		"a job put in its place": func(v *policy.View) { j := *v.Apps[0].Jobs[0]; v.Apps[0].Jobs[0] = &j },
 	} {
 		v := full()

@@ -102,11 +102,11 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		nodes := []cluster.Node{{Name: "m", Devices: devices, Memory: 4}, {Name: "n", Devices: devices, Draining: true}}
 		app := &policy.App{ID: "app"}
 		tc.demand.Min, tc.demand.Max = 2, 2
-		runs := &policy.Job{App: app, Demand: cluster.Demand{Min: 1, Max: 2}, Gang: gang(0, 0)}
+		runs := &policy.Job{App: app, Demand: cluster.Demand{Min: 1, Max: 2}, Gangs: []cluster.Gang{gang(0, 0)}}
 		waits := &policy.Job{App: app, Trial: 1, Demand: tc.demand}
 		app.Jobs = []*policy.Job{runs, waits}
 		v := &policy.View{Now: now, Nodes: nodes, Apps: []*policy.App{app}, Free: cluster.NewCapacity(nodes)}
-		v.Free.Take(runs.Gang, runs.Demand)
+		v.Free.Take(runs.Gang(), runs.Demand)
 		if got := check(v, tc.plan(runs, waits)); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}

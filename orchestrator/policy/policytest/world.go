@@ -35,9 +35,12 @@ func (w *world) view() *policy.View {
 		app.Jobs = nil
 		for _, j := range a.Jobs {
 			job := *j
-			job.App, job.Curve, job.Gang = &app, slices.Clone(j.Curve), cloneGang(j.Gang)
+			job.App, job.Curve, job.Gangs = &app, slices.Clone(j.Curve), nil
+			for _, g := range j.Gangs {
+				job.Gangs = append(job.Gangs, cloneGang(g))
+			}
 			app.Jobs = append(app.Jobs, &job)
-			v.Free.Take(job.Gang, job.Demand)
+			v.Free.Take(job.Gang(), job.Demand)
 		}
 		v.Apps = append(v.Apps, &app)
 	}
@@ -75,7 +78,7 @@ func (w *world) act(plan policy.Plan) {
 	}
 	for _, g := range plan.Grants {
 		j := w.find(g.Job)
-		j.Gang, j.Granted, j.TermEnd, j.Queued, j.Reported = cloneGang(g.Gang), w.now, g.TermEnd, time.Time{}, w.now
+		j.Gangs, j.Granted, j.TermEnd, j.Queued, j.Reported = []cluster.Gang{cloneGang(g.Gang)}, w.now, g.TermEnd, time.Time{}, w.now
 		j.Leases++
 	}
 }
@@ -88,7 +91,7 @@ func (w *world) pass(t *rapid.T, next time.Time) {
 		soon = after(w.now, next, soon)
 	}
 	w.eachJob(func(j *policy.Job) {
-		if rate := v.Rate(j, j.Gang); j.Running() && rate > 0 {
+		if rate := v.Rate(j, j.Gang()); j.Running() && rate > 0 {
 			end := w.now.Add(time.Duration((v.StepsLeft(j)/rate + 1) * float64(time.Second)))
 			soon = after(w.now, end, soon)
 		}
@@ -127,7 +130,7 @@ func (w *world) progress(t *rapid.T, v *policy.View, j *policy.Job) bool {
 	j.App.StepsDone += int64(step) - j.Step
 	j.App.DeviceSeconds += attained - j.DeviceSeconds
 	j.Step, j.DeviceSeconds = int64(step), attained
-	j.Gang, j.Granted, j.TermEnd, j.Reported, j.Ending, j.Queued = nil, time.Time{}, time.Time{}, time.Time{}, false, w.now
+	j.Gangs, j.Granted, j.TermEnd, j.Reported, j.Ending, j.Queued = nil, time.Time{}, time.Time{}, time.Time{}, false, w.now
 	if done {
 		j.App.Finished++
 	}
@@ -175,7 +178,7 @@ func (w *world) clear() {
 			}
 		}
 		if j.Running() {
-			j.Gang, j.Granted, j.TermEnd, j.Reported, j.Ending, j.Queued = nil, time.Time{}, time.Time{}, time.Time{}, false, w.now
+			j.Gangs, j.Granted, j.TermEnd, j.Reported, j.Ending, j.Queued = nil, time.Time{}, time.Time{}, time.Time{}, false, w.now
 		}
 	})
 	for i := range w.nodes {

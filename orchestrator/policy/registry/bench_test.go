@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
@@ -47,13 +48,13 @@ func decideOnEnds(b *testing.B, s *stagetest.Stage, p policy.Policy) {
 	for b.Loop() {
 		j := running[at%len(running)]
 		at++
-		gang := j.Gang
+		gang := j.Gang()
 		v.Free.Commit()
 		v.Free.Release(gang, j.Demand)
-		j.Gang = nil
+		j.Gangs = nil
 		v.Now = v.Now.Add(time.Second)
 		p.Decide(v)
-		j.Gang = gang
+		j.Gangs = []cluster.Gang{gang}
 		v.Free.Take(gang, j.Demand)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/plot"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
@@ -94,11 +95,11 @@ func cost(t *testing.T, name string, jobs int) []time.Duration {
 // follow does what a plan says, at once.
 func follow(v *policy.View, plan policy.Plan) {
 	for _, r := range plan.Revokes {
-		v.Free.Release(r.Job.Gang, r.Job.Demand)
-		r.Job.Gang, r.Job.Queued = nil, v.Now
+		v.Free.Release(r.Job.Gang(), r.Job.Demand)
+		r.Job.Gangs, r.Job.Queued = nil, v.Now
 	}
 	for _, g := range plan.Grants {
-		g.Job.Gang, g.Job.Granted, g.Job.TermEnd = g.Gang, v.Now, g.TermEnd
+		g.Job.Gangs, g.Job.Granted, g.Job.TermEnd = []cluster.Gang{g.Gang}, v.Now, g.TermEnd
 		v.Free.Take(g.Gang, g.Job.Demand)
 	}
 	for _, r := range plan.Renews {
@@ -111,7 +112,7 @@ func follow(v *policy.View, plan policy.Plan) {
 func end(v *policy.View) {
 	for i, a := range v.Apps {
 		if len(a.Jobs) == 1 && a.Jobs[0].Running() {
-			v.Free.Release(a.Jobs[0].Gang, a.Jobs[0].Demand)
+			v.Free.Release(a.Jobs[0].Gang(), a.Jobs[0].Demand)
 			v.Free.Commit()
 			v.Apps = slices.Delete(v.Apps, i, i+1)
 			return

@@ -169,7 +169,7 @@ func (p *Policy) bids(v *policy.View, jobs []*policy.Job) []bid {
 		b := bid{job: j, devices: sizeOf(j)}
 		rate, start := p.rate(v, s, j, b.devices), p.delay.Seconds()
 		if j.Running() && !j.Ending {
-			b.devices, start = j.Gang.Size(), 0
+			b.devices, start = j.Gang().Size(), 0
 		}
 		b.seconds = max(1, start+left[i]/rate)
 		b.share = min(1, float64(b.devices)/float64(max(1, all)))
@@ -187,7 +187,7 @@ func (p *Policy) bids(v *policy.View, jobs []*policy.Job) []bid {
 func (p *Policy) rate(v *policy.View, s *policy.Inventory, j *policy.Job, n int) float64 {
 	rate := 0.0
 	if j.Running() {
-		rate = v.Rate(j, j.Gang)
+		rate = v.Rate(j, j.Gang())
 	} else {
 		for k := range s.Types() {
 			if s.Most(j.Demand, k) >= n {

@@ -69,7 +69,7 @@ func TestJobsPauseAndGoOn(t *testing.T) {
 	worth(short, 50, 0.01, 500)
 	s.Run(t, p, time.Minute)
 	if !short.Running() || s.Revoked != 1 {
-		t.Fatalf("the urgent job holds %v after %d stops", short.Gang, s.Revoked)
+		t.Fatalf("the urgent job holds %v after %d stops", short.Gang(), s.Revoked)
 	}
 	s.Run(t, p, 10*time.Hour)
 	if len(s.Ended) != 2 || s.Revoked != 1 {
@@ -88,7 +88,7 @@ func TestRefusedJobsComeLast(t *testing.T) {
 	worth(rich, 90, 0, 0)
 	s.Run(t, p, time.Minute)
 	if poor.Running() || !rich.Running() || p.s.Admitted[poor.Name()] || !p.s.Admitted[rich.Name()] {
-		t.Errorf("%v holds %v", poor.Name(), poor.Gang)
+		t.Errorf("%v holds %v", poor.Name(), poor.Gang())
 	}
 	s.Run(t, p, 100*time.Hour)
 	if len(s.Ended) != 2 {

@@ -85,7 +85,7 @@ func (s *Stage) View() *policy.View {
 		}
 		v.Apps = append(v.Apps, a)
 		for _, j := range a.Jobs {
-			v.Free.Take(j.Gang, j.Demand)
+			v.Free.Take(j.Gang(), j.Demand)
 		}
 	}
 	return v
@@ -117,11 +117,11 @@ func (s *Stage) Decide(t TB, p policy.Policy) policy.Plan {
 	for _, g := range plan.Grants {
 		n := g.Gang.Size()
 		if !g.Job.Waiting() || !free.Fits(g.Gang, g.Job.Demand) || n < g.Job.Demand.Min || n > g.Job.Demand.Max || g.Reason == "" {
-			t.Fatalf("bad grant of %v to %v, which holds %v: %q", g.Gang, g.Job.Name(), g.Job.Gang, g.Reason)
+			t.Fatalf("bad grant of %v to %v, which holds %v: %q", g.Gang, g.Job.Name(), g.Job.Gang(), g.Reason)
 		}
 		free.Take(g.Gang, g.Job.Demand)
 		j := g.Job
-		j.Gang, j.Granted, j.Reported, j.Queued = g.Gang, s.Now, s.Now, time.Time{}
+		j.Gangs, j.Granted, j.Reported, j.Queued = []cluster.Gang{g.Gang}, s.Now, s.Now, time.Time{}
 		j.Leases++
 	}
 	s.ask = plan.Next
@@ -151,7 +151,7 @@ func (s *Stage) Run(t TB, p policy.Policy, long time.Duration) {
 			at := s.leaving[j]
 			if !j.Ending {
 				left := float64(j.TotalSteps) - s.exact[j]
-				at = s.Now.Add(time.Duration(left / v.Rate(j, j.Gang) * 1e9)).Add(1)
+				at = s.Now.Add(time.Duration(left / v.Rate(j, j.Gang()) * 1e9)).Add(1)
 			}
 			if at.Before(next) {
 				next = at
@@ -173,19 +173,19 @@ func (s *Stage) pass(long time.Duration) {
 		if !j.Running() {
 			return
 		}
-		s.Held[j.App.Tenant] += long.Seconds() * float64(j.Gang.Size())
+		s.Held[j.App.Tenant] += long.Seconds() * float64(j.Gang().Size())
 		if !j.Ending {
-			s.exact[j] += v.Rate(j, j.Gang) * long.Seconds()
+			s.exact[j] += v.Rate(j, j.Gang()) * long.Seconds()
 			j.Step, j.Reported = int64(s.exact[j]), s.Now
 		}
 		done := !j.Ending && s.exact[j] >= float64(j.TotalSteps)-1e-6
 		if !done && (!j.Ending || s.Now.Before(s.leaving[j])) {
 			return
 		}
-		used := s.Now.Sub(j.Granted).Seconds() * float64(j.Gang.Size())
+		used := s.Now.Sub(j.Granted).Seconds() * float64(j.Gang().Size())
 		j.DeviceSeconds += used
 		j.App.DeviceSeconds += used
-		j.Gang, j.Ending, j.Granted, j.Reported, j.Queued = nil, false, time.Time{}, time.Time{}, s.Now
+		j.Gangs, j.Ending, j.Granted, j.Reported, j.Queued = nil, false, time.Time{}, time.Time{}, s.Now
 		delete(s.leaving, j)
 		if done {
 			s.Ended[j.Name()] = s.Now.Sub(s.start)

@@ -92,7 +92,7 @@ func cover(order []ranked, devices, knob float64, in []bool) {
 // sated says whether an app's jobs all hold as much as they can use.
 func sated(a *policy.App) bool {
 	for _, j := range a.Jobs {
-		if j.Waiting() || j.Running() && (j.Ending || j.Gang.Size() < j.Demand.Max) {
+		if j.Waiting() || j.Running() && (j.Ending || j.Gang().Size() < j.Demand.Max) {
 			return false
 		}
 	}

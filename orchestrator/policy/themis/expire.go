@@ -16,7 +16,7 @@ func expire(v *policy.View, next time.Time) (expired []*policy.Job, ends time.Ti
 	for _, a := range v.Apps {
 		for _, j := range a.Jobs {
 			switch {
-			case !j.Running() || j.Ending || a.Paused || v.Draining(j.Gang):
+			case !j.Running() || j.Ending || a.Paused || v.Draining(j.Gang()):
 			case j.TermEnd.After(v.Now):
 				ends = sooner(ends, j.TermEnd)
 			default:

@@ -20,7 +20,7 @@ func Fairness(v *policy.View, a *policy.App, over bool, forecast func(*policy.Jo
 	}
 	s := v.AppState(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) {
 		if j.Running() && !j.Ending {
-			held = v.Holding(j, j.Gang)
+			held = v.Holding(j, j.Gang())
 		}
 		return held, lost
 	}, forecast)

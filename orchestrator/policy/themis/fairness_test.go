@@ -19,7 +19,7 @@ func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
 	a.Tuner = "performance_curve"
 	w.submit("other", 4, 1, 1000)
 	for i, j := range a.Jobs[:2] {
-		j.Gang, j.Granted, j.Reported = cluster.Gang{{Node: 0, Devices: []int{i}}}, w.now, w.now
+		j.Gangs, j.Granted, j.Reported = []cluster.Gang{{{Node: 0, Devices: []int{i}}}}, w.now, w.now
 		for step := int64(1); step <= 50; step++ {
 			j.Curve = append(j.Curve, policy.Point{Step: step, Value: 1 - math.Exp(-float64(step)/10)})
 		}

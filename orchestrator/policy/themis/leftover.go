@@ -94,8 +94,8 @@ func (p *placing) renewOne(i, least int) bool {
 	s := &p.shares[i]
 	for _, j := range s.open {
 		if max(1, j.Demand.Min) >= least && p.renew(j, leftOver) {
-			s.served(j, j.Gang)
-			s.leftover, s.renewed = book(p.v, s.leftover, j.Gang), book(p.v, s.renewed, j.Gang)
+			s.served(j, j.Gang())
+			s.leftover, s.renewed = book(p.v, s.leftover, j.Gang()), book(p.v, s.renewed, j.Gang())
 			return true
 		}
 	}

@@ -12,7 +12,7 @@ func offerTo(v *policy.View, s *supply, states []*agent.AppState) *agent.Offer {
 	try := v.Statement()
 	defer try.Discard()
 	for _, j := range s.expired {
-		v.Free.Release(j.Gang, j.Demand)
+		v.Free.Release(j.Gang(), j.Demand)
 	}
 	o := &agent.Offer{}
 	for i := range v.Nodes {

@@ -30,7 +30,7 @@ func stage(jobs int, terms ...time.Duration) (*stagetest.Stage, []*policy.Job) {
 	for i := range jobs {
 		j := s.Job(a, 1, 1, 1000)
 		if i < len(terms) {
-			j.Gang, j.TermEnd, j.Granted, j.Queued = gang(i), s.Now.Add(terms[i]), s.Now, time.Time{}
+			j.Gangs, j.TermEnd, j.Granted, j.Queued = []cluster.Gang{gang(i)}, s.Now.Add(terms[i]), s.Now, time.Time{}
 		}
 		all = append(all, j)
 	}
@@ -123,7 +123,7 @@ func apps(wants ...int) []ranked {
 		for range max(n, -n) {
 			j := &policy.Job{App: a, Demand: cluster.Demand{Min: 1, Max: 1}}
 			if n < 0 {
-				j.Gang = gang(0)
+				j.Gangs = []cluster.Gang{gang(0)}
 			}
 			a.Jobs, r.open = append(a.Jobs, j), append(r.open, j)
 		}
@@ -177,7 +177,7 @@ func TestRank(t *testing.T) {
 		}
 		m.Apps, m.Least, m.Most, m.Chain = 1, 1, 1, max(1, m.Chain)
 		a := &policy.App{ID: id, Submitted: now.Add(-100 * time.Second), AppSecondsBefore: -100}
-		a.Jobs = []*policy.Job{{Gang: gang(0), Granted: now}}
+		a.Jobs = []*policy.Job{{Gangs: []cluster.Gang{gang(0)}, Granted: now}}
 		a.Jobs[0].App = a
 		known[id] = &m
 		one := standing{app: a, open: a.Jobs}
@@ -240,21 +240,21 @@ func TestFulfil(t *testing.T) {
 		granted, secured int
 		still            int
 	}{
-		"free now":          {func(_ *stagetest.Stage, h, _ *policy.Job, _ *policy.Reservation) { h.Gang = nil }, 1, 1, 0},
+		"free now":          {func(_ *stagetest.Stage, h, _ *policy.Job, _ *policy.Reservation) { h.Gangs = nil }, 1, 1, 0},
 		"the holder leaves": {func(_ *stagetest.Stage, h, _ *policy.Job, _ *policy.Reservation) { h.Ending = true }, 0, 1, 1},
 		"the holder stays":  {func(*stagetest.Stage, *policy.Job, *policy.Job, *policy.Reservation) {}, 0, 0, 0},
 		"it is too old": {func(_ *stagetest.Stage, h, _ *policy.Job, r *policy.Reservation) {
-			h.Gang, r.Made = nil, r.Made.Add(-lease)
+			h.Gangs, r.Made = nil, r.Made.Add(-lease)
 		}, 0, 0, 0},
 		"the app is paused": {func(_ *stagetest.Stage, h, w *policy.Job, _ *policy.Reservation) {
-			h.Gang, w.App.Paused = nil, true
+			h.Gangs, w.App.Paused = nil, true
 		}, 0, 0, 0},
-		"the app is gone": {func(_ *stagetest.Stage, h, _ *policy.Job, r *policy.Reservation) { h.Gang, r.Job.App = nil, "x" }, 0, 0, 0},
+		"the app is gone": {func(_ *stagetest.Stage, h, _ *policy.Job, r *policy.Reservation) { h.Gangs, r.Job.App = nil, "x" }, 0, 0, 0},
 		"the node drains": {func(s *stagetest.Stage, h, _ *policy.Job, _ *policy.Reservation) {
-			h.Gang, s.Nodes[0].Draining = nil, true
+			h.Gangs, s.Nodes[0].Draining = nil, true
 		}, 0, 0, 0},
 		"the node is gone": {func(_ *stagetest.Stage, h, _ *policy.Job, r *policy.Reservation) {
-			h.Gang, r.Nodes = nil, policy.NamedGang{{Node: "x", Devices: []int{0}}}
+			h.Gangs, r.Nodes = nil, policy.NamedGang{{Node: "x", Devices: []int{0}}}
 		}, 0, 0, 0},
 	} {
 		s, jobs := stage(2, time.Minute)

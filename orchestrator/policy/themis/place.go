@@ -58,7 +58,7 @@ func (p *placing) offered() []offered {
 		return offer
 	}
 	for j := range p.lost {
-		for _, at := range j.Gang {
+		for _, at := range j.Gang() {
 			for _, d := range at.Devices {
 				kind := p.v.Nodes[at.Node].Devices[d].Type
 				k := slices.IndexFunc(offer, func(o offered) bool { return o.kind == kind })
@@ -74,7 +74,7 @@ func (p *placing) onOffer() int {
 	n := p.plan.Free().FreeDevices()
 	if !p.reclaimed {
 		for j := range p.lost {
-			n += j.Gang.Size()
+			n += j.Gang().Size()
 		}
 	}
 	return n
@@ -131,9 +131,9 @@ func (p *placing) give(awards []award) {
 func (p *placing) goOn(w win) bool {
 	s := &p.shares[w.of]
 	for _, j := range s.open {
-		if p.lost[j] && alike(p.v, j.Gang, w.gang) && p.renew(j, w.reason()) {
-			s.served(j, j.Gang)
-			s.won, s.renewed = book(p.v, s.won, j.Gang), book(p.v, s.renewed, j.Gang)
+		if p.lost[j] && alike(p.v, j.Gang(), w.gang) && p.renew(j, w.reason()) {
+			s.served(j, j.Gang())
+			s.won, s.renewed = book(p.v, s.won, j.Gang()), book(p.v, s.renewed, j.Gang())
 			return true
 		}
 	}

@@ -74,7 +74,7 @@ func (w *world) view() *policy.View {
 	for _, a := range w.apps {
 		for _, j := range a.Jobs {
 			if j.Running() {
-				v.Free.Take(j.Gang, j.Demand)
+				v.Free.Take(j.Gang(), j.Demand)
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func (w *world) decide(p policy.Policy) policy.Plan {
 	plan := p.Decide(v)
 	policytest.Check(fatal{w.tb}, v, plan)
 	for _, g := range plan.Grants {
-		g.Job.Gang, g.Job.Granted, g.Job.TermEnd, g.Job.Queued = g.Gang, w.now, g.TermEnd, time.Time{}
+		g.Job.Gangs, g.Job.Granted, g.Job.TermEnd, g.Job.Queued = []cluster.Gang{g.Gang}, w.now, g.TermEnd, time.Time{}
 		g.Job.Reported = w.now
 	}
 	for _, r := range plan.Renews {
@@ -108,7 +108,7 @@ func (w *world) left() {
 		for _, j := range a.Jobs {
 			if j.Ending {
 				j.Step = int64(w.view().StepAt(j))
-				j.Gang, j.Ending, j.Queued, j.Granted, j.TermEnd, j.Reported = nil, false, w.now, time.Time{}, time.Time{}, time.Time{}
+				j.Gangs, j.Ending, j.Queued, j.Granted, j.TermEnd, j.Reported = nil, false, w.now, time.Time{}, time.Time{}, time.Time{}
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 func held(a *policy.App) int {
 	n := 0
 	for _, j := range a.Jobs {
-		n += j.Gang.Size()
+		n += j.Gang().Size()
 	}
 	return n
 }
@@ -366,7 +366,7 @@ func TestLargeGangsComeFirst(t *testing.T) {
 	w.decide(p)
 	small := w.submit("small", 2, 1, 50_000)
 	ends := w.decide(p).Next
-	if a, b := small.Jobs[0].Gang[0].Node, small.Jobs[1].Gang[0].Node; a == b {
+	if a, b := small.Jobs[0].Gang()[0].Node, small.Jobs[1].Gang()[0].Node; a == b {
 		t.Fatalf("both small jobs run on node %d: this test shows nothing", a)
 	}
 	w.apps = w.apps[1:]
@@ -532,10 +532,10 @@ func TestGangsGoWhereTheyTrainBest(t *testing.T) {
 		app.Jobs[0].Demand, app.Jobs[0].Speeds = app.Demand, app.Speeds
 	}
 	w.decide(p)
-	if g := vgg.Jobs[0].Gang; len(g) != 1 || g.Size() != 4 {
+	if g := vgg.Jobs[0].Gang(); len(g) != 1 || g.Size() != 4 {
 		t.Errorf("vgg runs on %v", g)
 	}
-	if g := inception.Jobs[0].Gang; len(g) != 2 || g.Size() != 4 {
+	if g := inception.Jobs[0].Gang(); len(g) != 2 || g.Size() != 4 {
 		t.Errorf("inception runs on %v", g)
 	}
 }
@@ -559,7 +559,7 @@ func BenchmarkRound(b *testing.B) {
 		plan := p.Decide(v)
 		b.StopTimer()
 		for _, g := range plan.Grants {
-			g.Job.Gang, g.Job.Granted, g.Job.TermEnd = g.Gang, w.now, g.TermEnd
+			g.Job.Gangs, g.Job.Granted, g.Job.TermEnd = []cluster.Gang{g.Gang}, w.now, g.TermEnd
 		}
 		for _, r := range plan.Renews {
 			r.Job.TermEnd = r.TermEnd

@@ -32,7 +32,7 @@ func newSupply(expired []*policy.Job, secured map[*policy.Job]cluster.Gang) *sup
 func (s *supply) devices() int {
 	n := 0
 	for _, j := range s.expired {
-		n += j.Gang.Size()
+		n += j.Gang().Size()
 	}
 	return n
 }
@@ -51,9 +51,9 @@ func (s *supply) holdings(v *policy.View, j *policy.Job) (held, lost agent.Holdi
 	case g != nil:
 		held = v.Holding(j, g)
 	case j.Running() && s.up[j]:
-		lost = v.Holding(j, j.Gang)
+		lost = v.Holding(j, j.Gang())
 	case j.Running() && !j.Ending:
-		held = v.Holding(j, j.Gang)
+		held = v.Holding(j, j.Gang())
 	}
 	return held, lost
 }
@@ -96,7 +96,7 @@ func standings(v *policy.View, s *supply) []standing {
 			case s.open(j):
 				one.open = append(one.open, j)
 			case !j.Ending:
-				one.keeps += j.Gang.Size()
+				one.keeps += j.Gang().Size()
 			}
 		}
 		left := make(map[*policy.Job]float64, len(one.open))

@@ -69,7 +69,7 @@ func (d *driver) seconds(t time.Time) float64 { return t.Sub(d.zero).Seconds() }
 
 // end is when a running job is done.
 func (d *driver) end(j *policy.Job) time.Time {
-	left := float64(j.TotalSteps-j.Step) / d.v.Rate(j, j.Gang)
+	left := float64(j.TotalSteps-j.Step) / d.v.Rate(j, j.Gang())
 	return j.Reported.Add(time.Duration(math.Ceil(left * 1e9)))
 }
 
@@ -123,10 +123,10 @@ func (d *driver) finish() {
 }
 
 func (d *driver) leave(j *policy.Job) {
-	d.busy += d.v.Now.Sub(j.Granted).Seconds() * float64(j.Gang.Size())
-	d.v.Free.Release(j.Gang, j.Demand)
+	d.busy += d.v.Now.Sub(j.Granted).Seconds() * float64(j.Gang().Size())
+	d.v.Free.Release(j.Gang(), j.Demand)
 	j.Step = int64(d.v.StepAt(j))
-	j.Gang, j.Reported, j.Ending, j.Queued = nil, time.Time{}, false, d.v.Now
+	j.Gangs, j.Reported, j.Ending, j.Queued = nil, time.Time{}, false, d.v.Now
 }
 
 // decide asks the policy until it takes nothing away any more.
@@ -147,7 +147,7 @@ func (d *driver) decide() time.Time {
 				d.t.Fatalf("at %s job %s was granted what it cannot have: %v", d.v.Now, g.Job.App.ID, g.Gang)
 			}
 			d.v.Free.Take(g.Gang, g.Job.Demand)
-			g.Job.Gang, g.Job.Granted, g.Job.Reported, g.Job.Queued = g.Gang, d.v.Now, d.v.Now, time.Time{}
+			g.Job.Gangs, g.Job.Granted, g.Job.Reported, g.Job.Queued = []cluster.Gang{g.Gang}, d.v.Now, d.v.Now, time.Time{}
 		}
 		if d.each != nil {
 			d.each(plan)

@@ -47,7 +47,7 @@ func (p *Policy) place(v *policy.View, picks []gavel.Pick) policy.Plan {
 	f.fill(failed)
 	// Who runs on a node that drains, where nobody else may, goes on.
 	f.eachRunning(func(j *policy.Job) {
-		if v.Draining(j.Gang) {
+		if v.Draining(j.Gang()) {
 			f.plan.Keep(j)
 		}
 	})
@@ -72,7 +72,7 @@ func (f *placing) eachRunning(do func(*policy.Job)) {
 // stay lets a job go on where it is, if that is of the type that it was picked for.
 func (f *placing) stay(pick gavel.Pick) {
 	i := f.p.s.Rounds.Index(pick.Job)
-	if j := f.p.turn.jobs[i]; j != nil && j.Running() && cluster.TypeOf(f.v.Nodes, j.Gang) == f.p.s.Types[pick.Type] {
+	if j := f.p.turn.jobs[i]; j != nil && j.Running() && cluster.TypeOf(f.v.Nodes, j.Gang()) == f.p.s.Types[pick.Type] {
 		f.keep(i, pick)
 	}
 }
@@ -85,7 +85,7 @@ func (f *placing) keep(i int, pick gavel.Pick) bool {
 	}
 	f.done[i] = true
 	f.p.s.Seats = append(f.p.s.Seats, seat{
-		Job: pick.Job, Who: f.p.s.Names[i], Type: pick.Type, Gang: f.v.Named(j.Gang), Given: true, From: f.now,
+		Job: pick.Job, Who: f.p.s.Names[i], Type: pick.Type, Gang: f.v.Named(j.Gang()), Given: true, From: f.now,
 	})
 	return true
 }
@@ -179,7 +179,7 @@ func (f *placing) squeeze(i int, j *policy.Job) {
 	kind := func(g cluster.Gang) int {
 		return slices.Index(f.p.s.Types, f.v.Nodes[g[0].Node].Devices[g[0].Devices[0]].Type)
 	}
-	if j.Running() && f.keep(i, gavel.Pick{Job: number, Type: kind(j.Gang)}) {
+	if j.Running() && f.keep(i, gavel.Pick{Job: number, Type: kind(j.Gang())}) {
 		return
 	}
 	if g, ok := f.plan.Free().Best(j.Demand); ok {

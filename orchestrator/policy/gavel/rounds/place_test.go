@@ -20,7 +20,7 @@ func newTable(nodes ...cluster.Node) *table { return &table{stage: stagetest.New
 
 func (b *table) job(least, most int, g cluster.Gang, change ...func(*policy.Job)) {
 	j := b.stage.Job(b.stage.App(fmt.Sprintf("app%d", len(b.jobs)), "t"), least, most, 1e9)
-	if j.Gang = g; len(g) > 0 {
+	if j.Gangs = []cluster.Gang{g}; len(g) > 0 {
 		j.Granted, j.Queued = b.stage.Now, time.Time{}
 	}
 	for _, c := range change {

@@ -151,7 +151,7 @@ func (p *Policy) look(v *policy.View) {
 			continue
 		}
 		n := max(1, j.Demand.Min)
-		if size := j.Gang.Size(); !j.Ending && size > n && size <= j.Demand.Max {
+		if size := j.Gang().Size(); !j.Ending && size > n && size <= j.Demand.Max {
 			n = size
 		}
 		row, may := cut(&rates, r), cut(&mays, r)
