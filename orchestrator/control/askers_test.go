@@ -24,6 +24,9 @@ type programs struct {
 	// takes is how long each takes for an answer, of which none waits for longer than 30 s.
 	takes         time.Duration
 	started, open int
+	// handled counts what the newest was told, and resumed says that it began from a snapshot.
+	handled int
+	resumed bool
 }
 
 func (p *programs) start(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
@@ -35,6 +38,7 @@ func (p *programs) start(s tuner.Settings, snapshot []byte) (tuner.Tuner, error)
 	defer p.mu.Unlock()
 	p.started++
 	p.open++
+	p.handled, p.resumed = 0, len(snapshot) > 0
 	return &slowProgram{process: t, of: p}, err
 }
 
@@ -56,6 +60,9 @@ func (s *slowProgram) Handle(e tuner.Event) ([]tuner.Action, error) {
 		return nil, errors.New("it took more than 30s to handle an event")
 	}
 	pass(s.of.takes)
+	s.of.mu.Lock()
+	s.of.handled++
+	s.of.mu.Unlock()
 	return s.process.Handle(e)
 }
 
@@ -169,6 +176,45 @@ func TestTheNextLeaderAsksAgain(t *testing.T) {
 		}
 		if started, open := p.counts(); started != 2 || open != 1 {
 			t.Errorf("%d processes were started, %d run", started, open)
+		}
+	})
+}
+
+// Every so often an answer comes with a snapshot of the process, from which the next leader starts it. It tells it again only what
+// it was told since.
+func TestTheNextLeaderGoesOnFromASnapshot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		record := natsClock{ledger.NewMemory(), new(time.Time)}
+		p := &programs{}
+		first, end := leadWith(t, record, p)
+		spec := sim.Sweep("s", "min", 3, outside("random", 1000, 1))
+		spec.Workload, spec.Resources = &outbidv1.SweepSpec_External{External: &outbidv1.External{}}, nil
+		id, err := first.Submit(t.Context(), spec, "me", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := first.Ask(t.Context(), id, "c")
+		if err != nil || a.GetTrial() == nil {
+			t.Fatal(a, err)
+		}
+		const told = 300
+		for step := range told {
+			if _, err := first.Tell(t.Context(), &outbidv1.TellTrialRequest{Sweep: id, LeaseId: a.GetLeaseId(), Reports: []*outbidv1.Report{
+				{Step: int64(step + 1), Metrics: map[string]float64{"loss": 1}},
+			}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		end() // which saves a snapshot of the state
+		second, end := leadWith(t, record, p)
+		defer end()
+		if b, err := second.Ask(t.Context(), id, "c"); err != nil || b.GetTrial().GetNumber() != 1 {
+			t.Fatal(b, err)
+		}
+		if want := told + 1 - 256 + 1; p.handled != want || !p.resumed {
+			t.Errorf("it was told %d things, want %d; from a snapshot: %t", p.handled, want, p.resumed)
 		}
 	})
 }

@@ -29,8 +29,8 @@ func servePlugin() {
 		Name: "outside", Version: "1",
 		New: func(s tuner.Settings) (tuner.Tuner, error) {
 			t, err := tuner.New(within(s))
-			if s.Spec.GetTuner().GetPlugin().GetSettings().GetFields()["hangs"].GetBoolValue() {
-				t = hanging{t}
+			if takes := s.Spec.GetTuner().GetPlugin().GetSettings().GetFields()["takes"].GetNumberValue(); takes > 0 {
+				t = hanging{t, time.Duration(takes) * time.Second}
 			}
 			return t, err
 		},
@@ -40,12 +40,15 @@ func servePlugin() {
 	})
 }
 
-// hanging is a tuner that says nothing for a minute when it is asked for trials.
-type hanging struct{ tuner.Tuner }
+// hanging is a tuner that says nothing for a while when it is asked for trials.
+type hanging struct {
+	tuner.Tuner
+	takes time.Duration
+}
 
 func (h hanging) Handle(e tuner.Event) ([]tuner.Action, error) {
 	if _, asked := e.(tuner.Ask); asked {
-		pause(time.Minute)
+		pause(h.takes)
 	}
 	return h.Tuner.Handle(e)
 }
@@ -93,6 +96,38 @@ func TestATunerPluginGoesOnAfterItsOrchestratorWasKilled(t *testing.T) {
 	if again := s.sweep(id); again.GetState() != outbidv1.SweepState_SWEEP_STATE_DONE {
 		t.Errorf("it is %s: %s", again.GetState(), again.GetReason())
 	}
+	s.stop()
+}
+
+// A leader is killed while a tuner is asked for its first trials. The next asks again, and the sweep trains what it would have
+// trained.
+func TestALeaderThatIsKilledWhileATunerIsAsked(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, err := structpb.NewStruct(map[string]any{"steps": 9, "takes": 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, locks := t.TempDir(), t.TempDir()
+	s := serve(t, dir, "up", "--devices", "cpu:2")
+	own := s.submit(job{name: "own", mode: "well", tuner: hyperband(9)}.spec(t, locks))
+	s.mustDone(own)
+	id := s.submit(job{name: "outside", mode: "well", tuner: &outbidv1.Tuner{Seed: new(uint64(7)), Kind: &outbidv1.Tuner_Plugin{
+		Plugin: &outbidv1.PluginTuner{Command: []string{self}, Settings: settings, MaxSteps: 9},
+	}}}.spec(t, locks))
+	if n := len(s.trials(id)); n > 0 {
+		t.Logf("the machine is so slow that %d trials were there before the kill", n)
+	}
+	s.kill()
+	s = serve(t, dir, "up", "--devices", "cpu:2")
+	s.mustDone(id)
+	if diff := cmp.Diff(trained(s.trials(own)), trained(s.trials(id))); diff != "" {
+		t.Errorf("trials by steps and configuration (-inside +outside):\n%s", diff)
+	}
+	noTwoOwners(t, locks)
 	s.stop()
 }
 

@@ -234,7 +234,7 @@ func TestATunerThatHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings, err := structpb.NewStruct(map[string]any{"steps": 9, "hangs": true})
+	settings, err := structpb.NewStruct(map[string]any{"steps": 9, "takes": 60})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,12 +307,14 @@ func underAgent(t *testing.T, takes, timeout string) (c *cluster, id string, slo
 }
 
 // An agent in a process of its own hangs: a round waits for it for half a second and goes on without its bid. Reports are
-// decided all the time, and its sweep gets what is left over.
+// decided all the time, other sweeps are submitted, done and stopped, and its sweep gets what is left over.
 func TestAnAgentThatHangs(t *testing.T) {
 	t.Parallel()
 	c, id, slow := underAgent(t, "1h", "500ms")
+	usual := c.others()
 	c.stall(id, func() {
 		other := c.submit(slow)
+		t.Logf("other sweeps took %s while the agent hung, %s before", c.others(), usual)
 		for range 10 {
 			c.mustGoOn(id, 10*time.Second)
 			pause(time.Second)

@@ -86,3 +86,20 @@ func TestTheGuardLetsAnExtensionTakeUpCompletedTrials(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What befell a trial before the plugin's word of its end came is not told any more.
+func TestNothingIsToldOfATrialThatThePluginEnded(t *testing.T) {
+	t.Parallel()
+	g := &validator{validatorState: validatorState{Targets: make([]int64, 4), Places: []place{onItsWay, waits, completed, ended}}}
+	for trial, want := range []bool{false, false, true, true, false} {
+		n := tuner.Trial(trial)
+		for _, e := range []tuner.Event{tuner.Reported{Trial: n}, tuner.Reached{Trial: n}, tuner.Exited{Trial: n}} {
+			if got := g.over(e); got != want {
+				t.Errorf("%#v: %t", e, got)
+			}
+		}
+	}
+	if g.over(tuner.Ask{N: 1}) || g.over(tuner.Extended{}) {
+		t.Error("an ask is not told")
+	}
+}
