@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -70,6 +72,57 @@ func TestANodeReachesWhatItsLeasesNeed(t *testing.T) {
 		if c.GetKey() == stolen {
 			t.Error("the ledger took another sweep's object for the trial's checkpoint")
 		}
+	}
+	l.end(t)
+}
+
+// A clone reads the checkpoint of the trial that it goes on from, and no other of that trial or of others.
+func TestACloneReadsWhatItStartsFrom(t *testing.T) {
+	t.Parallel()
+	l := startLoopOn(t, ledger.NewMemory(), &reports{}, baseline.DRF{})
+	spec := sim.Sweep("s", "min", 0, sim.Tuner("pbt", map[string]int64{"max_steps": 40, "trials": 8}))
+	spec.Limits = nil
+	id, err := l.Submit(t.Context(), spec, "me", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := &outbidv1.NodeInfo{Name: "n1", Boot: "b1"}
+	for i := range int32(4) {
+		info.Devices = append(info.Devices, &outbidv1.Device{Index: i, Type: "gpu"})
+	}
+	l.Uplink(&outbidv1.Uplink{Node: "n1", Boot: "b1", Info: info})
+	worker, saved, clones := &site{began: map[uint64]int64{}}, map[string]bool{}, 0
+	for clones == 0 {
+		orders := <-l.orders
+		for _, a := range orders.GetAssignments() {
+			start, ok := objects.ParseCheckpoint(a.GetBody().GetStart().GetKey())
+			if _, began := worker.began[a.GetFork().GetLeaseId()]; began || !ok || start.Of(id, a.GetFork().GetTrial(), start.LeaseID) {
+				continue
+			}
+			clones++
+			for key := range saved {
+				err := l.MayReach(&outbidv1.AccessRequest{Node: "n1", Fork: a.GetFork(), Key: key, Bytes: 1})
+				if c, _ := objects.ParseCheckpoint(key); (err == nil) != (key == a.GetBody().GetStart().GetKey()) && c.Trial != a.GetFork().GetTrial() {
+					t.Errorf("trial %d, which starts from %s, reads %s: %v", a.GetFork().GetTrial(), a.GetBody().GetStart().GetKey(), key, err)
+				}
+			}
+		}
+		up := worker.train(orders)
+		for _, m := range up.GetMessages() {
+			if c := m.GetSaved(); c != nil {
+				c.Key = objects.Checkpoint{
+					Sweep: id, Trial: m.GetFork().GetTrial(), Step: c.GetStep(), LeaseID: m.GetFork().GetLeaseId(), Format: objects.Opaque,
+				}.Key()
+				saved[c.GetKey()] = true
+			}
+			if r := m.GetReport(); r != nil {
+				r.Metrics["loss"] = float64(m.GetFork().GetTrial())
+			}
+		}
+		l.Uplink(up)
+	}
+	if len(saved) < 3 {
+		t.Errorf("only %d checkpoints were there to try", len(saved))
 	}
 	l.end(t)
 }
