@@ -9,6 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -203,8 +204,7 @@ func (at *appEntry) describe(outlook func() tuner.Outlook) {
 func (at *appEntry) readHints() {
 	at.hints, at.byTrial = nil, nil
 	for _, h := range at.sweep.Spec.GetThroughputs() {
-		spread, _ := cluster.ParseLocality(h.GetSpread())
-		m := cluster.Speed{Type: h.GetType(), Devices: max(1, int(h.GetDevices())), Locality: spread, Rate: h.GetStepsPerSecond()}
+		m, _ := terms.SpeedOf(h)
 		if h.Trial == nil {
 			at.hints = append(at.hints, m)
 			continue

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -106,7 +107,7 @@ func (how *Making) app(jobs []*trace.Job, of *trace.App) (App, error) {
 		longest = max(longest, job.Steps)
 		a.Jobs = append(a.Jobs, job)
 		for _, s := range job.Speeds.Measured {
-			h := &outbidv1.Throughput{Type: s.Type, Devices: int32(s.Devices), Spread: s.Locality.String(), StepsPerSecond: s.Rate}
+			h := terms.ThroughputOf(s)
 			if len(jobs) > 1 {
 				n := int32(i)
 				h.Trial = &n

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -320,10 +321,8 @@ func (r *record) finish(s *recorded, number int32, told int64) {
 // hints are the speeds that the spec tells of a trial.
 func (s *recorded) hints(number int32) (all []cluster.Speed) {
 	for _, h := range s.spec.GetThroughputs() {
-		if spread, ok := cluster.ParseLocality(h.GetSpread()); ok && (h.Trial == nil || h.GetTrial() == number) {
-			all = append(all, cluster.Speed{
-				Type: h.GetType(), Devices: max(1, int(h.GetDevices())), Locality: spread, Rate: h.GetStepsPerSecond(),
-			})
+		if speed, ok := terms.SpeedOf(h); ok && (h.Trial == nil || h.GetTrial() == number) {
+			all = append(all, speed)
 		}
 	}
 	return all

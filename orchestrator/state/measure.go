@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -66,9 +67,7 @@ func (t *Trial) plot(step int64, value float64) {
 func measuredRecords(all []cluster.Speed) []*outbidv1.Throughput {
 	var records []*outbidv1.Throughput
 	for _, m := range all {
-		records = append(records, &outbidv1.Throughput{
-			Type: m.Type, Devices: int32(m.Devices), Spread: m.Locality.String(), StepsPerSecond: m.Rate,
-		})
+		records = append(records, terms.ThroughputOf(m))
 	}
 	return records
 }
@@ -76,10 +75,8 @@ func measuredRecords(all []cluster.Speed) []*outbidv1.Throughput {
 func measuredOf(records []*outbidv1.Throughput) []cluster.Speed {
 	var all []cluster.Speed
 	for _, r := range records {
-		spread, _ := cluster.ParseLocality(r.GetSpread())
-		all = append(all, cluster.Speed{
-			Type: r.GetType(), Devices: int(r.GetDevices()), Locality: spread, Rate: r.GetStepsPerSecond(),
-		})
+		speed, _ := terms.SpeedOf(r)
+		all = append(all, speed)
 	}
 	return all
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 )
 
 // bootID is the file of the kernel's that names the time since the machine's start: another start, another name.
@@ -57,11 +59,11 @@ func (m *Mark) Note(at time.Time) error {
 	if err != nil {
 		return fmt.Errorf("note the uptime: %w", err)
 	}
-	temp := m.path + ".new" // nothing is lost with it but the proof, so it is not synced
-	if err := os.WriteFile(temp, append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("note the uptime: %w", err)
-	}
-	if err := os.Rename(temp, m.path); err != nil {
+	err = atomicfile.Write(m.path, 0o600, func(f *os.File) error { // nothing is lost with it but the proof, so it is not synced
+		_, err := f.Write(append(data, '\n'))
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("note the uptime: %w", err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
@@ -58,10 +59,10 @@ func (r *record) save() error {
 func (r *record) write() error {
 	data, err := json.Marshal(r)
 	if err == nil {
-		err = os.WriteFile(r.path+".new", data, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(r.path+".new", r.path)
+		err = atomicfile.Write(r.path, 0o600, func(f *os.File) error {
+			_, err := f.Write(data)
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("note what confines trials: %w", err)

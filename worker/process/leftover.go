@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
@@ -39,11 +40,11 @@ func (h *Host) save() error {
 	if err != nil {
 		return fmt.Errorf("encode the list of processes: %w", err)
 	}
-	tmp := h.file() + ".new"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return fmt.Errorf("write the list of processes: %w", err)
-	}
-	if err := os.Rename(tmp, h.file()); err != nil {
+	err = atomicfile.Write(h.file(), 0o600, func(f *os.File) error {
+		_, err := f.Write(data)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("write the list of processes: %w", err)
 	}
 	return nil
