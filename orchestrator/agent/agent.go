@@ -87,7 +87,8 @@ type Job struct {
 	Trial int32
 	// Done is how far it is, Until how far it is to go now, and Total if it is trained to its end; 0 if unknown.
 	Done, Until, Total float64
-	// Forecast is where its learning curve says that it will end, by the most optimistic curve; 0 without one.
+	// Forecast is where its learning curve gets flat, by the most optimistic of the plausible curves; 0 without one. The
+	// server's own agent does not count on it, as trials are trained on all the same.
 	Forecast float64
 	// Min and Max devices of its gang; MultiNode says that the gang may run over several machines.
 	Min, Max  int

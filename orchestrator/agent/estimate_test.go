@@ -94,18 +94,18 @@ func TestHowLongAnAppStillTakes(t *testing.T) {
 		"on nothing, of the type it may have":      {only("k80", search("random", stands(20, 0, 100))), 4 * 80},
 		"nothing is left":                          {search("random", runs(100, 0, 100)), 1},
 		"of two models the slower is the median's": {search("random", agent.Job{Total: 80, Held: agent.Holding{Rate: 1}}, slowly), 80},
-		"by its curve":                             {search("performance_curve", predicted(60, runs(20, 0, 100))), 40},
-		"by a curve that looks flat":               {search("performance_curve", predicted(20, runs(20, 0, 100))), 8},
+		"to its end, whatever its curve says":      {search("performance_curve", predicted(60, runs(20, 0, 100))), 80},
+		"though its curve looks flat":              {search("performance_curve", predicted(20, runs(20, 0, 100))), 80},
 		"without knowing its end":                  {search("random", runs(150, 0, 0)), 150},
 		"as long as others":                        {search("random", runs(30, 0, 0)), 70},
 		"others are to come":                       {expecting(search("random", runs(0, 0, 100), runs(0, 0, 100)), tuner.Outlook{Trials: 6, Steps: 600}), 300},
 		"one is to come":                           {expecting(search("random", runs(90, 0, 100), runs(90, 0, 100)), tuner.Outlook{Trials: 3, Steps: 300}), 100},
 		"none is to come":                          {expecting(search("random", runs(90, 0, 100), runs(90, 0, 100)), tuner.Outlook{Trials: 2, Steps: 200}), 10},
-		"what curves save is not to come": {
+		"curves save nothing": {
 			expecting(search("performance_curve", predicted(60, runs(20, 0, 100)), runs(20, 0, 100)), tuner.Outlook{Trials: 2, Steps: 200}), 80,
 		},
-		"what curves save, and one is to come": {
-			expecting(search("performance_curve", predicted(60, runs(20, 0, 100)), runs(20, 0, 100)), tuner.Outlook{Trials: 3, Steps: 300}), 110,
+		"curves save nothing, and one is to come": {
+			expecting(search("performance_curve", predicted(60, runs(20, 0, 100)), runs(20, 0, 100)), tuner.Outlook{Trials: 3, Steps: 300}), 130,
 		},
 		"promotions to the end":          {expecting(search("asha", runs(30, 40, 100)), tuner.Outlook{Trials: 1, Steps: 45}), 70},
 		"promotions, of the furthest":    {expecting(search("asha", runs(30, 40, 100), runs(60, 80, 100)), tuner.Outlook{Trials: 2, Steps: 125}), 40},

@@ -21,8 +21,6 @@ type work struct {
 	// loose is work that waits for nobody, beside that of the jobs at hand (eq. 2 has none; ASHA's promotions and trials
 	// still to be created are), and longest the steps that one job has to go through to the app's end.
 	loose, longest float64
-	// saved is the steps of the outlook that curves say will not be trained.
-	saved float64
 	// left is all of it, and done the steps behind.
 	left, done float64
 }
@@ -42,9 +40,6 @@ func newWork(s *AppState) *work {
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		steps := left(j, s, staged) * w.slower(j)
-		if full := max(j.Total, j.Until); !staged && j.Forecast > 0 {
-			w.saved += max(0, full-j.Done-steps)
-		}
 		w.now = append(w.now, steps)
 		w.left += steps
 	}
@@ -68,16 +63,14 @@ func newWork(s *AppState) *work {
 	return w
 }
 
-// left is the steps that a job has to do in the phase or rung at hand if there are any, otherwise to its end: where its
-// learning curve ends, by the most optimistic curve, or its whole training. If nobody knows, as many again as it did.
+// left is the steps that a job has to do in the phase or rung at hand if there are any, otherwise to its end, which is its
+// whole training: under performance_curve too, whose tuner trains a promising trial to the end however flat its curve
+// looks. Where curves get flat is no forecast of that. If nobody knows the end, as many again as it did.
 func left(j *Job, s *AppState, staged bool) float64 {
 	until := max(j.Total, j.Until)
 	switch {
 	case staged && j.Until > 0:
 		until = j.Until
-	case j.Forecast > 0:
-		// A curve that looks flat has ended only when its tuner says so: a tenth of what is left is counted all the same.
-		until = max(j.Forecast, j.Done+(until-j.Done)/10)
 	case until == 0:
 		until = max(s.TotalSteps, 2*j.Done, 1)
 	}
@@ -190,7 +183,7 @@ func (w *work) toCome(s *AppState) {
 // rest adds what is neither done nor a visible job's: trials still to come, promotions, other brackets. Nothing of it
 // waits for anything but devices.
 func (w *work) rest(s *AppState) {
-	if more := float64(s.Outlook.Steps) - s.StepsDone - w.left - w.saved; more > 0 {
+	if more := float64(s.Outlook.Steps) - s.StepsDone - w.left; more > 0 {
 		w.loose = more
 		w.left += more
 	}

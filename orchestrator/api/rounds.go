@@ -55,7 +55,7 @@ func (s *service) redact(ctx context.Context, r *outbidv1.Round) {
 	}
 	for _, b := range r.GetAuction().GetBidders() {
 		if hidden(b.GetSweep()) {
-			b.Sweep, b.Bids, b.Refused = "", nil, ""
+			b.Sweep, b.Bids, b.Refused, b.Why = "", nil, "", ""
 		}
 	}
 }

@@ -307,18 +307,14 @@ func (p *performance) extend(old Settings) error {
 	return nil
 }
 
-// outlook takes a trial that is not begun for as long as those that ended were on average, and one that has not
-// ended for one that is trained to the end. Before any has ended it is an upper bound, and it falls as trials end.
+// outlook takes every trial that has not ended for one that is trained to the end. That is an upper bound, and it tightens
+// as trials end. A mean of those that have ended says too little for long: the short ones end first, and more are trained to
+// the end once forecasts are trusted.
 func (p *performance) outlook() Outlook {
 	n := p.limit()
 	if n == 0 {
 		return Outlook{Rungs: []Rung{{UntilStep: p.steps()}}}
 	}
-	each := p.steps()
-	if p.Ended > 0 {
-		each = p.EndedSteps / int64(p.Ended)
-	}
-	left := plus(times(int64(len(p.trials)-p.Ended), p.steps()), times(int64(max(0, n-len(p.trials))), each))
-	steps := plus(p.EndedSteps, left)
+	steps := plus(p.EndedSteps, times(int64(max(n, len(p.trials))-p.Ended), p.steps()))
 	return Outlook{Trials: n, Steps: steps, Rungs: []Rung{{UntilStep: p.steps(), Trials: n, Steps: steps}}}
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// How an app under performance-curve stopping fares is said under any policy: nothing of Themis's own state is needed.
-// Where its curves end is what the caller's forecast says, and the earlier they do the sooner it is over.
+// How an app under performance-curve stopping fares is said under any policy: nothing of Themis's own state is needed. Its
+// trials are counted to their end, however flat their curves look. Where those end is worked out for agents outside alone.
 func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -27,18 +28,15 @@ func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
 	}
 	w.now = w.now.Add(time.Minute)
 	known := themis.Forecasts{}
-	fitted := themis.Fairness(w.view(), a, false, known.End)
-	if fitted == nil || fitted.GetRho() <= 0 || len(known["curves"]) != 2 {
-		t.Fatalf("fairness %v by the forecasts %v", fitted, known)
+	whole := themis.Fairness(w.view(), a, false, known.End)
+	if whole == nil || whole.GetRho() <= 0 || len(known) != 0 {
+		t.Fatalf("fairness %v by the forecasts %v", whole, known)
 	}
-	seen := map[int32]bool{}
-	whole := themis.Fairness(w.view(), a, false, func(j *policy.Job) float64 {
-		seen[j.Trial] = true
-		return 0
-	})
-	if len(seen) != 4 || whole.GetForecastSeconds() <= fitted.GetForecastSeconds() {
-		t.Errorf("without a forecast (asked of trials %v) it takes %v s, with one that says that curves are flat %v s",
-			seen, whole.GetForecastSeconds(), fitted.GetForecastSeconds())
+	a.Spec = &outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "theirs"}}
+	told := themis.Fairness(w.view(), a, false, known.End)
+	if len(known["curves"]) != 2 || told.GetForecastSeconds() != whole.GetForecastSeconds() {
+		t.Errorf("with an agent outside, which is told %v, it takes %v s, and %v s without", known, told.GetForecastSeconds(),
+			whole.GetForecastSeconds())
 	}
 	known.Forget("curves")
 	if len(known) != 0 {
