@@ -158,7 +158,7 @@ func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (tra
 	sess, err := s.sessions.Start(ctx, spec, &outbidv1.TrialAssignment{
 		Fork: f.ref, ConfigJson: f.body.GetConfigJson(), FunctionPath: blob, StartStep: f.body.GetStart().GetStep(),
 		UntilStep: f.target(), CheckpointPath: checkpoint, Scratch: f.own(), Seed: f.body.GetSeed(), Devices: devices,
-		Metric: f.body.GetMetric(), Mode: f.body.GetMode(), SaveEvery: f.body.GetSaveEvery(), KeepBest: f.body.GetKeepBest(),
+		Metric: f.body.GetMetric(), Mode: f.body.GetMode(), SaveEvery: f.body.GetSaveEvery(), KeepBest: f.body.GetKeepBest(), Part: f.body.GetPart(),
 	}, f)
 	if err == nil {
 		return sess, nil
@@ -236,7 +236,7 @@ func (s *starter) program(ctx context.Context, f *fork, checkpoint string) (trai
 		Host: s.host, In: in, Fork: f.ref, Logger: s.cfg.Logger, Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
 		ConfigJSON: f.body.GetConfigJson(), Scratch: f.own(), StartStep: f.body.GetStart().GetStep(),
 		Checkpoint: checkpoint, UntilStep: f.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
-		Devices: f.body.GetDevices(), Gang: f.body.GetGang(), Grace: p.GetGrace().AsDuration(),
+		Devices: f.body.GetDevices(), Gang: f.body.GetGang(), Part: f.body.GetPart(), Grace: p.GetGrace().AsDuration(),
 		Speed:  inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),
 		Output: func(stream process.Stream, line []byte) { log(s.cfg, s.owners, f.ref, stream, line) },
 	}, f)

@@ -33,6 +33,10 @@ func (in Submit) apply(c *Core) {
 		c.reply(func() { in.Done("", err) })
 		return
 	}
+	if err := checkForks(c.policy, in.Spec); err != nil {
+		c.reply(func() { in.Done("", err) })
+		return
+	}
 	if _, err := terms.Of(in.Spec); err != nil {
 		c.reply(func() { in.Done("", fmt.Errorf("%w: %w", state.ErrInvalid, err)) })
 		return

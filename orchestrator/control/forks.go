@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -15,6 +16,15 @@ import (
 // A trial may be trained by several forks in rounds (package fork). A policy grants the leases of a round, each with a share
 // of the steps that are left. A fork that did its share, or whose slot is over, saves and ends. When all have ended, a worker
 // averages what they saved (consolidate.go), and the trial waits for its next round.
+
+// checkForks says why a policy cannot have a sweep's trials forked, nil if it can or need not.
+func checkForks(p policy.Policy, sp *outbidv1.SweepSpec) error {
+	if forking, can := p.(policy.Forking); sp.GetResources().GetForks() == "" || can && forking.ForksJobs() {
+		return nil
+	}
+	return fmt.Errorf("%w: resources.forks: this server's policy, %s, forks no trials: start it with --policy hadare, or leave it out",
+		state.ErrInvalid, p.Name())
+}
 
 // forksBegan begins a round before its first grant; nil where a grant is none.
 func (c *Core) forksBegan(plan policy.Plan, g *policy.Grant) *outbidv1.Event {

@@ -128,11 +128,11 @@ func (p *Planner) Reclaimed(j *Job) bool {
 
 // Keep lets a running job whose devices were reclaimed go on where it is, if nothing planned before took them.
 func (p *Planner) Keep(j *Job) bool {
-	if j.Ending || !p.Reclaimed(j) || !p.free.IsFree(j.Gang()) {
+	if j.Ending || !p.Reclaimed(j) || !p.free.IsFree(j.Held()) {
 		return false
 	}
-	p.free.Take(j.Gang(), j.Demand)
-	p.settle(j.Gang(), j.Demand)
+	p.free.Take(j.Held(), j.Demand)
+	p.settle(j.Held(), j.Demand)
 	p.decide(j, kept)
 	return true
 }
@@ -140,8 +140,8 @@ func (p *Planner) Keep(j *Job) bool {
 // Drop undoes a Keep: the job is revoked after all, unless it is kept again.
 func (p *Planner) Drop(j *Job) {
 	if p.decided[j] == kept {
-		p.free.Release(j.Gang(), j.Demand)
-		p.unsettle(j.Gang(), j.Demand)
+		p.free.Release(j.Held(), j.Demand)
+		p.unsettle(j.Held(), j.Demand)
 		p.decide(j, reclaimed)
 	}
 }

@@ -30,6 +30,11 @@ type Preemptive interface {
 	Preempts() bool
 }
 
+// Forking is what a Policy has beside that has several forks train a job.
+type Forking interface {
+	ForksJobs() bool
+}
+
 // Plan is what should change.
 type Plan struct {
 	Grants  []Grant

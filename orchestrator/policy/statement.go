@@ -100,9 +100,9 @@ func (p *Planner) unsettle(g cluster.Gang, d cluster.Demand) {
 
 // release plans with what a running job holds, before it releases it.
 func (p *Planner) release(j *Job) {
-	p.free.Release(j.Gang(), j.Demand)
-	p.pending.add(j.Gang(), j.Demand)
-	p.note(change{undo: (*pendingRelease).remove, gang: j.Gang(), demand: j.Demand})
+	p.free.Release(j.Held(), j.Demand)
+	p.pending.add(j.Held(), j.Demand)
+	p.note(change{undo: (*pendingRelease).remove, gang: j.Held(), demand: j.Demand})
 }
 
 // restore goes back to where the planner was. The free capacity is rolled back by the statement.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
@@ -111,6 +112,14 @@ func (j *Job) Gang() cluster.Gang {
 		return nil
 	}
 	return j.Gangs[0]
+}
+
+// Held is all that the job holds: the gangs of all its leases.
+func (j *Job) Held() cluster.Gang {
+	if len(j.Gangs) <= 1 {
+		return j.Gang()
+	}
+	return slices.Concat(j.Gangs...)
 }
 
 // Running says whether the job holds devices.

@@ -281,6 +281,12 @@ type stopwatch struct {
 	w *World
 }
 
+// ForksJobs implements policy.Forking.
+func (s *stopwatch) ForksJobs() bool {
+	forking, ok := s.Policy.(policy.Forking)
+	return ok && forking.ForksJobs()
+}
+
 // Decide implements policy.Policy.
 func (s *stopwatch) Decide(v *policy.View) policy.Plan {
 	began := s.w.set.Clock()

@@ -37,6 +37,9 @@ func checkResources(s *outbidv1.SweepSpec) error {
 	if err := checkGang(s); err != nil {
 		return err
 	}
+	if err := checkForks(s); err != nil {
+		return err
+	}
 	if r.GetMemory() != "" {
 		if _, err := terms.ParseBytes(r.GetMemory()); err != nil {
 			return wrong("resources.memory", "%v", err)
@@ -55,6 +58,28 @@ func checkGang(s *outbidv1.SweepSpec) error {
 		return wrong("resources.processes", "%q is for programs; a function runs in one process that sees all its devices", p)
 	case s.GetProgram() == nil && r.GetSpread():
 		return wrong("resources.spread", "is for programs, which find each other by their environment; a function runs on one node")
+	}
+	return nil
+}
+
+// checkForks checks whether several forks may train a trial.
+func checkForks(s *outbidv1.SweepSpec) error {
+	r := s.GetResources()
+	if r.GetForks() == "" {
+		return nil
+	}
+	_, _, err := terms.ParseForks(r.GetForks())
+	switch {
+	case err != nil:
+		return wrong("resources.forks", "%v", err)
+	case s.GetExternal() != nil:
+		return wrong("resources.forks", "is for trials that workers train; clients train those of an external sweep")
+	case r.GetSpread():
+		return wrong("resources.forks", "a fork runs on one node: leave out resources.spread, or forks")
+	case s.GetTuner().GetPbt() != nil:
+		return wrong("resources.forks", "the members of a population copy each other, and are not forked: use another tuner, or leave it out")
+	case MaxSteps(s.GetTuner()) == 0:
+		return wrong("resources.forks", "the steps of a trial are divided over its forks: say how many there are (max_steps of the tuner)")
 	}
 	return nil
 }

@@ -12,6 +12,7 @@
 //	OUTBID_START_STEP            steps that the checkpoint holds
 //	OUTBID_UNTIL_STEP            train until this step, save, and exit with code 0; 0 until it is done by itself
 //	OUTBID_SEED                  seed of everything random in the trial
+//	OUTBID_FORK, OUTBID_FORKS    which of the processes that train the trial at once this is, from 0, and how many there are
 //	OUTBID_DEVICES               indexes of the devices it may use, separated by commas
 //
 // A line of the report file is a JSON object: its numbers are metrics; "step" counts the steps done (one more than the
@@ -92,6 +93,8 @@ type Spec struct {
 	Devices []int32
 	// Gang says which ranks of a gang run here; nil for a program that is one process.
 	Gang *outbidv1.Gang
+	// Part says which of the forks that train the trial at once this is; nil if it is the only one.
+	Part *outbidv1.ForkPart
 	// Grace is how long the program may take to end after SIGTERM; 0 means 10 s.
 	Grace time.Duration
 	// Speed relative to full speed; 0 means full. See process.SetSpeed.
@@ -276,6 +279,8 @@ func (r *Run) environment(a *attempt) []string {
 		"OUTBID_START_STEP=" + strconv.FormatInt(r.inStep, 10),
 		"OUTBID_UNTIL_STEP=" + strconv.FormatInt(a.until, 10),
 		"OUTBID_SEED=" + strconv.FormatUint(r.spec.Seed, 10),
+		"OUTBID_FORK=" + strconv.Itoa(int(r.spec.Part.GetIndex())),
+		"OUTBID_FORKS=" + strconv.Itoa(max(1, int(r.spec.Part.GetCount()))),
 		"OUTBID_DEVICES=" + strings.Join(devices, ","),
 	}
 }

@@ -37,7 +37,7 @@ func (r *round) find(e *entry, priced bool) (best allocation, found bool) {
 			best, found = a, true
 		}
 	}
-	if j := e.job; j.Running() && r.plan.Reclaimed(j) && r.free.IsFree(j.Gang()) {
+	if j := e.job; j.Running() && !j.Ending && r.plan.Reclaimed(j) && r.free.IsFree(j.Gang()) {
 		consider(r.own(e, priced))
 	}
 	for last, kind := range e.order {

@@ -38,7 +38,9 @@ type Policy struct {
 	cheapest bool
 	conserve bool
 	preempt  bool
-	s        state
+	// forks says that it is HadarE.
+	forks bool
+	s     state
 }
 
 // state is the policy's snapshot.
@@ -65,10 +67,18 @@ func New(o *policy.Options) policy.Policy {
 }
 
 // Name implements policy.Policy.
-func (*Policy) Name() string { return "hadar" }
+func (p *Policy) Name() string {
+	if p.forks {
+		return "hadare"
+	}
+	return "hadar"
+}
 
 // Preempts implements policy.Preemptive.
 func (p *Policy) Preempts() bool { return p.preempt }
+
+// ForksJobs implements policy.Forking.
+func (p *Policy) ForksJobs() bool { return p.forks }
 
 // Snapshot implements policy.Policy.
 func (p *Policy) Snapshot() ([]byte, error) {
@@ -91,6 +101,9 @@ func (p *Policy) Restore(data []byte) error {
 
 // Decide implements policy.Policy.
 func (p *Policy) Decide(v *policy.View) policy.Plan {
+	if p.forks {
+		return p.decideForks(v)
+	}
 	var plan *policy.Planner
 	jobs, reason := v.Waiting(), "jobs that wait, by payoff"
 	if p.preempt && !v.Now.Before(p.s.Next) {

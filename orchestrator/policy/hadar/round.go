@@ -20,6 +20,9 @@ type entry struct {
 	rate []float64
 	// order of the types that it can run on, from the fastest.
 	order []int
+	// gang is where it was placed, and kept says that it was there already.
+	gang cluster.Gang
+	kept bool
 	// best is the job's payoff on the cluster as the round begins, which only falls as others take devices.
 	best float64
 }
@@ -50,7 +53,7 @@ func (p *Policy) newRound(v *policy.View, plan *policy.Planner, jobs []*policy.J
 	}
 	var entries []*entry
 	for i, left := range v.StepsLeftOf(jobs) {
-		if e := r.entry(jobs[i], max(left, 1)); !jobs[i].Ending && len(e.order) > 0 {
+		if e := r.entry(jobs[i], max(left, 1)); (p.forks || !jobs[i].Ending) && len(e.order) > 0 {
 			entries = append(entries, e)
 		}
 	}
@@ -154,10 +157,15 @@ func short(x float64) string { return fmt.Sprintf("%.3g", x) }
 // give has a job run where it was allocated, from its own devices or from free ones.
 func (r *round) give(e *entry, a *allocation, why string) bool {
 	if a.own {
-		return r.plan.Keep(e.job)
+		e.gang, e.kept = a.gang, r.plan.Keep(e.job)
+		return e.kept
 	}
-	return r.plan.PlaceOn(e.job, r.plan.PreferFreeNow(e.job, a.gang),
-		fmt.Sprintf("%s: utility %s for %s", why, short(a.payoff+a.cost), short(a.cost)))
+	gang := r.plan.PreferFreeNow(e.job, a.gang)
+	if !r.plan.PlaceOn(e.job, gang, fmt.Sprintf("%s: utility %s for %s", why, short(a.payoff+a.cost), short(a.cost))) {
+		return false
+	}
+	e.gang = gang
+	return true
 }
 
 // fill gives what is left to the jobs that prices kept out, where each is of most use.

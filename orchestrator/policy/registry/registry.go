@@ -31,6 +31,7 @@ func makers() map[string]maker {
 		"allox":                    allox.New,
 		"gandiva-fair":             gandivafair.New,
 		"hadar":                    hadar.New,
+		"hadare":                   hadar.NewForking,
 		"hived":                    hived.New,
 		"rrh":                      rrh.New,
 		"themis":                   func(o *policy.Options) policy.Policy { return themis.New(o) },

@@ -75,6 +75,10 @@ func Of(s *outbidv1.SweepSpec) (*Terms, error) {
 		}
 		t.Demand.Memory = bytes
 	}
+	var err error
+	if t.LeastForks, t.MostForks, err = ParseForks(s.GetResources().GetForks()); err != nil {
+		wrong = append(wrong, fmt.Errorf("resources.forks: %w", err))
+	}
 	return t, errors.Join(wrong...)
 }
 

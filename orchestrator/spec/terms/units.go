@@ -46,3 +46,30 @@ func ParseBytes(text string) (int64, error) {
 	}
 	return int64(n), nil
 }
+
+// anyForks is the most forks of a trial where as many are wanted as there are nodes.
+const anyForks = 1 << 20
+
+// ParseForks reads how many forks may train a trial at once: "auto", or the least and the most, such as "2-5"; "" for none.
+func ParseForks(text string) (least, most int, err error) {
+	switch text {
+	case "":
+		return 0, 0, nil
+	case "auto":
+		return 1, anyForks, nil
+	}
+	bad := fmt.Errorf("%q is no number of forks; write auto, or the least and the most, such as 1-5", text)
+	first, last, both := strings.Cut(text, "-")
+	if !both {
+		return 0, 0, bad
+	}
+	a, err := strconv.ParseUint(first, 10, 16)
+	if err != nil {
+		return 0, 0, bad
+	}
+	b, err := strconv.ParseUint(last, 10, 16)
+	if err != nil || a < 1 || b < max(a, 2) {
+		return 0, 0, bad
+	}
+	return int(a), int(b), nil
+}

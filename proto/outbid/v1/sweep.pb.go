@@ -1894,7 +1894,10 @@ type Resources struct {
 	// A trial's devices may be of several types.
 	Mixed bool `protobuf:"varint,7,opt,name=mixed,proto3" json:"mixed,omitempty"`
 	// Processes of a trial: "one" (default) sees all its devices; "per_device" starts one for each, as torchrun would.
-	Processes     string `protobuf:"bytes,8,opt,name=processes,proto3" json:"processes,omitempty"`
+	Processes string `protobuf:"bytes,8,opt,name=processes,proto3" json:"processes,omitempty"`
+	// Several forks of a trial may train it at once, each with its devices on a node of its own, under the policy hadare: "auto"
+	// for as many as there are idle nodes, or the least and the most, such as "2-5". What they learned is averaged. "" for no.
+	Forks         string `protobuf:"bytes,9,opt,name=forks,proto3" json:"forks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1981,6 +1984,13 @@ func (x *Resources) GetMixed() bool {
 func (x *Resources) GetProcesses() string {
 	if x != nil {
 		return x.Processes
+	}
+	return ""
+}
+
+func (x *Resources) GetForks() string {
+	if x != nil {
+		return x.Forks
 	}
 	return ""
 }
@@ -2704,7 +2714,7 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\vPluginTuner\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x123\n" +
 	"\bsettings\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12\x1b\n" +
-	"\tmax_steps\x18\x03 \x01(\x03R\bmaxSteps\"\xf0\x01\n" +
+	"\tmax_steps\x18\x03 \x01(\x03R\bmaxSteps\"\x86\x02\n" +
 	"\tResources\x120\n" +
 	"\adevices\x18\x01 \x01(\v2\x16.outbid.v1.DeviceCountR\adevices\x12\x14\n" +
 	"\x05types\x18\x02 \x03(\tR\x05types\x12#\n" +
@@ -2713,7 +2723,8 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x06memory\x18\x05 \x01(\tR\x06memory\x12\x16\n" +
 	"\x06spread\x18\x06 \x01(\bR\x06spread\x12\x14\n" +
 	"\x05mixed\x18\a \x01(\bR\x05mixed\x12\x1c\n" +
-	"\tprocesses\x18\b \x01(\tR\tprocesses\"1\n" +
+	"\tprocesses\x18\b \x01(\tR\tprocesses\x12\x14\n" +
+	"\x05forks\x18\t \x01(\tR\x05forks\"1\n" +
 	"\vDeviceCount\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x05R\x03max\"\x9d\x01\n" +

@@ -26,6 +26,10 @@ class Resources:
     cores, `memory` a size such as "4GiB". A program may run as a gang: `processes="per_device"` starts one process
     for each device, `spread=True` allows devices of several nodes, `mixed=True` of several types; its processes find
     each other by the environment that torchrun would give them (RANK, WORLD_SIZE, MASTER_ADDR, ...).
+
+    With `forks`, several processes on nodes of their own may train one trial at once, where nodes would idle: "auto"
+    for any number, or `(least, most)`. Each trains a share of the steps, and what they saved is averaged, round after
+    round; see `Trial.fork`. The server's policy must be hadare.
     """
 
     devices: int | tuple[int, int] = 1
@@ -36,6 +40,7 @@ class Resources:
     spread: bool = False
     mixed: bool = False
     processes: Literal["one", "per_device"] = "one"
+    forks: Literal["auto"] | tuple[int, int] | None = None
 
     def to_proto(self) -> pb.Resources:
         """Return the resources as the API's message."""
@@ -58,7 +63,23 @@ class Resources:
             spread=self.spread,
             mixed=self.mixed,
             processes="" if self.processes == "one" else self.processes,
+            forks=_forks(self.forks),
         )
+
+
+def _forks(forks: str | tuple[int, int] | None) -> str:
+    """Return the API's text for how many forks a trial may have."""
+    if forks is None or forks == "auto":
+        return forks or ""
+    if (
+        isinstance(forks, tuple)
+        and len(forks) == 2
+        and all(isinstance(n, int) and not isinstance(n, bool) for n in forks)
+        and 1 <= forks[0] <= forks[1]
+        and forks[1] >= 2
+    ):
+        return f"{forks[0]}-{forks[1]}"
+    raise ValueError(f'Resources: forks must be "auto" or (least, most) with a most of 2 or more, got {forks!r}')
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,18 @@ class Device:
     memory_bytes: int
 
 
+@dataclass(frozen=True)
+class Fork:
+    """One of several processes that train a trial at once, each a share of a round's steps.
+
+    `index` is from 0 to `count` - 1, `seed` this fork's own in this round.
+    """
+
+    index: int
+    count: int
+    seed: int
+
+
 class Trial:
     """One configuration being trained: what a training function is called with.
 
@@ -94,6 +106,29 @@ class Trial:
         `random`, numpy's global generator, and torch's where it is loaded, are seeded with it beforehand.
         """
         return self._a.seed
+
+    @property
+    def fork(self) -> Fork:
+        """Which of the trial's forks this is; the only one, unless the sweep's `Resources(forks=)` allows several.
+
+        Forks start from the same checkpoint, the average of the last round's, and count their own steps from there:
+        `start_step` and `until_step` are this fork's. What they report counts as the trial's step, the sum over all.
+        """
+        part = self._a.part
+        return Fork(index=part.index, count=max(1, part.count), seed=self._a.seed)
+
+    def shard(self, n: int) -> npt.NDArray[np.int64]:
+        """Return which of n samples are this fork's in this round: all n if it is the only one.
+
+        Every sample is one fork's, which forks differ from round to round, and who trains more steps has more of them.
+        """
+        import numpy as np
+
+        part = self._a.part
+        if part.count < 2:
+            return np.arange(n, dtype=np.int64)
+        order = np.random.default_rng([self._a.start_step, part.total, n]).permutation(n).astype(np.int64)
+        return order[n * part.before // part.total : n * (part.before + part.share) // part.total]
 
     @property
     def devices(self) -> tuple[Device, ...]:

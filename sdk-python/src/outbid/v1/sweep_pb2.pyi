@@ -848,6 +848,7 @@ class Resources(google.protobuf.message.Message):
     SPREAD_FIELD_NUMBER: builtins.int
     MIXED_FIELD_NUMBER: builtins.int
     PROCESSES_FIELD_NUMBER: builtins.int
+    FORKS_FIELD_NUMBER: builtins.int
     cpus: builtins.float
     """CPU cores; 0 for no demand."""
     memory: builtins.str
@@ -858,6 +859,10 @@ class Resources(google.protobuf.message.Message):
     """A trial's devices may be of several types."""
     processes: builtins.str
     """Processes of a trial: "one" (default) sees all its devices; "per_device" starts one for each, as torchrun would."""
+    forks: builtins.str
+    """Several forks of a trial may train it at once, each with its devices on a node of its own, under the policy hadare: "auto"
+    for as many as there are idle nodes, or the least and the most, such as "2-5". What they learned is averaged. "" for no.
+    """
     @property
     def devices(self) -> Global___DeviceCount:
         """Devices a trial must have and may use."""
@@ -881,9 +886,10 @@ class Resources(google.protobuf.message.Message):
         spread: builtins.bool = ...,
         mixed: builtins.bool = ...,
         processes: builtins.str = ...,
+        forks: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["devices", b"devices"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["cpus", b"cpus", "devices", b"devices", "exclude_types", b"exclude_types", "memory", b"memory", "mixed", b"mixed", "processes", b"processes", "spread", b"spread", "types", b"types"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cpus", b"cpus", "devices", b"devices", "exclude_types", b"exclude_types", "forks", b"forks", "memory", b"memory", "mixed", b"mixed", "processes", b"processes", "spread", b"spread", "types", b"types"]) -> None: ...
 
 Global___Resources: typing_extensions.TypeAlias = Resources
 

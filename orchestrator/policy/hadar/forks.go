@@ -1,0 +1,243 @@
+package hadar
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/fork"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// HadarE (section V of the paper's second part): a job that may be forked runs as copies on several nodes at once, so that no
+// node idles while a job is unfinished. In each slot Hadar places one copy of every job, and the nodes that are left go to
+// further copies, each where it brings a job's end forward most in utility. A job's steps are divided over its copies in
+// proportion to their rates; a slot's end, or the end of their shares, ends them all, and what they saved is averaged.
+//
+// Where this differs from the paper: jobs have copies only if they say so; rounds of jobs that come in the second half of a slot
+// last until the end of the next; and the last step before a job's target is trained by one copy alone, so that what is
+// reported there is of the averaged weights.
+
+// NewForking makes HadarE's scheduler from its options.
+func NewForking(o *policy.Options) policy.Policy {
+	p, _ := New(o).(*Policy)
+	p.forks = true
+	return p
+}
+
+// settling is the part of a slot, from its beginning, in which a job waits for the devices that others are about to leave.
+const settling = 4
+
+// copies are where a job is to run: on one node each, no two on the same.
+type copies struct {
+	*entry
+
+	gangs []cluster.Gang
+	rates []float64
+	// runs: it runs already, as one, and is to be stopped for more.
+	runs bool
+}
+
+func (c *copies) rate() (sum float64) {
+	for _, r := range c.rates {
+		sum += r
+	}
+	return sum
+}
+
+func (c *copies) on(node int) bool {
+	return slices.ContainsFunc(c.gangs, func(g cluster.Gang) bool { return g[0].Node == node })
+}
+
+// decideForks plans for all jobs that wait, and for those that are about to: their forks are ending, or what those saved is put
+// together. Their places are held back, so that who is ready first does not take them.
+func (p *Policy) decideForks(v *policy.View) policy.Plan {
+	plan, begins := policy.Extend(v), !v.Now.Before(p.s.Next)
+	if begins {
+		p.s.Next = v.Now.Add(p.round)
+	}
+	var jobs []*policy.Job
+	for _, a := range v.Apps {
+		for _, j := range a.Jobs {
+			switch {
+			case j.Running() && j.Forked && !j.Ending && v.Now.Before(j.TermEnd):
+				continue // its round goes on
+			case j.Running() && j.Forked && !j.Ending:
+				plan.Evict(j, "the slot is over")
+			case j.Running() && (j.Ending || begins):
+				plan.Reclaim(j)
+			case j.Running() || a.Paused:
+				continue
+			}
+			jobs = append(jobs, j)
+		}
+	}
+	r := p.newRound(v, plan, jobs)
+	all := r.queue
+	for len(r.queue) > 0 && r.free.FreeDevices() > 0 {
+		r.window()
+	}
+	r.fill()
+	spread := r.spread(append(slices.Clip(all), r.passed...))
+	done := plan.Plan("jobs that wait, by payoff, and copies where nodes would idle", "it moves, or goes on as several copies")
+	p.share(v, &done, plan, spread)
+	if done.Next = p.s.Next; len(v.Jobs()) == 0 {
+		done.Next = time.Time{}
+	}
+	return done
+}
+
+// spread gives nodes that would idle to further copies of the jobs that were given a place.
+func (r *round) spread(entries []*entry) map[*policy.Job]*copies {
+	placed := r.placed(entries)
+	byJob := map[*policy.Job]*copies{}
+	for _, c := range placed {
+		byJob[c.job] = c
+	}
+	for r.free.FreeDevices() > 0 {
+		var best *copies
+		var where cluster.Gang
+		most := 0.0
+		for _, c := range placed {
+			if len(c.gangs) >= c.job.Forks {
+				continue
+			}
+			if gang, gain := r.another(c); gain > most {
+				best, where, most = c, gang, gain
+			}
+		}
+		if best == nil || !r.fork(best, where) {
+			return byJob
+		}
+	}
+	return byJob
+}
+
+// placed are the jobs that have a place on one node in the plan, in the order of the queue.
+func (r *round) placed(entries []*entry) []*copies {
+	var all []*copies
+	for i, e := range entries {
+		if e.job.Forks <= 1 || slices.Index(entries, e) < i {
+			continue
+		}
+		c := &copies{entry: e, gangs: []cluster.Gang{e.gang}, runs: e.kept}
+		if len(e.gang) == 1 {
+			c.rates = []float64{r.v.Rate(e.job, e.gang)}
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// another is the free place on one more node that brings a job's end forward most, and how much utility that adds; 0 if there
+// is none, or its copies would cost more time than they save.
+func (r *round) another(c *copies) (best cluster.Gang, gain float64) {
+	d, have := c.job.Demand, c.rate()
+	fastest := 0.0
+	for node := range r.capacity {
+		if c.on(node) || !r.free.Admits(node, d) {
+			continue
+		}
+		for _, k := range c.order {
+			n := min(wants(d), r.free.FreeAt(node, r.types[k]))
+			if n < max(1, d.Min) {
+				continue
+			}
+			if g, ok := r.free.PlaceAt(node, d, n, r.types[k]); ok {
+				if rate := r.v.Rate(c.job, g); rate > fastest {
+					best, fastest = g, rate
+				}
+			}
+			break // the types are in order of speed
+		}
+	}
+	if fastest <= 0 {
+		return nil, 0
+	}
+	now, then := c.left/have, c.left/(have+fastest)
+	if c.runs || len(c.gangs) == 1 {
+		then += r.restart // its copies are averaged, and it starts again
+	}
+	return best, r.utility(c.entry, then) - r.utility(c.entry, now)
+}
+
+// fork plans one more copy of a job. One that runs as one is to stop, and to start again as several.
+func (r *round) fork(c *copies, g cluster.Gang) bool {
+	if c.runs {
+		r.plan.Drop(c.job)
+		if !r.plan.PlaceOn(c.job, c.job.Gang(), "several copies of it are faster") {
+			return false
+		}
+		c.runs = false
+	}
+	r.free.Take(g, c.job.Demand)
+	c.gangs, c.rates = append(c.gangs, g), append(c.rates, r.v.Rate(c.job, g))
+	return true
+}
+
+// share divides the steps of the jobs that are granted a place over their copies. A job some of whose devices others are about to
+// leave waits for them for a while, and then has what is there.
+func (p *Policy) share(v *policy.View, done *policy.Plan, plan *policy.Planner, spread map[*policy.Job]*copies) {
+	ends := p.s.Next
+	patient := v.Now.Before(p.s.Next.Add(-p.round + p.round/settling))
+	if ends.Sub(v.Now) < p.round/2 {
+		ends = ends.Add(p.round)
+	}
+	var grants []policy.Grant
+	for _, g := range done.Grants {
+		c := spread[g.Job]
+		if c == nil || len(c.gangs) == 1 {
+			grants = append(grants, g)
+			continue
+		}
+		free, rates := []cluster.Gang{}, []float64{}
+		for i, gang := range c.gangs {
+			if i == 0 || !pendingAny(plan, gang) {
+				free, rates = append(free, gang), append(rates, c.rates[i])
+			}
+		}
+		if len(free) < len(c.gangs) && patient {
+			continue
+		}
+		grants = append(grants, p.divided(v, g, free, rates, ends)...)
+	}
+	done.Grants = grants
+}
+
+// pendingAny says whether some device of a gang has still to be released.
+func pendingAny(plan *policy.Planner, g cluster.Gang) bool {
+	return slices.ContainsFunc(g, func(at cluster.Place) bool {
+		return slices.ContainsFunc(at.Devices, func(d int) bool { return plan.Pending(at.Node, d) })
+	})
+}
+
+// divided are the grants of a round of a job: as many copies as it needs, the one with the largest share first.
+func (p *Policy) divided(v *policy.View, g policy.Grant, gangs []cluster.Gang, rates []float64, ends time.Time) []policy.Grant {
+	slot := ends.Sub(v.Now)
+	slot -= min(time.Duration(p.restart*float64(time.Second)), slot/2)
+	left := g.Job.UntilStep - g.Job.Step - 1
+	shares := fork.Divide(left, rates, slot)
+	order := make([]int, 0, len(gangs))
+	for i, share := range shares {
+		if share > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(shares[b], shares[a]) })
+	switch {
+	case len(order) == 0:
+		return []policy.Grant{g}
+	case len(order) < max(2, g.Job.LeastForks):
+		g.Gang = gangs[order[0]]
+		return []policy.Grant{g}
+	}
+	grants := make([]policy.Grant, len(order))
+	for k, i := range order {
+		grants[k] = policy.Grant{
+			Job: g.Job, Gang: gangs[i], Fork: k > 0, Steps: shares[i], TermEnd: ends,
+			Reason: g.Reason + ", as one of its copies",
+		}
+	}
+	return grants
+}

@@ -1,0 +1,175 @@
+"""A trial that two unlike workers train at once: real training, a real server, and every step counted once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import outbid as ob
+from server_log import check_log
+
+SRC = str(Path(__file__).resolve().parents[2] / "src")
+DEADLINE = 120.0
+STEPS = 2500
+
+
+def regression(trial: ob.Trial) -> None:
+    """Train a linear model on samples of its own; its file says which fork did what."""
+    data = np.random.default_rng(5)
+    x = data.normal(size=(600, 20))
+    y = x @ np.arange(20.0)
+    state = trial.checkpoint() or {"w": np.zeros(20), "steps": np.array(0)}
+    w, done = state["w"], int(state["steps"])
+    mine = trial.shard(len(x))
+    draw = np.random.default_rng(trial.fork.seed)
+    pause = threading.Event()
+    for step in trial.steps():
+        rows = draw.choice(mine, 32)
+        w = w - 0.01 * x[rows].T @ (x[rows] @ w - y[rows]) / len(rows)
+        done += 1
+        pause.wait(0.004 * (1 + 2 * (trial.devices[0].type == "slow")))
+        trial.save({"w": w, "steps": np.array(done)}, metadata={"samples": len(mine), "of": trial.fork.count})
+        loss = float(np.mean((x @ w - y) ** 2))
+        trial.report(loss=loss, forks=trial.fork.count, samples=len(mine), pid=os.getpid())
+
+
+class Served:
+    """A server with two unlike workers under HadarE."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "server.log"
+
+    def start(self) -> None:
+        """Start it, or start it again."""
+        env = {**os.environ, "PYTHONPATH": SRC}
+        env.pop("OUTBID_DEVICES", None)
+        ready = self.folder / "ready.json"
+        ready.unlink(missing_ok=True)
+        command = [os.environ["OUTBID_BIN"], "up", "--data", str(self.folder / "data"), "--api", "127.0.0.1:0"]
+        command += ["--nats-port", "0", "--ready-file", str(ready), "--python", sys.executable, "--workers", "2"]
+        command += ["--devices", "fast:1", "--devices", "slow:1", "--policy", "hadare"]
+        command += ["--policy-option", "round=4s", "--policy-option", "restart=100ms"]
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(command, env=env, stderr=log, stdout=log)
+        until(ready.exists, "the server is ready", self.log)
+        self.url = json.loads(ready.read_text())["api"]
+        until(lambda: self.nodes() == 2, "both workers have joined", self.log)
+
+    def nodes(self) -> int:
+        """Return how many nodes are up."""
+        with urllib.request.urlopen(f"{self.url}/v1/nodes", timeout=DEADLINE) as answer:
+            return str(answer.read()).count("NODE_STATE_UP")
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return all that is in its ledger."""
+        command = [os.environ["OUTBID_BIN"], "export", "--ledger", "-", "--data", str(self.folder / "data")]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return [event for line in text.splitlines() for event in json.loads(line).get("events", [])]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """Return the events of a kind."""
+        return [event[kind] for event in self.events() if kind in event]
+
+    def kill(self) -> None:
+        """Kill it, its workers and what they run with them."""
+        self.process.kill()
+        self.process.wait()
+
+
+def until(holds: Callable[[], bool], what: str, log: Path) -> None:
+    """Wait until something holds."""
+    end, pause = time.monotonic() + DEADLINE, threading.Event()
+    while not holds():
+        assert time.monotonic() < end, f"not in time: {what}\n{log.read_text()}"
+        pause.wait(0.05)
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Served]:
+    """Serve until the end."""
+    server = Served(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(60)
+        check_log(server.log)
+
+
+def submit(url: str) -> Any:
+    """Submit a sweep of one trial that may be forked."""
+    sweep = ob.Sweep(
+        regression,
+        {"x": ob.uniform(0, 1)},
+        metric="loss",
+        mode="min",
+        tuner=ob.Random(max_steps=STEPS, seed=1),
+        trials=1,
+        resources=ob.Resources(devices=1, forks="auto"),
+        checkpoints=ob.Checkpoints(last=True, every="500ms"),
+    )
+    return sweep.submit(ob.connect(url))
+
+
+def check(server: Served, trial: Any) -> None:
+    """Check that each step was counted once, and that what forks learned was averaged and used."""
+    ends = server.of("forks_ended")
+    for began, end in zip(server.of("forks_began"), ends, strict=True):
+        did = sum(int(fork.get("steps", 0)) for fork in end.get("forks", []))
+        at = int(began.get("start", {}).get("step", 0))
+        assert int(end.get("step", 0)) == at + did, f"{at} and {did} steps are not {end}"
+    merged = [end for end in ends if len(end.get("forks", [])) == 2]
+    assert merged, f"no round was averaged: {ends}"
+    weights = trial.checkpoint()
+    assert trial.step == STEPS
+    # A count that each fork trains on its own is averaged as the forks were: it is the trial's if it is an integer of the
+    # fork that did most, and so never above the steps that were counted.
+    assert int(weights["steps"]) <= STEPS
+    assert float(np.max(np.abs(weights["w"] - np.arange(20.0)))) < 0.5
+
+
+def test_a_trial_is_trained_by_forks_on_unlike_workers(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        handle = submit(server.url)
+        result = handle.wait(DEADLINE)
+        check(server, result.trials[0])
+        reports = [r for r in handle.reports() if r.metrics["forks"] == 2]
+        assert reports, "no report was made by one of two forks"
+        assert max(r.step for r in handle.reports()) == STEPS
+        assert all(0 < r.metrics["samples"] < 600 for r in reports), "forks train on samples of their own"
+
+
+def test_a_fork_and_a_server_are_killed_in_mid_round(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        handle = submit(server.url)
+        pids: set[int] = set()
+
+        def forked() -> bool:
+            pids.update(int(r.metrics["pid"]) for r in handle.reports() if r.metrics["forks"] == 2)
+            return len(pids) == 2
+
+        until(forked, "two forks train", server.log)
+        os.kill(max(pids), signal.SIGKILL)
+        until(lambda: len(server.of("forks_ended")) >= 1, "the round of the fork that was killed has ended", server.log)
+        rounds = len(server.of("forks_began"))
+        until(lambda: len(server.of("forks_began")) > rounds, "another round begins", server.log)
+        server.kill()
+        server.start()
+        again = ob.connect(server.url).attach(handle.id)
+        result = again.wait(DEADLINE)
+        check(server, result.trials[0])
+        assert result.trials[0].restarts == 0, "that forks fail is no restart of the trial"
