@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         when,
     )
     from outbid._sweep import Preview, Rung, Sweep
-    from outbid._training import Device, Trial
+    from outbid._training import Device, Fork, Trial
     from outbid._tuners import (
         ASHA,
         PBT,
@@ -142,7 +142,7 @@ _HOMES = {
         "when",
     ),
     "_sweep": ("Preview", "Rung", "Sweep"),
-    "_training": ("Device", "Trial"),
+    "_training": ("Device", "Fork", "Trial"),
     "_tuners": (
         "ASHA",
         "PBT",
@@ -173,6 +173,7 @@ __all__ = [
     "ConflictError",
     "Device",
     "Fairness",
+    "Fork",
     "FunctionError",
     "Grid",
     "Hyperband",

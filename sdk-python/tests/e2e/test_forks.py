@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import outbid as ob
 from server_log import check_log
@@ -36,7 +35,7 @@ def regression(trial: ob.Trial) -> None:
     mine = trial.shard(len(x))
     draw = np.random.default_rng(trial.fork.seed)
     pause = threading.Event()
-    for step in trial.steps():
+    for _ in trial.steps():
         rows = draw.choice(mine, 32)
         w = w - 0.01 * x[rows].T @ (x[rows] @ w - y[rows]) / len(rows)
         done += 1
@@ -136,9 +135,7 @@ def check(server: Served, trial: Any) -> None:
     assert merged, f"no round was averaged: {ends}"
     weights = trial.checkpoint()
     assert trial.step == STEPS
-    # A count that each fork trains on its own is averaged as the forks were: it is the trial's if it is an integer of the
-    # fork that did most, and so never above the steps that were counted.
-    assert int(weights["steps"]) <= STEPS
+    assert int(weights["steps"]) <= STEPS  # an integer is that of the fork that did most
     assert float(np.max(np.abs(weights["w"] - np.arange(20.0)))) < 0.5
 
 
