@@ -61,14 +61,8 @@ func runMatrix(t *testing.T, row int, policy string) {
 	s.allFree()
 	noTwoOwners(t, locks)
 	s.stop()
-	if !slices.Contains(askTuners, policy) {
-		mustRepeat(t, dir, "data")
-	}
+	mustRepeat(t, dir, "data")
 }
-
-// askTuners are the policies that go by what a tuner expects to do in all. A replay starts no programs, so that it cannot
-// ask the tuner plugin of the matrix.
-var askTuners = []string{"themis", "srsf", "srtf"}
 
 // entry is one sweep of a row.
 type entry struct {
