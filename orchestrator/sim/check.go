@@ -37,8 +37,8 @@ func Check(st *state.State) error {
 			}
 		}
 	}
-	for epoch := range held {
-		return fmt.Errorf("devices are held by lease %d, which no trial has", epoch)
+	for leaseID := range held {
+		return fmt.Errorf("devices are held by lease %d, which no trial has", leaseID)
 	}
 	return nil
 }

@@ -75,8 +75,8 @@ func (k *worker) launchWaiting() {
 	if !k.careful() {
 		return // there devices are free before they are given again
 	}
-	for _, epoch := range k.epochs() {
-		if f := k.forks[epoch]; f != nil && !f.claimed {
+	for _, leaseID := range k.leaseIDs() {
+		if f := k.forks[leaseID]; f != nil && !f.claimed {
 			f.launch()
 		}
 	}

@@ -86,16 +86,16 @@ func (k *worker) beat(boot int) {
 		return
 	}
 	if k.w.clock.now.After(k.leaseEnd) {
-		for _, epoch := range k.epochs() {
-			k.forks[epoch].expire()
+		for _, leaseID := range k.leaseIDs() {
+			k.forks[leaseID].expire()
 		}
 	}
 	k.send(nil)
 	k.w.clock.after(time.Second, func() { k.beat(boot) })
 }
 
-// epochs are the leases of its forks, sorted.
-func (k *worker) epochs() []uint64 { return slices.Sorted(maps.Keys(k.forks)) }
+// leaseIDs are the leases of its forks, sorted.
+func (k *worker) leaseIDs() []uint64 { return slices.Sorted(maps.Keys(k.forks)) }
 
 // say sends messages, and keeps them until they are known to be in the ledger.
 func (k *worker) say(messages ...*outbidv1.UplinkMessage) {
@@ -134,8 +134,8 @@ func (k *worker) uplink(messages []*outbidv1.UplinkMessage) *outbidv1.Uplink {
 // crash ends the node and all that ran on it. What its jobs had saved before is not lost, if the orchestrator heard of it.
 func (k *worker) crash() {
 	if k.careful() {
-		for _, epoch := range k.epochs() {
-			k.forks[epoch].gone()
+		for _, leaseID := range k.leaseIDs() {
+			k.forks[leaseID].gone()
 		}
 		k.up = false
 		return
@@ -149,8 +149,8 @@ func (k *worker) leave() {
 		return
 	}
 	var last []*outbidv1.UplinkMessage
-	for _, epoch := range k.epochs() {
-		f := k.forks[epoch]
+	for _, leaseID := range k.leaseIDs() {
+		f := k.forks[leaseID]
 		f.advance()
 		if save := f.keep(f.saved); save != nil {
 			last = append(last, save)
@@ -203,26 +203,26 @@ func (k *worker) endUnwanted(o *outbidv1.Orders) {
 	for _, a := range o.GetAssignments() {
 		wanted[a.GetFork().GetLeaseId()] = true
 	}
-	for _, epoch := range k.epochs() {
-		if f := k.forks[epoch]; !wanted[epoch] {
+	for _, leaseID := range k.leaseIDs() {
+		if f := k.forks[leaseID]; !wanted[leaseID] {
 			f.told(outbidv1.Verdict_VERDICT_STOP)
 		}
 	}
 }
 
 func (k *worker) assign(a *outbidv1.Assignment) {
-	epoch := a.GetFork().GetLeaseId()
-	f := k.forks[epoch]
+	leaseID := a.GetFork().GetLeaseId()
+	f := k.forks[leaseID]
 	switch {
 	case f != nil && a.GetVersion() <= f.version:
 	case f != nil:
 		f.version, f.until = a.GetVersion(), a.GetUntilStep()
 		f.told(a.GetVerdict())
-	case a.GetBody() == nil || k.ending(epoch):
+	case a.GetBody() == nil || k.ending(leaseID):
 	case a.GetVerdict() != outbidv1.Verdict_VERDICT_TRAIN:
 		// Revoked before it was heard of: there is nothing to end but its place.
 		f = &fork{k: k, ref: a.GetFork(), version: a.GetVersion(), place: int(a.GetBody().GetGang().GetPlace())}
-		k.forks[epoch] = f
+		k.forks[leaseID] = f
 		f.end(outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED)
 	default:
 		k.start(a)
@@ -230,8 +230,8 @@ func (k *worker) assign(a *outbidv1.Assignment) {
 }
 
 // ending says whether the end of a fork is still to be acknowledged: it must not start a second time.
-func (k *worker) ending(epoch uint64) bool {
+func (k *worker) ending(leaseID uint64) bool {
 	return slices.ContainsFunc(k.unacked, func(m *outbidv1.UplinkMessage) bool {
-		return m.GetEnded() != nil && m.GetFork().GetLeaseId() == epoch
+		return m.GetEnded() != nil && m.GetFork().GetLeaseId() == leaseID
 	})
 }
