@@ -2,12 +2,14 @@ package sim_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
@@ -29,6 +31,9 @@ func under(t *testing.T, nodes string, made *trace.Trace, pairs ...string) (map[
 	t.Helper()
 	kept := ledger.NewMemory()
 	set := sim.Setup{Nodes: nodesOf(t, nodes), Control: settings(), RestartDelay: 10 * time.Second, Bars: 100_000, Ledger: kept}
+	set.Control.Fairness = func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness {
+		return themis.Fairness(v, a, over, func(*policy.Job) float64 { return 0 })
+	}
 	types := map[string]bool{}
 	for _, n := range set.Nodes {
 		for _, d := range n.Devices {
@@ -42,6 +47,9 @@ func under(t *testing.T, nodes string, made *trace.Trace, pairs ...string) (map[
 	var err error
 	if set.Apps, err = sim.Apps(made, how); err != nil {
 		t.Fatal(err)
+	}
+	for i := range set.Apps { // trials that report nothing are not measured
+		set.Apps[i].Spec.Throughputs = append(set.Apps[i].Spec.Throughputs, &outbidv1.Throughput{Devices: 1, StepsPerSecond: 1})
 	}
 	set.Policy = func() policy.Policy {
 		o, err := policy.ParseOptions(pairs)
@@ -158,4 +166,26 @@ func TestWhoWaitsForOneTypeDoesNotKeepAnotherFromAuction(t *testing.T) {
 		t.Errorf("%.0f of %.0f devices of the other type were won in auctions, want a third at least", won, all)
 	}
 	t.Logf("%.0f of %.0f devices of the other type were won in auctions", won, all)
+}
+
+// T_id of an app is one number: what the ledger says of it once it is over is what the meter of the simulator works out from
+// what its jobs did, though it was preempted and started again many times.
+func TestTheMeterAndTheLedgerAgreeOnIdealTimes(t *testing.T) {
+	t.Parallel()
+	made := &trace.Trace{Name: "agree"}
+	addSweep(made, "first", 0, 64, 3600)
+	addSweep(made, "second", 1800, 24, 1800)
+	addSweep(made, "third", 3600, 8, 7200)
+	fates, r, _ := under(t, "gpu:16/4", made)
+	if len(fates) != 3 || r.Preemptions == 0 {
+		t.Fatalf("%d apps, %d preemptions", len(fates), r.Preemptions)
+	}
+	for _, id := range r.State.SweepIDs {
+		s := r.State.Sweeps[id]
+		f, said := fates[s.Spec.GetLabels()["app"]], s.Fairness
+		if want := f.Alone * f.MeanApps; math.Abs(said.GetAloneSeconds()/want-1) > .01 || math.Abs(said.GetRho()/f.Rho-1) > .01 {
+			t.Errorf("%s: T_id %.0f s and rho %.3f in the ledger, %.0f s and %.3f by the meter", f.App, said.GetAloneSeconds(), said.GetRho(),
+				want, f.Rho)
+		}
+	}
 }
