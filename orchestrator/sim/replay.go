@@ -204,6 +204,9 @@ func (h *historian) submitted(at time.Duration, s *state.Sweep) {
 	case s.Spec.GetExternal() != nil, s.Spec.GetTuner().GetPlugin() != nil:
 		h.outside++
 	default:
+		if s.Spec.GetResources().GetForks() != "" {
+			h.forked++
+		}
 		h.sweeps[s.ID] = &recorded{spec: s.Spec, submit: at, trials: map[int32]*record{}, pace: map[pace]work{}}
 		h.order = append(h.order, s.ID)
 	}

@@ -62,6 +62,7 @@ func (h *historian) assumptions(p *Past, unknown int) []string {
 		{h.failed, "trials failed for good; here their code does not fail"},
 		{h.extended, "extensions of sweeps; here they have their last spec from the start"},
 		{h.outside, "sweeps left out: their trials ran at clients, or their tuner is a program of its own"},
+		{h.forked, "sweeps whose trials may be trained by several forks; here one process trains each trial"},
 		{unknown, "sweeps of which no speed is known; their trials do a step per second on each device"},
 	} {
 		if more.n > 0 {
@@ -78,6 +79,9 @@ func (s *recorded) app(id string) (a App, guessed bool) {
 		a.Spec.Labels = map[string]string{}
 	}
 	a.Spec.Labels["replayed"] = id
+	if a.Spec.GetResources() != nil {
+		a.Spec.Resources.Forks = "" // simulated workers average nothing
+	}
 	most := int32(0)
 	for n := range s.trials {
 		most = max(most, n)
