@@ -39,13 +39,18 @@ func makeKeys(t *testing.T) *identity.Keys {
 
 func newRealm(t *testing.T, keys *identity.Keys, url string) *realm {
 	t.Helper()
+	return newRealmWith(t, keys, url, WorkersConfig{})
+}
+
+func newRealmWith(t *testing.T, keys *identity.Keys, url string, cfg WorkersConfig) *realm {
+	t.Helper()
 	admin, err := keys.Orchestrator()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &realm{keys: keys, url: url, who: map[string]*identity.Credentials{}}
 	r.admin = connect(t, ConnConfig{URL: url, User: admin})
-	if r.workers, err = OpenWorkers(testContext(t), r.admin, WorkersConfig{}); err != nil {
+	if r.workers, err = OpenWorkers(testContext(t), r.admin, cfg); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -289,9 +294,7 @@ func TestARemovedWorkerIsCutOffAndBelievedNothing(t *testing.T) {
 	t.Parallel()
 	keys := makeKeys(t)
 	s := startServer(t, ServerConfig{Keys: keys})
-	r := newRealm(t, keys, s.URL())
-	kept := r.workers
-	r.workers.gone = func(public string) {
+	r := newRealmWith(t, keys, s.URL(), WorkersConfig{Gone: func(public string) {
 		token, err := keys.Revoke(public, time.Now())
 		if err == nil {
 			err = s.Revoke(token)
@@ -299,7 +302,8 @@ func TestARemovedWorkerIsCutOffAndBelievedNothing(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	}
+	}})
+	kept := r.workers
 	nc := connect(t, ConnConfig{URL: s.URL(), User: r.who["n1"]})
 	cut := nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	other := connect(t, ConnConfig{URL: s.URL(), User: r.who["n2"]})
