@@ -19,9 +19,9 @@ func (a *app) studyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "study FILE",
 		Short: "Run a comparison of policies that was written down before, over seeds, and print its tables",
-		Long: `Study reads tables of policies, workloads and seeds from a YAML file, runs what its results file does not have yet, a line
-for each run, and prints the tables as Markdown: means over the seeds with 95 % intervals. A study that is broken off goes
-on where it was.`,
+		Long: `Study reads tables of policies, workloads and seeds from a YAML file, runs what its results file does not have
+yet, a line for each run, and prints the tables as Markdown: means over the seeds with 95 % intervals. A study
+that is broken off goes on where it was.`,
 		Example: `  outbid study docs/comparison/themis.yaml --results themis.jsonl
   outbid study docs/comparison/themis.yaml --results themis.jsonl --tables`,
 		Args: exactly("FILE"),
