@@ -86,6 +86,7 @@ type historian struct {
 	starts   time.Duration
 	started  int
 	outside  int
+	forked   int
 	extended int
 	failed   int
 	lastEnd  time.Duration
