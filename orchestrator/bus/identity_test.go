@@ -249,7 +249,7 @@ func TestOnlyTheServersOrdersAreBelievedAndOnlyOnce(t *testing.T) {
 	}
 	var signed *nats.Msg
 	for range 3 {
-		if signed, err = replay.NextMsg(connectTimeout); err != nil {
+		if signed, err = replay.NextMsg(patience); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -427,7 +427,7 @@ func TestWorkersAreTheSameForAll(t *testing.T) {
 	if err := r.workers.Remove(ctx, "n2"); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(connectTimeout)
+	deadline := time.After(patience)
 	for second.Key("n1") != r.who["n1"].Public() || second.Key("n2") != "" {
 		select {
 		case <-deadline:
@@ -531,7 +531,7 @@ func TestUplinksThatCameBeforeAreDropped(t *testing.T) {
 		for said := range uint64(3) {
 			says(boot, said+1)
 			expect(boot, said+1)
-			m, err := recorder.NextMsg(connectTimeout)
+			m, err := recorder.NextMsg(patience)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -109,7 +109,7 @@ func TestKeepersFollowEachOther(t *testing.T) {
 	if err := receive(t, ended); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.nc.FlushTimeout(connectTimeout); err != nil {
+	if err := l.nc.FlushTimeout(patience); err != nil {
 		t.Fatal(err)
 	}
 	stored(t, l, LogStream("vision"), n)

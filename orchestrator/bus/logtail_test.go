@@ -21,7 +21,7 @@ func put(t *testing.T, l *Logs, chunks ...*outbidv1.LogChunk) {
 			t.Fatal(err)
 		}
 	}
-	if err := l.nc.FlushTimeout(connectTimeout); err != nil {
+	if err := l.nc.FlushTimeout(patience); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -209,7 +209,7 @@ func TestATailReadsOnlyTheEnd(t *testing.T) {
 	if err := l.Reserve(testContext(t), "vision", 1<<30); err != nil {
 		t.Fatal(err)
 	}
-	const chunks = 4000 // 250 MiB, which compress well on disk
+	const chunks = 2000 // 125 MiB, which compress well on disk
 	text := string(bytes.Repeat([]byte("0123456789abcde\n"), logChunkBytes/16))
 	for i := range chunks {
 		c := chunk(0, "stdout", text)
@@ -220,7 +220,7 @@ func TestATailReadsOnlyTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := nc.FlushTimeout(connectTimeout); err != nil {
+	if err := nc.FlushTimeout(patience); err != nil {
 		t.Fatal(err)
 	}
 	stored(t, l, LogStream("vision"), chunks)

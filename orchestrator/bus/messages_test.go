@@ -21,7 +21,7 @@ func receive[T any](t *testing.T, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("nothing came")
 		panic("unreachable")
 	}

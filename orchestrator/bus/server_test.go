@@ -59,9 +59,12 @@ func publishForEver(dir string) error {
 	}
 }
 
+// patience is how long a test waits for what takes no time on a machine with nothing else to do.
+const patience = time.Minute
+
 func testContext(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
