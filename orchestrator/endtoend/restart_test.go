@@ -91,11 +91,12 @@ var restored = regexp.MustCompile(`the state is restored.* ledger=(\d+) batches_
 // restoredFrom is what a server said of its start: up to which batch its ledger went, and how much of it was read.
 func (s *server) restoredFrom() (ledger, batches, events int) {
 	s.t.Helper()
-	text, _ := s.out.text()
-	m := restored.FindStringSubmatch(text)
-	if m == nil {
-		s.t.Fatalf("it did not say what it restored:\n%s", text)
-	}
+	var m []string
+	poll(s.t, "what it restored", func() bool { // its output comes through a pipe, later than its file that says it is ready
+		text, _ := s.out.text()
+		m = restored.FindStringSubmatch(text)
+		return m != nil
+	})
 	var n [3]int
 	for i := range n {
 		n[i], _ = strconv.Atoi(m[i+1])
