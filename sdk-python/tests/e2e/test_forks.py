@@ -125,14 +125,12 @@ def submit(url: str) -> Any:
 
 
 def check(server: Served, trial: Any) -> None:
-    """Check that each step was counted once, and that what forks learned was averaged and used."""
+    """Check that each step was counted once, and that the trial learned what it was to learn."""
     ends = server.of("forks_ended")
     for began, end in zip(server.of("forks_began"), ends, strict=True):
         did = sum(int(fork.get("steps", 0)) for fork in end.get("forks", []))
         at = int(began.get("start", {}).get("step", 0))
         assert int(end.get("step", 0)) == at + did, f"{at} and {did} steps are not {end}"
-    merged = [end for end in ends if len(end.get("forks", [])) == 2]
-    assert merged, f"no round was averaged: {ends}"
     weights = trial.checkpoint()
     assert trial.step == STEPS
     assert int(weights["steps"]) <= STEPS  # an integer is that of the fork that did most
@@ -144,6 +142,8 @@ def test_a_trial_is_trained_by_forks_on_unlike_workers(tmp_path: Path) -> None:
         handle = submit(server.url)
         result = handle.wait(DEADLINE)
         check(server, result.trials[0])
+        ends = server.of("forks_ended")
+        assert any(len(end.get("forks", [])) == 2 for end in ends), f"no round was averaged: {ends}"
         reports = [r for r in handle.reports() if r.metrics["forks"] == 2]
         assert reports, "no report was made by one of two forks"
         assert max(r.step for r in handle.reports()) == STEPS
@@ -161,9 +161,9 @@ def test_a_fork_and_a_server_are_killed_in_mid_round(tmp_path: Path) -> None:
 
         until(forked, "two forks train", server.log)
         os.kill(max(pids), signal.SIGKILL)
-        until(lambda: len(server.of("forks_ended")) >= 1, "the round of the fork that was killed has ended", server.log)
-        rounds = len(server.of("forks_began"))
-        until(lambda: len(server.of("forks_began")) > rounds, "another round begins", server.log)
+        # The next round begins in the moment in which that of the fork that was killed ends.
+        until(lambda: len(server.of("forks_began")) >= 2, "another round begins", server.log)
+        assert len(server.of("forks_ended")) >= 1
         server.kill()
         server.start()
         again = ob.connect(server.url).attach(handle.id)
