@@ -1,9 +1,7 @@
 package control_test
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -74,29 +71,12 @@ func (s *slowProgram) Close() {
 	})
 }
 
-// leadWith runs a loop whose sweeps may have such tuners.
-func leadWith(t *testing.T, record ledger.Ledger, p *programs) (l *control.Loop, end func()) {
+// leadAsking runs a loop whose sweeps may have such tuners, until end is called.
+func leadAsking(t *testing.T, record ledger.Ledger, p *programs) (l *control.Loop, end func()) {
 	t.Helper()
 	set := settings()
 	set.NewTuner = p.start
-	l, err := control.Open(t.Context(), control.Config{
-		Settings: set, Policy: baseline.DRF{}, Ledger: record, History: &reports{}, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
-		Send:   func(*outbidv1.Orders) error { return nil },
-		Delete: func(context.Context, string) error { return nil },
-		Info:   func() *outbidv1.GetServerInfoResponse { return &outbidv1.GetServerInfoResponse{} },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	return l, func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
+	return leadWith(t, set, record, time.Now)
 }
 
 // While a tuner in a process of its own says nothing, sweeps are submitted and get trials at once, and commands are obeyed. When
@@ -105,7 +85,7 @@ func TestATunerThatSaysNothingHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &programs{takes: time.Minute}
-		l, end := leadWith(t, natsClock{ledger.NewMemory(), new(time.Time)}, p)
+		l, end := leadAsking(t, natsClock{ledger.NewMemory(), new(time.Time)}, p)
 		defer end()
 		l.Uplink(&outbidv1.Uplink{Node: "n", Boot: "b", Info: &outbidv1.NodeInfo{Devices: []*outbidv1.Device{{Type: "gpu"}, {Type: "gpu"}}}})
 		began := time.Now()
@@ -150,7 +130,7 @@ func TestTheNextLeaderAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		record := natsClock{ledger.NewMemory(), new(time.Time)}
 		p := &programs{takes: 10 * time.Second}
-		first, end := leadWith(t, record, p)
+		first, end := leadAsking(t, record, p)
 		id, err := first.Submit(t.Context(), sim.Sweep("s", "min", 3, outside("random", 4, 1)), "me", "")
 		if err != nil {
 			t.Fatal(err)
@@ -164,7 +144,7 @@ func TestTheNextLeaderAsksAgain(t *testing.T) {
 		if _, open := p.counts(); open != 0 {
 			t.Errorf("%d processes outlive their leader", open)
 		}
-		second, end := leadWith(t, record, p)
+		second, end := leadAsking(t, record, p)
 		defer end()
 		pass(5 * time.Second)
 		if trials, _ := second.Trials(id, 0, 100); len(trials) != 0 {
@@ -187,7 +167,7 @@ func TestTheNextLeaderGoesOnFromASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		record := natsClock{ledger.NewMemory(), new(time.Time)}
 		p := &programs{}
-		first, end := leadWith(t, record, p)
+		first, end := leadAsking(t, record, p)
 		spec := sim.Sweep("s", "min", 3, outside("random", 1000, 1))
 		spec.Workload, spec.Resources = &outbidv1.SweepSpec_External{External: &outbidv1.External{}}, nil
 		id, err := first.Submit(t.Context(), spec, "me", "")
@@ -208,7 +188,7 @@ func TestTheNextLeaderGoesOnFromASnapshot(t *testing.T) {
 		}
 		synctest.Wait()
 		end() // which saves a snapshot of the state
-		second, end := leadWith(t, record, p)
+		second, end := leadAsking(t, record, p)
 		defer end()
 		if b, err := second.Ask(t.Context(), id, "c"); err != nil || b.GetTrial().GetNumber() != 1 {
 			t.Fatal(b, err)

@@ -39,11 +39,16 @@ func (c *Core) orderConsolidation(s *state.Sweep, t *state.Trial) {
 	case r.Attempt >= consolidationTries, name == "" && s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING:
 		c.withoutConsolidation(s, t, outbidv1.ForkAgain_FORK_AGAIN_LATER, "no worker could average what its forks saved")
 	case name != "":
-		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ConsolidationOrdered{ConsolidationOrdered: &outbidv1.ConsolidationOrdered{
-			Sweep: s.ID, Trial: t.Number, Node: name, Boot: c.st.Nodes[name].Info.GetBoot(), Attempt: r.Attempt + 1,
-		}}})
-		c.dirty(name)
+		c.orderConsolidationOn(s, t, name)
 	}
+}
+
+// orderConsolidationOn has a node that is up average what forks saved: one attempt more.
+func (c *Core) orderConsolidationOn(s *state.Sweep, t *state.Trial, node string) {
+	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ConsolidationOrdered{ConsolidationOrdered: &outbidv1.ConsolidationOrdered{
+		Sweep: s.ID, Trial: t.Number, Node: node, Boot: c.st.Nodes[node].Info.GetBoot(), Attempt: t.Round.Attempt + 1,
+	}}})
+	c.dirty(node)
 }
 
 // consolidator is the node to average on: the one with the fewest leases, and not the one that failed if there is another; ""
@@ -88,11 +93,7 @@ func (c *Core) consolidated(n *state.Node, s *state.Sweep, t *state.Trial, done 
 	case r.Attempt >= consolidationTries:
 		c.withoutConsolidation(s, t, outbidv1.ForkAgain_FORK_AGAIN_LATER, done.GetFailure())
 	default:
-		name := cmp.Or(c.consolidator(r.Node), r.Node)
-		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ConsolidationOrdered{ConsolidationOrdered: &outbidv1.ConsolidationOrdered{
-			Sweep: s.ID, Trial: t.Number, Node: name, Boot: c.st.Nodes[name].Info.GetBoot(), Attempt: r.Attempt + 1,
-		}}})
-		c.dirty(name)
+		c.orderConsolidationOn(s, t, cmp.Or(c.consolidator(r.Node), r.Node))
 	}
 }
 

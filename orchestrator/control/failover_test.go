@@ -30,9 +30,14 @@ func (n natsClock) SinceLast(context.Context) (time.Duration, error) { return ti
 // lead runs a loop on a machine whose clock is off, until end is called.
 func lead(t *testing.T, record ledger.Ledger, off time.Duration) (l *control.Loop, end func()) {
 	t.Helper()
+	return leadWith(t, settings(), record, func() time.Time { return time.Now().Add(off) })
+}
+
+// leadWith runs a loop until end is called.
+func leadWith(t *testing.T, set control.Settings, record ledger.Ledger, now func() time.Time) (l *control.Loop, end func()) {
+	t.Helper()
 	l, err := control.Open(t.Context(), control.Config{
-		Settings: settings(), Policy: baseline.DRF{}, Ledger: record, History: &reports{},
-		Now: func() time.Time { return time.Now().Add(off) }, Logger: slog.New(slog.DiscardHandler),
+		Settings: set, Policy: baseline.DRF{}, Ledger: record, History: &reports{}, Now: now, Logger: slog.New(slog.DiscardHandler),
 		Send:   func(*outbidv1.Orders) error { return nil },
 		Delete: func(context.Context, string) error { return nil },
 		Info:   func() *outbidv1.GetServerInfoResponse { return &outbidv1.GetServerInfoResponse{} },

@@ -79,13 +79,7 @@ func TestATunerPluginGoesOnAfterItsOrchestratorWasKilled(t *testing.T) {
 	id := s.submit(job{name: "outside", mode: "well", tuner: outside, env: map[string]string{"PACE": "20ms"}}.spec(t, locks))
 	s.waitSteps(id, 20)
 	s.kill()
-	s = serve(t, dir, "up", "--devices", "cpu:2")
-	s.mustDone(id)
-	if diff := cmp.Diff(trained(s.trials(own)), trained(s.trials(id))); diff != "" {
-		t.Errorf("trials by steps and configuration (-inside +outside):\n%s", diff)
-	}
-	noTwoOwners(t, locks)
-	s.stop()
+	endsAs(t, dir, locks, own, id)
 
 	// The ledger says what the plugin answered: who replays it, or goes on from it, needs it no more.
 	if err := os.Remove(program); err != nil {
@@ -122,9 +116,16 @@ func TestALeaderThatIsKilledWhileATunerIsAsked(t *testing.T) {
 		t.Logf("the machine is so slow that %d trials were there before the kill", n)
 	}
 	s.kill()
-	s = serve(t, dir, "up", "--devices", "cpu:2")
-	s.mustDone(id)
-	if diff := cmp.Diff(trained(s.trials(own)), trained(s.trials(id))); diff != "" {
+	endsAs(t, dir, locks, own, id)
+}
+
+// endsAs serves a directory again until a sweep with a tuner outside is done: its trials are those of the sweep with the same
+// tuner inside.
+func endsAs(t *testing.T, dir, locks, inside, outside string) {
+	t.Helper()
+	s := serve(t, dir, "up", "--devices", "cpu:2")
+	s.mustDone(outside)
+	if diff := cmp.Diff(trained(s.trials(inside)), trained(s.trials(outside))); diff != "" {
 		t.Errorf("trials by steps and configuration (-inside +outside):\n%s", diff)
 	}
 	noTwoOwners(t, locks)

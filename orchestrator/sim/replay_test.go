@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,25 @@ func TestThePastReportsWhatWasReported(t *testing.T) {
 	}
 	if rate := past.Apps[0].Jobs[0].Speeds.Rate("gpu", 1, cluster.SameMachine); math.Abs(rate-.1) > 1e-9 {
 		t.Errorf("it does %g steps a second", rate)
+	}
+}
+
+// Forks are not simulated: who runs such a past again is told, and one process trains each trial.
+func TestAPastWithForksSaysThatOneProcessTrainsEachTrial(t *testing.T) {
+	t.Parallel()
+	a := exploration("random", 2)
+	a.Spec.Resources.Forks = "auto"
+	record, _ := kept(t, "hadare", sim.Setup{Nodes: nodesOf(t, "gpu:1/1"), Apps: []sim.App{a}}) // on one node nothing forks
+	past, err := sim.ReadPast(context.Background(), record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := "1 sweeps whose trials may be trained by several forks; here one process trains each trial"
+	if forks := past.Apps[0].Spec.GetResources().GetForks(); forks != "" || !slices.Contains(past.Assumptions, said) {
+		t.Errorf("forks %q, and it assumes %q", forks, past.Assumptions)
+	}
+	if again := simulate(t, "fifo", past.Setup()); again.Jobs != 2 {
+		t.Errorf("%d jobs ran", again.Jobs)
 	}
 }
 

@@ -5,6 +5,9 @@
 // What sets Hadar apart is that the tasks of one job may run on devices of several types at once; the slowest of them sets
 // the job's pace (eq. 1b). A job does so if it may mix types (resources: mixed), and over several nodes if it may spread.
 //
+// HadarE (section V), the same with jobs that may be forked, stands on it: what a round leaves idle goes to further copies of
+// such jobs, each with a share of the steps (package fork). forks.go says where that differs from the paper.
+//
 // # Where this differs from the paper, and why
 //
 //   - Algorithm 2 as printed compares the costs of taking and of leaving a job, by which every job would be left. Here the

@@ -104,8 +104,8 @@ func TestStandings(t *testing.T) {
 	if want := []*policy.Job{jobs[0], jobs[5], jobs[4]}; len(got) != 1 || !slices.Equal(got[0].open, want) || got[0].keeps != 3 {
 		t.Errorf("standings %+v", got)
 	}
-	if offered.devices() != 1 || !offered.tradable(v) {
-		t.Errorf("%d devices on leases that are up", offered.devices())
+	if len(offered.expired) != 1 || offered.expired[0].Gang().Size() != 1 || !offered.tradable(v) {
+		t.Errorf("%d jobs on leases that are up", len(offered.expired))
 	}
 	jobs[0].App.Paused = true
 	if got := standings(v, newSupply(nil, nil)); len(got) != 0 || newSupply(nil, nil).tradable(v) {

@@ -28,15 +28,6 @@ func newSupply(expired []*policy.Job, secured map[*policy.Job]cluster.Gang) *sup
 	return s
 }
 
-// devices counts those on leases that are up.
-func (s *supply) devices() int {
-	n := 0
-	for _, j := range s.expired {
-		n += j.Gang().Size()
-	}
-	return n
-}
-
 // open says whether a job could take a gang.
 func (s *supply) open(j *policy.Job) bool {
 	if j.Running() {

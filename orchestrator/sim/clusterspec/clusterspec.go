@@ -45,34 +45,10 @@ func known() map[string]string {
 		"hadar-example":  "v100:2/2,p100:3/3,k80:1/1",
 		"hadare-aws":     "v100:1/1,k80:2/1,t4:2/1",
 		"shockwave":      "v100:32/4",
-		"themis": `
-nodes_per_rack: 8
-nodes:
-  - {count: 16, name: big, devices: "gpu:8", slots: 4}
-  - {count: 6, name: middle, devices: "gpu:4", slots: 4}
-  - {count: 16, name: small, devices: "gpu:1"}
-`,
-		"themis-256": `
-nodes_per_rack: 8
-nodes:
-  - {count: 24, name: big, devices: "gpu:8", slots: 4}
-  - {count: 12, name: middle, devices: "gpu:4", slots: 4}
-  - {count: 16, name: small, devices: "gpu:1"}
-`,
-		"themis-84": `
-nodes_per_rack: 8
-nodes:
-  - {count: 8, name: big, devices: "gpu:8", slots: 4}
-  - {count: 3, name: middle, devices: "gpu:4", slots: 4}
-  - {count: 8, name: small, devices: "gpu:1"}
-`,
-		"themis-42": `
-nodes_per_rack: 8
-nodes:
-  - {count: 4, name: big, devices: "gpu:8", slots: 4}
-  - {count: 1, name: middle, devices: "gpu:4", slots: 4}
-  - {count: 6, name: small, devices: "gpu:1"}
-`,
+		"themis":         themisMachines(16, 6, 16),
+		"themis-256":     themisMachines(24, 12, 16),
+		"themis-84":      themisMachines(8, 3, 8),
+		"themis-42":      themisMachines(4, 1, 6),
 		"themis-21": `
 nodes:
   - {count: 2, name: big, devices: "gpu:8", slots: 4}
@@ -85,6 +61,18 @@ nodes:
   - {count: 8, name: small, devices: "gpu:2"}
 `,
 	}
+}
+
+// themisMachines are so many machines of eight, four and one device: the cluster that Themis's paper simulates, and others of
+// about the same mix.
+func themisMachines(big, middle, small int) string {
+	return fmt.Sprintf(`
+nodes_per_rack: 8
+nodes:
+  - {count: %d, name: big, devices: "gpu:8", slots: 4}
+  - {count: %d, name: middle, devices: "gpu:4", slots: 4}
+  - {count: %d, name: small, devices: "gpu:1"}
+`, big, middle, small)
 }
 
 // Names lists the clusters that papers used, sorted.
