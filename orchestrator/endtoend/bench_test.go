@@ -178,11 +178,7 @@ func newSite(b *testing.B, devices int) *site {
 		Settings: control.Settings{
 			Lease: 15 * time.Second,
 			Trust: func(node string) bool { return list.Key(node) != "" },
-			Sign: func(blob string) []byte {
-				signature, err := keys.Orders().SignFunction(blob)
-				must(err)
-				return signature
-			},
+			Sign:  func(blob string) []byte { return keys.Orders().SignFunction(blob) },
 			NewTuner: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 				if snapshot != nil {
 					return tuner.Restore(s, snapshot)
