@@ -18,13 +18,16 @@ WHOLE := TestSeeds TestFaultsChangeNothing TestAHundredThousandTrials TestProgra
   TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent TestAnOlderLedgerIsFoldedAsItWas
 WHOLE_IN := $(addprefix ./orchestrator/,sim control tuner curve policy/gavel policy/registry)
 
-.PHONY: help build test test-go test-python matrix lint fmt gen demo bench fuzz mutate docs clean
+.PHONY: help build wheel test test-go test-python matrix lint fmt gen demo bench fuzz mutate docs clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/outbid
 	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/outbid .
+
+wheel: ## build the wheels for Linux, with the binary inside, and the source distribution into build/wheel
+	VERSION=$(VERSION) .ci/wheel
 
 test: test-go test-python ## run every test, Go's with the race detector
 

@@ -223,16 +223,42 @@ def test_damaged_server_file(binary: Path, tmp_path: Path) -> None:
 
 def test_binary_is_found_or_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OUTBID_BIN", raising=False)
+    installed = tmp_path / "env" / "lib" / "python3" / "site-packages"
+    (installed / "outbid-0.1.0.dist-info").mkdir(parents=True)
+    record = installed / "outbid-0.1.0.dist-info" / "RECORD"
+    record.write_text("../../../scripts/bin/outbid,sha256=x,9\noutbid/bin.py,sha256=y,7\n")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setattr(_server, "__file__", str(tmp_path / "a" / "b" / "c" / "d.py"))
+    monkeypatch.setattr(_server, "__file__", str(installed / "outbid" / "_server.py"))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    with pytest.raises(FileNotFoundError, match="put it into PATH, name it in OUTBID_BIN"):
+    with pytest.raises(FileNotFoundError) as missing:
         find_binary()
-    for place in (tmp_path / "bin", tmp_path / "path", tmp_path):  # from the last choice to the first
-        place.mkdir(exist_ok=True)
+    first, *others = str(missing.value).splitlines()
+    assert "`pip install outbid` brings one" in first
+    assert any("OUTBID_BIN" in line for line in others)
+    own = tmp_path / "env" / "scripts" / "bin"  # what pip noted, wherever that is
+    for place in (
+        tmp_path / "env/lib/bin",
+        tmp_path / "path",
+        tmp_path,
+        installed / "bin",
+        own,
+    ):  # the last choice first
+        place.mkdir(exist_ok=True, parents=True)
         (place / "outbid").write_text("#!/bin/sh\n")
         (place / "outbid").chmod(0o755)
         assert find_binary() == str(place / "outbid")
     monkeypatch.setenv("OUTBID_BIN", str(tmp_path / "none"))
     with pytest.raises(FileNotFoundError, match="OUTBID_BIN names"):
         find_binary()
+
+
+def test_the_package_is_the_command_too(binary: Path, tmp_path: Path) -> None:
+    binary.write_text('#!/bin/sh\necho "given $*"\n')
+    command = [sys.executable, "-m", "outbid", "ls", "-o", "json"]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "given ls -o json\n"
+    binary.unlink()
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("outbid: OUTBID_BIN names")

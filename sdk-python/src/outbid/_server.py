@@ -157,22 +157,41 @@ class LocalServer:
 
 
 def find_binary() -> str:
-    """Return the path of the `outbid` binary: OUTBID_BIN, beside Python, in PATH, or in a checkout's bin/."""
+    """Return the path of the `outbid` binary.
+
+    It is that of OUTBID_BIN, the one that was installed with this package, one beside Python, in PATH, or in a
+    checkout's bin/, the first that is there.
+    """
     if named := os.environ.get("OUTBID_BIN"):
         if not os.access(named, os.X_OK):
             raise FileNotFoundError(f"OUTBID_BIN names {named!r}, which is no program")
         return named
     package = Path(__file__).resolve().parent
-    beside = [Path(sys.executable).parent / "outbid", package / "bin" / "outbid"]
-    checkout = [package.parents[2] / "bin" / "outbid"]
+    beside = Path(sys.executable).parent / "outbid"
+    checkout = package.parents[2] / "bin" / "outbid"
     in_path = shutil.which("outbid")
-    for candidate in [*beside, *([Path(in_path)] if in_path else []), *checkout]:
+    for candidate in [*_installed(package), beside, *([Path(in_path)] if in_path else []), checkout]:
         if candidate.is_file() and os.access(candidate, os.X_OK):
             return str(candidate)
+    import platform
+
     raise FileNotFoundError(
-        "the `outbid` binary was not found: put it into PATH, name it in OUTBID_BIN, "
-        "or name a server that runs with ob.connect(url) or OUTBID_URL"
+        "there is no `outbid` binary here: `pip install outbid` brings one for Linux (x86-64 and arm64), "
+        "`make build` makes one in a checkout\n"
+        f"This is {platform.system()} ({platform.machine()}) with Python at {sys.executable}; looked beside it, where "
+        f"the package {package} was installed, in {checkout.parent} and in PATH.\n"
+        "OUTBID_BIN names one that is elsewhere. A server that runs needs none here: ob.connect(url) or OUTBID_URL"
     )
+
+
+def _installed(package: Path) -> Iterator[Path]:
+    """Yield where the binary may be that was installed with the package, as pip has noted it."""
+    for record in package.parent.glob("outbid-*.dist-info/RECORD"):
+        for line in record.read_text().splitlines():
+            path = line.split(",", 1)[0]
+            if path.endswith("/bin/outbid"):
+                yield Path(os.path.normpath(package.parent / path))
+    yield package.parent / "bin" / "outbid"  # pip install --target
 
 
 def _alive(pid: int) -> bool:
