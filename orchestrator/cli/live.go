@@ -156,8 +156,11 @@ func runningLines(s *outbidv1.Sweep, running []*outbidv1.Trial, columns, rows in
 		room = max(1, room-1)
 	}
 	t := table{header: []string{"TRIAL", "STEP", strings.ToUpper(clean(s.GetSpec().GetMetric())), "STEPS/S", "WHERE", "CONFIG"}, width: columns}
-	for _, tr := range running[:min(len(running), room)] {
+	for i, tr := range running[:min(len(running), room)] {
 		t.rows = append(t.rows, runningRow(s, tr))
+		if forks := forkRows(tr); len(t.rows)+len(forks)+len(running)-i-1 <= room { // what there is room for
+			t.rows = append(t.rows, forks...)
+		}
 	}
 	var b strings.Builder
 	t.write(&b)
@@ -181,6 +184,8 @@ func runningRow(s *outbidv1.Sweep, t *outbidv1.Trial) []string {
 	}
 	if t.GetNode() != "" {
 		where = place(viewTrial(t))
+	} else if on := t.GetRound().GetConsolidatesOn(); on != "" {
+		where = "averaged on " + clean(on)
 	}
 	return []string{fmt.Sprint(t.GetNumber()), step, metric, rate, where, configLine(configOf(t))}
 }
@@ -251,7 +256,6 @@ func bestLine(s *outbidv1.Sweep) string {
 		best.GetNumber(), formatCount(best.GetBestStep()), configLine(configOf(best)))
 }
 
-// place is where a trial runs: the node and its devices.
 // place is where a trial runs: the first of its places, and how many more there are.
 func place(t trialView) string {
 	if t.Node == "" {

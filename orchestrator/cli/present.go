@@ -18,12 +18,14 @@ type plainPresenter struct {
 	counted time.Time
 	line    string
 	lost    bool
+	// rounds of forks that had ended, by trial.
+	rounds map[int32]int32
 }
 
 // plainEvery is how often a count is printed while nothing else happens.
 const plainEvery = 10 * time.Second
 
-func (pp *plainPresenter) update(p *progress, _ *outbidv1.WatchSweepResponse) error {
+func (pp *plainPresenter) update(p *progress, u *outbidv1.WatchSweepResponse) error {
 	if lost := !p.lost.IsZero(); lost != pp.lost {
 		pp.lost = lost
 		if lost {
@@ -34,6 +36,9 @@ func (pp *plainPresenter) update(p *progress, _ *outbidv1.WatchSweepResponse) er
 	}
 	for _, n := range pp.notes.fresh(p.sweep.GetNotes()) {
 		pp.print(p, noteLine(n))
+	}
+	for _, t := range u.GetTrials() {
+		pp.merged(p, t)
 	}
 	if best := p.sweep.GetBest(); best != nil && best.Best != nil && (pp.best == nil || *pp.best != best.GetBest()) {
 		pp.best = new(best.GetBest())
@@ -48,6 +53,26 @@ func (pp *plainPresenter) update(p *progress, _ *outbidv1.WatchSweepResponse) er
 		pp.counted, pp.line = now, line
 	}
 	return nil
+}
+
+// merged prints what a round of a trial's forks came to, if one has ended since the trial was seen before.
+func (pp *plainPresenter) merged(p *progress, t *outbidv1.Trial) {
+	if t.GetRound() == nil && t.GetRounds() == 0 {
+		return
+	}
+	before, known := pp.rounds[t.GetNumber()]
+	if pp.rounds == nil {
+		pp.rounds = map[int32]int32{}
+	}
+	pp.rounds[t.GetNumber()] = t.GetRounds()
+	if !known {
+		return
+	}
+	for _, m := range viewMerges(t.GetMerges()) {
+		if m.Round > before {
+			pp.print(p, fmt.Sprintf("trial %d: %s", t.GetNumber(), m.line()))
+		}
+	}
 }
 
 func (pp *plainPresenter) print(p *progress, line string) {

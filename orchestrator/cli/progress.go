@@ -36,7 +36,7 @@ func (p *progress) update(u *outbidv1.WatchSweepResponse, now time.Time) {
 	}
 	for _, t := range u.GetTrials() {
 		// Only those that run are shown; a sweep may have a hundred thousand others.
-		if t.GetState() == outbidv1.TrialState_TRIAL_STATE_RUNNING {
+		if t.GetState() == outbidv1.TrialState_TRIAL_STATE_RUNNING || t.GetRound() != nil {
 			p.trials[t.GetNumber()] = t
 		} else {
 			delete(p.trials, t.GetNumber())
@@ -61,7 +61,7 @@ func (p *progress) rate() float64 {
 	return max(0, float64(last.steps-first.steps)/seconds)
 }
 
-// running lists the trials that run, by number.
+// running lists the trials that run, and those whose forks are being consolidated, by number.
 func (p *progress) running() []*outbidv1.Trial {
 	list := make([]*outbidv1.Trial, 0, len(p.trials))
 	for _, t := range p.trials {

@@ -198,7 +198,11 @@ func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 		add("nodes lost", fmt.Sprintf("%d under it since it last got further", v.NodeLosses))
 	}
 	t.write(a.stdout)
-	a.showLeases(v)
+	if v.Round == nil {
+		a.showLeases(v)
+	}
+	a.showForkRound(v)
+	a.showMerges(v)
 	a.printf("\nconfiguration\n")
 	config := table{indent: "  "}
 	for _, c := range flatten(v.Config) {
@@ -228,21 +232,11 @@ func (a *app) showLeases(v trialView) {
 	a.printf("\nleases\n")
 	t := table{indent: "  ", header: []string{"LEASE", "STATE", "STEP", "SINCE", "WHERE"}}
 	for _, l := range v.Leases {
-		where := make([]string, len(l.Places))
-		for i, p := range l.Places {
-			if where[i] = p.String(); p.Type != "" {
-				where[i] += " (" + clean(p.Type) + ")"
-			}
-			if p.Ended {
-				where[i] += " ended"
-			}
-		}
+		where := wherePlaces(l.Places)
 		if l.Client != "" {
-			where = append(where, "client "+clean(l.Client))
+			where = strings.TrimPrefix(where+", client "+clean(l.Client), ", ")
 		}
-		t.rows = append(t.rows, []string{
-			fmt.Sprint(l.LeaseID), l.State, formatCount(l.Step), a.when(l.Since), strings.Join(where, ", "),
-		})
+		t.rows = append(t.rows, []string{fmt.Sprint(l.LeaseID), l.State, formatCount(l.Step), a.when(l.Since), where})
 	}
 	t.write(a.stdout)
 }

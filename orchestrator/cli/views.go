@@ -96,6 +96,9 @@ type trialView struct {
 	Node           string           `json:"node" doc:"where it runs; empty if it does not"`
 	Devices        []int32          `json:"devices" doc:"indexes of its devices on that node"`
 	Leases         []leaseView      `json:"leases" doc:"leases that it holds, the oldest first: lease_id, holder (workers or client), client, state, places (node, devices, type, ended), since, term_end, from_step, step"`
+	Round          *forkRoundView   `json:"round" doc:"round of forks that trains it: from_step, began, ends, forks (lease_id, places, state, share, steps, counted, steps_per_second, forecast_steps_per_second), consolidates_on, attempt; null for none"`
+	Rounds         int32            `json:"rounds" doc:"rounds of forks that have ended"`
+	Merges         []mergeView      `json:"merges" doc:"the newest of them, oldest first, eight at most: round, began, time, from_step, step, forks, averaged_on (the node that averaged; empty if nothing was averaged), reason"`
 	DeviceSeconds  number           `json:"device_seconds" doc:"device-seconds used"`
 	Created        *time.Time       `json:"created" doc:"time in UTC"`
 	Ended          *time.Time       `json:"ended" doc:"time in UTC; null while it goes on"`
@@ -123,13 +126,19 @@ type placeView struct {
 
 func viewLease(l *outbidv1.TrialLease) leaseView {
 	v := leaseView{
-		LeaseID: l.GetLeaseId(), Holder: l.GetHolder(), Client: l.GetClient(), State: l.GetState(), Places: []placeView{},
+		LeaseID: l.GetLeaseId(), Holder: l.GetHolder(), Client: l.GetClient(), State: l.GetState(),
 		Since: viewTime(l.GetSince()), TermEnd: viewTime(l.GetTermEnd()), FromStep: l.GetFromStep(), Step: l.GetStep(),
 	}
-	for _, p := range l.GetPlaces() {
-		v.Places = append(v.Places, placeView{p.GetNode(), p.GetDevices(), p.GetType(), p.GetEnded()})
-	}
+	v.Places = viewPlaces(l.GetPlaces())
 	return v
+}
+
+func viewPlaces(places []*outbidv1.TrialPlace) []placeView {
+	all := make([]placeView, len(places))
+	for i, p := range places {
+		all[i] = placeView{p.GetNode(), p.GetDevices(), p.GetType(), p.GetEnded()}
+	}
+	return all
 }
 
 type reportView struct {
@@ -243,7 +252,7 @@ func viewTrial(t *outbidv1.Trial) trialView {
 		StepsPerSecond: number(t.GetStepsPerSecond()), Bracket: t.GetBracket(), Restarts: t.GetRestarts(),
 		Resumes: t.GetResumes(), NodeLosses: t.GetNodeLosses(), Suspected: t.GetSuspected(), Node: t.GetNode(), Devices: t.GetDevices(), DeviceSeconds: number(t.GetDeviceSeconds()),
 		Created: viewTime(t.GetCreated()), Ended: viewTime(t.GetEnded()), Checkpoints: []checkpointView{},
-		Leases: []leaseView{},
+		Leases: []leaseView{}, Round: viewForkRound(t.GetRound()), Rounds: t.GetRounds(), Merges: viewMerges(t.GetMerges()),
 	}
 	for _, l := range t.GetLeases() {
 		v.Leases = append(v.Leases, viewLease(l))

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	forks "github.com/outbid-dev/outbid/orchestrator/fork"
@@ -34,7 +37,7 @@ func (p sharing) Decide(v *policy.View) (plan policy.Plan) {
 			}
 			for n, share := range shares {
 				plan.Grants = append(plan.Grants, policy.Grant{
-					Job: j, Gang: cluster.Gang{{Node: n, Devices: []int{0}}}, Fork: n > 0, Steps: share, Reason: "its share", TermEnd: v.Now.Add(slot),
+					Job: j, Gang: cluster.Gang{{Node: n, Devices: []int{0}}}, Fork: n > 0, Steps: share, Rate: 3 / float64(1+2*n), Reason: "its share", TermEnd: v.Now.Add(slot),
 				})
 			}
 			return plan
@@ -164,6 +167,84 @@ func TestARoundOfForks(t *testing.T) {
 	c.trains("a", 100, 101, 101)
 	c.reaches("a", 101)
 	c.stands("completed at 101, done 101, goes on from 101")
+}
+
+// shown is a trial's forks as people see them: those of its round, and those of the newest that ended.
+func (c *forkedCluster) shown() string {
+	t := c.core.State().TrialView(c.core.State().Sweeps["s-1"], c.trial())
+	in := func(forks []*outbidv1.TrialFork) (text string) {
+		for _, f := range forks {
+			text += fmt.Sprintf("; %d %s on %s %v %s: %d of %d, %d count, at %g of %g/s", f.GetLeaseId(), f.GetState(), f.GetPlaces()[0].GetNode(),
+				f.GetPlaces()[0].GetDevices(), f.GetPlaces()[0].GetType(), f.GetSteps(), f.GetShare(), f.GetCounted(), f.GetStepsPerSecond(),
+				f.GetForecastStepsPerSecond())
+		}
+		return text
+	}
+	text := fmt.Sprintf("%d rounds, %g/s", t.GetRounds(), t.GetStepsPerSecond())
+	if r := t.GetRound(); r != nil {
+		text += fmt.Sprintf("; from %d for %s, averaged on %q try %d", r.GetFromStep(), r.GetEnds().AsTime().Sub(r.GetBegan().AsTime()),
+			r.GetConsolidatesOn(), r.GetAttempt()) + in(r.GetForks())
+	}
+	if n := len(t.GetMerges()); n > 0 {
+		m := t.GetMerges()[n-1]
+		text += fmt.Sprintf(" | round %d from %d to %d, averaged on %q, %s", m.GetRound(), m.GetFromStep(), m.GetStep(), m.GetAveragedOn(), m.GetReason()) +
+			in(m.GetForks())
+	}
+	return text
+}
+
+// What is shown of forks: where each trains, its share, its steps, its rate beside the one that was forecast, and what a round
+// came to; after a restart as well.
+func TestForksAreShown(t *testing.T) {
+	t.Parallel()
+	c := newRoundCluster(t)
+	trains := func(node string, step int64, seconds float64) {
+		f := c.newest(node)
+		r := report(f, 1, step)
+		r.GetReport().TrainSeconds = seconds
+		c.say(node, begins(f, 0), r)
+	}
+	trains("a", 60, 30)
+	trains("b", 20, 20)
+	c.say("b", saves(c.newest("b"), 10))
+	want := `0 rounds, 3/s; from 0 for 1m30s, averaged on "" try 0; 1 running on a [0] gpu: 60 of 75, 0 count, at 2 of 3/s` +
+		`; 2 running on b [0] gpu: 20 of 25, 10 count, at 1 of 1/s`
+	if got := c.shown(); got != want {
+		t.Errorf("while they train\n%s, want\n%s", got, want)
+	}
+	c.reaches("a", 75)
+	c.ends("a")
+	c.say("b", endsFork(c.newest("b"), outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, 20))
+	node := c.trial().Round.Node
+	want = `0 rounds, 0/s; from 0 for 1m30s, averaged on "` + node + `" try 1; 1 ended on a [0] gpu: 75 of 75, 75 count, at 2 of 3/s` +
+		`; 2 ended on b [0] gpu: 10 of 25, 10 count, at 1 of 1/s`
+	if got := c.shown(); got != want {
+		t.Errorf("while what they saved is averaged\n%s, want\n%s", got, want)
+	}
+	c.consolidates(node, "", false)
+	want = ` | round 1 from 0 to 85, averaged on "` + node + `", what its forks saved is averaged; 1 ended on a [0] gpu: 75 of 75, 75 count, at 2 of 3/s` +
+		`; 2 ended on b [0] gpu: 10 of 25, 10 count, at 1 of 1/s`
+	if got := c.shown(); !strings.HasSuffix(got, want) || !strings.HasPrefix(got, "1 rounds, 0/s; from 85") {
+		t.Errorf("afterwards\n%s, want ...\n%s", got, want)
+	}
+	again, err := control.Restore(t.Context(), settings(), sharing{forking{new([]string)}}, c.led.Another(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := func(st *state.State) *outbidv1.Trial {
+		return st.TrialView(st.Sweeps["s-1"], st.Sweeps["s-1"].Trials[0])
+	}
+	before := view(c.core.State())
+	if diff := cmp.Diff(before, view(again.State()), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	restored, err := state.Restore(c.core.State().Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, view(restored), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // A slot ends: who has not done its share saves what it has, and the next round divides what is left. A fork that fails, and

@@ -81,7 +81,7 @@ func (c *Core) leasesOf(j *policy.Job) []*state.Lease {
 func granted(v *policy.View, g *policy.Grant, leaseID uint64) *outbidv1.Event {
 	e := &outbidv1.LeaseGranted{
 		Sweep: g.Job.App.ID, Trial: g.Job.Trial, LeaseId: leaseID, Reason: g.Reason, Places: state.LeasePlaces(v.Nodes, g.Gang),
-		Fork: g.Fork, Share: g.Steps,
+		Fork: g.Fork, Share: g.Steps, Rate: g.Rate,
 	}
 	if !g.TermEnd.IsZero() {
 		e.TermEnd = timestamppb.New(g.TermEnd)

@@ -16,9 +16,9 @@ type Round struct {
 	// From is the step that Start holds: where every fork begins. Start is nil where they begin anew.
 	From  int64
 	Start *outbidv1.Checkpoint
-	// Ends is when the slot does; zero for never. Forks is how many there are to be.
-	Ends  time.Time
-	Forks int32
+	// Began is when it did, zero if that is unknown; Ends is when the slot ends, zero for never. Forks is how many there are to be.
+	Began, Ends time.Time
+	Forks       int32
 	// Parts are the forks, in the order of their grants.
 	Parts []Part
 	// Attempt counts the consolidations that were ordered, and Node is the one that was told to last; "" for none.
@@ -38,6 +38,11 @@ type Part struct {
 	Saved *outbidv1.Checkpoint
 	// Over: its lease has ended.
 	Over bool
+	// Places are where it trains. They are not changed.
+	Places []*outbidv1.TrialPlace
+	// Forecast is the rate by which its share was made, and Rate the one that was measured in this round, both in steps per
+	// second; 0 if unknown.
+	Forecast, Rate float64
 }
 
 // Steps are those that its checkpoint holds of this round: what counts once the round is over.
@@ -58,6 +63,11 @@ func (r *Round) Join(lease uint64, share int64) *Round {
 	next := r.clone()
 	next.Parts = append(next.Parts, Part{Lease: lease, Share: share})
 	return next
+}
+
+// Placed takes in where a fork trains, and the rate by which its share was made.
+func (r *Round) Placed(lease uint64, places []*outbidv1.TrialPlace, forecast float64) *Round {
+	return r.with(lease, func(p *Part) { p.Places, p.Forecast = places, forecast })
 }
 
 // Part is the part of a lease, and its index; nil and -1 if it has none.
@@ -84,6 +94,11 @@ func (r *Round) Until(lease uint64) int64 {
 // Reported takes in how far a fork is, by its own count. One that was started anew may be further back than before.
 func (r *Round) Reported(lease uint64, step int64) *Round {
 	return r.with(lease, func(p *Part) { p.Done = max(0, step-r.From) })
+}
+
+// Measured takes in how fast a fork trains, in steps per second.
+func (r *Round) Measured(lease uint64, rate float64) *Round {
+	return r.with(lease, func(p *Part) { p.Rate = rate })
 }
 
 // Saved takes in a checkpoint of a fork. An older one than it has changes nothing.
@@ -130,6 +145,16 @@ func (r *Round) Counts() int64 {
 		step += r.Steps(&r.Parts[i])
 	}
 	return step
+}
+
+// Rate is that of all forks that train, in steps per second.
+func (r *Round) Rate() (sum float64) {
+	for i := range r.Parts {
+		if !r.Parts[i].Over {
+			sum += r.Parts[i].Rate
+		}
+	}
+	return sum
 }
 
 // Overdue says whether the slot has ended.

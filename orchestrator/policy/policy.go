@@ -60,6 +60,8 @@ type Grant struct {
 	// grants of a round are in one plan: the first is for the job that waits, the others are its Forks. TermEnd ends the slot:
 	// whoever has not done its share by then saves and ends.
 	Steps int64
+	// Rate is the steps per second by which this share was made; 0 if it was not made by rates.
+	Rate float64
 	// TermEnd is when the lease's term ends and the policy decides on these devices anew; zero for no term. The job
 	// runs on until it is revoked.
 	TermEnd time.Time

@@ -61,7 +61,9 @@ func (f *folding) forksBegan(e *outbidv1.ForksBegan) error {
 	if f.trial.Round != nil {
 		return broken("a round of forks begins while there is one")
 	}
-	f.setRound(fork.Begin(e.GetStart(), e.GetForks(), from(e.GetEnds())))
+	r := fork.Begin(e.GetStart(), e.GetForks(), from(e.GetEnds()))
+	r.Began = f.at
+	f.setRound(r)
 	return nil
 }
 
@@ -74,7 +76,7 @@ func (f *folding) joinRound(e *outbidv1.LeaseGranted) error {
 	case e.GetShare() <= 0 || t.Round == nil || t.Round.Void:
 		return broken("lease %d has a share of %d steps, which is none of a round of forks", l.ID, e.GetShare())
 	}
-	f.setRound(t.Round.Join(l.ID, e.GetShare()))
+	f.setRound(t.Round.Join(l.ID, e.GetShare()).Placed(l.ID, l.placesView(), e.GetRate()))
 	l.Step = t.Round.From
 	return nil
 }
@@ -132,6 +134,7 @@ func (f *folding) forksEnded(e *outbidv1.ForksEnded) error {
 		return broken("it has no forks to consolidate, or they train still")
 	}
 	void := t.Round.Void
+	f.merged(e)
 	f.setRound(nil)
 	t.ForkAgain = e.GetAgain()
 	if void {
@@ -152,11 +155,12 @@ func roundRecord(r *fork.Round) *outbidv1.ForkRound {
 		return nil
 	}
 	record := &outbidv1.ForkRound{
-		Start: r.Start, Ends: stamp(r.Ends), Forks: r.Forks, Attempt: r.Attempt, Node: r.Node, Boot: r.Boot, Void: r.Void,
+		Start: r.Start, Began: stamp(r.Began), Ends: stamp(r.Ends), Forks: r.Forks, Attempt: r.Attempt, Node: r.Node, Boot: r.Boot, Void: r.Void,
 	}
 	for _, p := range r.Parts {
 		record.Parts = append(record.Parts, &outbidv1.ForkRoundPart{
 			LeaseId: p.Lease, Share: p.Share, Done: p.Done, Saved: p.Saved, Over: p.Over,
+			Places: p.Places, Forecast: p.Forecast, Rate: p.Rate,
 		})
 	}
 	return record
@@ -167,10 +171,11 @@ func (st *State) restoreRound(s *Sweep, t *Trial, record *outbidv1.ForkRound) {
 		return
 	}
 	r := fork.Begin(record.GetStart(), record.GetForks(), from(record.GetEnds()))
-	r.Attempt, r.Node, r.Boot, r.Void = record.GetAttempt(), record.GetNode(), record.GetBoot(), record.GetVoid()
+	r.Began, r.Attempt, r.Node, r.Boot, r.Void = from(record.GetBegan()), record.GetAttempt(), record.GetNode(), record.GetBoot(), record.GetVoid()
 	for _, p := range record.GetParts() {
 		r.Parts = append(r.Parts, fork.Part{
 			Lease: p.GetLeaseId(), Share: p.GetShare(), Done: p.GetDone(), Saved: p.GetSaved(), Over: p.GetOver(),
+			Places: p.GetPlaces(), Forecast: p.GetForecast(), Rate: p.GetRate(),
 		})
 	}
 	st.setRound(s, t, r)

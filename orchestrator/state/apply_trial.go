@@ -61,7 +61,9 @@ func (f *folding) reported(e *outbidv1.TrialReported) error {
 		l.Step = r.GetForkStep()
 	}
 	t.outlived(f.at, l)
-	s.measure(t, l, r)
+	if rate := s.measure(t, l, r); rate > 0 && t.Part(l) != nil {
+		f.setRound(t.Round.Measured(l.ID, rate))
+	}
 	f.movedOn(l)
 	if l != t.Lead() {
 		return nil

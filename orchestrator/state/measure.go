@@ -22,18 +22,22 @@ const (
 	smoothing = 0.1
 )
 
-// measure takes a report's speed in, once it has trained for some time.
-func (s *Sweep) measure(t *Trial, l *Lease, r *outbidv1.Report) {
-	if r.GetTrainSeconds() <= 0 || l.Step <= l.FromStep || l.Holder == Client || l.kind == "" {
-		return
+// measure takes a report's speed in, once it has trained for some time, and returns it in steps per second; 0 if unknown.
+func (s *Sweep) measure(t *Trial, l *Lease, r *outbidv1.Report) float64 {
+	if r.GetTrainSeconds() <= 0 || l.Step <= l.FromStep || l.Holder == Client {
+		return 0
 	}
 	rate := float64(l.Step-l.FromStep) / r.GetTrainSeconds()
 	if math.IsInf(rate, 0) || math.IsNaN(rate) {
-		return
+		return 0
+	}
+	if l.kind == "" {
+		return rate // of devices of several types
 	}
 	m := cluster.Speed{Type: l.kind, Devices: l.Size(), Locality: l.spread, Rate: rate}
 	t.Measured = record(t.Measured, m, 1)
 	s.Measured = record(s.Measured, m, smoothing)
+	return rate
 }
 
 // record puts a measurement in place of the one of the same kind, or its weight of it.

@@ -210,6 +210,7 @@ func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 		NaNNoted: r.GetNanNoted(), MetricStep: r.GetMetricStep(), NodeLosses: v.GetNodeLosses(), LostStep: r.GetLostStep(),
 		Suspected: v.GetSuspected(), LastFailure: r.GetLastFailure(), ResumesAs: r.GetResumesAs(), Rollbacks: r.GetRollbacks(),
 		FailedOtherwise: r.GetFailedOtherwise(), ForkAgain: r.GetForkAgain(),
+		Rounds: v.GetRounds(), Merges: v.GetMerges(),
 	}
 }
 

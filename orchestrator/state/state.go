@@ -171,6 +171,9 @@ type Trial struct {
 	// says whether it may have another one.
 	Round     *fork.Round
 	ForkAgain outbidv1.ForkAgain
+	// Rounds counts its rounds of forks that have ended, and Merges are the newest of them, oldest first.
+	Rounds int32
+	Merges []*outbidv1.TrialMerge
 	// AtTarget: the fork that leads did UntilStep and waits for word.
 	AtTarget bool
 	// Pausing: it is to be paused once its lease has ended.

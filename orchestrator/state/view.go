@@ -73,6 +73,9 @@ func (s *Sweep) trialView(at time.Time, t *Trial) *outbidv1.Trial {
 			v.StepsPerSecond = float64(t.Step-l.FromStep) / t.Last.GetTrainSeconds()
 		}
 	}
+	if t.Round != nil {
+		v.Round, v.StepsPerSecond = t.roundView(), t.Round.Rate()
+	}
 	return v
 }
 
@@ -85,10 +88,17 @@ func (l *Lease) view() *outbidv1.TrialLease {
 	if l.Holder == Client {
 		v.Holder = "client"
 	}
-	for i, p := range l.Places {
-		v.Places = append(v.Places, &outbidv1.TrialPlace{Node: p.Node, Devices: p.Devices, Type: l.types[i], Ended: p.Ended})
-	}
+	v.Places = l.placesView()
 	return v
+}
+
+// placesView are the lease's places as people see them.
+func (l *Lease) placesView() []*outbidv1.TrialPlace {
+	var all []*outbidv1.TrialPlace
+	for i, p := range l.Places {
+		all = append(all, &outbidv1.TrialPlace{Node: p.Node, Devices: p.Devices, Type: l.types[i], Ended: p.Ended})
+	}
+	return all
 }
 
 func (t *Trial) record(sweep string) *outbidv1.Trial {
@@ -97,7 +107,7 @@ func (t *Trial) record(sweep string) *outbidv1.Trial {
 		Step: t.Step, UntilStep: t.UntilStep, Last: t.Last, BestStep: t.BestStep,
 		Created: stamp(t.Created), Ended: stamp(t.Ended), Restarts: t.Restarts, Resumes: t.Resumes,
 		DeviceSeconds: t.DeviceSeconds, Bracket: t.Bracket, Checkpoints: slices.Clone(t.Checkpoints),
-		NodeLosses: t.NodeLosses, Suspected: t.Suspected,
+		NodeLosses: t.NodeLosses, Suspected: t.Suspected, Rounds: t.Rounds, Merges: t.Merges,
 	}
 	v.Best = number(t.Best)
 	return v

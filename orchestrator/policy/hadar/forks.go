@@ -235,7 +235,7 @@ func (p *Policy) divided(v *policy.View, g policy.Grant, gangs []cluster.Gang, r
 	grants := make([]policy.Grant, len(order))
 	for k, i := range order {
 		grants[k] = policy.Grant{
-			Job: g.Job, Gang: gangs[i], Fork: k > 0, Steps: shares[i], TermEnd: ends,
+			Job: g.Job, Gang: gangs[i], Fork: k > 0, Steps: shares[i], Rate: rates[i], TermEnd: ends,
 			Reason: g.Reason + ", as one of its copies",
 		}
 	}

@@ -2301,7 +2301,9 @@ type LeaseGranted struct {
 	// The trial holds another lease already, and this one beside it: two processes train it, each on its own.
 	Fork bool `protobuf:"varint,10,opt,name=fork,proto3" json:"fork,omitempty"`
 	// Its part of the trial's round of forks, which ForksBegan began: it trains so many steps. 0 if it is no part of one.
-	Share         int64 `protobuf:"varint,11,opt,name=share,proto3" json:"share,omitempty"`
+	Share int64 `protobuf:"varint,11,opt,name=share,proto3" json:"share,omitempty"`
+	// The rate in steps per second by which its share was made; 0 if it has none.
+	Rate          float64 `protobuf:"fixed64,12,opt,name=rate,proto3" json:"rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2412,6 +2414,13 @@ func (x *LeaseGranted) GetFork() bool {
 func (x *LeaseGranted) GetShare() int64 {
 	if x != nil {
 		return x.Share
+	}
+	return 0
+}
+
+func (x *LeaseGranted) GetRate() float64 {
+	if x != nil {
+		return x.Rate
 	}
 	return 0
 }
@@ -4163,7 +4172,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x11CheckpointDropped\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"\xe0\x02\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\xf4\x02\n" +
 	"\fLeaseGranted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
@@ -4176,7 +4185,8 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06places\x18\t \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\x12\x12\n" +
 	"\x04fork\x18\n" +
 	" \x01(\bR\x04fork\x12\x14\n" +
-	"\x05share\x18\v \x01(\x03R\x05share\"\xab\x01\n" +
+	"\x05share\x18\v \x01(\x03R\x05share\x12\x12\n" +
+	"\x04rate\x18\f \x01(\x01R\x04rate\"\xab\x01\n" +
 	"\n" +
 	"ForksBegan\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +

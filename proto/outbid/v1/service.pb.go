@@ -453,7 +453,12 @@ type Trial struct {
 	// It runs alone on a node until it gets further, as nodes were lost under it.
 	Suspected bool `protobuf:"varint,23,opt,name=suspected,proto3" json:"suspected,omitempty"`
 	// The leases that it holds, the oldest first: it leads, and its steps and reports are the trial's.
-	Leases        []*TrialLease `protobuf:"bytes,24,rep,name=leases,proto3" json:"leases,omitempty"`
+	Leases []*TrialLease `protobuf:"bytes,24,rep,name=leases,proto3" json:"leases,omitempty"`
+	// The round of forks that trains it, or whose forks have ended and are being consolidated; absent for none.
+	Round *TrialRound `protobuf:"bytes,25,opt,name=round,proto3" json:"round,omitempty"`
+	// Its newest rounds of forks that have ended, oldest first, eight at most; rounds counts them all.
+	Merges        []*TrialMerge `protobuf:"bytes,26,rep,name=merges,proto3" json:"merges,omitempty"`
+	Rounds        int32         `protobuf:"varint,27,opt,name=rounds,proto3" json:"rounds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -656,6 +661,327 @@ func (x *Trial) GetLeases() []*TrialLease {
 	return nil
 }
 
+func (x *Trial) GetRound() *TrialRound {
+	if x != nil {
+		return x.Round
+	}
+	return nil
+}
+
+func (x *Trial) GetMerges() []*TrialMerge {
+	if x != nil {
+		return x.Merges
+	}
+	return nil
+}
+
+func (x *Trial) GetRounds() int32 {
+	if x != nil {
+		return x.Rounds
+	}
+	return 0
+}
+
+// TrialRound is a round in which several forks train a trial.
+type TrialRound struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The step at which all of its forks began.
+	FromStep int64 `protobuf:"varint,1,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	// When it began, and when its slot ends; absent if unknown, or for no end.
+	Began *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=began,proto3" json:"began,omitempty"`
+	Ends  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ends,proto3" json:"ends,omitempty"`
+	// In the order of their grants.
+	Forks []*TrialFork `protobuf:"bytes,4,rep,name=forks,proto3" json:"forks,omitempty"`
+	// The node that consolidates what they saved, and which try this is; empty and 0 while they train.
+	ConsolidatesOn string `protobuf:"bytes,5,opt,name=consolidates_on,json=consolidatesOn,proto3" json:"consolidates_on,omitempty"`
+	Attempt        int32  `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TrialRound) Reset() {
+	*x = TrialRound{}
+	mi := &file_outbid_v1_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrialRound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrialRound) ProtoMessage() {}
+
+func (x *TrialRound) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrialRound.ProtoReflect.Descriptor instead.
+func (*TrialRound) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *TrialRound) GetFromStep() int64 {
+	if x != nil {
+		return x.FromStep
+	}
+	return 0
+}
+
+func (x *TrialRound) GetBegan() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Began
+	}
+	return nil
+}
+
+func (x *TrialRound) GetEnds() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+func (x *TrialRound) GetForks() []*TrialFork {
+	if x != nil {
+		return x.Forks
+	}
+	return nil
+}
+
+func (x *TrialRound) GetConsolidatesOn() string {
+	if x != nil {
+		return x.ConsolidatesOn
+	}
+	return ""
+}
+
+func (x *TrialRound) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+// TrialFork is a fork's part of a round. Its steps are counted from where the round began.
+type TrialFork struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	LeaseId uint64                 `protobuf:"varint,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	// Where its processes run, in the order of their ranks.
+	Places []*TrialPlace `protobuf:"bytes,2,rep,name=places,proto3" json:"places,omitempty"`
+	// starting, running, pausing, stopping or ended.
+	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	// The steps that it is to do; those that it did, once it has ended that it saved; and those that count: while the round
+	// goes on those that its newest checkpoint holds.
+	Share   int64 `protobuf:"varint,4,opt,name=share,proto3" json:"share,omitempty"`
+	Steps   int64 `protobuf:"varint,5,opt,name=steps,proto3" json:"steps,omitempty"`
+	Counted int64 `protobuf:"varint,6,opt,name=counted,proto3" json:"counted,omitempty"`
+	// Its rate in steps per second as measured in this round, and as forecast when its share was made; 0 if unknown.
+	StepsPerSecond         float64 `protobuf:"fixed64,7,opt,name=steps_per_second,json=stepsPerSecond,proto3" json:"steps_per_second,omitempty"`
+	ForecastStepsPerSecond float64 `protobuf:"fixed64,8,opt,name=forecast_steps_per_second,json=forecastStepsPerSecond,proto3" json:"forecast_steps_per_second,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
+}
+
+func (x *TrialFork) Reset() {
+	*x = TrialFork{}
+	mi := &file_outbid_v1_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrialFork) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrialFork) ProtoMessage() {}
+
+func (x *TrialFork) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrialFork.ProtoReflect.Descriptor instead.
+func (*TrialFork) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TrialFork) GetLeaseId() uint64 {
+	if x != nil {
+		return x.LeaseId
+	}
+	return 0
+}
+
+func (x *TrialFork) GetPlaces() []*TrialPlace {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+func (x *TrialFork) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *TrialFork) GetShare() int64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *TrialFork) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *TrialFork) GetCounted() int64 {
+	if x != nil {
+		return x.Counted
+	}
+	return 0
+}
+
+func (x *TrialFork) GetStepsPerSecond() float64 {
+	if x != nil {
+		return x.StepsPerSecond
+	}
+	return 0
+}
+
+func (x *TrialFork) GetForecastStepsPerSecond() float64 {
+	if x != nil {
+		return x.ForecastStepsPerSecond
+	}
+	return 0
+}
+
+// TrialMerge is a round of forks that has ended.
+type TrialMerge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts the trial's rounds of forks from 1.
+	Round int32 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
+	// When it began, if that is known, and when what its forks saved was added up.
+	Began *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=began,proto3" json:"began,omitempty"`
+	Time  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	// The step at which its forks began, and the one at which the trial goes on.
+	FromStep int64        `protobuf:"varint,4,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	Step     int64        `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`
+	Forks    []*TrialFork `protobuf:"bytes,6,rep,name=forks,proto3" json:"forks,omitempty"`
+	// The node that averaged what they saved; empty if the trial goes on from what one of them saved, or from where they began.
+	AveragedOn    string `protobuf:"bytes,7,opt,name=averaged_on,json=averagedOn,proto3" json:"averaged_on,omitempty"`
+	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrialMerge) Reset() {
+	*x = TrialMerge{}
+	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrialMerge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrialMerge) ProtoMessage() {}
+
+func (x *TrialMerge) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrialMerge.ProtoReflect.Descriptor instead.
+func (*TrialMerge) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TrialMerge) GetRound() int32 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *TrialMerge) GetBegan() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Began
+	}
+	return nil
+}
+
+func (x *TrialMerge) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *TrialMerge) GetFromStep() int64 {
+	if x != nil {
+		return x.FromStep
+	}
+	return 0
+}
+
+func (x *TrialMerge) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *TrialMerge) GetForks() []*TrialFork {
+	if x != nil {
+		return x.Forks
+	}
+	return nil
+}
+
+func (x *TrialMerge) GetAveragedOn() string {
+	if x != nil {
+		return x.AveragedOn
+	}
+	return ""
+}
+
+func (x *TrialMerge) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // TrialLease is a lease that a trial holds: one of its forks is trained under it.
 type TrialLease struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -679,7 +1005,7 @@ type TrialLease struct {
 
 func (x *TrialLease) Reset() {
 	*x = TrialLease{}
-	mi := &file_outbid_v1_service_proto_msgTypes[4]
+	mi := &file_outbid_v1_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +1017,7 @@ func (x *TrialLease) String() string {
 func (*TrialLease) ProtoMessage() {}
 
 func (x *TrialLease) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[4]
+	mi := &file_outbid_v1_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +1030,7 @@ func (x *TrialLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialLease.ProtoReflect.Descriptor instead.
 func (*TrialLease) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TrialLease) GetLeaseId() uint64 {
@@ -786,7 +1112,7 @@ type TrialPlace struct {
 
 func (x *TrialPlace) Reset() {
 	*x = TrialPlace{}
-	mi := &file_outbid_v1_service_proto_msgTypes[5]
+	mi := &file_outbid_v1_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +1124,7 @@ func (x *TrialPlace) String() string {
 func (*TrialPlace) ProtoMessage() {}
 
 func (x *TrialPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[5]
+	mi := &file_outbid_v1_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +1137,7 @@ func (x *TrialPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialPlace.ProtoReflect.Descriptor instead.
 func (*TrialPlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TrialPlace) GetNode() string {
@@ -854,7 +1180,7 @@ type SubmitSweepRequest struct {
 
 func (x *SubmitSweepRequest) Reset() {
 	*x = SubmitSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	mi := &file_outbid_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +1192,7 @@ func (x *SubmitSweepRequest) String() string {
 func (*SubmitSweepRequest) ProtoMessage() {}
 
 func (x *SubmitSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	mi := &file_outbid_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +1205,7 @@ func (x *SubmitSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitSweepRequest.ProtoReflect.Descriptor instead.
 func (*SubmitSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubmitSweepRequest) GetSpec() *SweepSpec {
@@ -906,7 +1232,7 @@ type SubmitSweepResponse struct {
 
 func (x *SubmitSweepResponse) Reset() {
 	*x = SubmitSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[7]
+	mi := &file_outbid_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1244,7 @@ func (x *SubmitSweepResponse) String() string {
 func (*SubmitSweepResponse) ProtoMessage() {}
 
 func (x *SubmitSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[7]
+	mi := &file_outbid_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1257,7 @@ func (x *SubmitSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitSweepResponse.ProtoReflect.Descriptor instead.
 func (*SubmitSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SubmitSweepResponse) GetSweep() *Sweep {
@@ -953,7 +1279,7 @@ type PreviewSweepRequest struct {
 
 func (x *PreviewSweepRequest) Reset() {
 	*x = PreviewSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[8]
+	mi := &file_outbid_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1291,7 @@ func (x *PreviewSweepRequest) String() string {
 func (*PreviewSweepRequest) ProtoMessage() {}
 
 func (x *PreviewSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[8]
+	mi := &file_outbid_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -978,7 +1304,7 @@ func (x *PreviewSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewSweepRequest.ProtoReflect.Descriptor instead.
 func (*PreviewSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PreviewSweepRequest) GetSpec() *SweepSpec {
@@ -1011,7 +1337,7 @@ type PreviewSweepResponse struct {
 
 func (x *PreviewSweepResponse) Reset() {
 	*x = PreviewSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[9]
+	mi := &file_outbid_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1349,7 @@ func (x *PreviewSweepResponse) String() string {
 func (*PreviewSweepResponse) ProtoMessage() {}
 
 func (x *PreviewSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[9]
+	mi := &file_outbid_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1362,7 @@ func (x *PreviewSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewSweepResponse.ProtoReflect.Descriptor instead.
 func (*PreviewSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PreviewSweepResponse) GetOutlook() *Outlook {
@@ -1080,7 +1406,7 @@ type ListSweepsRequest struct {
 
 func (x *ListSweepsRequest) Reset() {
 	*x = ListSweepsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[10]
+	mi := &file_outbid_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1418,7 @@ func (x *ListSweepsRequest) String() string {
 func (*ListSweepsRequest) ProtoMessage() {}
 
 func (x *ListSweepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[10]
+	mi := &file_outbid_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1431,7 @@ func (x *ListSweepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSweepsRequest.ProtoReflect.Descriptor instead.
 func (*ListSweepsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListSweepsRequest) GetTenant() string {
@@ -1140,7 +1466,7 @@ type ListSweepsResponse struct {
 
 func (x *ListSweepsResponse) Reset() {
 	*x = ListSweepsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[11]
+	mi := &file_outbid_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1152,7 +1478,7 @@ func (x *ListSweepsResponse) String() string {
 func (*ListSweepsResponse) ProtoMessage() {}
 
 func (x *ListSweepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[11]
+	mi := &file_outbid_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1165,7 +1491,7 @@ func (x *ListSweepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSweepsResponse.ProtoReflect.Descriptor instead.
 func (*ListSweepsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListSweepsResponse) GetSweeps() []*Sweep {
@@ -1192,7 +1518,7 @@ type GetSweepRequest struct {
 
 func (x *GetSweepRequest) Reset() {
 	*x = GetSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[12]
+	mi := &file_outbid_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1530,7 @@ func (x *GetSweepRequest) String() string {
 func (*GetSweepRequest) ProtoMessage() {}
 
 func (x *GetSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[12]
+	mi := &file_outbid_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1543,7 @@ func (x *GetSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSweepRequest.ProtoReflect.Descriptor instead.
 func (*GetSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetSweepRequest) GetSweep() string {
@@ -1237,7 +1563,7 @@ type GetSweepResponse struct {
 
 func (x *GetSweepResponse) Reset() {
 	*x = GetSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[13]
+	mi := &file_outbid_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1575,7 @@ func (x *GetSweepResponse) String() string {
 func (*GetSweepResponse) ProtoMessage() {}
 
 func (x *GetSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[13]
+	mi := &file_outbid_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1588,7 @@ func (x *GetSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSweepResponse.ProtoReflect.Descriptor instead.
 func (*GetSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetSweepResponse) GetSweep() *Sweep {
@@ -1288,7 +1614,7 @@ type ListTrialsRequest struct {
 
 func (x *ListTrialsRequest) Reset() {
 	*x = ListTrialsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[14]
+	mi := &file_outbid_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1626,7 @@ func (x *ListTrialsRequest) String() string {
 func (*ListTrialsRequest) ProtoMessage() {}
 
 func (x *ListTrialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[14]
+	mi := &file_outbid_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1639,7 @@ func (x *ListTrialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrialsRequest.ProtoReflect.Descriptor instead.
 func (*ListTrialsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListTrialsRequest) GetSweep() string {
@@ -1355,7 +1681,7 @@ type ListTrialsResponse struct {
 
 func (x *ListTrialsResponse) Reset() {
 	*x = ListTrialsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[15]
+	mi := &file_outbid_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1693,7 @@ func (x *ListTrialsResponse) String() string {
 func (*ListTrialsResponse) ProtoMessage() {}
 
 func (x *ListTrialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[15]
+	mi := &file_outbid_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1706,7 @@ func (x *ListTrialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrialsResponse.ProtoReflect.Descriptor instead.
 func (*ListTrialsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListTrialsResponse) GetTrials() []*Trial {
@@ -1408,7 +1734,7 @@ type GetTrialRequest struct {
 
 func (x *GetTrialRequest) Reset() {
 	*x = GetTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[16]
+	mi := &file_outbid_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1746,7 @@ func (x *GetTrialRequest) String() string {
 func (*GetTrialRequest) ProtoMessage() {}
 
 func (x *GetTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[16]
+	mi := &file_outbid_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1759,7 @@ func (x *GetTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrialRequest.ProtoReflect.Descriptor instead.
 func (*GetTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetTrialRequest) GetSweep() string {
@@ -1460,7 +1786,7 @@ type GetTrialResponse struct {
 
 func (x *GetTrialResponse) Reset() {
 	*x = GetTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[17]
+	mi := &file_outbid_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1798,7 @@ func (x *GetTrialResponse) String() string {
 func (*GetTrialResponse) ProtoMessage() {}
 
 func (x *GetTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[17]
+	mi := &file_outbid_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1811,7 @@ func (x *GetTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrialResponse.ProtoReflect.Descriptor instead.
 func (*GetTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetTrialResponse) GetTrial() *Trial {
@@ -1507,7 +1833,7 @@ type ListReportsRequest struct {
 
 func (x *ListReportsRequest) Reset() {
 	*x = ListReportsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[18]
+	mi := &file_outbid_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1845,7 @@ func (x *ListReportsRequest) String() string {
 func (*ListReportsRequest) ProtoMessage() {}
 
 func (x *ListReportsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[18]
+	mi := &file_outbid_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1858,7 @@ func (x *ListReportsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReportsRequest.ProtoReflect.Descriptor instead.
 func (*ListReportsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListReportsRequest) GetSweep() string {
@@ -1559,7 +1885,7 @@ type ListReportsResponse struct {
 
 func (x *ListReportsResponse) Reset() {
 	*x = ListReportsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[19]
+	mi := &file_outbid_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1897,7 @@ func (x *ListReportsResponse) String() string {
 func (*ListReportsResponse) ProtoMessage() {}
 
 func (x *ListReportsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[19]
+	mi := &file_outbid_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1910,7 @@ func (x *ListReportsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReportsResponse.ProtoReflect.Descriptor instead.
 func (*ListReportsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListReportsResponse) GetReports() []*TrialReport {
@@ -1607,7 +1933,7 @@ type TrialReport struct {
 
 func (x *TrialReport) Reset() {
 	*x = TrialReport{}
-	mi := &file_outbid_v1_service_proto_msgTypes[20]
+	mi := &file_outbid_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +1945,7 @@ func (x *TrialReport) String() string {
 func (*TrialReport) ProtoMessage() {}
 
 func (x *TrialReport) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[20]
+	mi := &file_outbid_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +1958,7 @@ func (x *TrialReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReport.ProtoReflect.Descriptor instead.
 func (*TrialReport) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TrialReport) GetTrial() int32 {
@@ -1668,7 +1994,7 @@ type WatchSweepRequest struct {
 
 func (x *WatchSweepRequest) Reset() {
 	*x = WatchSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[21]
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +2006,7 @@ func (x *WatchSweepRequest) String() string {
 func (*WatchSweepRequest) ProtoMessage() {}
 
 func (x *WatchSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[21]
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +2019,7 @@ func (x *WatchSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSweepRequest.ProtoReflect.Descriptor instead.
 func (*WatchSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchSweepRequest) GetSweep() string {
@@ -1722,7 +2048,7 @@ type WatchSweepResponse struct {
 
 func (x *WatchSweepResponse) Reset() {
 	*x = WatchSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[22]
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +2060,7 @@ func (x *WatchSweepResponse) String() string {
 func (*WatchSweepResponse) ProtoMessage() {}
 
 func (x *WatchSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[22]
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +2073,7 @@ func (x *WatchSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSweepResponse.ProtoReflect.Descriptor instead.
 func (*WatchSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchSweepResponse) GetSweep() *Sweep {
@@ -1782,7 +2108,7 @@ type ControlSweepRequest struct {
 
 func (x *ControlSweepRequest) Reset() {
 	*x = ControlSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[23]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +2120,7 @@ func (x *ControlSweepRequest) String() string {
 func (*ControlSweepRequest) ProtoMessage() {}
 
 func (x *ControlSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[23]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +2133,7 @@ func (x *ControlSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepRequest.ProtoReflect.Descriptor instead.
 func (*ControlSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ControlSweepRequest) GetSweep() string {
@@ -1836,7 +2162,7 @@ type DeleteSweepRequest struct {
 
 func (x *DeleteSweepRequest) Reset() {
 	*x = DeleteSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +2174,7 @@ func (x *DeleteSweepRequest) String() string {
 func (*DeleteSweepRequest) ProtoMessage() {}
 
 func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +2187,7 @@ func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DeleteSweepRequest) GetSweep() string {
@@ -1890,7 +2216,7 @@ type DeleteSweepResponse struct {
 
 func (x *DeleteSweepResponse) Reset() {
 	*x = DeleteSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +2228,7 @@ func (x *DeleteSweepResponse) String() string {
 func (*DeleteSweepResponse) ProtoMessage() {}
 
 func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +2241,7 @@ func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeleteSweepResponse) GetDeleted() *timestamppb.Timestamp {
@@ -1942,7 +2268,7 @@ type ControlSweepResponse struct {
 
 func (x *ControlSweepResponse) Reset() {
 	*x = ControlSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2280,7 @@ func (x *ControlSweepResponse) String() string {
 func (*ControlSweepResponse) ProtoMessage() {}
 
 func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2293,7 @@ func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepResponse.ProtoReflect.Descriptor instead.
 func (*ControlSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ControlSweepResponse) GetSweep() *Sweep {
@@ -1997,7 +2323,7 @@ type ExtendSweepRequest struct {
 
 func (x *ExtendSweepRequest) Reset() {
 	*x = ExtendSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2335,7 @@ func (x *ExtendSweepRequest) String() string {
 func (*ExtendSweepRequest) ProtoMessage() {}
 
 func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2348,7 @@ func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExtendSweepRequest) GetSweep() string {
@@ -2079,7 +2405,7 @@ type ExtendSweepResponse struct {
 
 func (x *ExtendSweepResponse) Reset() {
 	*x = ExtendSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2417,7 @@ func (x *ExtendSweepResponse) String() string {
 func (*ExtendSweepResponse) ProtoMessage() {}
 
 func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2430,7 @@ func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExtendSweepResponse) GetSweep() *Sweep {
@@ -2135,7 +2461,7 @@ type TrainedAgain struct {
 
 func (x *TrainedAgain) Reset() {
 	*x = TrainedAgain{}
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2473,7 @@ func (x *TrainedAgain) String() string {
 func (*TrainedAgain) ProtoMessage() {}
 
 func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2486,7 @@ func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainedAgain.ProtoReflect.Descriptor instead.
 func (*TrainedAgain) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TrainedAgain) GetTrial() int32 {
@@ -2200,7 +2526,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2538,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2551,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StreamLogsRequest) GetSweep() string {
@@ -2270,7 +2596,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2608,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2621,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StreamLogsResponse) GetTrial() int32 {
@@ -2342,7 +2668,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2354,7 +2680,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2367,7 +2693,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 // ListNodesResponse is the response of ListNodes.
@@ -2380,7 +2706,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +2718,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +2731,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2429,7 +2755,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2767,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2780,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Node) GetInfo() *NodeInfo {
@@ -2503,7 +2829,7 @@ type DeviceUse struct {
 
 func (x *DeviceUse) Reset() {
 	*x = DeviceUse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2841,7 @@ func (x *DeviceUse) String() string {
 func (*DeviceUse) ProtoMessage() {}
 
 func (x *DeviceUse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2854,7 @@ func (x *DeviceUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceUse.ProtoReflect.Descriptor instead.
 func (*DeviceUse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DeviceUse) GetDevice() int32 {
@@ -2555,7 +2881,7 @@ type PutBlobRequest struct {
 
 func (x *PutBlobRequest) Reset() {
 	*x = PutBlobRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +2893,7 @@ func (x *PutBlobRequest) String() string {
 func (*PutBlobRequest) ProtoMessage() {}
 
 func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2906,7 @@ func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobRequest.ProtoReflect.Descriptor instead.
 func (*PutBlobRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PutBlobRequest) GetData() []byte {
@@ -2601,7 +2927,7 @@ type PutBlobResponse struct {
 
 func (x *PutBlobResponse) Reset() {
 	*x = PutBlobResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2939,7 @@ func (x *PutBlobResponse) String() string {
 func (*PutBlobResponse) ProtoMessage() {}
 
 func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2952,7 @@ func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobResponse.ProtoReflect.Descriptor instead.
 func (*PutBlobResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PutBlobResponse) GetSha256() string {
@@ -2651,7 +2977,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2663,7 +2989,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2676,7 +3002,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetCheckpointRequest) GetSweep() string {
@@ -2718,7 +3044,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +3056,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +3069,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -2771,7 +3097,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +3109,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +3122,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -2828,7 +3154,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +3166,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2853,7 +3179,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -2894,7 +3220,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3232,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3245,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -2976,7 +3302,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3314,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3327,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -3029,7 +3355,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3041,7 +3367,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3054,7 +3380,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -3074,7 +3400,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3412,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3425,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -3118,7 +3444,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3130,7 +3456,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3143,7 +3469,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 // GetServerInfoResponse is the response of GetServerInfo.
@@ -3165,7 +3491,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3503,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3516,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -3270,7 +3596,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3282,7 +3608,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3295,7 +3621,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Check) GetName() string {
@@ -3337,7 +3663,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3675,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3688,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -3382,7 +3708,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3720,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +3733,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -3432,7 +3758,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3444,7 +3770,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3457,7 +3783,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -3491,7 +3817,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +3829,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +3842,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -3544,7 +3870,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3556,7 +3882,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3569,7 +3895,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -3640,7 +3966,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3652,7 +3978,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3665,7 +3991,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Decision) GetKind() string {
@@ -3730,7 +4056,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +4068,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3755,7 +4081,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -3783,7 +4109,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +4121,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3808,7 +4134,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -3839,7 +4165,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3851,7 +4177,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +4190,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -3905,7 +4231,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4243,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4256,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -3978,7 +4304,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4316,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4329,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -4022,7 +4348,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4034,7 +4360,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4047,7 +4373,7 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
@@ -4086,7 +4412,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\astopped\x18\x05 \x01(\x05R\astopped\x12\x16\n" +
 	"\x06failed\x18\x06 \x01(\x05R\x06failed\x12\x1c\n" +
 	"\tcancelled\x18\a \x01(\x05R\tcancelled\x12\x14\n" +
-	"\x05total\x18\b \x01(\x05R\x05total\"\xc3\x06\n" +
+	"\x05total\x18\b \x01(\x05R\x05total\"\xb7\a\n" +
 	"\x05Trial\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12+\n" +
@@ -4115,8 +4441,39 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\vnode_losses\x18\x16 \x01(\x05R\n" +
 	"nodeLosses\x12\x1c\n" +
 	"\tsuspected\x18\x17 \x01(\bR\tsuspected\x12-\n" +
-	"\x06leases\x18\x18 \x03(\v2\x15.outbid.v1.TrialLeaseR\x06leasesB\a\n" +
-	"\x05_best\"\xb6\x02\n" +
+	"\x06leases\x18\x18 \x03(\v2\x15.outbid.v1.TrialLeaseR\x06leases\x12+\n" +
+	"\x05round\x18\x19 \x01(\v2\x15.outbid.v1.TrialRoundR\x05round\x12-\n" +
+	"\x06merges\x18\x1a \x03(\v2\x15.outbid.v1.TrialMergeR\x06merges\x12\x16\n" +
+	"\x06rounds\x18\x1b \x01(\x05R\x06roundsB\a\n" +
+	"\x05_best\"\xfa\x01\n" +
+	"\n" +
+	"TrialRound\x12\x1b\n" +
+	"\tfrom_step\x18\x01 \x01(\x03R\bfromStep\x120\n" +
+	"\x05began\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x12.\n" +
+	"\x04ends\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\x12*\n" +
+	"\x05forks\x18\x04 \x03(\v2\x14.outbid.v1.TrialForkR\x05forks\x12'\n" +
+	"\x0fconsolidates_on\x18\x05 \x01(\tR\x0econsolidatesOn\x12\x18\n" +
+	"\aattempt\x18\x06 \x01(\x05R\aattempt\"\x96\x02\n" +
+	"\tTrialFork\x12\x19\n" +
+	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x12-\n" +
+	"\x06places\x18\x02 \x03(\v2\x15.outbid.v1.TrialPlaceR\x06places\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x14\n" +
+	"\x05share\x18\x04 \x01(\x03R\x05share\x12\x14\n" +
+	"\x05steps\x18\x05 \x01(\x03R\x05steps\x12\x18\n" +
+	"\acounted\x18\x06 \x01(\x03R\acounted\x12(\n" +
+	"\x10steps_per_second\x18\a \x01(\x01R\x0estepsPerSecond\x129\n" +
+	"\x19forecast_steps_per_second\x18\b \x01(\x01R\x16forecastStepsPerSecond\"\x9a\x02\n" +
+	"\n" +
+	"TrialMerge\x12\x14\n" +
+	"\x05round\x18\x01 \x01(\x05R\x05round\x120\n" +
+	"\x05began\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
+	"\tfrom_step\x18\x04 \x01(\x03R\bfromStep\x12\x12\n" +
+	"\x04step\x18\x05 \x01(\x03R\x04step\x12*\n" +
+	"\x05forks\x18\x06 \x03(\v2\x14.outbid.v1.TrialForkR\x05forks\x12\x1f\n" +
+	"\vaveraged_on\x18\a \x01(\tR\n" +
+	"averagedOn\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\xb6\x02\n" +
 	"\n" +
 	"TrialLease\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x12\x16\n" +
@@ -4402,212 +4759,224 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),              // 0: outbid.v1.SweepCommand
 	(*Sweep)(nil),                  // 1: outbid.v1.Sweep
 	(*SweepNote)(nil),              // 2: outbid.v1.SweepNote
 	(*TrialCounts)(nil),            // 3: outbid.v1.TrialCounts
 	(*Trial)(nil),                  // 4: outbid.v1.Trial
-	(*TrialLease)(nil),             // 5: outbid.v1.TrialLease
-	(*TrialPlace)(nil),             // 6: outbid.v1.TrialPlace
-	(*SubmitSweepRequest)(nil),     // 7: outbid.v1.SubmitSweepRequest
-	(*SubmitSweepResponse)(nil),    // 8: outbid.v1.SubmitSweepResponse
-	(*PreviewSweepRequest)(nil),    // 9: outbid.v1.PreviewSweepRequest
-	(*PreviewSweepResponse)(nil),   // 10: outbid.v1.PreviewSweepResponse
-	(*ListSweepsRequest)(nil),      // 11: outbid.v1.ListSweepsRequest
-	(*ListSweepsResponse)(nil),     // 12: outbid.v1.ListSweepsResponse
-	(*GetSweepRequest)(nil),        // 13: outbid.v1.GetSweepRequest
-	(*GetSweepResponse)(nil),       // 14: outbid.v1.GetSweepResponse
-	(*ListTrialsRequest)(nil),      // 15: outbid.v1.ListTrialsRequest
-	(*ListTrialsResponse)(nil),     // 16: outbid.v1.ListTrialsResponse
-	(*GetTrialRequest)(nil),        // 17: outbid.v1.GetTrialRequest
-	(*GetTrialResponse)(nil),       // 18: outbid.v1.GetTrialResponse
-	(*ListReportsRequest)(nil),     // 19: outbid.v1.ListReportsRequest
-	(*ListReportsResponse)(nil),    // 20: outbid.v1.ListReportsResponse
-	(*TrialReport)(nil),            // 21: outbid.v1.TrialReport
-	(*WatchSweepRequest)(nil),      // 22: outbid.v1.WatchSweepRequest
-	(*WatchSweepResponse)(nil),     // 23: outbid.v1.WatchSweepResponse
-	(*ControlSweepRequest)(nil),    // 24: outbid.v1.ControlSweepRequest
-	(*DeleteSweepRequest)(nil),     // 25: outbid.v1.DeleteSweepRequest
-	(*DeleteSweepResponse)(nil),    // 26: outbid.v1.DeleteSweepResponse
-	(*ControlSweepResponse)(nil),   // 27: outbid.v1.ControlSweepResponse
-	(*ExtendSweepRequest)(nil),     // 28: outbid.v1.ExtendSweepRequest
-	(*ExtendSweepResponse)(nil),    // 29: outbid.v1.ExtendSweepResponse
-	(*TrainedAgain)(nil),           // 30: outbid.v1.TrainedAgain
-	(*StreamLogsRequest)(nil),      // 31: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),     // 32: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),       // 33: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 34: outbid.v1.ListNodesResponse
-	(*Node)(nil),                   // 35: outbid.v1.Node
-	(*DeviceUse)(nil),              // 36: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),         // 37: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),        // 38: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),   // 39: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),  // 40: outbid.v1.GetCheckpointResponse
-	(*AskTrialRequest)(nil),        // 41: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),       // 42: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),       // 43: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),      // 44: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),      // 45: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),     // 46: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),   // 47: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 48: outbid.v1.GetServerInfoResponse
-	(*Check)(nil),                  // 49: outbid.v1.Check
-	(*GetRoundRequest)(nil),        // 50: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 51: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 52: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 53: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 54: outbid.v1.Round
-	(*Decision)(nil),               // 55: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 56: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 57: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 58: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 59: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 60: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 61: outbid.v1.RemoveWorkerResponse
-	nil,                            // 62: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 63: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*SweepSpec)(nil),              // 64: outbid.v1.SweepSpec
-	(SweepState)(0),                // 65: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil),  // 66: google.protobuf.Timestamp
-	(*Outlook)(nil),                // 67: outbid.v1.Outlook
-	(*Fairness)(nil),               // 68: outbid.v1.Fairness
-	(TrialState)(0),                // 69: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 70: google.protobuf.Struct
-	(*Report)(nil),                 // 71: outbid.v1.Report
-	(*Checkpoint)(nil),             // 72: outbid.v1.Checkpoint
-	(*Limits)(nil),                 // 73: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 74: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 75: outbid.v1.NodeState
-	(*ForkRef)(nil),                // 76: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 77: outbid.v1.Batch
-	(*Auction)(nil),                // 78: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 79: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 80: google.protobuf.Duration
-	(*Parameter)(nil),              // 81: outbid.v1.Parameter
+	(*TrialRound)(nil),             // 5: outbid.v1.TrialRound
+	(*TrialFork)(nil),              // 6: outbid.v1.TrialFork
+	(*TrialMerge)(nil),             // 7: outbid.v1.TrialMerge
+	(*TrialLease)(nil),             // 8: outbid.v1.TrialLease
+	(*TrialPlace)(nil),             // 9: outbid.v1.TrialPlace
+	(*SubmitSweepRequest)(nil),     // 10: outbid.v1.SubmitSweepRequest
+	(*SubmitSweepResponse)(nil),    // 11: outbid.v1.SubmitSweepResponse
+	(*PreviewSweepRequest)(nil),    // 12: outbid.v1.PreviewSweepRequest
+	(*PreviewSweepResponse)(nil),   // 13: outbid.v1.PreviewSweepResponse
+	(*ListSweepsRequest)(nil),      // 14: outbid.v1.ListSweepsRequest
+	(*ListSweepsResponse)(nil),     // 15: outbid.v1.ListSweepsResponse
+	(*GetSweepRequest)(nil),        // 16: outbid.v1.GetSweepRequest
+	(*GetSweepResponse)(nil),       // 17: outbid.v1.GetSweepResponse
+	(*ListTrialsRequest)(nil),      // 18: outbid.v1.ListTrialsRequest
+	(*ListTrialsResponse)(nil),     // 19: outbid.v1.ListTrialsResponse
+	(*GetTrialRequest)(nil),        // 20: outbid.v1.GetTrialRequest
+	(*GetTrialResponse)(nil),       // 21: outbid.v1.GetTrialResponse
+	(*ListReportsRequest)(nil),     // 22: outbid.v1.ListReportsRequest
+	(*ListReportsResponse)(nil),    // 23: outbid.v1.ListReportsResponse
+	(*TrialReport)(nil),            // 24: outbid.v1.TrialReport
+	(*WatchSweepRequest)(nil),      // 25: outbid.v1.WatchSweepRequest
+	(*WatchSweepResponse)(nil),     // 26: outbid.v1.WatchSweepResponse
+	(*ControlSweepRequest)(nil),    // 27: outbid.v1.ControlSweepRequest
+	(*DeleteSweepRequest)(nil),     // 28: outbid.v1.DeleteSweepRequest
+	(*DeleteSweepResponse)(nil),    // 29: outbid.v1.DeleteSweepResponse
+	(*ControlSweepResponse)(nil),   // 30: outbid.v1.ControlSweepResponse
+	(*ExtendSweepRequest)(nil),     // 31: outbid.v1.ExtendSweepRequest
+	(*ExtendSweepResponse)(nil),    // 32: outbid.v1.ExtendSweepResponse
+	(*TrainedAgain)(nil),           // 33: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),      // 34: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),     // 35: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),       // 36: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 37: outbid.v1.ListNodesResponse
+	(*Node)(nil),                   // 38: outbid.v1.Node
+	(*DeviceUse)(nil),              // 39: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),         // 40: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),        // 41: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),   // 42: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),  // 43: outbid.v1.GetCheckpointResponse
+	(*AskTrialRequest)(nil),        // 44: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),       // 45: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),       // 46: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),      // 47: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),      // 48: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),     // 49: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),   // 50: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 51: outbid.v1.GetServerInfoResponse
+	(*Check)(nil),                  // 52: outbid.v1.Check
+	(*GetRoundRequest)(nil),        // 53: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 54: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 55: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 56: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 57: outbid.v1.Round
+	(*Decision)(nil),               // 58: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 59: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 60: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 61: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 62: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 63: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 64: outbid.v1.RemoveWorkerResponse
+	nil,                            // 65: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 66: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*SweepSpec)(nil),              // 67: outbid.v1.SweepSpec
+	(SweepState)(0),                // 68: outbid.v1.SweepState
+	(*timestamppb.Timestamp)(nil),  // 69: google.protobuf.Timestamp
+	(*Outlook)(nil),                // 70: outbid.v1.Outlook
+	(*Fairness)(nil),               // 71: outbid.v1.Fairness
+	(TrialState)(0),                // 72: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 73: google.protobuf.Struct
+	(*Report)(nil),                 // 74: outbid.v1.Report
+	(*Checkpoint)(nil),             // 75: outbid.v1.Checkpoint
+	(*Limits)(nil),                 // 76: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 77: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 78: outbid.v1.NodeState
+	(*ForkRef)(nil),                // 79: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 80: outbid.v1.Batch
+	(*Auction)(nil),                // 81: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 82: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 83: google.protobuf.Duration
+	(*Parameter)(nil),              // 84: outbid.v1.Parameter
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	64, // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	65, // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	66, // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	66, // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
-	3,  // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
-	4,  // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
-	2,  // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	67, // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	68, // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	66, // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	69, // 10: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	70, // 11: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	71, // 12: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	66, // 13: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	66, // 14: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	72, // 15: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	5,  // 16: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
-	6,  // 17: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	66, // 18: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	66, // 19: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	64, // 20: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	1,  // 21: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	64, // 22: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	67, // 23: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	70, // 24: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	1,  // 25: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	1,  // 26: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	4,  // 27: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	4,  // 28: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	21, // 29: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	71, // 30: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	1,  // 31: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	4,  // 32: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	21, // 33: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
-	0,  // 34: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	66, // 35: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	1,  // 36: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	62, // 37: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	73, // 38: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	1,  // 39: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	30, // 40: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	66, // 41: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	35, // 42: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	74, // 43: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	75, // 44: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	66, // 45: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	36, // 46: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	76, // 47: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	72, // 48: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	4,  // 49: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	71, // 50: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	4,  // 51: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	77, // 52: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	66, // 53: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	49, // 54: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	63, // 55: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	54, // 56: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	54, // 57: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	66, // 58: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	78, // 59: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	55, // 60: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	79, // 61: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	66, // 62: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	80, // 63: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	66, // 64: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	66, // 65: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	81, // 66: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	7,  // 67: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	9,  // 68: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	11, // 69: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	13, // 70: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	15, // 71: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	17, // 72: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	19, // 73: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	22, // 74: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	24, // 75: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	28, // 76: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	25, // 77: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	31, // 78: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	33, // 79: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	37, // 80: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	39, // 81: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	41, // 82: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	43, // 83: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	45, // 84: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	50, // 85: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	52, // 86: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	56, // 87: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	58, // 88: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	60, // 89: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	47, // 90: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	8,  // 91: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	10, // 92: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	12, // 93: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	14, // 94: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	16, // 95: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	18, // 96: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	20, // 97: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	23, // 98: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	27, // 99: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	29, // 100: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	26, // 101: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	32, // 102: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	34, // 103: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	38, // 104: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	40, // 105: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	42, // 106: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	44, // 107: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	46, // 108: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	51, // 109: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	53, // 110: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	57, // 111: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	59, // 112: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	61, // 113: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	48, // 114: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	91, // [91:115] is the sub-list for method output_type
-	67, // [67:91] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	67,  // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	68,  // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	69,  // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	69,  // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	3,   // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
+	4,   // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
+	2,   // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
+	70,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	71,  // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	69,  // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	72,  // 10: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	73,  // 11: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	74,  // 12: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	69,  // 13: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	69,  // 14: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	75,  // 15: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	8,   // 16: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
+	5,   // 17: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
+	7,   // 18: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
+	69,  // 19: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	69,  // 20: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	6,   // 21: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
+	9,   // 22: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
+	69,  // 23: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	69,  // 24: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	6,   // 25: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
+	9,   // 26: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	69,  // 27: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	69,  // 28: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	67,  // 29: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	1,   // 30: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	67,  // 31: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	70,  // 32: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	73,  // 33: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	1,   // 34: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	1,   // 35: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	4,   // 36: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	4,   // 37: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	24,  // 38: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	74,  // 39: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	1,   // 40: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	4,   // 41: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	24,  // 42: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	0,   // 43: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
+	69,  // 44: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	1,   // 45: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	65,  // 46: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	76,  // 47: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	1,   // 48: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	33,  // 49: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	69,  // 50: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	38,  // 51: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	77,  // 52: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	78,  // 53: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	69,  // 54: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	39,  // 55: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	79,  // 56: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	75,  // 57: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	4,   // 58: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	74,  // 59: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	4,   // 60: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	80,  // 61: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	69,  // 62: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	52,  // 63: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	66,  // 64: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	57,  // 65: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	57,  // 66: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	69,  // 67: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	81,  // 68: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	58,  // 69: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	82,  // 70: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	69,  // 71: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	83,  // 72: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	69,  // 73: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	69,  // 74: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	84,  // 75: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	10,  // 76: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	12,  // 77: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	14,  // 78: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	16,  // 79: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	18,  // 80: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	20,  // 81: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	22,  // 82: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	25,  // 83: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	27,  // 84: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	31,  // 85: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	28,  // 86: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	34,  // 87: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	36,  // 88: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	40,  // 89: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	42,  // 90: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	44,  // 91: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	46,  // 92: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	48,  // 93: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	53,  // 94: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	55,  // 95: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	59,  // 96: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	61,  // 97: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	63,  // 98: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	50,  // 99: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	11,  // 100: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	13,  // 101: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	15,  // 102: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	17,  // 103: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	19,  // 104: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	21,  // 105: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	23,  // 106: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	26,  // 107: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	30,  // 108: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	32,  // 109: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	29,  // 110: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	35,  // 111: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	37,  // 112: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	41,  // 113: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	43,  // 114: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	45,  // 115: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	47,  // 116: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	49,  // 117: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	54,  // 118: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	56,  // 119: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	60,  // 120: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	62,  // 121: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	64,  // 122: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	51,  // 123: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	100, // [100:124] is the sub-list for method output_type
+	76,  // [76:100] is the sub-list for method input_type
+	76,  // [76:76] is the sub-list for extension type_name
+	76,  // [76:76] is the sub-list for extension extendee
+	0,   // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -4621,17 +4990,17 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_service_proto_msgTypes[1].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[3].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[18].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[27].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[21].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[38].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[33].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   63,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

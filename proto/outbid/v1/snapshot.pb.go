@@ -993,10 +993,11 @@ type ForkRound struct {
 	Forks int32                  `protobuf:"varint,3,opt,name=forks,proto3" json:"forks,omitempty"`
 	Parts []*ForkRoundPart       `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
 	// The consolidation that was ordered last.
-	Attempt       int32  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Node          string `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
-	Boot          string `protobuf:"bytes,7,opt,name=boot,proto3" json:"boot,omitempty"`
-	Void          bool   `protobuf:"varint,8,opt,name=void,proto3" json:"void,omitempty"`
+	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	Boot          string                 `protobuf:"bytes,7,opt,name=boot,proto3" json:"boot,omitempty"`
+	Void          bool                   `protobuf:"varint,8,opt,name=void,proto3" json:"void,omitempty"`
+	Began         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=began,proto3" json:"began,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1087,6 +1088,13 @@ func (x *ForkRound) GetVoid() bool {
 	return false
 }
 
+func (x *ForkRound) GetBegan() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Began
+	}
+	return nil
+}
+
 // ForkRoundPart is a fork's part of a round.
 type ForkRoundPart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1095,6 +1103,9 @@ type ForkRoundPart struct {
 	Done          int64                  `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
 	Saved         *Checkpoint            `protobuf:"bytes,4,opt,name=saved,proto3" json:"saved,omitempty"`
 	Over          bool                   `protobuf:"varint,5,opt,name=over,proto3" json:"over,omitempty"`
+	Places        []*TrialPlace          `protobuf:"bytes,6,rep,name=places,proto3" json:"places,omitempty"`
+	Forecast      float64                `protobuf:"fixed64,7,opt,name=forecast,proto3" json:"forecast,omitempty"`
+	Rate          float64                `protobuf:"fixed64,8,opt,name=rate,proto3" json:"rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1162,6 +1173,27 @@ func (x *ForkRoundPart) GetOver() bool {
 		return x.Over
 	}
 	return false
+}
+
+func (x *ForkRoundPart) GetPlaces() []*TrialPlace {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+func (x *ForkRoundPart) GetForecast() float64 {
+	if x != nil {
+		return x.Forecast
+	}
+	return 0
+}
+
+func (x *ForkRoundPart) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
 }
 
 // Rollback is a fork that began before the furthest step that was reported.
@@ -1525,7 +1557,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x05round\x18\x16 \x01(\v2\x14.outbid.v1.ForkRoundR\x05round\x123\n" +
 	"\n" +
 	"fork_again\x18\x17 \x01(\x0e2\x14.outbid.v1.ForkAgainR\tforkAgainB\t\n" +
-	"\a_metric\"\x84\x02\n" +
+	"\a_metric\"\xb6\x02\n" +
 	"\tForkRound\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x15.outbid.v1.CheckpointR\x05start\x12.\n" +
 	"\x04ends\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\x12\x14\n" +
@@ -1534,13 +1566,17 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x12\n" +
 	"\x04node\x18\x06 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\a \x01(\tR\x04boot\x12\x12\n" +
-	"\x04void\x18\b \x01(\bR\x04void\"\x93\x01\n" +
+	"\x04void\x18\b \x01(\bR\x04void\x120\n" +
+	"\x05began\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05began\"\xf2\x01\n" +
 	"\rForkRoundPart\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05share\x18\x02 \x01(\x03R\x05share\x12\x12\n" +
 	"\x04done\x18\x03 \x01(\x03R\x04done\x12+\n" +
 	"\x05saved\x18\x04 \x01(\v2\x15.outbid.v1.CheckpointR\x05saved\x12\x12\n" +
-	"\x04over\x18\x05 \x01(\bR\x04over\"@\n" +
+	"\x04over\x18\x05 \x01(\bR\x04over\x12-\n" +
+	"\x06places\x18\x06 \x03(\v2\x15.outbid.v1.TrialPlaceR\x06places\x12\x1a\n" +
+	"\bforecast\x18\a \x01(\x01R\bforecast\x12\x12\n" +
+	"\x04rate\x18\b \x01(\x01R\x04rate\"@\n" +
 	"\bRollback\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x1b\n" +
 	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\x86\x05\n" +
@@ -1608,8 +1644,9 @@ var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*ForkFailed)(nil),            // 26: outbid.v1.ForkFailed
 	(TrialState)(0),               // 27: outbid.v1.TrialState
 	(ForkAgain)(0),                // 28: outbid.v1.ForkAgain
-	(RevokeKind)(0),               // 29: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 30: outbid.v1.LeasePlace
+	(*TrialPlace)(nil),            // 29: outbid.v1.TrialPlace
+	(RevokeKind)(0),               // 30: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 31: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	12, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
@@ -1650,18 +1687,20 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	25, // 35: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
 	12, // 36: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
 	8,  // 37: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
-	25, // 38: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
-	12, // 39: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	12, // 40: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	29, // 41: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	30, // 42: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	12, // 43: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	30, // 44: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	12, // 38: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
+	25, // 39: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	29, // 40: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
+	12, // 41: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	12, // 42: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	30, // 43: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	31, // 44: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	12, // 45: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	31, // 46: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }

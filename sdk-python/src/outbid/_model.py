@@ -122,13 +122,68 @@ class Lease:
 
 
 @dataclass(frozen=True)
+class ForkPart:
+    """One fork's part of a round; see `Trial.fork`.
+
+    It is to do `share` steps and did `steps`; once it has ended those that it saved. `counted` are those that count:
+    what its newest checkpoint holds while the round goes on, and what was merged afterwards. `steps_per_second` was
+    measured in this round, and `forecast` when its share was made; 0 if unknown. `state` is starting, running,
+    pausing, stopping or ended.
+    """
+
+    lease_id: int
+    places: tuple[Place, ...]
+    state: str
+    share: int
+    steps: int
+    counted: int
+    steps_per_second: float
+    forecast: float
+
+
+@dataclass(frozen=True)
+class ForkRound:
+    """A round in which several forks train a trial.
+
+    All began at `from_step`. `ends` is when their slot does. `consolidates_on` is the node that averages what they
+    saved, "" while they train.
+    """
+
+    from_step: int
+    began: datetime.datetime | None
+    ends: datetime.datetime | None
+    forks: tuple[ForkPart, ...]
+    consolidates_on: str
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A round of forks that has ended: the trial went on from `step`.
+
+    `round` counts the trial's rounds from 1. `averaged_on` is the node that averaged what the forks saved, "" if the
+    trial went on from one fork's checkpoint, or from `from_step`; `reason` says why.
+    """
+
+    round: int
+    from_step: int
+    step: int
+    began: datetime.datetime | None
+    time: datetime.datetime | None
+    forks: tuple[ForkPart, ...]
+    averaged_on: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class TrialResult:
     """A trial as it stands.
 
     `state` is queued, running, paused, completed, stopped, failed or cancelled; `reason` says why. `step` is
     steps done. `metric` is the best value of the sweep's metric, reported at `best_step`, None if it never
     was; `metrics` are the newest report's values. `device_seconds` is the devices' time it used. `leases` are
-    those that it holds, the oldest first; `node` and `devices` are the first place of the first.
+    those that it holds, the oldest first; `node` and `devices` are the first place of the first. `round` is the round
+    of forks that trains it, None if there is none; `merges` are the newest that have ended, and `rounds` counts them
+    all.
     """
 
     sweep: str
@@ -153,6 +208,9 @@ class TrialResult:
     ended: datetime.datetime | None
     checkpoints: tuple[Checkpoint, ...] = field(repr=False)
     leases: tuple[Lease, ...] = field(repr=False)
+    round: ForkRound | None = field(repr=False)
+    merges: tuple[Merge, ...] = field(repr=False)
+    rounds: int
     _source: Source = field(repr=False, compare=False)
 
     def _repr_html_(self) -> str:
@@ -167,6 +225,7 @@ class TrialResult:
                 ("step", f"{self.step} of {self.until_step}" if self.until_step else str(self.step)),
                 ("best", value),
                 ("where", where),
+                *_fork_facts(self.round, self.merges),
                 *((name, f"{v:.6g}" if isinstance(v, float) else str(v)) for name, v in flatten(self.config).items()),
                 *((f"last {name}", f"{v:.6g}") for name, v in self.metrics.items()),
             ],
@@ -354,8 +413,65 @@ def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
         ended=_time(trial, "ended"),
         checkpoints=tuple(checkpoint_info(c) for c in trial.checkpoints),
         leases=tuple(_lease(lease) for lease in trial.leases),
+        round=_round(trial.round) if trial.HasField("round") else None,
+        merges=tuple(_merge(merge) for merge in trial.merges),
+        rounds=trial.rounds,
         _source=source,
     )
+
+
+def _fork_facts(now: ForkRound | None, merges: tuple[Merge, ...]) -> list[tuple[str, str]]:
+    """Return what a table says of a trial's forks: those that train it, and the newest round that has ended."""
+    rows = []
+    for i, fork in enumerate(now.forks if now else ()):
+        where = ", ".join(f"{p.node} ({p.type})" if p.type else p.node for p in fork.places)
+        pace = f", {fork.steps_per_second:.3g} steps/s" if fork.steps_per_second else ""
+        rows.append((f"fork {i}", f"{fork.state} on {where}: {fork.steps} of {fork.share} steps{pace}"))
+    if merges:
+        last = merges[-1]
+        how = f"averaged on {last.averaged_on}" if last.averaged_on else last.reason
+        rows.append((f"round {last.round}", f"step {last.from_step} to {last.step}, {how}"))
+    return rows
+
+
+def _round(now: service_pb2.TrialRound) -> ForkRound:
+    return ForkRound(
+        from_step=now.from_step,
+        began=_time(now, "began"),
+        ends=_time(now, "ends"),
+        forks=tuple(_fork(fork) for fork in now.forks),
+        consolidates_on=now.consolidates_on,
+    )
+
+
+def _merge(merge: service_pb2.TrialMerge) -> Merge:
+    return Merge(
+        round=merge.round,
+        from_step=merge.from_step,
+        step=merge.step,
+        began=_time(merge, "began"),
+        time=_time(merge, "time"),
+        forks=tuple(_fork(fork) for fork in merge.forks),
+        averaged_on=merge.averaged_on,
+        reason=merge.reason,
+    )
+
+
+def _fork(fork: service_pb2.TrialFork) -> ForkPart:
+    return ForkPart(
+        lease_id=fork.lease_id,
+        places=_places(fork.places),
+        state=fork.state,
+        share=fork.share,
+        steps=fork.steps,
+        counted=fork.counted,
+        steps_per_second=fork.steps_per_second,
+        forecast=fork.forecast_steps_per_second,
+    )
+
+
+def _places(places: Iterable[service_pb2.TrialPlace]) -> tuple[Place, ...]:
+    return tuple(Place(p.node, tuple(p.devices), p.type, p.ended) for p in places)
 
 
 def _lease(lease: service_pb2.TrialLease) -> Lease:
@@ -364,7 +480,7 @@ def _lease(lease: service_pb2.TrialLease) -> Lease:
         holder=lease.holder,
         client=lease.client,
         state=lease.state,
-        places=tuple(Place(p.node, tuple(p.devices), p.type, p.ended) for p in lease.places),
+        places=_places(lease.places),
         since=_time(lease, "since"),
         term_end=_time(lease, "term_end"),
         from_step=lease.from_step,

@@ -137,11 +137,56 @@ def check(server: Served, trial: Any) -> None:
     assert float(np.max(np.abs(weights["w"] - np.arange(20.0)))) < 0.5
 
 
+def show(server: Served, trial: str) -> str:
+    """Return what the command line says of a trial."""
+    command = [os.environ["OUTBID_BIN"], "--server", server.url, "show", trial]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def check_shown(server: Served, handle: Any) -> None:
+    """Check that a trial's forks are shown while they train."""
+
+    def forks() -> Any:
+        trials = handle.trials()
+        now = trials[0].round if trials else None
+        return now.forks if now else ()
+
+    until(
+        lambda: len(forks()) == 2 and all(f.steps_per_second for f in forks()), "its forks' rates are shown", server.log
+    )
+    shown = handle.trials()[0]
+    if shown.round is not None:  # the round may have ended just now
+        assert {place.type for fork in shown.round.forks for place in fork.places} == {"fast", "slow"}
+        assert "fork 0" in shown._repr_html_()
+    until(lambda: "(fast)" in show(server, shown.id), "the command line shows them", server.log)
+
+
+def check_merges(server: Served, trial: Any) -> None:
+    """Check that what became of its rounds is shown as it is in the ledger."""
+    ends = server.of("forks_ended")
+    assert trial.round is None
+    assert trial.rounds == len(ends)
+    for merge, end in zip(trial.merges, ends[-len(trial.merges) :], strict=True):
+        assert merge.step == int(end.get("step", 0))
+        counted = {fork.lease_id: fork.counted for fork in merge.forks if fork.counted}
+        assert counted == {int(f["lease_id"]): int(f["steps"]) for f in end.get("forks", [])}
+        assert merge.step - merge.from_step == sum(counted.values())
+    averaged = [merge for merge in trial.merges if merge.averaged_on]
+    assert averaged, trial.merges
+    # The first shares were made before anything was measured; those of later rounds by what was.
+    assert all(fork.forecast > 0 and fork.steps_per_second > 0 for fork in averaged[-1].forks)
+    text = show(server, trial.id)
+    assert f"step {averaged[-1].from_step:,} to {averaged[-1].step:,}, averaged on" in text, text
+    assert "(fast)" in text and "(slow)" in text, text
+
+
 def test_a_trial_is_trained_by_forks_on_unlike_workers(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         handle = submit(server.url)
+        check_shown(server, handle)
         result = handle.wait(DEADLINE)
         check(server, result.trials[0])
+        check_merges(server, handle.trials()[0])
         ends = server.of("forks_ended")
         assert any(len(end.get("forks", [])) == 2 for end in ends), f"no round was averaged: {ends}"
         reports = [r for r in handle.reports() if r.metrics["forks"] == 2]

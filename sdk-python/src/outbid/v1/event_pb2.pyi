@@ -905,6 +905,7 @@ class LeaseGranted(google.protobuf.message.Message):
     PLACES_FIELD_NUMBER: builtins.int
     FORK_FIELD_NUMBER: builtins.int
     SHARE_FIELD_NUMBER: builtins.int
+    RATE_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     lease_id: builtins.int
@@ -916,6 +917,8 @@ class LeaseGranted(google.protobuf.message.Message):
     """The trial holds another lease already, and this one beside it: two processes train it, each on its own."""
     share: builtins.int
     """Its part of the trial's round of forks, which ForksBegan began: it trains so many steps. 0 if it is no part of one."""
+    rate: builtins.float
+    """The rate in steps per second by which its share was made; 0 if it has none."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -942,9 +945,10 @@ class LeaseGranted(google.protobuf.message.Message):
         places: collections.abc.Iterable[Global___LeasePlace] | None = ...,
         fork: builtins.bool = ...,
         share: builtins.int = ...,
+        rate: builtins.float = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["term_end", b"term_end"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["devices", b"devices", "fork", b"fork", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "share", b"share", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["devices", b"devices", "fork", b"fork", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "rate", b"rate", "reason", b"reason", "share", b"share", "sweep", b"sweep", "term_end", b"term_end", "trial", b"trial"]) -> None: ...
 
 Global___LeaseGranted: typing_extensions.TypeAlias = LeaseGranted
 

@@ -229,6 +229,9 @@ class Trial(google.protobuf.message.Message):
     NODE_LOSSES_FIELD_NUMBER: builtins.int
     SUSPECTED_FIELD_NUMBER: builtins.int
     LEASES_FIELD_NUMBER: builtins.int
+    ROUND_FIELD_NUMBER: builtins.int
+    MERGES_FIELD_NUMBER: builtins.int
+    ROUNDS_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     number: builtins.int
     state: outbid.v1.event_pb2.TrialState.ValueType
@@ -253,6 +256,7 @@ class Trial(google.protobuf.message.Message):
     """Nodes lost under it since it last got further."""
     suspected: builtins.bool
     """It runs alone on a node until it gets further, as nodes were lost under it."""
+    rounds: builtins.int
     @property
     def config(self) -> google.protobuf.struct_pb2.Struct:
         """The configuration, for readers of JSON."""
@@ -272,6 +276,14 @@ class Trial(google.protobuf.message.Message):
     @property
     def leases(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrialLease]:
         """The leases that it holds, the oldest first: it leads, and its steps and reports are the trial's."""
+
+    @property
+    def round(self) -> Global___TrialRound:
+        """The round of forks that trains it, or whose forks have ended and are being consolidated; absent for none."""
+
+    @property
+    def merges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrialMerge]:
+        """Its newest rounds of forks that have ended, oldest first, eight at most; rounds counts them all."""
 
     def __init__(
         self,
@@ -300,12 +312,150 @@ class Trial(google.protobuf.message.Message):
         node_losses: builtins.int = ...,
         suspected: builtins.bool = ...,
         leases: collections.abc.Iterable[Global___TrialLease] | None = ...,
+        round: Global___TrialRound | None = ...,
+        merges: collections.abc.Iterable[Global___TrialMerge] | None = ...,
+        rounds: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "config", b"config", "created", b"created", "ended", b"ended", "last", b"last"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "best_step", b"best_step", "bracket", b"bracket", "checkpoints", b"checkpoints", "config", b"config", "config_json", b"config_json", "created", b"created", "device_seconds", b"device_seconds", "devices", b"devices", "ended", b"ended", "last", b"last", "leases", b"leases", "node", b"node", "node_losses", b"node_losses", "number", b"number", "reason", b"reason", "restarts", b"restarts", "resumes", b"resumes", "state", b"state", "step", b"step", "steps_per_second", b"steps_per_second", "suspected", b"suspected", "sweep", b"sweep", "until_step", b"until_step"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "config", b"config", "created", b"created", "ended", b"ended", "last", b"last", "round", b"round"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "best_step", b"best_step", "bracket", b"bracket", "checkpoints", b"checkpoints", "config", b"config", "config_json", b"config_json", "created", b"created", "device_seconds", b"device_seconds", "devices", b"devices", "ended", b"ended", "last", b"last", "leases", b"leases", "merges", b"merges", "node", b"node", "node_losses", b"node_losses", "number", b"number", "reason", b"reason", "restarts", b"restarts", "resumes", b"resumes", "round", b"round", "rounds", b"rounds", "state", b"state", "step", b"step", "steps_per_second", b"steps_per_second", "suspected", b"suspected", "sweep", b"sweep", "until_step", b"until_step"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_best", b"_best"]) -> typing.Literal["best"] | None: ...
 
 Global___Trial: typing_extensions.TypeAlias = Trial
+
+@typing.final
+class TrialRound(google.protobuf.message.Message):
+    """TrialRound is a round in which several forks train a trial."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FROM_STEP_FIELD_NUMBER: builtins.int
+    BEGAN_FIELD_NUMBER: builtins.int
+    ENDS_FIELD_NUMBER: builtins.int
+    FORKS_FIELD_NUMBER: builtins.int
+    CONSOLIDATES_ON_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    from_step: builtins.int
+    """The step at which all of its forks began."""
+    consolidates_on: builtins.str
+    """The node that consolidates what they saved, and which try this is; empty and 0 while they train."""
+    attempt: builtins.int
+    @property
+    def began(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When it began, and when its slot ends; absent if unknown, or for no end."""
+
+    @property
+    def ends(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def forks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrialFork]:
+        """In the order of their grants."""
+
+    def __init__(
+        self,
+        *,
+        from_step: builtins.int = ...,
+        began: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        ends: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        forks: collections.abc.Iterable[Global___TrialFork] | None = ...,
+        consolidates_on: builtins.str = ...,
+        attempt: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["began", b"began", "ends", b"ends"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "began", b"began", "consolidates_on", b"consolidates_on", "ends", b"ends", "forks", b"forks", "from_step", b"from_step"]) -> None: ...
+
+Global___TrialRound: typing_extensions.TypeAlias = TrialRound
+
+@typing.final
+class TrialFork(google.protobuf.message.Message):
+    """TrialFork is a fork's part of a round. Its steps are counted from where the round began."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LEASE_ID_FIELD_NUMBER: builtins.int
+    PLACES_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    SHARE_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
+    COUNTED_FIELD_NUMBER: builtins.int
+    STEPS_PER_SECOND_FIELD_NUMBER: builtins.int
+    FORECAST_STEPS_PER_SECOND_FIELD_NUMBER: builtins.int
+    lease_id: builtins.int
+    state: builtins.str
+    """starting, running, pausing, stopping or ended."""
+    share: builtins.int
+    """The steps that it is to do; those that it did, once it has ended that it saved; and those that count: while the round
+    goes on those that its newest checkpoint holds.
+    """
+    steps: builtins.int
+    counted: builtins.int
+    steps_per_second: builtins.float
+    """Its rate in steps per second as measured in this round, and as forecast when its share was made; 0 if unknown."""
+    forecast_steps_per_second: builtins.float
+    @property
+    def places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrialPlace]:
+        """Where its processes run, in the order of their ranks."""
+
+    def __init__(
+        self,
+        *,
+        lease_id: builtins.int = ...,
+        places: collections.abc.Iterable[Global___TrialPlace] | None = ...,
+        state: builtins.str = ...,
+        share: builtins.int = ...,
+        steps: builtins.int = ...,
+        counted: builtins.int = ...,
+        steps_per_second: builtins.float = ...,
+        forecast_steps_per_second: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["counted", b"counted", "forecast_steps_per_second", b"forecast_steps_per_second", "lease_id", b"lease_id", "places", b"places", "share", b"share", "state", b"state", "steps", b"steps", "steps_per_second", b"steps_per_second"]) -> None: ...
+
+Global___TrialFork: typing_extensions.TypeAlias = TrialFork
+
+@typing.final
+class TrialMerge(google.protobuf.message.Message):
+    """TrialMerge is a round of forks that has ended."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROUND_FIELD_NUMBER: builtins.int
+    BEGAN_FIELD_NUMBER: builtins.int
+    TIME_FIELD_NUMBER: builtins.int
+    FROM_STEP_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    FORKS_FIELD_NUMBER: builtins.int
+    AVERAGED_ON_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    round: builtins.int
+    """Counts the trial's rounds of forks from 1."""
+    from_step: builtins.int
+    """The step at which its forks began, and the one at which the trial goes on."""
+    step: builtins.int
+    averaged_on: builtins.str
+    """The node that averaged what they saved; empty if the trial goes on from what one of them saved, or from where they began."""
+    reason: builtins.str
+    @property
+    def began(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When it began, if that is known, and when what its forks saved was added up."""
+
+    @property
+    def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def forks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrialFork]: ...
+    def __init__(
+        self,
+        *,
+        round: builtins.int = ...,
+        began: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        from_step: builtins.int = ...,
+        step: builtins.int = ...,
+        forks: collections.abc.Iterable[Global___TrialFork] | None = ...,
+        averaged_on: builtins.str = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["began", b"began", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["averaged_on", b"averaged_on", "began", b"began", "forks", b"forks", "from_step", b"from_step", "reason", b"reason", "round", b"round", "step", b"step", "time", b"time"]) -> None: ...
+
+Global___TrialMerge: typing_extensions.TypeAlias = TrialMerge
 
 @typing.final
 class TrialLease(google.protobuf.message.Message):

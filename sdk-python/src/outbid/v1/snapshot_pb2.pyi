@@ -500,6 +500,7 @@ class ForkRound(google.protobuf.message.Message):
     NODE_FIELD_NUMBER: builtins.int
     BOOT_FIELD_NUMBER: builtins.int
     VOID_FIELD_NUMBER: builtins.int
+    BEGAN_FIELD_NUMBER: builtins.int
     forks: builtins.int
     attempt: builtins.int
     """The consolidation that was ordered last."""
@@ -512,6 +513,8 @@ class ForkRound(google.protobuf.message.Message):
     def ends(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ForkRoundPart]: ...
+    @property
+    def began(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -523,9 +526,10 @@ class ForkRound(google.protobuf.message.Message):
         node: builtins.str = ...,
         boot: builtins.str = ...,
         void: builtins.bool = ...,
+        began: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["ends", b"ends", "start", b"start"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "boot", b"boot", "ends", b"ends", "forks", b"forks", "node", b"node", "parts", b"parts", "start", b"start", "void", b"void"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["began", b"began", "ends", b"ends", "start", b"start"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "began", b"began", "boot", b"boot", "ends", b"ends", "forks", b"forks", "node", b"node", "parts", b"parts", "start", b"start", "void", b"void"]) -> None: ...
 
 Global___ForkRound: typing_extensions.TypeAlias = ForkRound
 
@@ -540,12 +544,19 @@ class ForkRoundPart(google.protobuf.message.Message):
     DONE_FIELD_NUMBER: builtins.int
     SAVED_FIELD_NUMBER: builtins.int
     OVER_FIELD_NUMBER: builtins.int
+    PLACES_FIELD_NUMBER: builtins.int
+    FORECAST_FIELD_NUMBER: builtins.int
+    RATE_FIELD_NUMBER: builtins.int
     lease_id: builtins.int
     share: builtins.int
     done: builtins.int
     over: builtins.bool
+    forecast: builtins.float
+    rate: builtins.float
     @property
     def saved(self) -> outbid.v1.event_pb2.Checkpoint: ...
+    @property
+    def places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.service_pb2.TrialPlace]: ...
     def __init__(
         self,
         *,
@@ -554,9 +565,12 @@ class ForkRoundPart(google.protobuf.message.Message):
         done: builtins.int = ...,
         saved: outbid.v1.event_pb2.Checkpoint | None = ...,
         over: builtins.bool = ...,
+        places: collections.abc.Iterable[outbid.v1.service_pb2.TrialPlace] | None = ...,
+        forecast: builtins.float = ...,
+        rate: builtins.float = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["saved", b"saved"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["done", b"done", "lease_id", b"lease_id", "over", b"over", "saved", b"saved", "share", b"share"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["done", b"done", "forecast", b"forecast", "lease_id", b"lease_id", "over", b"over", "places", b"places", "rate", b"rate", "saved", b"saved", "share", b"share"]) -> None: ...
 
 Global___ForkRoundPart: typing_extensions.TypeAlias = ForkRoundPart
 

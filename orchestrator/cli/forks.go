@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+type forkRoundView struct {
+	FromStep       int64          `json:"from_step"`
+	Began          *time.Time     `json:"began"`
+	Ends           *time.Time     `json:"ends"`
+	Forks          []forkPartView `json:"forks"`
+	ConsolidatesOn string         `json:"consolidates_on"`
+	Attempt        int32          `json:"attempt"`
+}
+
+type forkPartView struct {
+	LeaseID  uint64      `json:"lease_id"`
+	Places   []placeView `json:"places"`
+	State    string      `json:"state"`
+	Share    int64       `json:"share"`
+	Steps    int64       `json:"steps"`
+	Counted  int64       `json:"counted"`
+	Rate     number      `json:"steps_per_second"`
+	Forecast number      `json:"forecast_steps_per_second"`
+}
+
+type mergeView struct {
+	Round      int32          `json:"round"`
+	Began      *time.Time     `json:"began"`
+	Time       *time.Time     `json:"time"`
+	FromStep   int64          `json:"from_step"`
+	Step       int64          `json:"step"`
+	Forks      []forkPartView `json:"forks"`
+	AveragedOn string         `json:"averaged_on"`
+	Reason     string         `json:"reason"`
+}
+
+func viewForkRound(r *outbidv1.TrialRound) *forkRoundView {
+	if r == nil {
+		return nil
+	}
+	return &forkRoundView{
+		FromStep: r.GetFromStep(), Began: viewTime(r.GetBegan()), Ends: viewTime(r.GetEnds()), Forks: viewForks(r.GetForks()),
+		ConsolidatesOn: r.GetConsolidatesOn(), Attempt: r.GetAttempt(),
+	}
+}
+
+func viewMerges(merges []*outbidv1.TrialMerge) []mergeView {
+	all := make([]mergeView, len(merges))
+	for i, m := range merges {
+		all[i] = mergeView{
+			Round: m.GetRound(), Began: viewTime(m.GetBegan()), Time: viewTime(m.GetTime()), FromStep: m.GetFromStep(), Step: m.GetStep(),
+			Forks: viewForks(m.GetForks()), AveragedOn: m.GetAveragedOn(), Reason: m.GetReason(),
+		}
+	}
+	return all
+}
+
+func viewForks(forks []*outbidv1.TrialFork) []forkPartView {
+	all := make([]forkPartView, len(forks))
+	for i, f := range forks {
+		all[i] = forkPartView{
+			LeaseID: f.GetLeaseId(), Places: viewPlaces(f.GetPlaces()), State: f.GetState(), Share: f.GetShare(), Steps: f.GetSteps(),
+			Counted: f.GetCounted(), Rate: number(f.GetStepsPerSecond()), Forecast: number(f.GetForecastStepsPerSecond()),
+		}
+	}
+	return all
+}
+
+// wherePlaces are a lease's places in one line, each with the type of its devices.
+func wherePlaces(places []placeView) string {
+	where := make([]string, len(places))
+	for i, p := range places {
+		if where[i] = p.String(); p.Type != "" {
+			where[i] += " (" + clean(p.Type) + ")"
+		}
+		if p.Ended {
+			where[i] += " ended"
+		}
+	}
+	return strings.Join(where, ", ")
+}
+
+// showForkRound lists the forks of the round that trains a trial.
+func (a *app) showForkRound(v trialView) {
+	r := v.Round
+	if r == nil {
+		return
+	}
+	head := fmt.Sprintf("round %d of forks, from step %s", v.Rounds+1, formatCount(r.FromStep))
+	switch {
+	case r.ConsolidatesOn != "":
+		head += ": " + clean(r.ConsolidatesOn) + " averages what they saved"
+		if r.Attempt > 1 {
+			head += fmt.Sprintf(", try %d", r.Attempt)
+		}
+	case r.Ends != nil:
+		head += ", until " + a.when(r.Ends) + " at the latest"
+	}
+	a.printf("\n%s\n", head)
+	t := table{
+		indent: "  ", header: []string{"FORK", "STATE", "STEPS", "SAVED", "STEPS/S", "FORECAST", "WHERE"}, width: a.columns(),
+		spare: []string{"SAVED", "FORECAST"},
+	}
+	for i, f := range r.Forks {
+		t.rows = append(t.rows, []string{
+			fmt.Sprint(i), f.State, f.ofShare(), formatCount(f.Counted), formatRate(f.Rate), f.forecast(), wherePlaces(f.Places),
+		})
+	}
+	t.write(a.stdout)
+}
+
+// showMerges lists a trial's newest rounds of forks that have ended, the newest first.
+func (a *app) showMerges(v trialView) {
+	if len(v.Merges) == 0 {
+		return
+	}
+	head := "rounds of forks that have ended"
+	if int(v.Rounds) > len(v.Merges) {
+		head += fmt.Sprintf(", the newest %d of %s", len(v.Merges), formatCount(int64(v.Rounds)))
+	}
+	a.printf("\n%s\n", head)
+	for i := len(v.Merges) - 1; i >= 0; i-- {
+		m := v.Merges[i]
+		a.printf("  %s  %s\n", a.when(m.Time), m.line())
+		t := table{
+			indent: "    ", header: []string{"FORK", "COUNTED", "STEPS/S", "FORECAST", "WHERE"}, width: a.columns(),
+			spare: []string{"FORECAST"},
+		}
+		for k, f := range m.Forks {
+			counted := formatCount(f.Counted) + "/" + formatCount(f.Share)
+			t.rows = append(t.rows, []string{fmt.Sprint(k), counted, formatRate(f.Rate), f.forecast(), wherePlaces(f.Places)})
+		}
+		t.write(a.stdout)
+	}
+}
+
+// line is what a round came to.
+func (m *mergeView) line() string {
+	how := clean(m.Reason)
+	if m.AveragedOn != "" {
+		how = "averaged on " + clean(m.AveragedOn)
+	}
+	return fmt.Sprintf("round %d of forks: step %s to %s, %s", m.Round, formatCount(m.FromStep), formatCount(m.Step), how)
+}
+
+// ofShare is how many of its steps a fork did.
+func (f *forkPartView) ofShare() string { return formatCount(f.Steps) + "/" + formatCount(f.Share) }
+
+// forecast is a fork's rate as it was forecast, and by how much that was off.
+func (f *forkPartView) forecast() string {
+	if f.Forecast <= 0 {
+		return "-"
+	}
+	text := formatRate(f.Forecast)
+	if f.Rate > 0 {
+		text += fmt.Sprintf(" (%+d %%)", int64(math.Round(100*(float64(f.Forecast/f.Rate)-1))))
+	}
+	return text
+}
+
+func formatRate(r number) string {
+	if r <= 0 {
+		return "-"
+	}
+	return formatMetric(roundRate(float64(r)))
+}
+
+// forkRows are the rows below a trial's in the table of those that run: each of its forks, and the newest round that ended.
+func forkRows(t *outbidv1.Trial) [][]string {
+	var rows [][]string
+	for _, f := range viewForks(t.GetRound().GetForks()) {
+		rows = append(rows, []string{"", f.ofShare(), f.State, formatRate(f.Rate), wherePlaces(f.Places), "fork"})
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if merges := t.GetMerges(); len(merges) > 0 {
+		m := merges[len(merges)-1]
+		rows = append(rows, []string{"", formatCount(m.GetStep()), "-", "-", "-", fmt.Sprintf("where round %d ended", m.GetRound())})
+	}
+	return rows
+}
