@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
+	"io"
 	"strconv"
 	"time"
 
@@ -59,90 +57,89 @@ func averageName(o *outbidv1.Consolidation) string {
 
 // average makes one average and says what became of it.
 func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv1.Consolidated {
-	dir := filepath.Join(a.cfg.Dir, "scratch", averageName(o))
-	defer os.RemoveAll(dir) //nolint:errcheck // the next start clears what is left
 	done := &outbidv1.Consolidated{Attempt: o.GetAttempt()}
-	ck, err := a.averageIn(ctx, dir, o)
+	store := a.cfg.Store(o.GetFork())
+	var ck *outbidv1.Checkpoint
+	err := untilAvailable(ctx, func() (err error) {
+		ck, err = averageOnce(ctx, store, o)
+		return err
+	})
 	if err == nil {
 		done.Checkpoint = ck
 		return done
 	}
-	done.Failure = "the checkpoints of its forks could not be averaged: " + oneLine(err)
 	for _, hopeless := range []error{checkpoint.ErrMismatch, checkpoint.ErrNotFinite, safetensors.ErrFormat} {
 		done.Mismatch = done.Mismatch || errors.Is(err, hopeless)
 	}
+	if done.GetMismatch() {
+		// What cannot be averaged may be so because it is not what was stored: then it may be read well elsewhere.
+		sources := openSources(ctx, store, o)
+		defer closeSources(sources)
+		if damage := checkpoint.Verify(ctx, sources); damage != nil {
+			err, done.Mismatch = damage, false
+		}
+	}
+	done.Failure = "the checkpoints of its forks could not be averaged: " + oneLine(err)
 	return done
 }
 
-func (a *agent) averageIn(ctx context.Context, dir string, o *outbidv1.Consolidation) (*outbidv1.Checkpoint, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	store := a.cfg.Store(o.GetFork())
-	sources := make([]checkpoint.Source, 0, len(o.GetSources()))
+// averageOnce reads what forks saved where it is, and stores the average as it is computed: nothing is kept on disk, and memory
+// is bounded whatever their size and number. The store has the whole average or nothing.
+func averageOnce(ctx context.Context, store objects.Access, o *outbidv1.Consolidation) (_ *outbidv1.Checkpoint, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	steps := map[string]int64{}
-	defer func() {
-		for _, s := range sources {
-			if f, ok := s.File.(*os.File); ok {
-				_ = f.Close()
-			}
-		}
-	}()
-	for i, s := range o.GetSources() {
-		source, err := fetchSource(ctx, store, filepath.Join(dir, strconv.Itoa(i)), s)
-		if err != nil {
-			return nil, err
-		}
-		sources = append(sources, source)
-		steps[source.Name] = s.GetSteps()
+	for _, s := range o.GetSources() {
+		steps[s.GetCheckpoint().GetKey()] = s.GetSteps()
 	}
 	note, err := json.Marshal(steps)
 	if err != nil {
 		return nil, err
 	}
+	sources := openSources(ctx, store, o)
+	defer closeSources(sources)
 	mean, err := checkpoint.New(sources, map[string]string{"outbid.average": string(note)})
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, "mean")
-	if err := writeMean(ctx, mean, path); err != nil {
+	stream := mean.Stream(ctx)
+	err = store.Put(ctx, o.GetKey(), stream, mean.Size())
+	if err != nil {
+		cancel()
+	}
+	if closeErr := stream.Close(); closeErr != nil {
+		return nil, closeErr
+	}
+	if failed := stream.Err(); failed != nil { // of which the store only says that it was given too little
+		err = failed
+	}
+	if err != nil {
 		return nil, err
 	}
-	var size int64
-	var sum string
-	err = untilAvailable(ctx, func() (err error) {
-		size, sum, err = objects.PutFile(ctx, store, o.GetKey(), path)
-		return err
-	})
-	return &outbidv1.Checkpoint{Key: o.GetKey(), Step: o.GetStep(), Bytes: size, Sha256: sum, Time: timestamppb.New(time.Now())}, err
+	return &outbidv1.Checkpoint{
+		Key: o.GetKey(), Step: o.GetStep(), Bytes: mean.Size(), Sha256: stream.Sum(), Time: timestamppb.New(time.Now()),
+	}, nil
 }
 
-// fetchSource brings one checkpoint and opens it.
-func fetchSource(ctx context.Context, store objects.Access, path string, s *outbidv1.ConsolidationSource) (checkpoint.Source, error) {
-	ck := s.GetCheckpoint()
-	source := checkpoint.Source{Name: ck.GetKey(), Weight: float64(s.GetSteps())}
-	var sum string
-	err := untilAvailable(ctx, func() (err error) {
-		source.Size, sum, err = objects.GetFile(ctx, store, ck.GetKey(), path)
-		return err
-	})
-	switch {
-	case err != nil:
-		return source, err
-	case ck.GetSha256() != "" && sum != ck.GetSha256():
-		return source, fmt.Errorf("%s is damaged: its SHA-256 is %.12s, not %.12s", ck.GetKey(), sum, ck.GetSha256())
+// openSources opens what forks saved, to be read in place. Close it.
+func openSources(ctx context.Context, store objects.Access, o *outbidv1.Consolidation) []checkpoint.Source {
+	var sources []checkpoint.Source
+	for _, s := range o.GetSources() {
+		ck := s.GetCheckpoint()
+		sources = append(sources, checkpoint.Source{
+			Name: ck.GetKey(), Weight: float64(s.GetSteps()), SHA256: ck.GetSha256(), Size: ck.GetBytes(),
+			File: objects.NewRanged(ctx, store, ck.GetKey(), ck.GetBytes()),
+		})
 	}
-	f, err := os.Open(path)
-	source.File = f
-	return source, err
+	return sources
 }
 
-func writeMean(ctx context.Context, mean *checkpoint.Average, path string) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
+func closeSources(sources []checkpoint.Source) {
+	for _, s := range sources {
+		if c, ok := s.File.(io.Closer); ok {
+			_ = c.Close() // it was only read
+		}
 	}
-	return errors.Join(mean.Write(ctx, f), f.Close())
 }
 
 // untilAvailable tries until the store answers, or ctx ends.

@@ -34,7 +34,7 @@ func (r *rig) put(t *testing.T, key string, steps int64, data []byte) *outbidv1.
 	if err := r.store.Put(t.Context(), key, bytes.NewReader(data), int64(len(data))); err != nil {
 		t.Fatal(err)
 	}
-	return &outbidv1.ConsolidationSource{Checkpoint: &outbidv1.Checkpoint{Key: key, Step: 100 + steps}, Steps: steps}
+	return &outbidv1.ConsolidationSource{Checkpoint: &outbidv1.Checkpoint{Key: key, Step: 100 + steps, Bytes: int64(len(data))}, Steps: steps}
 }
 
 func (r *rig) average(sources ...*outbidv1.ConsolidationSource) {
@@ -89,7 +89,24 @@ func TestAveragesThatFail(t *testing.T) {
 		a := r.put(t, "checkpoints/s-1/0/000000000160-7.safetensors", 60, weights(t, "w", 1, 10))
 		a.Checkpoint.Sha256 = strings.Repeat("0", 64)
 		r.average(a)
-		r.bus.orch.awaitText(t, 7, "averaged 0  false: the checkpoints of its forks could not be averaged: checkpoints/s-1/0/000000000160-7.safetensors is damaged")
+		r.bus.orch.awaitText(t, 7, "averaged 0  false: the checkpoints of its forks could not be averaged: the checkpoint is damaged: the SHA-256 of checkpoints/s-1/0/000000000160-7.safetensors is ")
+	})
+	t.Run("damaged so that it is no safetensors file", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		a := r.put(t, "checkpoints/s-1/0/000000000160-7.safetensors", 60, weights(t, "w", 1, 10))
+		b := r.put(t, "checkpoints/s-1/0/000000000120-8.safetensors", 20, []byte("no such file was stored"))
+		b.Checkpoint.Sha256 = strings.Repeat("0", 64)
+		r.average(a, b)
+		r.bus.orch.awaitText(t, 7, "averaged 0  false: the checkpoints of its forks could not be averaged: the checkpoint is damaged: the SHA-256 of checkpoints/s-1/0/000000000120-8")
+	})
+	t.Run("cut off", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		a := r.put(t, "checkpoints/s-1/0/000000000160-7.safetensors", 60, weights(t, "w", 1, 10))
+		a.Checkpoint.Bytes += 8
+		r.average(a)
+		r.bus.orch.awaitText(t, 7, "averaged 0  true: the checkpoints of its forks could not be averaged: checkpoints/s-1/0/000000000160-7.safetensors: not a whole safetensors file: ")
 	})
 	t.Run("the store is away", func(t *testing.T) {
 		t.Parallel()

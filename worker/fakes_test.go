@@ -132,6 +132,16 @@ func (s *stuckStore) Get(ctx context.Context, key string) (io.ReadCloser, error)
 	return s.Store.Get(ctx, key)
 }
 
+func (s *stuckStore) GetRange(ctx context.Context, key string, from, n int64) (io.ReadCloser, error) {
+	s.mu.Lock()
+	err := s.err
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return s.Store.GetRange(ctx, key, from, n)
+}
+
 // fakeTraining is training code that a test moves.
 type fakeTraining struct {
 	fork   *fork

@@ -27,6 +27,11 @@ func TestMain(m *testing.M) {
 		}
 	case os.Getenv("WORKER_TEST_URL") != "":
 		workerForTest()
+	case os.Getenv(averageEnv) != "":
+		if err := averageForTest(os.Getenv(averageEnv)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(3)
+		}
 	default:
 		goleak.VerifyTestMain(m)
 	}

@@ -409,6 +409,10 @@ func (s *fakeStore) Get(_ context.Context, key string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
+func (s *fakeStore) GetRange(ctx context.Context, key string, _, _ int64) (io.ReadCloser, error) {
+	return s.Get(ctx, key)
+}
+
 func (s *fakeStore) Stat(_ context.Context, key string) (objects.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

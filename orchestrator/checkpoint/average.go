@@ -28,6 +28,8 @@ type Source struct {
 	File io.ReaderAt
 	// Size is how many bytes File has.
 	Size int64
+	// SHA256 of those bytes, in hex; "" if it is not known. Stream checks it.
+	SHA256 string
 }
 
 // ErrMismatch says that checkpoints do not have the same tensors, of the same types and shapes.
@@ -49,17 +51,11 @@ type Average struct {
 	sources []*input // those whose weight is above 0
 	lead    *input   // that of the largest weight
 	header  []byte
-	tensors []safetensors.Tensor // of the lead, in the order of their data
+	tensors []safetensors.Tensor          // of the lead, in the order of their data
+	means   map[string]safetensors.Tensor // of a variance, by its name
 	size    int64
+	piece   int64 // of a Stream's, in bytes of the data
 	blocks  sync.Pool
-}
-
-// input is a source with its weight as a share of all, and where its tensors lie.
-type input struct {
-	Source
-
-	share float64
-	begin map[string]int64 // of a tensor's bytes in the file
 }
 
 // block is what computing a piece of a tensor takes.
@@ -91,7 +87,10 @@ func New(sources []Source, metadata map[string]string) (*Average, error) {
 		if s.Weight == 0 {
 			continue
 		}
-		in := &input{Source: s, share: s.Weight / total, begin: make(map[string]int64, len(headers[i].Tensors))}
+		in := &input{
+			Source: s, index: len(a.sources), share: s.Weight / total, headerBytes: headers[i].Bytes,
+			begin: make(map[string]int64, len(headers[i].Tensors)),
+		}
 		for _, t := range headers[i].Tensors {
 			in.begin[t.Name] = headers[i].Bytes + t.Begin
 		}
@@ -99,7 +98,14 @@ func New(sources []Source, metadata map[string]string) (*Average, error) {
 			a.lead = in
 		}
 	}
-	return a, a.lay(headers[lead], metadata)
+	if err := a.lay(headers[lead], metadata); err != nil {
+		return nil, err
+	}
+	a.piece = min(max(streamBytes/streamPieces/int64(len(a.sources)+1), smallestPiece), largestPiece)
+	for _, in := range a.sources {
+		in.alike = in.lies(a)
+	}
+	return a, nil
 }
 
 // weigh adds up the weights and finds the source of the largest.
@@ -155,6 +161,7 @@ func (a *Average) lay(lead *safetensors.Header, metadata map[string]string) erro
 		return fmt.Errorf("the average's header: %w", err)
 	}
 	a.header, a.tensors, a.size = header, out.Tensors, out.Bytes+out.DataBytes()
+	a.means = meansOf(out.Tensors)
 	return nil
 }
 
@@ -171,7 +178,7 @@ func (a *Average) ReadAt(p []byte, off int64) (int, error) {
 		n = copy(p, a.header[off:])
 	}
 	for n < len(p) && off+int64(n) < a.size {
-		k, err := a.compute(p[n:], off+int64(n)-int64(len(a.header)))
+		k, err := a.compute(p[n:], off+int64(n)-int64(len(a.header)), fromFile)
 		if err != nil {
 			return n, err
 		}
@@ -183,8 +190,8 @@ func (a *Average) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// compute fills the beginning of p with the data from at on, as far as one block of one tensor goes.
-func (a *Average) compute(p []byte, at int64) (int, error) {
+// tensorAt is which tensor has a byte of the data.
+func (a *Average) tensorAt(at int64) int {
 	i, found := slices.BinarySearchFunc(a.tensors, at, func(t safetensors.Tensor, at int64) int { return cmp.Compare(t.Begin, at) })
 	if !found {
 		i--
@@ -192,26 +199,33 @@ func (a *Average) compute(p []byte, at int64) (int, error) {
 	for a.tensors[i].End == at { // empty ones, which begin where the next begins
 		i++
 	}
-	t := a.tensors[i]
+	return i
+}
+
+// compute fills the beginning of p with the data from at on, as far as one block of one tensor goes.
+func (a *Average) compute(p []byte, at int64, read reads) (int, error) {
+	t := a.tensors[a.tensorAt(at)]
 	size := t.DType.Size()
 	from := (at - t.Begin) / size * size // of the tensor: the first byte of the element in which at lies
 	skip := int(at - t.Begin - from)
 	want := min(int64(len(p)+skip), t.End-t.Begin-from, blockBytes)
 	want = (want + size - 1) / size * size
 	if skip == 0 && want <= int64(len(p)) {
-		return int(want), a.mean(t, from, p[:want])
+		return int(want), a.mean(t, from, p[:want], read)
 	}
 	whole := make([]byte, want)
-	if err := a.mean(t, from, whole); err != nil {
+	if err := a.mean(t, from, whole, read); err != nil {
 		return 0, err
 	}
 	return copy(p, whole[skip:]), nil
 }
 
 // mean computes the elements of a tensor from a byte of it on, as many as out has room for.
-func (a *Average) mean(t safetensors.Tensor, from int64, out []byte) error {
+func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reads) error {
 	if !t.DType.IsFloat() {
-		return a.lead.read(t, from, out)
+		got, err := read(a.lead, t, from, out)
+		copy(out, got)
+		return err
 	}
 	b, _ := a.blocks.Get().(*block)
 	defer a.blocks.Put(b)
@@ -220,36 +234,43 @@ func (a *Average) mean(t safetensors.Tensor, from int64, out []byte) error {
 		sum[k] = math.Copysign(0, -1) // which any number added to it replaces, -0 too
 	}
 	if t.DType == safetensors.F64 {
-		if err := a.addWide(t, from, raw, sum); err != nil {
+		if err := a.addWide(t, from, raw, sum, read); err != nil {
 			return err
 		}
 	} else {
 		for _, s := range a.sources {
-			if err := s.read(t, from, raw); err != nil {
+			got, err := read(s, t, from, raw)
+			if err != nil {
 				return err
 			}
-			add(sum, raw, s.share, t.DType)
+			add(sum, got, s.share, t.DType)
+		}
+	}
+	if m, ok := a.means[t.Name]; ok {
+		if err := a.addSpread(sum, m, from/t.DType.Size(), read); err != nil {
+			return err
 		}
 	}
 	if put(out, sum, t.DType) {
 		return nil
 	}
-	return a.settle(t, from, out, sum)
+	return a.settle(t, from, out, sum, read)
 }
 
 // addWide adds numbers of 64 bits, whose sums have no digits to spare: it adds up how far each is from the lead's, which is 0
 // where all are equal.
-func (a *Average) addWide(t safetensors.Tensor, from int64, raw []byte, sum []float64) error {
+func (a *Average) addWide(t safetensors.Tensor, from int64, raw []byte, sum []float64, read reads) error {
 	base := make([]float64, len(sum))
-	if err := a.lead.read(t, from, raw); err != nil {
+	got, err := read(a.lead, t, from, raw)
+	if err != nil {
 		return err
 	}
-	add(base, raw, 1, t.DType)
+	add(base, got, 1, t.DType)
 	for _, s := range a.sources {
-		if err := s.read(t, from, raw); err != nil {
+		if got, err = read(s, t, from, raw); err != nil {
 			return err
 		}
-		addDifference(sum, raw, base, s.share)
+		addDifference(sum, got, base, s.share)
 	}
 	for k, difference := range sum {
 		if sum[k] = base[k]; difference != 0 {
@@ -260,14 +281,16 @@ func (a *Average) addWide(t safetensors.Tensor, from int64, raw []byte, sum []fl
 }
 
 // settle looks at the numbers of a block that are not finite: those that every source has are kept, others are an error.
-func (a *Average) settle(t safetensors.Tensor, from int64, out []byte, sum []float64) error {
+func (a *Average) settle(t safetensors.Tensor, from int64, out []byte, sum []float64, read reads) error {
 	size := int(t.DType.Size())
-	lead, raw := make([]byte, len(out)), make([]byte, len(out))
-	if err := a.lead.read(t, from, lead); err != nil {
+	buffer := make([]byte, len(out))
+	lead, err := read(a.lead, t, from, make([]byte, len(out)))
+	if err != nil {
 		return err
 	}
 	for _, s := range a.sources {
-		if err := s.read(t, from, raw); err != nil {
+		raw, err := read(s, t, from, buffer)
+		if err != nil {
 			return err
 		}
 		for k, v := range sum {
@@ -285,16 +308,4 @@ func (a *Average) settle(t safetensors.Tensor, from int64, out []byte, sum []flo
 		}
 	}
 	return nil
-}
-
-// read fills p with the bytes of a tensor from a byte of it on.
-func (s *input) read(t safetensors.Tensor, from int64, p []byte) error {
-	n, err := s.File.ReadAt(p, s.begin[t.Name]+from)
-	if n == len(p) {
-		return nil
-	}
-	if err == nil || errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("%s: read tensor %q: %w", s.Name, t.Name, err)
 }

@@ -182,7 +182,11 @@ func drawFiles(t *rapid.T, n int) [][]byte {
 	}
 	out := make([][]byte, n)
 	for k := range files {
-		out[k] = file(t, nil, files[k]...)
+		first := 0
+		if k > 0 {
+			first = rapid.IntRange(0, len(files[k])-1).Draw(t, "first") // so that they lie in another order
+		}
+		out[k] = file(t, nil, append(files[k][first:len(files[k]):len(files[k])], files[k][:first]...)...)
 	}
 	return out
 }

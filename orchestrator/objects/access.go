@@ -12,6 +12,8 @@ type Access interface {
 	Put(ctx context.Context, key string, r io.Reader, size int64) error
 	// Get is Store's.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
+	// GetRange is Store's.
+	GetRange(ctx context.Context, key string, from, n int64) (io.ReadCloser, error)
 	// String names the store without its secrets, as a URL.
 	String() string
 }

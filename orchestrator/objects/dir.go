@@ -175,6 +175,31 @@ func (d *Dir) Get(_ context.Context, key string) (io.ReadCloser, error) {
 	return f, nil
 }
 
+// GetRange implements Store.
+func (d *Dir) GetRange(_ context.Context, key string, from, n int64) (io.ReadCloser, error) {
+	if err := checkRange(key, from, n); err != nil {
+		return nil, err
+	}
+	info, err := d.stat(key)
+	if err != nil {
+		return nil, err
+	}
+	if from >= info.Size() {
+		return nil, fmt.Errorf("get %s: it has %d bytes, and none at %d", key, info.Size(), from)
+	}
+	f, err := os.Open(d.path(key))
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", key, classify(err))
+	}
+	return section{io.NewSectionReader(f, from, n), f}, nil
+}
+
+// section is a part of a file.
+type section struct {
+	io.Reader
+	io.Closer
+}
+
 // Stat implements Store.
 func (d *Dir) Stat(_ context.Context, key string) (Info, error) {
 	info, err := d.stat(key)

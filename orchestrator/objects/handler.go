@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -130,17 +131,39 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, key string, alive 
 	if err != nil {
 		return err
 	}
-	object, err := h.store.Get(r.Context(), key)
+	from, n, status := int64(0), info.Size, http.StatusOK
+	object, err := io.ReadCloser(nil), error(nil)
+	if first, last, ok := wantedRange(r.Header.Get("Range")); !ok {
+		object, err = h.store.Get(r.Context(), key)
+	} else if from, n, status = first, min(last+1, info.Size)-first, http.StatusPartialContent; n > 0 {
+		object, err = h.store.GetRange(r.Context(), key, from, n)
+	} else {
+		writeProblem(w, http.StatusRequestedRangeNotSatisfiable, "InvalidRange", fmt.Sprintf("%s has %d bytes", key, info.Size))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer object.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Length", strconv.FormatInt(info.Size, 10))
+	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+	if status == http.StatusPartialContent {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from+n-1, info.Size))
+	}
+	w.WriteHeader(status)
 	if _, err := io.Copy(movingWriter{w: w, alive: alive}, object); err != nil {
 		panic(http.ErrAbortHandler) //nolint:forbidigo // the length tells the reader that it is not whole
 	}
 	return nil
+}
+
+// wantedRange reads a request's Range, if it is one range with a first and a last byte; others may be left out of account.
+func wantedRange(header string) (first, last int64, ok bool) {
+	text, isBytes := strings.CutPrefix(header, "bytes=")
+	from, to, _ := strings.Cut(text, "-")
+	first, firstErr := strconv.ParseInt(from, 10, 64)
+	last, lastErr := strconv.ParseInt(to, 10, 64)
+	return first, last, isBytes && firstErr == nil && lastErr == nil && 0 <= first && first <= last && last < math.MaxInt64
 }
 
 // writeProblem answers as S3 does.

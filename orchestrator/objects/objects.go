@@ -15,6 +15,9 @@ type Store interface {
 	Put(ctx context.Context, key string, r io.Reader, size int64) error
 	// Get opens an object; ErrNotFound if there is none.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
+	// GetRange opens up to n bytes of an object from a byte on, fewer if it ends before; ErrNotFound if there is none, and some
+	// other error if it has no such byte.
+	GetRange(ctx context.Context, key string, from, n int64) (io.ReadCloser, error)
 	// Stat describes an object; ErrNotFound if there is none.
 	Stat(ctx context.Context, key string) (Info, error)
 	// List calls f for every object whose key begins with prefix, in order of keys, until f returns false.

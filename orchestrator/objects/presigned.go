@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -33,7 +34,20 @@ type Presigned struct {
 	Client *http.Client
 	// Name names the store.
 	Name func() string
+
+	mu sync.Mutex
+	// reads are the rights to objects that are read in ranges, by key, and when each was given.
+	reads map[string]readRight
 }
+
+// readRight is a right to read an object.
+type readRight struct {
+	url string
+	at  time.Time
+}
+
+// keepRight is how long the right to an object is kept for its next range; it holds for signedFor at least.
+const keepRight = signedFor / 4
 
 const (
 	// partsAtOnce are stored side by side.
@@ -61,6 +75,65 @@ func (p *Presigned) Get(ctx context.Context, key string) (io.ReadCloser, error) 
 		return nil, fmt.Errorf("get %s from %s: %w", key, p, err)
 	}
 	return &classified{ReadCloser: resp.Body, store: p, key: key}, nil
+}
+
+// GetRange implements Access.
+func (p *Presigned) GetRange(ctx context.Context, key string, from, n int64) (io.ReadCloser, error) {
+	if err := checkRange(key, from, n); err != nil {
+		return nil, err
+	}
+	target, err := p.readRight(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", key, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", key, err)
+	}
+	req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", from, from+n-1))
+	resp, err := p.send(req)
+	if err != nil {
+		p.forget(key) // its signature may be what is not taken
+		return nil, fmt.Errorf("get %s from %s: %w", key, p, err)
+	}
+	body := &classified{ReadCloser: resp.Body, store: p, key: key}
+	if resp.StatusCode == http.StatusPartialContent {
+		return body, nil
+	}
+	// A server of an older version sends the whole object.
+	if _, err := io.CopyN(io.Discard, body, from); err != nil {
+		return nil, errors.Join(fmt.Errorf("get %s from %s: %w", key, p, err), body.Close())
+	}
+	return section{io.LimitReader(body, n), body}, nil
+}
+
+// readRight is the right to read an object, asked for anew now and then.
+func (p *Presigned) readRight(ctx context.Context, key string) (string, error) {
+	p.mu.Lock()
+	right, ok := p.reads[key]
+	p.mu.Unlock()
+	if ok && time.Since(right.at) < keepRight {
+		return right.url, nil
+	}
+	right.at = time.Now()
+	signed, err := p.Sign(ctx, key, false, 0)
+	if err != nil {
+		return "", err
+	}
+	right.url = signed.URL
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reads == nil {
+		p.reads = map[string]readRight{}
+	}
+	p.reads[key] = right
+	return right.url, nil
+}
+
+func (p *Presigned) forget(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.reads, key)
 }
 
 // Put implements Access.
@@ -112,6 +185,11 @@ func (p *Presigned) do(ctx context.Context, method, target string, r io.Reader, 
 		return nil, err
 	}
 	req.ContentLength = size
+	return p.send(req)
+}
+
+// send makes a request.
+func (p *Presigned) send(req *http.Request) (*http.Response, error) {
 	resp, err := p.Client.Do(req)
 	if failed := (*url.Error)(nil); errors.As(err, &failed) {
 		failed.URL, _, _ = strings.Cut(failed.URL, "?") // the signature is a secret
@@ -162,34 +240,52 @@ func (p *Presigned) putParts(ctx context.Context, signed Signed, r io.Reader, si
 	return err
 }
 
-// storeParts stores the parts of a file side by side, those of anything else one after another.
+// storeParts stores the parts of a file side by side. Of anything else it keeps some parts in memory, so that one is stored
+// while the next is read; those too large for that are stored one after another as they are read, and are not tried again.
 func (p *Presigned) storeParts(ctx context.Context, signed Signed, r io.Reader, size int64) ([]minio.CompletePart, error) {
 	parts := make([]minio.CompletePart, len(signed.Parts))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(partsAtOnce)
 	file, start := fileAt(r)
+	var kept chan []byte
+	if file == nil && signed.PartBytes <= maxKeptPart {
+		kept = make(chan []byte, streamedAtOnce)
+		for range streamedAtOnce {
+			kept <- nil
+		}
+	}
 	for i, url := range signed.Parts {
 		from := int64(i) * signed.PartBytes
 		n := min(signed.PartBytes, size-from)
-		var part io.ReadSeeker
-		if file != nil {
-			part = io.NewSectionReader(file, start+from, n)
-		} else {
-			data := make([]byte, n)
-			if _, err := io.ReadFull(r, data); err != nil {
-				return nil, errors.Join(err, group.Wait())
+		parts[i].PartNumber = i + 1
+		var err error
+		switch {
+		case file != nil:
+			group.Go(func() (err error) {
+				parts[i].ETag, err = p.putPart(ctx, url, io.NewSectionReader(file, start+from, n), n)
+				return err
+			})
+		case kept == nil:
+			parts[i].ETag, err = p.put(ctx, url, r, n)
+		default:
+			data := <-kept // those that store give theirs back, whatever becomes of it
+			if int64(len(data)) < n {
+				data = make([]byte, n)
 			}
-			part = bytes.NewReader(data)
+			if _, err = io.ReadFull(r, data[:n]); err != nil {
+				break
+			}
+			group.Go(func() (err error) {
+				defer func() { kept <- data }()
+				parts[i].ETag, err = p.putPart(ctx, url, bytes.NewReader(data[:n]), n)
+				return err
+			})
 		}
-		store := func() (err error) {
-			parts[i].PartNumber = i + 1
-			parts[i].ETag, err = p.putPart(ctx, url, part, n)
-			return err
-		}
-		if file != nil {
-			group.Go(store)
-		} else if err := store(); err != nil {
-			return nil, err
+		if err != nil || ctx.Err() != nil {
+			if failed := group.Wait(); failed != nil {
+				return nil, failed
+			}
+			return nil, errors.Join(err, ctx.Err())
 		}
 	}
 	return parts, group.Wait()

@@ -51,6 +51,10 @@ func (s through) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return s.access.Get(ctx, key)
 }
 
+func (s through) GetRange(ctx context.Context, key string, from, n int64) (io.ReadCloser, error) {
+	return s.access.GetRange(ctx, key, from, n)
+}
+
 // handled is a directory behind a Handler.
 func handled(t *testing.T) (objects.Store, *objects.Handler) {
 	t.Helper()

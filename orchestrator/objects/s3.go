@@ -56,6 +56,11 @@ func (s *S3) Put(ctx context.Context, key string, r io.Reader, size int64) error
 		// Signing an empty body in chunks sends no length, which some servers refuse.
 		DisableContentSha256: size == 0,
 	}
+	if _, ok := r.(io.ReaderAt); !ok && size > maxBuffered {
+		// What is no file goes in parts too, of which some are kept in memory: they are stored while the next is read.
+		opts.PartSize = uint64(max(minPart, (size+mostParts-1)/mostParts))
+		opts.ConcurrentStreamParts, opts.NumThreads = opts.PartSize <= maxKeptPart, streamedAtOnce
+	}
 	info, err := s.core.Client.PutObject(ctx, s.bucket, s.prefix+key, r, size, opts)
 	if err == nil && info.Size != size {
 		err = fmt.Errorf("%d bytes arrived, want %d", info.Size, size)
@@ -96,10 +101,26 @@ func (s *S3) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
+	return s.get(ctx, key, minio.GetObjectOptions{})
+}
+
+// GetRange implements Store.
+func (s *S3) GetRange(ctx context.Context, key string, from, n int64) (io.ReadCloser, error) {
+	if err := checkRange(key, from, n); err != nil {
+		return nil, err
+	}
+	opts := minio.GetObjectOptions{}
+	if err := opts.SetRange(from, from+n-1); err != nil {
+		return nil, fmt.Errorf("get %s: %w", key, err)
+	}
+	return s.get(ctx, key, opts)
+}
+
+func (s *S3) get(ctx context.Context, key string, opts minio.GetObjectOptions) (io.ReadCloser, error) {
 	if err := s.reach(ctx); err != nil {
 		return nil, fmt.Errorf("get %s from %w", key, err)
 	}
-	body, _, _, err := s.core.GetObject(ctx, s.bucket, s.prefix+key, minio.GetObjectOptions{})
+	body, _, _, err := s.core.GetObject(ctx, s.bucket, s.prefix+key, opts)
 	if err != nil {
 		return nil, fmt.Errorf("get %s from %s: %w", key, s, s.classify(err))
 	}

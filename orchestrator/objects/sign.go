@@ -16,6 +16,12 @@ const (
 	minPart = 16 << 20
 	// maxParts bounds the answer that carries a URL for each part, some hundred bytes long; S3 allows 10,000.
 	maxParts = 2000
+	// mostParts is what S3 allows.
+	mostParts = 10_000
+	// streamedAtOnce are the parts of what is no file that are kept in memory, to be stored side by side.
+	streamedAtOnce = 2
+	// maxKeptPart is the largest part that is kept in memory, in bytes: so that it can be tried again.
+	maxKeptPart = 32 << 20
 )
 
 // SignGet implements Signer.

@@ -35,6 +35,8 @@ func Run(t *testing.T, open Open) {
 		run  func(context.Context, *testing.T, objects.Store)
 	}{
 		{"PutGet", testPutGet},
+		{"Ranges", testRanges},
+		{"LargeStream", testLargeStream},
 		{"Replace", testReplace},
 		{"NotFound", testNotFound},
 		{"BadKeys", testBadKeys},
@@ -120,6 +122,59 @@ func testPutGet(ctx context.Context, t *testing.T, s objects.Store) {
 	if s.String() == "" {
 		t.Error("the store has no name")
 	}
+}
+
+func testRanges(ctx context.Context, t *testing.T, s objects.Store) {
+	content := data(1, 3<<20)
+	put(ctx, t, s, "a/b", content)
+	for _, c := range []struct{ from, n, want int64 }{
+		{0, 1, 1}, {0, 3 << 20, 3 << 20}, {5, 100, 100}, {1<<20 + 7, 1 << 20, 1 << 20}, {3<<20 - 1, 1, 1}, {3<<20 - 5, 100, 5},
+	} {
+		r, err := s.GetRange(ctx, "a/b", c.from, c.n)
+		if err != nil {
+			t.Errorf("%d bytes from %d on: %v", c.n, c.from, err)
+			continue
+		}
+		got, err := io.ReadAll(r)
+		if err := errors.Join(err, r.Close()); err != nil || !bytes.Equal(got, content[c.from:c.from+c.want]) {
+			t.Errorf("%d bytes from %d on: %d others came, %v", c.n, c.from, len(got), err)
+		}
+	}
+	for _, c := range []struct {
+		key     string
+		from, n int64
+	}{{"a/b", 3 << 20, 1}, {"a/b", -1, 1}, {"a/b", 0, 0}, {"a/none", 0, 1}, {"../a", 0, 1}} {
+		r, err := s.GetRange(ctx, c.key, c.from, c.n)
+		if err == nil {
+			_ = r.Close()
+		}
+		if missing := c.key == "a/none"; err == nil || errors.Is(err, objects.ErrNotFound) != missing || errors.Is(err, objects.ErrUnavailable) {
+			t.Errorf("%d bytes of %q from %d on: %v", c.n, c.key, c.from, err)
+		}
+	}
+	in := objects.NewRanged(ctx, s, "a/b", int64(len(content)))
+	defer in.Close()
+	if got, err := io.ReadAll(io.NewSectionReader(in, 0, 1<<40)); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("read in order it has %d bytes, %v", len(got), err)
+	}
+	p := make([]byte, 10)
+	for _, off := range []int64{100, 0, 10, 3<<20 - 10} {
+		if _, err := in.ReadAt(p, off); err != nil || !bytes.Equal(p, content[off:off+10]) {
+			t.Errorf("at %d: %x, %v", off, p, err)
+		}
+	}
+	longer := objects.NewRanged(ctx, s, "a/b", int64(len(content))+100)
+	defer longer.Close()
+	if got, err := io.ReadAll(io.NewSectionReader(longer, 0, 1<<40)); err == nil || errors.Is(err, objects.ErrUnavailable) {
+		t.Errorf("an object that is cut off gave %d bytes, %v", len(got), err)
+	}
+}
+
+// testLargeStream stores what is no file and too large for one request.
+func testLargeStream(ctx context.Context, t *testing.T, s objects.Store) {
+	content := data(1, 35<<20+3)
+	put(ctx, t, s, "large", content)
+	want(ctx, t, s, "large", content)
 }
 
 func testReplace(ctx context.Context, t *testing.T, s objects.Store) {

@@ -1,0 +1,278 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+)
+
+const (
+	// streamBytes is the memory that a Stream's pieces take, whatever the number and the size of the sources.
+	streamBytes = 48 << 20
+	// streamPieces are under way at once: they are read, computed, or wait to be taken.
+	streamPieces = 4
+	// largestPiece and smallestPiece bound the data of one piece, in bytes.
+	largestPiece, smallestPiece = 4 << 20, 4 << 10
+	// headPiece is how much of a header is read at once.
+	headPiece = 256 << 10
+)
+
+// ErrDamaged says that a source is not what was stored: it has another SHA-256.
+var ErrDamaged = errors.New("the checkpoint is damaged")
+
+// Stream computes an average in order and reads each source once, in its own order: for sources that are far away, and for
+// an average that goes far away. A source whose SHA-256 is known and is another ends it with ErrDamaged before its last
+// byte, so a store that takes only whole objects never has an average of what is damaged.
+type Stream struct {
+	average *Average
+	group   *errgroup.Group
+	ctx     context.Context //nolint:containedctx // the stream's life
+	cancel  context.CancelFunc
+	inputs  []chan *piece // of each source
+	ready   chan *piece   // all of them, in order
+	free    chan *piece
+
+	mu    sync.Mutex // of what Read changes; held while it waits
+	now   *piece     // whose bytes are taken; nil for none
+	taken int
+	sum   hash.Hash
+	err   error
+}
+
+// piece is a part of the average: its header, or data from the beginning of one element to that of another.
+type piece struct {
+	from, to     int64    // of the data; 0 for the header
+	header, last bool     // last: no other follows
+	raw          [][]byte // what each source has there, laid as the average is
+	memory, out  []byte
+	missing      atomic.Int32 // sources that are not read yet
+	done         chan struct{}
+}
+
+// Stream begins to compute the average, until ctx ends. Close it.
+func (a *Average) Stream(ctx context.Context) *Stream {
+	ctx, cancel := context.WithCancel(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	s := &Stream{
+		average: a, group: group, ctx: ctx, cancel: cancel, sum: sha256.New(),
+		ready: make(chan *piece, streamPieces), free: make(chan *piece, streamPieces),
+	}
+	for range streamPieces {
+		s.free <- &piece{raw: make([][]byte, len(a.sources))}
+	}
+	for _, in := range a.sources {
+		pieces := make(chan *piece, streamPieces) // as many as there are: sending never waits
+		s.inputs = append(s.inputs, pieces)
+		group.Go(func() error { return s.readSource(in, pieces) })
+	}
+	group.Go(s.cut)
+	return s
+}
+
+// cut cuts the average into pieces, as those before are taken.
+func (s *Stream) cut() error {
+	defer close(s.ready)
+	for _, c := range s.inputs {
+		defer close(c)
+	}
+	a := s.average
+	data := a.size - int64(len(a.header))
+	if !s.offer(0, 0, data == 0) {
+		return nil
+	}
+	for from := int64(0); from < data; {
+		to := data
+		if from+a.piece < data {
+			to = a.elementAt(from + a.piece)
+		}
+		if !s.offer(from, to, to == data) {
+			return nil
+		}
+		from = to
+	}
+	return nil
+}
+
+// elementAt is where the element begins in which a byte of the data lies.
+func (a *Average) elementAt(at int64) int64 {
+	t := a.tensors[a.tensorAt(at)]
+	return at - (at-t.Begin)%t.DType.Size()
+}
+
+// offer has the next piece made; false if the stream ends.
+func (s *Stream) offer(from, to int64, last bool) bool {
+	var p *piece
+	select {
+	case p = <-s.free:
+	case <-s.ctx.Done():
+		return false
+	}
+	p.from, p.to, p.header, p.last, p.done = from, to, from == to, last, make(chan struct{})
+	p.missing.Store(int32(len(s.inputs)))
+	for _, c := range s.inputs {
+		c <- p
+	}
+	s.ready <- p
+	return true
+}
+
+// readSource reads its part of each piece. Whose part comes last has the piece computed.
+func (s *Stream) readSource(in *input, pieces <-chan *piece) error {
+	var sum hash.Hash // of what was read, where that is the whole file in its order
+	checked := make(chan struct{})
+	switch {
+	case in.SHA256 != "" && in.alike:
+		sum = sha256.New()
+	case in.SHA256 != "":
+		s.group.Go(func() error {
+			defer close(checked)
+			return in.check(s.ctx)
+		})
+	}
+	for p := range pieces {
+		if s.ctx.Err() != nil {
+			return nil //nolint:nilerr // somebody else failed, or nobody wants it any more
+		}
+		if err := in.take(s.ctx, s.average, p, sum); err != nil {
+			return err
+		}
+		switch {
+		case !p.last || in.SHA256 == "":
+		case sum != nil:
+			if err := in.compare(sum); err != nil {
+				return err
+			}
+		default:
+			select {
+			case <-checked: // one that was damaged has ended the stream
+			case <-s.ctx.Done():
+				return nil
+			}
+		}
+		if p.missing.Add(-1) == 0 {
+			s.group.Go(func() error { return s.compute(p) })
+		}
+	}
+	return nil
+}
+
+// compute computes a piece, all of whose sources are read.
+func (s *Stream) compute(p *piece) error {
+	a := s.average
+	defer close(p.done)
+	if p.header {
+		p.out = a.header
+		return nil
+	}
+	n := p.to - p.from
+	if int64(cap(p.memory)) < n {
+		p.memory = make([]byte, n)
+	}
+	p.out = p.memory[:n]
+	read := func(in *input, t safetensors.Tensor, from int64, p2 []byte) ([]byte, error) {
+		if at := t.Begin + from - p.from; at >= 0 && at+int64(len(p2)) <= n {
+			return p.raw[in.index][at : at+int64(len(p2))], nil
+		}
+		return p2, in.read(t, from, p2)
+	}
+	for at := int64(0); at < n && s.ctx.Err() == nil; {
+		k, err := a.compute(p.out[at:], p.from+at, read)
+		if err != nil {
+			s.cancel() // before done is closed: nobody takes it
+			return err
+		}
+		at += int64(k)
+	}
+	return nil
+}
+
+// Read implements io.Reader.
+func (s *Stream) Read(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.now == nil {
+		if s.err != nil {
+			return 0, s.err
+		}
+		p, ok := s.next()
+		switch {
+		case !ok:
+			return 0, s.end()
+		case len(p.out) == 0:
+			s.free <- p
+		default:
+			s.now, s.taken = p, 0
+		}
+	}
+	n := copy(b, s.now.out[s.taken:])
+	_, _ = s.sum.Write(b[:n]) // never fails
+	if s.taken += n; s.taken == len(s.now.out) {
+		s.free <- s.now
+		s.now = nil
+	}
+	return n, nil
+}
+
+// next waits for the next piece; false if there is none.
+func (s *Stream) next() (*piece, bool) {
+	var p *piece
+	select {
+	case p = <-s.ready:
+	case <-s.ctx.Done():
+	}
+	if p == nil {
+		return nil, false
+	}
+	select {
+	case <-p.done:
+	case <-s.ctx.Done():
+	}
+	return p, s.ctx.Err() == nil
+}
+
+// end says how the stream ended.
+func (s *Stream) end() error {
+	ended := s.ctx.Err()
+	err := s.group.Wait()
+	if err == nil {
+		err = ended
+	}
+	if err == nil {
+		err = io.EOF
+	}
+	s.err = err
+	return err
+}
+
+// Err is why the stream ended early; nil if it did not, or only because it was closed.
+func (s *Stream) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errors.Is(s.err, io.EOF) || errors.Is(s.err, context.Canceled) {
+		return nil
+	}
+	return s.err
+}
+
+// Sum is the SHA-256 of what was read, in hex.
+func (s *Stream) Sum() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return hex.EncodeToString(s.sum.Sum(nil))
+}
+
+// Close ends the stream and waits until nothing reads its sources any more.
+func (s *Stream) Close() error {
+	s.cancel()
+	_ = s.group.Wait() // Err tells
+	return nil
+}

@@ -1,0 +1,151 @@
+package checkpoint_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint"
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+)
+
+func sum(content []byte) string {
+	s := sha256.Sum256(content)
+	return hex.EncodeToString(s[:])
+}
+
+// summed is a source whose SHA-256 is known.
+func summed(name string, weight float64, content []byte) checkpoint.Source {
+	s := source(name, weight, content)
+	s.SHA256 = sum(content)
+	return s
+}
+
+// stream gives all that a stream of the average has, and its sum.
+func stream(t require, piece int64, sources ...checkpoint.Source) ([]byte, string, error) {
+	t.Helper()
+	a, err := checkpoint.New(sources, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.SetPieceForTest(piece)
+	s := a.Stream(testContext())
+	defer s.Close()
+	b, err := io.ReadAll(s)
+	if other := s.Err(); err != nil && !errors.Is(err, other) || err == nil && other != nil {
+		t.Fatal("it ended with ", err, " and says ", other)
+	}
+	return b, s.Sum(), err
+}
+
+// A stream is the average byte by byte, whatever its pieces and wherever the sources' tensors lie.
+func TestAStreamIsTheAverage(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var sources []checkpoint.Source
+		for _, f := range drawFiles(t, rapid.IntRange(1, 4).Draw(t, "files")) {
+			s := source("fork", rapid.Float64Range(0, 10).Draw(t, "weight"), f)
+			if rapid.Bool().Draw(t, "known") {
+				s.SHA256 = sum(f)
+			}
+			sources = append(sources, s)
+		}
+		sources[0].Weight += 0.5
+		piece := rapid.SampledFrom([]int64{8, 100, 4096, 100_000, 4 << 20}).Draw(t, "piece")
+		if piece < 4096 && sources[0].Size > 10_000 {
+			piece = 4096
+		}
+		got, gotSum, err := stream(t, piece, sources...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := average(t, nil, sources...); !bytes.Equal(got, want) || gotSum != sum(want) {
+			t.Fatalf("the stream has %d bytes, of sum %.8s; the average %d, %.8s", len(got), gotSum, len(want), sum(want))
+		}
+	})
+}
+
+// Any byte that was changed since ends the stream before its last byte, whether the tensors lie in the same order or not.
+func TestAStreamOfADamagedSourceEndsEarly(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		ints := func(name string, n int) tensor {
+			return tensor{name, safetensors.U8, []int64{int64(n)}, make([]byte, n)}
+		}
+		a, b := ints("a", 5000), ints("b", 3000)
+		one, two := file(t, nil, a, b), file(t, nil, a, b)
+		if rapid.Bool().Draw(t, "another order") {
+			two = file(t, nil, b, a)
+		}
+		damaged := summed("two", 1, bytes.Clone(two))
+		at := rapid.IntRange(len(two)-8000, len(two)-1).Draw(t, "byte")
+		two[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+		damaged.File = bytes.NewReader(two)
+		got, _, err := stream(t, 1000, summed("one", 2, one), damaged)
+		if !errors.Is(err, checkpoint.ErrDamaged) || len(got) >= len(one) {
+			t.Fatalf("byte %d changed: %d of %d bytes, and %v", at, len(got), len(one), err)
+		}
+	})
+}
+
+// failingAt cannot be read from some byte on.
+type failingAt struct {
+	io.ReaderAt
+	from int64
+	err  error
+}
+
+func (f failingAt) ReadAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) > f.from {
+		return 0, f.err
+	}
+	return f.ReaderAt.ReadAt(p, off)
+}
+
+func TestAStreamEndsWhereItsSourcesDo(t *testing.T) {
+	t.Parallel()
+	content := file(t, nil, tensor{"a", safetensors.F32, []int64{50_000}, make([]byte, 200_000)})
+	gone := errors.New("the store is gone")
+	broken := summed("broken", 1, content)
+	broken.File = failingAt{bytes.NewReader(content), 100_000, gone}
+	if got, _, err := stream(t, 4096, summed("whole", 1, content), broken); !errors.Is(err, gone) || len(got) > 100_000 {
+		t.Errorf("%d bytes came, and %v", len(got), err)
+	}
+	nan := file(t, nil, tensor{"a", safetensors.F32, []int64{50_000}, bytes.Repeat([]byte{255}, 200_000)})
+	if _, _, err := stream(t, 4096, summed("whole", 1, content), summed("nan", 1, nan)); !errors.Is(err, checkpoint.ErrNotFinite) {
+		t.Errorf("with a NaN: %v", err)
+	}
+}
+
+// Who closes a stream, or whose context ends, is not waited for by it.
+func TestAStreamCanBeGivenUp(t *testing.T) {
+	t.Parallel()
+	content := file(t, nil, tensor{"a", safetensors.F32, []int64{50_000}, make([]byte, 200_000)})
+	a, err := checkpoint.New([]checkpoint.Source{summed("one", 1, content), summed("two", 1, content)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.SetPieceForTest(4096)
+	ctx, cancel := context.WithCancel(testContext())
+	s := a.Stream(ctx)
+	if _, err := io.ReadFull(s, make([]byte, 30_000)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := io.ReadAll(s); !errors.Is(err, context.Canceled) || s.Err() != nil {
+		t.Errorf("after its context ended: %v, %v", err, s.Err())
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	idle := a.Stream(testContext())
+	if err := idle.Close(); err != nil || idle.Err() != nil {
+		t.Errorf("one that nobody read: %v, %v", err, idle.Err())
+	}
+}

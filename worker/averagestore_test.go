@@ -1,0 +1,268 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// bigWeights is a checkpoint of so many MiB, most of it one tensor, that is made as it is read.
+func bigWeights(t *testing.T, mib int64) (io.Reader, int64) {
+	t.Helper()
+	h := safetensors.Header{Tensors: []safetensors.Tensor{
+		{Name: "bias", DType: safetensors.BF16, Shape: []int64{1001}, End: 2002},
+		{Name: "w", DType: safetensors.F32, Shape: []int64{mib << 18}, Begin: 2002, End: 2002 + mib<<20},
+	}}
+	header, err := h.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := make([]byte, 1<<20)
+	for i := range block {
+		block[i] = byte(i*7) & 0x3b // all finite
+	}
+	parts := []io.Reader{bytes.NewReader(header), bytes.NewReader(block[:2002])}
+	for range mib {
+		parts = append(parts, bytes.NewReader(block))
+	}
+	return io.MultiReader(parts...), int64(len(header)) + 2002 + mib<<20
+}
+
+// putBig stores such a checkpoint, and returns what the ledger would say of it.
+func putBig(t *testing.T, store objects.Store, key string, mib int64) *outbidv1.Checkpoint {
+	t.Helper()
+	r, size := bigWeights(t, mib)
+	sum := sha256.New()
+	if err := store.Put(t.Context(), key, io.TeeReader(r, sum), size); err != nil {
+		t.Fatal(err)
+	}
+	return &outbidv1.Checkpoint{Key: key, Step: 100, Bytes: size, Sha256: hex.EncodeToString(sum.Sum(nil))}
+}
+
+// signedAccess reaches a store as a worker without credentials does.
+func signedAccess(store objects.Store) objects.Access {
+	signer, _ := store.(objects.Signer)
+	return &objects.Presigned{
+		Sign: func(ctx context.Context, key string, write bool, size int64) (objects.Signed, error) {
+			if write {
+				return signer.SignPut(ctx, key, size)
+			}
+			return signer.SignGet(ctx, key)
+		},
+		Client: &http.Client{}, Name: store.String,
+	}
+}
+
+func openStore(t *testing.T, url string) objects.Store {
+	t.Helper()
+	store, err := objects.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func startMinio(t *testing.T) *objectstest.Minio {
+	t.Helper()
+	m := objectstest.StartMinio(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", m.User)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", m.Password)
+	return m
+}
+
+const averageKey = "checkpoints/s-1/0/000000000900-7.safetensors"
+
+// mustBe fails if an object is not what its checkpoint says.
+func mustBe(t *testing.T, store objects.Store, ck *outbidv1.Checkpoint) {
+	t.Helper()
+	r, err := store.Get(t.Context(), ck.GetKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, r)
+	if err := errors.Join(err, r.Close()); err != nil || n != ck.GetBytes() || hex.EncodeToString(sum.Sum(nil)) != ck.GetSha256() {
+		t.Errorf("%d bytes, %v: they are not those of %v", n, err, ck)
+	}
+}
+
+// usage is what a process says of its memory, in bytes: what Go had at most, and all that was resident at most.
+type usage struct {
+	Sys, Resident uint64
+	Average       *outbidv1.Checkpoint
+}
+
+// averageEnv has this test's binary average what it says.
+const averageEnv = "OUTBID_TEST_AVERAGE"
+
+// averageTask is what another process is to average.
+type averageTask struct {
+	URL    string
+	Source *outbidv1.Checkpoint
+	Forks  int
+	Signed bool
+}
+
+// averageForTest averages in a process of its own, and says what memory it took.
+func averageForTest(text string) error {
+	var task averageTask
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		return err
+	}
+	store, err := objects.Open(context.Background(), task.URL)
+	if err != nil {
+		return err
+	}
+	access := objects.Access(store)
+	if task.Signed {
+		access = signedAccess(store)
+	}
+	order := &outbidv1.Consolidation{Step: 900, Key: averageKey}
+	for i := range task.Forks {
+		order.Sources = append(order.Sources, &outbidv1.ConsolidationSource{Checkpoint: task.Source, Steps: int64(i + 1)})
+	}
+	var u usage
+	if u.Average, err = averageOnce(context.Background(), access, order); err != nil {
+		return err
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	u.Sys = m.Sys
+	if status, err := os.ReadFile("/proc/self/status"); err == nil {
+		_, peak, _ := strings.Cut(string(status), "VmHWM:")
+		kib, _ := strconv.ParseUint(strings.Fields(peak)[0], 10, 64)
+		u.Resident = kib << 10
+	}
+	return json.NewEncoder(os.Stdout).Encode(u)
+}
+
+// A worker that averages holds less than 256 MiB, however large the checkpoints are and however many: here half a GiB.
+func TestMemoryIsBounded(t *testing.T) {
+	m := startMinio(t)
+	bucket := objectstest.URLs(m.Endpoint)()
+	for _, c := range []struct {
+		name, url string
+		forks     int
+		signed    bool
+	}{
+		{"five through MinIO, signed", bucket, 5, true},
+		{"twenty through MinIO", bucket, 20, false},
+		{"five in a directory", t.TempDir(), 5, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mib := int64(500 / c.forks)
+			source := putBig(t, openStore(t, c.url), "checkpoints/s-1/0/000000000100-7.safetensors", mib)
+			task, err := json.Marshal(averageTask{URL: c.url, Source: source, Forks: c.forks, Signed: c.signed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			child := exec.CommandContext(t.Context(), os.Args[0])
+			child.Env = append(os.Environ(), averageEnv+"="+string(task))
+			child.Stderr = os.Stderr
+			out, err := child.Output()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			var u usage
+			if err := json.Unmarshal(out, &u); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("averaging %d x %d MiB took %d MiB of Go's memory, %d MiB resident", c.forks, mib, u.Sys>>20, u.Resident>>20)
+			const limit = 256 << 20
+			if u.Sys > limit || u.Resident > limit && !raced() {
+				t.Errorf("averaging %d x %d MiB took %d MiB, %d MiB resident; want less than %d", c.forks, mib, u.Sys>>20, u.Resident>>20, limit>>20)
+			}
+			mustBe(t, openStore(t, c.url), u.Average)
+		})
+	}
+}
+
+// raced says whether the race detector is on, whose memory is not ours.
+func raced() bool {
+	info, _ := debug.ReadBuildInfo()
+	for _, s := range info.Settings {
+		if s.Key == "-race" && s.Value == "true" {
+			return true
+		}
+	}
+	return false
+}
+
+// tripping is a store's access that calls trip once, when so many bytes of one object were read.
+type tripping struct {
+	objects.Access
+	once  *sync.Once
+	after int64
+	trip  func()
+}
+
+func (x tripping) GetRange(ctx context.Context, key string, from, n int64) (io.ReadCloser, error) {
+	r, err := x.Access.GetRange(ctx, key, from, n)
+	return &trippingReader{ReadCloser: r, at: from, store: x}, err
+}
+
+type trippingReader struct {
+	io.ReadCloser
+	at    int64
+	store tripping
+}
+
+func (r *trippingReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if r.at += int64(n); r.at >= r.store.after {
+		r.store.once.Do(r.store.trip)
+	}
+	return n, err
+}
+
+// A store that ends in the middle of an average, and comes back, has the whole average in the end, and never a part of it.
+func TestAStoreThatEndsInMidAverage(t *testing.T) {
+	m := startMinio(t)
+	store := openStore(t, objectstest.URLs(m.Endpoint)())
+	a := putBig(t, store, "checkpoints/s-1/0/000000000100-7.safetensors", 48)
+	b := putBig(t, store, "checkpoints/s-1/0/000000000100-8.safetensors", 48)
+	middle, again := make(chan struct{}), make(chan struct{})
+	access := tripping{signedAccess(store), new(sync.Once), 40 << 20, func() { close(middle); <-again }}
+	w := &agent{cfg: Config{Store: Direct(access)}}
+	said := make(chan *outbidv1.Consolidated, 1)
+	go func() {
+		said <- w.average(t.Context(), &outbidv1.Consolidation{Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{
+			{Checkpoint: a, Steps: 300}, {Checkpoint: b, Steps: 500},
+		}})
+	}()
+	<-middle
+	m.Stop(t)
+	m.Start(t)
+	if _, err := store.Stat(t.Context(), averageKey); !errors.Is(err, objects.ErrNotFound) {
+		t.Errorf("half an average is there: %v", err)
+	}
+	close(again)
+	select {
+	case done := <-said:
+		if done.GetFailure() != "" {
+			t.Fatal(done.GetFailure())
+		}
+		mustBe(t, store, done.GetCheckpoint())
+	case <-time.After(2 * time.Minute):
+		t.Fatal("it did not go on")
+	}
+}
