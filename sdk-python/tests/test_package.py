@@ -48,6 +48,11 @@ def test_import_is_light() -> None:
     assert not loaded & {*HEAVY, "grpc", "numpy", "rich", "google.protobuf"}
 
 
+def test_a_sweep_is_made_without_what_only_a_connection_needs() -> None:
+    loaded = modules_after("import outbid as ob; ob.Sweep(print, {'x': ob.uniform(0, 1)}, metric='y', mode='min')")
+    assert not loaded & {*HEAVY, "grpc", "asyncio", "ssl", "numpy", "rich.live", "google.protobuf.json_format"}
+
+
 def test_no_name_needs_a_heavy_package() -> None:
     assert not modules_after("import outbid; [getattr(outbid, n) for n in outbid.__all__]") & set(HEAVY)
 

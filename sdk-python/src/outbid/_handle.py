@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import datetime
 import operator
@@ -90,6 +89,8 @@ class SweepHandle(AskTell):
 
     async def wait_async(self, timeout: float | None = None, *, callbacks: Iterable[Callback] = ()) -> Result:
         """Wait like `wait`, for asyncio. Callbacks run in another thread."""
+        import asyncio
+
         cancel = _Cancel()
         try:
             return await asyncio.to_thread(self._wait, timeout, NoDisplay(), tuple(callbacks), cancel)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import json
 import os
 import shutil
@@ -141,6 +142,7 @@ class LocalServer:
 
     def _await_ready(self) -> _Running:
         end = time.monotonic() + _START_SECONDS
+        importlib.import_module("outbid.v1.service_pb2_grpc")  # what is needed next, while the server starts
         while time.monotonic() < end:
             if (found := self._running()) is not None:
                 return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import html
 import inspect
 import math
@@ -13,9 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import PurePath
-from typing import Any, Literal, TypeVar
-
-from google.protobuf import json_format
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from outbid import _html, _pickle
 from outbid._asktell import AskedTrial
@@ -28,9 +25,11 @@ from outbid._layout import config_text
 from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, Utility, duration
 from outbid._result import Result
 from outbid._space import Space, fill_space, to_value
-from outbid._training import Trial
 from outbid._tuners import Random, Tuner
 from outbid.v1 import sweep_pb2 as pb
+
+if TYPE_CHECKING:
+    from outbid._training import Trial
 
 T = TypeVar("T")
 
@@ -197,6 +196,8 @@ class Sweep:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sweep as it would stand in a YAML file, without the function."""
+        from google.protobuf import json_format
+
         return json_format.MessageToDict(self._spec_for(None, ""), preserving_proto_field_name=True)
 
     def submit(self, client: Client | None = None) -> SweepHandle:
@@ -218,6 +219,8 @@ class Sweep:
 
     async def asubmit(self, client: Client | None = None) -> SweepHandle:
         """Submit like `submit`, for asyncio."""
+        import asyncio
+
         return await asyncio.to_thread(self.submit, client)
 
     def run(
@@ -245,6 +248,8 @@ class Sweep:
 
         `step_seconds` is how long one step takes on one device, for `device_hours`.
         """
+        from google.protobuf import json_format
+
         client = client or default_client()
         answer = client.preview_spec(self._spec_for(client, "0" * 64 if self._train else ""), step_seconds)
         return Preview(

@@ -6,12 +6,12 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
-
-import grpc
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from outbid import _errors
-from outbid.v1 import service_pb2_grpc
+
+if TYPE_CHECKING:
+    import grpc
 
 T = TypeVar("T")
 
@@ -29,16 +29,16 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
 
-_ERRORS: dict[grpc.StatusCode, type[_errors.OutbidError]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: _errors.InvalidError,
-    grpc.StatusCode.OUT_OF_RANGE: _errors.InvalidError,
-    grpc.StatusCode.NOT_FOUND: _errors.NotFoundError,
-    grpc.StatusCode.ALREADY_EXISTS: _errors.ConflictError,
-    grpc.StatusCode.FAILED_PRECONDITION: _errors.ConflictError,
-    grpc.StatusCode.ABORTED: _errors.ConflictError,
-    grpc.StatusCode.UNAVAILABLE: _errors.UnavailableError,
-    grpc.StatusCode.UNAUTHENTICATED: _errors.UnauthenticatedError,
-    grpc.StatusCode.PERMISSION_DENIED: _errors.UnauthenticatedError,
+_ERRORS: dict[str, type[_errors.OutbidError]] = {
+    "INVALID_ARGUMENT": _errors.InvalidError,
+    "OUT_OF_RANGE": _errors.InvalidError,
+    "NOT_FOUND": _errors.NotFoundError,
+    "ALREADY_EXISTS": _errors.ConflictError,
+    "FAILED_PRECONDITION": _errors.ConflictError,
+    "ABORTED": _errors.ConflictError,
+    "UNAVAILABLE": _errors.UnavailableError,
+    "UNAUTHENTICATED": _errors.UnauthenticatedError,
+    "PERMISSION_DENIED": _errors.UnauthenticatedError,
 }
 
 
@@ -90,6 +90,8 @@ class Transport:
 
     def call(self, method: Callable[[Any], Any], request: Any, kind: type[T]) -> T:
         """Make a call: `method` picks it from the stub, `kind` is the answer's type."""
+        import grpc
+
         waiting = Patience()
         while True:
             try:
@@ -116,6 +118,8 @@ class Transport:
         started: Callable[[Any], None] | None = None,
     ) -> Iterator[T]:
         """Make a call with a stream of answers, which is not repeated by itself: see `recover`."""
+        import grpc
+
         call = method(self._stub)(request, timeout=timeout, metadata=self._metadata)
         if started is not None:
             started(call)
@@ -139,21 +143,25 @@ class Transport:
 
     def _explain(self, error: grpc.RpcError) -> Exception:
         """Return a failed call's error as one of the SDK's."""
-        code, details = error.code(), (error.details() or "").strip()
-        if code == grpc.StatusCode.UNAVAILABLE:
+        code, details = error.code().name, (error.details() or "").strip()
+        if code == "UNAVAILABLE":
             return _errors.UnavailableError(
                 f"cannot reach the server at {self._url}: {details or 'no answer'}. "
                 "Is it running? `outbid doctor` says more"
             )
-        if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+        if code == "DEADLINE_EXCEEDED":
             return TimeoutError(f"the server at {self._url} did not answer in time")
-        if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+        if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
             details += "; give a token with ob.connect(url, token=...) or OUTBID_TOKEN"
-        return _ERRORS.get(code, _errors.ServerError)(details or code.name)
+        return _ERRORS.get(code, _errors.ServerError)(details or code)
 
     def _dial(self) -> None:
         """Connect to where the server is now."""
-        url = self._address.url()
+        url = self._address.url()  # before anything is loaded: a server that it starts takes its time meanwhile
+        import grpc
+
+        from outbid.v1 import service_pb2_grpc
+
         if self._channel is not None and url == self._url:
             return  # gRPC itself reconnects
         self.close()
