@@ -5,28 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
-
-// useAgents lets a policy that holds auctions ask the agents outside the binary.
-func (c *Core) useAgents() {
-	if p, ok := c.policy.(policy.Bidding); ok {
-		p.UseAgents(c.set.Agents)
-	}
-}
-
-// rememberAgents lets it hear what they answered in a round of the past. The function that it returns ends that.
-func (c *Core) rememberAgents(round *outbidv1.RoundDecided) func() {
-	p, ok := c.policy.(policy.Bidding)
-	if !ok {
-		return func() {}
-	}
-	p.UseAgents(agent.Recorded(round.GetAuction()))
-	return c.useAgents
-}
 
 // checkAgent says what is wrong with the agent that a sweep chose.
 func checkAgent(p policy.Policy, agents Agents, spec *outbidv1.SweepSpec) error {

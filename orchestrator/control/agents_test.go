@@ -37,7 +37,7 @@ func (m *market) Decide(v *policy.View) policy.Plan {
 	p := policy.Extend(v)
 	record := &outbidv1.Auction{}
 	for _, a := range v.Apps {
-		tables, err := m.agents.Bid(&agent.Offer{Round: v.Round}, []*agent.AppState{{App: a.ID, Agent: a.Spec.GetAgent().GetPlugin()}})
+		tables, err := m.agents.Bid(onOffer(v), []*agent.AppState{{App: a.ID, Agent: a.Spec.GetAgent().GetPlugin()}})
 		if err != nil {
 			continue
 		}
@@ -61,16 +61,29 @@ func (m *market) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
+// onOffer is what is free.
+func onOffer(v *policy.View) *agent.Offer {
+	o := &agent.Offer{Round: v.Round}
+	for i := range v.Nodes {
+		if free := v.Free.FreeAt(i, "cpu"); free > 0 {
+			o.Lots = append(o.Lots, agent.Lot{Node: v.Nodes[i].Name, Type: "cpu", Free: free})
+		}
+	}
+	return o
+}
+
 // moody is agents that answer otherwise each time they are asked.
 type moody struct{ asked int }
 
 func (*moody) Names() []string { return []string{"moody"} }
 
-func (m *moody) Bid(_ *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {
+func (m *moody) Bid(o *agent.Offer, _ []*agent.AppState) ([]agent.Table, error) {
 	m.asked++
-	table := agent.Table{Rho: float64(m.asked), Ideal: 1, Rows: make([]agent.Row, m.asked%4)}
-	for i := range table.Rows {
-		table.Rows[i].Rho = 1
+	table := agent.Table{Rho: float64(m.asked), Ideal: 1}
+	for range m.asked % 4 {
+		if len(o.Lots) > 0 {
+			table.Rows = append(table.Rows, agent.Row{Rho: 1, Gangs: []agent.Gangs{{Count: 1, Machines: 1, Devices: 1, Type: "cpu"}}})
+		}
 	}
 	if m.asked%5 == 0 {
 		table = agent.Table{Refused: "not in the mood"}
@@ -97,11 +110,13 @@ func TestRoundsOfAgentsAreDecidedAgainFromTheLedger(t *testing.T) {
 	live := &moody{}
 	p := &market{}
 	b := benchOf(t, control.NewCore(live.settings(), p, state.New()), 4, moodySweep("moody"))
+	b.hear(live)
 	for n := 0; live.asked < 30; n++ {
 		if n > 1000 {
 			t.Fatalf("the agent was asked %d times", live.asked)
 		}
 		b.work()
+		b.hear(live)
 	}
 	later := &moody{asked: 1000}
 	audit, _, err := control.Replay(t.Context(), later.settings(), &market{}, b.ledger)
@@ -112,7 +127,8 @@ func TestRoundsOfAgentsAreDecidedAgainFromTheLedger(t *testing.T) {
 		t.Errorf("of %d rounds %d decisions came out otherwise: %+v", audit.Rounds, audit.Differing, audit.Differences)
 	}
 	again := &market{}
-	if _, err := control.Restore(t.Context(), later.settings(), again, b.ledger.Another(), nil); err != nil {
+	core, err := control.Restore(t.Context(), later.settings(), again, b.ledger.Another(), nil)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if again.rounds != p.rounds {
@@ -121,7 +137,10 @@ func TestRoundsOfAgentsAreDecidedAgainFromTheLedger(t *testing.T) {
 	if later.asked != 1000 {
 		t.Error("an agent was asked about the past")
 	}
-	if again.agents != agent.Agent(later) {
+	b.core = core
+	b.step(control.AgentUp{})
+	b.hear(later)
+	if later.asked == 1000 {
 		t.Error("after a restart the agents are not asked any more")
 	}
 }

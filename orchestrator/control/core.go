@@ -39,7 +39,7 @@ type Settings struct {
 	MayReportNothing bool
 	// Fairness says how an app fares by sharing the cluster, or fared if it is over; nil if nobody wants to know.
 	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
-	// Agents outside the binary, which sweeps may choose; nil for none.
+	// Agents outside the binary, which sweeps may choose; nil for none. The core knows their names, and asks none: see Outcome.Bids.
 	Agents Agents
 	// NewPolicy makes the policy of an earlier orchestrator from what the ledger says of it. Only those of the name that
 	// this core's policy has are asked for; nil lets that one take their place, whatever options it has.
@@ -96,6 +96,9 @@ type Core struct {
 	// what they answer, each of which says whether it was replied to.
 	asking  map[string]bool
 	pending []func() bool
+	// asked counts the questions to agents outside; bids is the round in which they are asked, nil for none.
+	asked uint64
+	bids  *bids
 	// ordersDue names the nodes that get orders at the end of the step.
 	ordersDue map[string]bool
 	// replaying: events come from the ledger, and following are those of the batch after the current one.
@@ -120,6 +123,8 @@ type Outcome struct {
 	// Retire names the sweeps whose tuners, programs of their own, need not be asked any more, and Ask those whose tuners were
 	// told something. What is in both is asked anew.
 	Retire, Ask []string
+	// Bids is what agents outside the binary are to be asked, whose answer is an input; nil for nothing.
+	Bids *BidsQuestion
 	// More says that there is more to do at once: step again.
 	More bool
 }
@@ -165,7 +170,7 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 	}
 	c.resume()
 	c.settle()
-	if c.scheduleDue || !c.next.IsZero() && !now.Before(c.next) {
+	if !c.awaitsBids() && (c.scheduleDue || !c.next.IsZero() && !now.Before(c.next)) {
 		c.scheduleDue = false
 		c.schedule()
 		c.settle()

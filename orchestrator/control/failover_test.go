@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -36,8 +37,14 @@ func lead(t *testing.T, record ledger.Ledger, off time.Duration) (l *control.Loo
 // leadWith runs a loop until end is called.
 func leadWith(t *testing.T, set control.Settings, record ledger.Ledger, now func() time.Time) (l *control.Loop, end func()) {
 	t.Helper()
+	return leadBy(t, baseline.DRF{}, set, record, now)
+}
+
+// leadBy runs a loop under a policy until end is called.
+func leadBy(t *testing.T, p policy.Policy, set control.Settings, record ledger.Ledger, now func() time.Time) (l *control.Loop, end func()) {
+	t.Helper()
 	l, err := control.Open(t.Context(), control.Config{
-		Settings: set, Policy: baseline.DRF{}, Ledger: record, History: &reports{}, Now: now, Logger: slog.New(slog.DiscardHandler),
+		Settings: set, Policy: p, Ledger: record, History: &reports{}, Now: now, Logger: slog.New(slog.DiscardHandler),
 		Send:   func(*outbidv1.Orders) error { return nil },
 		Delete: func(context.Context, string) error { return nil },
 		Info:   func() *outbidv1.GetServerInfoResponse { return &outbidv1.GetServerInfoResponse{} },

@@ -59,6 +59,9 @@ func TestDecidingAndRestoringAreOneForEveryEvent(t *testing.T) {
 			t.Errorf("no life had an event of kind %s", k.Name)
 		}
 	}
+	if seen["bids"] == 0 || seen["bids after a restart"] == 0 {
+		t.Error("no life had agents outside bid")
+	}
 	t.Log(seen)
 }
 

@@ -35,7 +35,6 @@ func (c *Core) install(p policy.Policy) {
 	if taker, ok := p.(policy.Preemptive); ok {
 		c.preempts = taker.Preempts()
 	}
-	c.useAgents()
 }
 
 // installPast lets the policy of an orchestrator of the past decide, made as it was then; nil settings are those of a server

@@ -42,6 +42,9 @@ type life struct {
 	// outside: tuners may be programs of their own, which are processes.
 	outside   bool
 	processes map[string]*asked
+	// auctions: sweeps may have an agent outside bid, which was asked question last; nil if nothing is open.
+	auctions bool
+	question *control.BidsQuestion
 }
 
 // machine is a node with a worker.
@@ -66,6 +69,7 @@ func newLife(t judge, policyName string, seed uint64) *life {
 	l := &life{
 		judge: t, dice: rand.New(rand.NewPCG(seed, 1)), policy: policyName, now: time.Unix(1_700_000_000, 0).UTC(), kinds: map[string]int{},
 		whole: ledger.NewMemory(), short: ledger.NewMemory(), processes: map[string]*asked{}, outside: seed%4 == 3,
+		auctions: policyName == "themis" && seed%2 == 1,
 	}
 	for i := range 3 {
 		l.machines = append(l.machines, &machine{name: fmt.Sprintf("n%d", i), devices: i + 1})
@@ -82,6 +86,9 @@ func (l *life) must(err error) {
 }
 
 func (l *life) options() map[string]string {
+	if l.auctions { // everybody is asked
+		return map[string]string{"lease": "5s", "f": "0"}
+	}
 	if l.policy == "themis" {
 		return map[string]string{"lease": "20s"}
 	}
@@ -96,6 +103,7 @@ func (l *life) newPolicy() policy.Policy {
 
 func (l *life) settings() control.Settings {
 	set := settings()
+	set.Agents = &slowAgents{}
 	set.NewPolicy = func(s *outbidv1.PolicySettings) (policy.Policy, error) {
 		p, err := registry.New(s.GetName(), policy.NewOptions(s.GetOptions()))
 		return dividing(p), err
@@ -118,6 +126,7 @@ func (l *life) begin() {
 	started, err := l.core.Begin(l.now, "test", l.options())
 	l.must(err)
 	l.append([]*outbidv1.Event{started})
+	l.question = nil
 }
 
 func (l *life) append(events []*outbidv1.Event) {
@@ -142,6 +151,9 @@ func (l *life) step(inputs ...control.Input) []*outbidv1.Event {
 	out, err := l.core.Step(l.now, inputs...)
 	l.must(err)
 	l.append(out.Events)
+	if out.Bids != nil {
+		l.question = out.Bids
+	}
 	for _, reply := range out.Replies {
 		reply()
 	}
@@ -167,12 +179,32 @@ func (l *life) compare() {
 			l.Fatal(fmt.Sprintf("restored from %s, at %d (-decided +restored):\n%s", name, l.core.State().Seq, diff))
 		}
 	}
-	events := l.step(control.AgentUp{})
+	if l.question != nil {
+		return // it is not asked again, and those are
+	}
+	l.same(others, control.AgentUp{}, control.AgentUp{})
+	if l.question != nil {
+		mine := l.bid()
+		theirs := mine
+		theirs.Question = 1
+		l.question = nil
+		l.same(others, mine, theirs)
+		l.kinds["bids after a restart"]++
+	}
+}
+
+// same has the core and others take in the same, and fails if they do not decide or ask the same.
+func (l *life) same(others map[string]*control.Core, mine, theirs control.Input) {
+	l.Helper()
+	events := l.step(mine)
 	for name, core := range others {
-		out, err := core.Step(l.now, control.AgentUp{})
+		out, err := core.Step(l.now, theirs)
 		l.must(err)
 		if diff := cmp.Diff(events, out.Events, protocmp.Transform(), cmpopts.EquateNaNs()); diff != "" {
 			l.Fatal(fmt.Sprintf("after it was restored from %s, it decides otherwise (-decided +restored):\n%s", name, diff))
+		}
+		if diff := cmp.Diff(questions(l.question), questions(out.Bids), protocmp.Transform()); diff != "" {
+			l.Fatal(fmt.Sprintf("after it was restored from %s, it asks agents otherwise (-asked +restored):\n%s", name, diff))
 		}
 	}
 }
@@ -196,6 +228,8 @@ func (l *life) happen() {
 	}
 	names := slices.Sorted(maps.Keys(happenings))
 	switch name := pick(l, names); {
+	case l.question != nil && l.n(3) == 0:
+		l.hear()
 	case l.n(10) < 3:
 		happenings[name]()
 	case !l.outside || l.n(3) > 0 || !l.answer():
@@ -220,6 +254,9 @@ func (l *life) submit() {
 	}
 	s := sim.Sweep(fmt.Sprintf("s%d", l.n(2)), "min", int32(1+l.n(6)), rules)
 	s.MaxRestarts = new(int32(l.n(4)))
+	if l.auctions {
+		s.Agent = &outbidv1.Agent{Plugin: "moody"}
+	}
 	switch l.n(6) {
 	case 0:
 		s.Workload = &outbidv1.SweepSpec_External{External: &outbidv1.External{Timeout: "1h"}}

@@ -261,6 +261,7 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 	}
 	l.deletes.add(out.Delete)
 	l.consultRemote(out.Retire, out.Ask)
+	l.askAgents(out.Bids)
 	return out.More, nil
 }
 

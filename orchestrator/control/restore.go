@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -75,9 +76,8 @@ func (c *Core) redecide(round *outbidv1.RoundDecided) {
 		return
 	}
 	c.hasHistory = true
-	defer c.rememberAgents(round)()
 	v := c.views.refresh(c)
-	plan := c.decide(v)
+	plan := c.decide(v, agent.Recorded(round.GetAuction()))
 	if c.audit != nil {
 		c.audit(c.now, round, c.decided(v, plan), c.following)
 	}

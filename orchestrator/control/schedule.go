@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -19,8 +20,11 @@ func (c *Core) schedule() {
 	c.placeSuspects()
 	c.askTuners()
 	v := c.views.refresh(c)
-	plan := c.decide(v)
+	plan, decided := c.decideOrAsk(v)
 	c.next = plan.Next
+	if !decided {
+		return
+	}
 	if c.stateful || len(plan.Grants)+len(plan.Revokes)+len(plan.Renews) > 0 {
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_RoundDecided{RoundDecided: &outbidv1.RoundDecided{
 			Round: v.Round, Policy: c.policy.Name(), Reason: plan.Reason, Auction: plan.Auction,
@@ -33,8 +37,12 @@ func (c *Core) schedule() {
 	}
 }
 
-// decide asks the policy. It leaves the view as it was even if a policy that is not of the registry does not.
-func (c *Core) decide(v *policy.View) policy.Plan {
+// decide asks the policy, in which agents outside the binary have the bids that outside says; nil for nobody. It leaves the view as
+// it was even if a policy that is not of the registry does not.
+func (c *Core) decide(v *policy.View, outside agent.Agent) policy.Plan {
+	if p, ok := c.policy.(policy.Bidding); ok {
+		p.UseAgents(outside)
+	}
 	simulated := v.Statement()
 	defer simulated.Discard()
 	return c.policy.Decide(v)

@@ -63,7 +63,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if handshake := pluginhost.Handshake(pluginhost.Agent); os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue {
-		serveSlowAgent(os.Args[1])
+		serveSlowAgent(os.Args[1], os.Args[2:]...)
 		os.Exit(0)
 	}
 	runMoreAtOnce()

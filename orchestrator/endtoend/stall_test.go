@@ -276,8 +276,12 @@ func (c *cluster) others() time.Duration {
 	return time.Since(began)
 }
 
-// serveSlowAgent bids as the server's own agent does, each time after a while.
-func serveSlowAgent(after string) {
+// serveSlowAgent bids as the server's own agent does, each time after a while; or, given several arguments, as gatedAgent.
+func serveSlowAgent(after string, gate ...string) {
+	if len(gate) > 0 {
+		agentplugin.Serve(agentplugin.Factory{Name: "gated", Version: "1", Agent: gatedAgent{asked: after, open: gate[0]}})
+		return
+	}
 	d, err := time.ParseDuration(after)
 	if err != nil {
 		panic(err)

@@ -83,8 +83,9 @@ type Revoke struct {
 // Bidding is a policy in which sweeps bid. Those that chose an agent outside the binary have it bid for them.
 type Bidding interface {
 	Policy
-	// UseAgents says who answers for them from now on; nil for nobody, and then they have no bid. A round's answers go
-	// into its Auction whole, one Bidder for each such sweep that was asked: whoever decides the round again hears them
-	// from there.
+	// UseAgents says who answers for them from now on; nil for nobody, and then they have no bid. It answers at once, and is
+	// asked about each sweep once in a round. A round's answers go into its Auction whole, one Bidder for each such sweep
+	// that was asked: whoever decides the round again hears them from there. A round may be begun, to hear what it asks, and then
+	// decided from the snapshot before.
 	UseAgents(agent.Agent)
 }

@@ -16,7 +16,7 @@ import (
 
 // Settings bound what agents may take.
 type Settings struct {
-	// Deadline is how long a bid may take: so long does a round wait for an agent that hangs, once.
+	// Deadline is how long a bid may take: so long does a round wait for an agent that hangs, once. Nothing else waits for it.
 	Deadline time.Duration
 	// Start is how long a program may take to start.
 	Start time.Duration

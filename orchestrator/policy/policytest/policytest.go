@@ -19,7 +19,7 @@ const MayRefuse Trait = iota
 
 // Run draws random clusters and jobs and lets the policy decide on them round after round, while jobs arrive, train,
 // end and are stopped as it says. Every plan is checked: see Check. A policy must not change its view, must depend on
-// nothing but the view and its snapshot, and must go on from a snapshot as if nothing had happened. Where jobs fit on
+// nothing but the view and its snapshot, and must go on from a snapshot as if nothing had happened, one in which sweeps bid also from one of its own before. Where jobs fit on
 // an idle cluster it must grant something, at the latest when it has been asked a few times at Plan.Next.
 func Run(t *testing.T, make func() policy.Policy, traits ...Trait) {
 	t.Helper()
@@ -38,6 +38,7 @@ func runRounds(t *rapid.T, make func() policy.Policy) {
 	p := make()
 	for range rapid.IntRange(1, 10).Draw(t, "rounds") {
 		shadow := restored(t, make, p)
+		beginAgain(t, w, shadow)
 		plan := w.decide(t, p)
 		text := dumpPlan(plan)
 		if again := dumpPlan(w.decide(t, shadow)); again != text {
@@ -91,6 +92,22 @@ func restored(t *rapid.T, make func() policy.Policy, p policy.Policy) policy.Pol
 	}
 	sameState(t, p, q)
 	return q
+}
+
+// beginAgain has a policy in which sweeps bid go through a round that is then as if it had not been: so it is asked which agents it
+// would ask.
+func beginAgain(t *rapid.T, w *world, p policy.Policy) {
+	if _, bids := p.(policy.Bidding); !bids {
+		return
+	}
+	state, err := p.Snapshot()
+	if err != nil {
+		t.Fatalf("snapshot: %v", err)
+	}
+	w.decide(t, p)
+	if err := p.Restore(state); err != nil {
+		t.Fatalf("restore: %v", err)
+	}
 }
 
 func sameState(t *rapid.T, p, q policy.Policy) {

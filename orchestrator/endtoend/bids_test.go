@@ -1,0 +1,210 @@
+package endtoend
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// gatedAgent makes a file when it is asked for bids, and answers as the server's own agent does when there is another file.
+type gatedAgent struct{ asked, open string }
+
+func (g gatedAgent) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {
+	tables, err := agent.BuiltIn{}.Bid(o, apps) // about what was on offer when it was asked
+	if err := os.WriteFile(g.asked, nil, 0o600); err != nil {
+		return nil, err
+	}
+	for !exists(g.open) {
+		pause(20 * time.Millisecond)
+	}
+	return tables, err
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// gate is what a test knows of such an agent.
+type gate struct {
+	t           *testing.T
+	asked, open string
+}
+
+func newGate(t *testing.T) gate {
+	t.Helper()
+	dir := t.TempDir()
+	return gate{t, filepath.Join(dir, "asked"), filepath.Join(dir, "open")}
+}
+
+// args start a server whose sweeps may have that agent.
+func (g gate) args() []string {
+	g.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return []string{"--lease", "15s", "--agent", "gated=" + self + " " + g.asked + " " + g.open, "--agent-timeout", "2m"}
+}
+
+func (g gate) awaitQuestion() {
+	g.t.Helper()
+	poll(g.t, "the agent to be asked", func() bool { return exists(g.asked) })
+}
+
+func (g gate) release() {
+	g.t.Helper()
+	if err := os.WriteFile(g.open, nil, 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// gated submits a sweep that has chosen the agent.
+func (c *cluster) gated(trials int) string {
+	c.t.Helper()
+	spec := job{name: "gated", mode: "well", tuner: random(2), trials: int32(trials)}.spec(c.t, c.locks)
+	spec.Agent = &outbidv1.Agent{Plugin: "gated"}
+	return c.submit(spec)
+}
+
+// timeReports reports of one trial all the time, until the function that it returns is called; that tells how long the server took to
+// decide a report, as the 99th percentile in milliseconds.
+func (c client) timeReports() (stop func() (p99 float64)) {
+	c.t.Helper()
+	asked, err := c.AskTrial(c.t.Context(), &outbidv1.AskTrialRequest{Sweep: c.sweep, Client: "talk"})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	var all timings
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		pace := time.NewTicker(20 * time.Millisecond)
+		defer pace.Stop()
+		for step := int64(1); ctx.Err() == nil; step++ {
+			began := time.Now()
+			_, err := c.TellTrial(ctx, &outbidv1.TellTrialRequest{
+				Sweep: c.sweep, Trial: asked.GetTrial().GetNumber(), LeaseId: asked.GetLeaseId(),
+				Reports: []*outbidv1.Report{{Step: step, Metrics: map[string]float64{"loss": 1 / float64(step)}}},
+			})
+			if err != nil && ctx.Err() == nil {
+				c.t.Errorf("report %d: %v", step, err)
+				return
+			}
+			all.taken = append(all.taken, time.Since(began).Seconds()*1000)
+			select {
+			case <-ctx.Done():
+			case <-pace.C:
+			}
+		}
+	})
+	return func() float64 {
+		cancel()
+		wg.Wait()
+		return quantile(all.taken, .99)
+	}
+}
+
+// bidder is the first round's entry in which a sweep was asked.
+func (c *cluster) bidder(id string) (found *outbidv1.Bidder) {
+	c.t.Helper()
+	poll(c.t, id+" to be in a round", func() bool {
+		rounds, err := c.ListRounds(c.t.Context(), &outbidv1.ListRoundsRequest{Sweep: id})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, r := range rounds.GetRounds() { // the newest first
+			for _, b := range r.GetAuction().GetBidders() {
+				if b.GetSweep() == id && b.GetAsked() {
+					found = b
+				}
+			}
+		}
+		return found != nil
+	})
+	return found
+}
+
+// An agent hangs. Reports of others are decided meanwhile as fast as by a server where nothing hangs. The server is killed while it
+// waits, and the next one asks the agent anew, which bids then. The ledger of both is decided again without any agent.
+func TestReportsWaitForNoAgent(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	c := newCluster(t, g.args()...)
+	c.worker("n1", "cpu:2", "")
+	twin := newCluster(t, "--lease", "15s")
+	other, calm := c.external("told", 2), twin.external("told", 2)
+	id := c.gated(2)
+	g.awaitQuestion()
+	reports, usual := other.timeReports(), calm.timeReports()
+	pause(6 * time.Second)
+	if sw := c.sweep(id); sw.GetSteps() > 0 {
+		t.Error("its trials train, and its agent has not bid")
+	}
+	p99, twins := reports(), usual()
+	t.Logf("reports: p99 %.1f ms while an agent hung, %.1f ms of another server meanwhile", p99, twins)
+	if most := max(50, 3*twins); p99 > most {
+		t.Errorf("reports took %.1f ms (p99) while an agent hung, want at most %.1f", p99, most)
+	}
+	twin.stop()
+	c.kill()
+	if err := os.Remove(g.asked); err != nil {
+		t.Fatal(err)
+	}
+	c.restart()
+	g.awaitQuestion()
+	g.release()
+	c.mustDone(id)
+	if b := c.bidder(id); len(b.GetBids()) == 0 {
+		t.Errorf("its agent bid nothing: %v", b)
+	}
+	c.stop()
+	mustRepeat(t, c.dir, "data")
+}
+
+// A worker leaves while an agent is asked what its devices are worth: what it bids for them is dropped, what it bids for others counts.
+func TestBidsForWhatIsGoneAreDropped(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	c := newCluster(t, g.args()...)
+	c.worker("n1", "cpu:1", "")
+	leaves := c.worker("n2", "cpu:3", "")
+	poll(t, "both workers", func() bool { return len(c.nodes()) == 2 })
+	id := c.gated(4)
+	g.awaitQuestion()
+	if err := leaves.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	<-leaves.ended
+	poll(t, "n2 to have left", func() bool {
+		for _, n := range c.nodes() {
+			if n.GetInfo().GetName() == "n2" && n.GetState() != outbidv1.NodeState_NODE_STATE_UP {
+				return true
+			}
+		}
+		return false
+	})
+	g.release()
+	b := c.bidder(id)
+	if len(b.GetBids()) == 0 || b.GetRefused() != "" {
+		t.Errorf("its agent bid nothing for what is left: %v", b)
+	}
+	for _, bid := range b.GetBids() {
+		devices := int32(0)
+		for _, gang := range bid.GetGangs() {
+			devices += gang.GetCount() * gang.GetMachines() * gang.GetDevices()
+		}
+		if devices > 1 {
+			t.Errorf("a bid for %d devices counted, and one was left", devices)
+		}
+	}
+	c.mustDone(id)
+	c.stop()
+	mustRepeat(t, c.dir, "data")
+}
