@@ -329,8 +329,8 @@ func TestAnAgentThatHangs(t *testing.T) {
 	c.stop()
 }
 
-// Deciding takes five seconds, as the policy waits so long for a bid: who reads does not notice, and no lease ends.
-func TestAPolicyThatTakesFiveSeconds(t *testing.T) {
+// An agent takes five seconds for each bid, and may: only rounds wait for it. Who reads does not notice, and no lease ends.
+func TestAnAgentThatTakesFiveSeconds(t *testing.T) {
 	t.Parallel()
 	c, id, slow := underAgent(t, "5s", "20s")
 	c.stall(id, func() { c.mustDone(c.submit(slow)) })
