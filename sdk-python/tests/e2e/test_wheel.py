@@ -159,6 +159,16 @@ def test_a_sweep_from_a_script(installed: Installed, tmp_path: Path) -> None:
     assert run(installed.python, "-m", "outbid", "version", env=installed.env).startswith("outbid ")
 
 
+def test_the_first_lines_of_the_readme(installed: Installed, tmp_path: Path) -> None:
+    readme = PROJECT.parent / "README.md"
+    if not readme.exists():
+        pytest.skip("the README is not beside the SDK")
+    lines = readme.read_text().split("```python\n", 1)[1].split("```", 1)[0]
+    assert len([line for line in lines.splitlines() if line]) == 5
+    (tmp_path / "five.py").write_text(lines)
+    assert "train-1: done" in run(installed.python, "five.py", cwd=tmp_path, env=installed.env)
+
+
 def test_a_sweep_from_a_notebook(installed: Installed, tmp_path: Path) -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     kernel = tmp_path / "jupyter" / "kernels" / "empty"
