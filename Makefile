@@ -31,9 +31,10 @@ wheel: ## build the wheels for Linux, with the binary inside, and the source dis
 
 test: test-go test-python ## run every test, Go's with the race detector
 
-test-go: build ## run the Go tests, the object store's against a real MinIO server
+test-go: build ## run the Go tests, the object store's against a real MinIO and Versity servers
 	race=; if .ci/need cc; then race=-race; fi; \
-	minio=$$(.ci/tool minio); export OUTBID_TEST_MINIO=$$minio OUTBID_BIN=$(CURDIR)/bin/outbid GORACE=atexit_sleep_ms=0; \
+	minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "no versitygw: its tests are skipped" >&2); \
+	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_BIN=$(CURDIR)/bin/outbid GORACE=atexit_sleep_ms=0; \
 	go test $$race -timeout 15m ./... && \
 	{ test -z "$$race" || go test -trimpath -run "^($$(echo $(WHOLE) | tr ' ' '|'))$$" $(WHOLE_IN); }
 

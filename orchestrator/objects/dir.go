@@ -20,8 +20,6 @@ import (
 const (
 	// tempDir holds objects on their way in; no key can begin with '.'.
 	tempDir = ".tmp"
-	// staleAfter is the age at which what is there has no writer any more.
-	staleAfter = 24 * time.Hour
 	// objectMode lets nobody write: an object may share its file with a copy handed out by GetFile.
 	objectMode = 0o444
 )
@@ -40,27 +38,28 @@ func OpenDir(path string) (*Dir, error) {
 		return nil, fmt.Errorf("open object store %s: %w", path, classify(err))
 	}
 	d := &Dir{root: root}
-	if err := d.removeStale(time.Now().Add(-staleAfter)); err != nil {
+	if _, err := d.removeStale(time.Now().Add(-StaleAfter)); err != nil {
 		return nil, fmt.Errorf("open object store %s: %w", path, classify(err))
 	}
 	return d, nil
 }
 
-func (d *Dir) removeStale(before time.Time) error {
+func (d *Dir) removeStale(before time.Time) (n int, err error) {
 	entries, err := os.ReadDir(filepath.Join(d.root, tempDir))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err == nil && info.ModTime().Before(before) {
 			err = os.RemoveAll(filepath.Join(d.root, tempDir, entry.Name()))
+			n++
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return n, err
 		}
 	}
-	return nil
+	return n, nil
 }
 
 // String implements Store.

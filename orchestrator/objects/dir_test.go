@@ -73,7 +73,7 @@ func TestStaleFilesGo(t *testing.T) {
 	if _, err := OpenDir(root); err != nil {
 		t.Fatal(err)
 	}
-	old := time.Now().Add(-2 * staleAfter)
+	old := time.Now().Add(-2 * StaleAfter)
 	for _, name := range []string{"put-old", "put-new"} {
 		path := filepath.Join(root, tempDir, name)
 		if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -45,10 +45,15 @@ func run(m *testing.M) (int, error) {
 	server := httptest.NewTLSServer(nil) // every such server has the same certificate
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	server.Close()
-	path := filepath.Join(dir, "cert.pem")
-	if err := os.WriteFile(path, cert, 0o600); err != nil {
+	own, err := ownAuthority(dir)
+	if err != nil {
 		return 1, err
 	}
+	path := filepath.Join(dir, "cert.pem")
+	if err := os.WriteFile(path, append(cert, own...), 0o600); err != nil {
+		return 1, err
+	}
+	certificateDir = dir
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": password, "SSL_CERT_FILE": path,
 	} {
@@ -85,6 +90,13 @@ func TestS3InMemory(t *testing.T) {
 func TestMinio(t *testing.T) {
 	t.Parallel()
 	server := objectstest.StartMinio(t)
+	urls := objectstest.URLs(server.Endpoint)
+	objectstest.Run(t, func(t *testing.T) objects.Store { return open(t, urls()) })
+}
+
+func TestVersity(t *testing.T) {
+	t.Parallel()
+	server := objectstest.StartVersity(t)
 	urls := objectstest.URLs(server.Endpoint)
 	objectstest.Run(t, func(t *testing.T) objects.Store { return open(t, urls()) })
 }

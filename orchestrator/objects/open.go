@@ -21,7 +21,7 @@ var bucketPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
 // Open opens a store named by a path, by file:///path, or by s3://bucket/prefix?endpoint=http://host:port&region=name.
 // Without endpoint it is AWS. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from MINIO_ROOT_USER
-// and MINIO_ROOT_PASSWORD, or from ~/.aws/credentials. A directory or bucket that is missing is made. A server that is
+// and MINIO_ROOT_PASSWORD, from ~/.aws/credentials, or from the instance's role. A directory or bucket that is missing is made. A server that is
 // away is no error: the store is unavailable until it answers, and its bucket is looked for then.
 func Open(ctx context.Context, store string) (Store, error) {
 	if store == "" {
@@ -155,14 +155,17 @@ func (s *S3) reach(ctx context.Context) error {
 	return nil
 }
 
-// findCredentials looks in the environment and in the user's AWS file. Only AWS itself may answer from the machine's
-// role: elsewhere asking for it would hang.
+// metadataEnv names the instance's metadata service, as AWS's own tools have it.
+const metadataEnv = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+
+// findCredentials looks in the environment, in the user's AWS file, and asks the instance for its role: for AWS itself, or
+// where the environment says whom to ask. Elsewhere asking would hang.
 func findCredentials(at location) (*credentials.Credentials, error) {
 	providers := []credentials.Provider{
 		&credentials.EnvAWS{}, &credentials.EnvMinio{}, &credentials.FileAWSCredentials{},
 	}
-	if at.endpoint.String() == awsEndpoint || strings.HasSuffix(at.endpoint.Hostname(), ".amazonaws.com") {
-		providers = append(providers, &credentials.IAM{Region: os.Getenv("AWS_REGION")})
+	if at.endpoint.String() == awsEndpoint || strings.HasSuffix(at.endpoint.Hostname(), ".amazonaws.com") || toldWhomToAsk() {
+		providers = append(providers, &credentials.IAM{Region: os.Getenv("AWS_REGION"), Endpoint: os.Getenv(metadataEnv)})
 	}
 	creds := credentials.NewChainCredentials(providers)
 	value, err := creds.GetWithContext(nil)
@@ -174,6 +177,13 @@ func findCredentials(at location) (*credentials.Credentials, error) {
 			"and MINIO_ROOT_PASSWORD, or write ~/.aws/credentials", err)
 	}
 	return creds, nil
+}
+
+// toldWhomToAsk says whether the environment names a service that gives an instance, a task or a pod its credentials.
+func toldWhomToAsk() bool {
+	return slices.ContainsFunc([]string{
+		metadataEnv, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE",
+	}, func(name string) bool { return os.Getenv(name) != "" })
 }
 
 // makeBucket makes the bucket if it is missing. Credentials that may not ask for it may still use it: then the first

@@ -3,6 +3,7 @@ package objects
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -221,6 +222,10 @@ func classifyS3(err error, bucket string) error {
 	if errors.As(err, &short) {
 		return err
 	}
+	var untrusted *tls.CertificateVerificationError
+	if errors.As(err, &untrusted) {
+		return fmt.Errorf("its certificate is not trusted; SSL_CERT_FILE names a file of certificates that are: %w", untrusted.Err)
+	}
 	var answer minio.ErrorResponse
 	if !errors.As(err, &answer) {
 		var wrapped *url.Error
@@ -230,10 +235,13 @@ func classifyS3(err error, bucket string) error {
 		return classify(err)
 	}
 	switch answer.Code {
-	case "NoSuchKey", "NotFound":
+	case "NoSuchKey", "NotFound", "NoSuchUpload":
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	case "NoSuchBucket":
 		return fmt.Errorf("there is no bucket %q: %w", bucket, err)
+	case "ExistingObjectIsDirectory":
+		// What a Versity gateway says of an object that another stores at the same time.
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage":
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	case "AccessDenied":

@@ -197,6 +197,7 @@ func (s *Server) runLoop(ctx context.Context) error {
 	}
 	var tidy sync.WaitGroup
 	tidy.Go(func() {
+		s.tidyUploads(ctx)
 		n, err := s.loop.DeleteOrphans(ctx, s.store, time.Now().Add(-orphanAge))
 		switch {
 		case err != nil && ctx.Err() == nil:

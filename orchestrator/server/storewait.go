@@ -57,12 +57,27 @@ func (s *Server) tidyFunctions(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
+		s.tidyUploads(ctx)
 		switch n, err := s.api.TidyBlobs(ctx, time.Now().Add(-orphanAge)); {
 		case err != nil && ctx.Err() == nil:
 			s.log.Warn("the store could not be tidied", "err", err)
 		case n > 0:
 			s.log.Info("functions that no sweep uses were deleted", "count", n)
 		}
+	}
+}
+
+// tidyUploads clears away what workers left behind that ended in the middle of an upload.
+func (s *Server) tidyUploads(ctx context.Context) {
+	store, ok := s.store.(objects.Tidier)
+	if !ok {
+		return
+	}
+	switch n, err := store.Tidy(ctx, time.Now().Add(-objects.StaleAfter)); {
+	case err != nil && ctx.Err() == nil:
+		s.log.Warn("the store could not be tidied", "err", err)
+	case n > 0:
+		s.log.Info("uploads that never ended were given up", "count", n)
 	}
 }
 

@@ -1,104 +1,66 @@
 package objectstest
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 )
 
 // MinioEnv names the binary of a MinIO server for tests against the real thing.
 const MinioEnv = "OUTBID_TEST_MINIO"
 
 // Minio is a MinIO server of a test, on the loopback interface.
-type Minio struct {
-	// Endpoint is its URL.
-	Endpoint string
-	// User and Password let a client in.
-	User, Password string
-
-	binary, addr, dir string
-	cmd               *exec.Cmd
-	output            bytes.Buffer
-}
+type Minio struct{ process }
 
 // StartMinio starts a server that ends with the test, or skips the test if OUTBID_TEST_MINIO names no binary.
 func StartMinio(t testing.TB) *Minio {
 	t.Helper()
-	binary := os.Getenv(MinioEnv)
-	if binary == "" {
-		t.Skipf("set %s to the path of a minio binary to run this against a real MinIO server", MinioEnv)
+	return startMinio(t, "http", "")
+}
+
+// StartMinioTLS is StartMinio over TLS, with the certificate and the key of two files.
+func StartMinioTLS(t testing.TB, certFile, keyFile string) *Minio {
+	t.Helper()
+	certs := t.TempDir() // under the names that MinIO looks for
+	for from, to := range map[string]string{certFile: "public.crt", keyFile: "private.key"} {
+		data, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(certs, to), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	return startMinio(t, "https", certs)
+}
+
+func startMinio(t testing.TB, scheme, certs string) *Minio {
+	t.Helper()
+	m := &Minio{newProcess(t, MinioEnv, scheme, "/minio/health/ready")}
+	m.args = []string{"server", "--quiet", "--address", m.addr, "--console-address", "127.0.0.1:0"}
+	if certs != "" {
+		m.args = append(m.args, "--certs-dir", certs)
 	}
-	m := &Minio{
-		Endpoint: "http://" + l.Addr().String(), User: "outbid-test", Password: "outbid-test-password",
-		binary: binary, addr: l.Addr().String(), dir: t.TempDir(),
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
+	m.args = append(m.args, m.dir)
+	m.env = []string{
+		"MINIO_ROOT_USER=" + m.User, "MINIO_ROOT_PASSWORD=" + m.Password,
+		"MINIO_UPDATE=off", "MINIO_BROWSER=off", "MINIO_CALLHOME_ENABLE=off",
 	}
 	m.Start(t)
 	t.Cleanup(func() { m.Stop(t) })
 	return m
 }
 
-// Start starts the server again after Stop, with the same data, and returns once it answers.
-func (m *Minio) Start(t testing.TB) {
+// Parts are the files of uploads in parts that were neither completed nor given up.
+func (m *Minio) Parts(t testing.TB) []string {
 	t.Helper()
-	m.cmd = exec.Command(m.binary, "server", "--quiet", "--address", m.addr, "--console-address", "127.0.0.1:0", m.dir)
-	m.cmd.Env = append(os.Environ(), "MINIO_ROOT_USER="+m.User, "MINIO_ROOT_PASSWORD="+m.Password,
-		"MINIO_UPDATE=off", "MINIO_BROWSER=off", "MINIO_CALLHOME_ENABLE=off")
-	m.output.Reset()
-	m.cmd.Stdout, m.cmd.Stderr = &m.output, &m.output
-	if err := m.cmd.Start(); err != nil {
+	parts, err := filepath.Glob(filepath.Join(m.dir, ".minio.sys/multipart/*/*/*/part.*"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !m.ready(ctx) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			m.Stop(t)
-			t.Fatalf("minio did not get ready: %s", &m.output)
-		}
-	}
-}
-
-func (m *Minio) ready(ctx context.Context) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Endpoint+"/minio/health/ready", http.NoBody)
-	if err != nil {
-		return false
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return false
-	}
-	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
-}
-
-// Stop kills the server and waits until it is gone.
-func (m *Minio) Stop(t testing.TB) {
-	t.Helper()
-	if m.cmd == nil {
-		return
-	}
-	if err := m.cmd.Process.Kill(); err != nil {
-		t.Errorf("kill minio: %v", err)
-	}
-	_ = m.cmd.Wait() // says that it was killed
-	m.cmd = nil
+	return parts
 }
 
 // bucketNames counts buckets, so that tests share a server and not their objects.

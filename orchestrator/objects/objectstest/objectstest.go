@@ -352,7 +352,11 @@ func testConcurrent(ctx context.Context, t *testing.T, s objects.Store) {
 	for range 2 {
 		worker(func(i int, key string) error {
 			content := bytes.Repeat([]byte{byte('a' + i)}, 1000*(i+1))
-			return s.Put(ctx, key, bytes.NewReader(content), int64(len(content)))
+			err := objects.ErrUnavailable
+			for try := 0; try < 20 && errors.Is(err, objects.ErrUnavailable); try++ {
+				err = s.Put(ctx, key, bytes.NewReader(content), int64(len(content)))
+			}
+			return err
 		})
 		worker(func(_ int, key string) error {
 			got, err := get(ctx, s, key)
