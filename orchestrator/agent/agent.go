@@ -87,8 +87,9 @@ type Job struct {
 	Trial int32
 	// Done is how far it is, Until how far it is to go now, and Total if it is trained to its end; 0 if unknown.
 	Done, Until, Total float64
-	// Forecast is where its learning curve gets flat, by the most optimistic of the plausible curves; 0 without one. The
-	// server's own agent does not count on it, as trials are trained on all the same.
+	// Forecast is the step by which it ends, in nine cases of ten at least, where its learning curve is looked at; 0 without
+	// one. It is its whole training: of the trials that got so far more than a tenth are trained to the end, however flat their
+	// curves look (docs/work-left.md).
 	Forecast float64
 	// Min and Max devices of its gang; MultiNode says that the gang may run over several machines.
 	Min, Max  int

@@ -92,23 +92,24 @@ func TestUnlikeDevices(t *testing.T) {
 	}
 }
 
-// Trials under curve stopping are trained to the end if they are promising, however flat their curves look: the agent counts
-// on that, so that it errs on the long side.
-func TestTrialsUnderCurveStoppingAreCountedToTheirEnd(t *testing.T) {
+// Trials under curve stopping are bid for to where they are forecast to end, and to their whole training without a forecast.
+func TestTrialsUnderCurveStoppingAreCountedToTheirForecastEnd(t *testing.T) {
 	t.Parallel()
-	s := &agent.AppState{
-		Tuner: "performance_curve", MeanApps: 1, Cluster: []agent.Stock{{Type: "k80", Devices: 4}},
-		Demand: cluster.Demand{Min: 1, Max: 1}, Speeds: speeds(1), TotalSteps: 1000,
-	}
-	for i, forecast := range []float64{300, 700, 0} {
-		s.Jobs = append(s.Jobs, agent.Job{
-			Trial: int32(i), Done: 100, Total: 400, Forecast: forecast, Min: 1, Max: 1, Speeds: s.Speeds,
-		})
-	}
-	got := table(t, offer(4), s)
-	last := got.Rows[len(got.Rows)-1]
-	if n, left := devices(last), last.Rho*got.Ideal; n != 3 || !near(left, 300) {
-		t.Errorf("with %d devices %v s are left, want 300 with 3", n, left)
+	for longest, forecasts := range map[float64][]float64{300: {300, 400, 350}, 200: {300, 150, 250}, 500: {300, 600, 0}} {
+		s := &agent.AppState{
+			Tuner: "performance_curve", MeanApps: 1, Cluster: []agent.Stock{{Type: "k80", Devices: 4}},
+			Demand: cluster.Demand{Min: 1, Max: 1}, Speeds: speeds(1), TotalSteps: 1000,
+		}
+		for i, forecast := range forecasts {
+			s.Jobs = append(s.Jobs, agent.Job{
+				Trial: int32(i), Done: 100, Total: 400, Forecast: forecast, Min: 1, Max: 1, Speeds: s.Speeds,
+			})
+		}
+		got := table(t, offer(4), s)
+		last := got.Rows[len(got.Rows)-1]
+		if n, left := devices(last), last.Rho*got.Ideal; n != 3 || !near(left, longest) {
+			t.Errorf("forecast to end at %v: with %d devices %v s are left, want %v with 3", forecasts, n, left, longest)
+		}
 	}
 }
 

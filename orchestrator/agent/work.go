@@ -63,14 +63,15 @@ func newWork(s *AppState) *work {
 	return w
 }
 
-// left is the steps that a job has to do in the phase or rung at hand if there are any, otherwise to its end, which is its
-// whole training: under performance_curve too, whose tuner trains a promising trial to the end however flat its curve
-// looks. Where curves get flat is no forecast of that. If nobody knows the end, as many again as it did.
+// left is the steps that a job has to do in the phase or rung at hand if there are any, otherwise to its end as forecast
+// from its curve, or else to that of its whole training. If nobody knows the end, as many again as it did.
 func left(j *Job, s *AppState, staged bool) float64 {
 	until := max(j.Total, j.Until)
 	switch {
 	case staged && j.Until > 0:
 		until = j.Until
+	case j.Forecast > 0:
+		until = j.Forecast
 	case until == 0:
 		until = max(s.TotalSteps, 2*j.Done, 1)
 	}

@@ -186,26 +186,22 @@ func (s *site) everything(tb testing.TB) {
 
 // fair says how sweeps fare, and counts how often it is asked.
 type fair struct {
-	mu    sync.Mutex
-	known themis.Forecasts
 	asked atomic.Int64
 }
 
 func (f *fair) of(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness {
 	f.asked.Add(1)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return themis.Fairness(v, a, over, f.known.End)
+	return themis.Fairness(v, a, over)
 }
 
 // Everything is read, again and again, while every tuner decides: the race detector looks on.
 func TestEverythingIsReadWhileEveryTunerDecides(t *testing.T) {
 	t.Parallel()
 	set := settings()
-	set.Fairness = (&fair{known: themis.Forecasts{}}).of
+	set.Fairness = (&fair{}).of
 	s := openSite(t, 8, control.Config{
 		Settings: set, Policy: baseline.DRF{}, Ledger: ledger.NewMemory(), SnapshotEvery: 500,
-		Fairness: (&fair{known: themis.Forecasts{}}).of,
+		Fairness: (&fair{}).of,
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
@@ -343,7 +339,7 @@ func finished(tb testing.TB, sweeps, trials int, cfg control.Config) *site {
 // one that goes on has its forecast made again after a while, however many read.
 func TestListsDoNotWorkOutAgainWhatIsAsItWas(t *testing.T) {
 	t.Parallel()
-	f := &fair{known: themis.Forecasts{}}
+	f := &fair{}
 	s := finished(t, 200, 5, control.Config{Fairness: f.of})
 	before := s.Sweeps()
 	for range 3 {
@@ -372,7 +368,7 @@ func TestListsDoNotWorkOutAgainWhatIsAsItWas(t *testing.T) {
 
 // BenchmarkListSweeps lists 1,000 sweeps of 100 trials each that have ended, and one that changes between two lists.
 func BenchmarkListSweeps(b *testing.B) {
-	f := &fair{known: themis.Forecasts{}}
+	f := &fair{}
 	s := finished(b, 1000, 100, control.Config{Fairness: f.of})
 	for b.Loop() {
 		if got := len(s.Sweeps()); got != 1000 {

@@ -120,10 +120,6 @@ func TestForecastsAreDistributions(t *testing.T) {
 		if reach := a.Reach(f.Median(), step, &known); reach < f.Beats(f.Median())-1e-9 || reach > 1 {
 			t.Fatalf("a chance of %v to reach by, of %v to be there", reach, f.Beats(f.Median()))
 		}
-		ends := a.Ends(step)
-		if newest := points[len(points)-1].Step; ends.Expected < min(newest, ends.Latest) || ends.Latest < ends.Expected || ends.Latest > step {
-			t.Fatalf("ends %+v, from %d to %d", ends, newest, step)
-		}
 	})
 }
 
@@ -224,19 +220,6 @@ func TestACalibrationLearnsABias(t *testing.T) {
 	}
 	if got, want := c.At(40, &known).Median(), before.Median()-0.5; math.Abs(got-want) > 0.1 {
 		t.Errorf("after 50 curves that all ended 0.5 below, the forecast went from %v to %v", before.Median(), got)
-	}
-}
-
-// The longest forecast is not shorter than what is likely, and a curve that has flattened out has ended.
-func TestEnds(t *testing.T) {
-	t.Parallel()
-	flat, _ := curve.Fit(along(30, 1, func(s float64) float64 { return 0.3 + math.Exp(-s/2) }), false)
-	if got := flat.Ends(300); got.Latest > 60 {
-		t.Errorf("a flat curve ends at %+v", got)
-	}
-	falling, _ := curve.Fit(along(30, 1, func(s float64) float64 { return 10 - math.Log(s+1) }), false)
-	if got := falling.Ends(300); got.Expected < 100 || got.Latest < 250 {
-		t.Errorf("a falling curve ends at %+v", got)
 	}
 }
 

@@ -7,11 +7,8 @@ import (
 
 // AppState is an app as it stands, as its agent is told. It depends on its arguments alone. stock is the view's
 // Stock, which is the same for all apps. holdings says which devices a job keeps whatever is decided, and which it holds
-// on a lease that is up; Holding makes them. forecast says at which step a job's learning curve ends, 0 if nobody can say;
-// only jobs under performance_curve have one, and only agents outside the binary are told.
-func (v *View) AppState(
-	a *App, stock []agent.Stock, holdings func(*Job) (held, lost agent.Holding), forecast func(*Job) float64,
-) *agent.AppState {
+// on a lease that is up; Holding makes them.
+func (v *View) AppState(a *App, stock []agent.Stock, holdings func(*Job) (held, lost agent.Holding)) *agent.AppState {
 	s := &agent.AppState{
 		App: a.ID, Tuner: a.Tuner, Weight: v.ShareOf(a), Elapsed: v.Now.Sub(a.Submitted).Seconds(), MeanApps: v.MeanApps(a),
 		Cluster: stock, Demand: a.Demand, Speeds: a.Speeds, TotalSteps: float64(a.TotalSteps),
@@ -30,9 +27,8 @@ func (v *View) AppState(
 			Min: j.Demand.Min, Max: j.Demand.Max, MultiNode: j.Demand.MultiNode, Types: j.Demand.Types,
 			Exclude: j.Demand.Exclude, Speeds: j.Speeds, Leaving: j.Ending,
 		}
-		// The server's own agent has no use for it, and a fit takes longer than a bid.
-		if a.Tuner == "performance_curve" && s.Agent != "" {
-			job.Forecast = forecast(j)
+		if a.Tuner == "performance_curve" {
+			job.Forecast = max(job.Total, job.Until)
 		}
 		job.Held, job.Lost = holdings(j)
 		s.Jobs = append(s.Jobs, job)

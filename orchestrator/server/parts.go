@@ -16,6 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
 	"github.com/outbid-dev/outbid/orchestrator/uptime"
@@ -128,10 +129,10 @@ func (s *Server) openLoop(ctx context.Context) error {
 		Settings: control.Settings{
 			Lease: s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.tenants(),
 			Trust: s.members.trust, Sign: s.members.signFunction,
-			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: newFairness(),
+			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
 			NewPolicy: s.cfg.earlierPolicy(s.log),
 		},
-		Policy: rules, PolicyOptions: options, Ledger: record, History: reports, Fairness: newFairness(),
+		Policy: rules, PolicyOptions: options, Ledger: record, History: reports, Fairness: themis.Fairness,
 		Send:   s.members.send,
 		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe,
 	})

@@ -2,12 +2,10 @@ package server
 
 import (
 	"log/slog"
-	"sync"
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
-	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -41,25 +39,5 @@ func (s *Server) warnUnasked(rules policy.Policy) {
 	if _, ok := rules.(policy.Bidding); !ok && len(s.cfg.Agents) > 0 {
 		s.log.Warn("the policy holds no auctions, so agents outside are never asked; sweeps that choose one are refused",
 			"policy", rules.Name())
-	}
-}
-
-// newFairness returns what says how sweeps fare. It keeps the forecasts of learning curves that it made, for readers come
-// often, and side by side.
-func newFairness() func(*policy.View, *policy.App, bool) *outbidv1.Fairness {
-	var mu sync.Mutex // guards known
-	known := themis.Forecasts{}
-	forecast := func(j *policy.Job) float64 {
-		mu.Lock()
-		defer mu.Unlock()
-		return known.End(j)
-	}
-	return func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness {
-		if over {
-			mu.Lock()
-			known.Forget(a.ID)
-			mu.Unlock()
-		}
-		return themis.Fairness(v, a, over, forecast)
 	}
 }

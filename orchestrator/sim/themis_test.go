@@ -31,9 +31,7 @@ func under(t *testing.T, nodes string, made *trace.Trace, pairs ...string) (map[
 	t.Helper()
 	kept := ledger.NewMemory()
 	set := sim.Setup{Nodes: nodesOf(t, nodes), Control: settings(), RestartDelay: 10 * time.Second, Bars: 100_000, Ledger: kept}
-	set.Control.Fairness = func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness {
-		return themis.Fairness(v, a, over, func(*policy.Job) float64 { return 0 })
-	}
+	set.Control.Fairness = themis.Fairness
 	types := map[string]bool{}
 	for _, n := range set.Nodes {
 		for _, d := range n.Devices {

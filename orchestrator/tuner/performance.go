@@ -306,15 +306,3 @@ func (p *performance) extend(old Settings) error {
 	p.Waiting = waiting.items
 	return nil
 }
-
-// outlook takes every trial that has not ended for one that is trained to the end. That is an upper bound, and it tightens
-// as trials end. A mean of those that have ended says too little for long: the short ones end first, and more are trained to
-// the end once forecasts are trusted.
-func (p *performance) outlook() Outlook {
-	n := p.limit()
-	if n == 0 {
-		return Outlook{Rungs: []Rung{{UntilStep: p.steps()}}}
-	}
-	steps := plus(p.EndedSteps, times(int64(max(n, len(p.trials))-p.Ended), p.steps()))
-	return Outlook{Trials: n, Steps: steps, Rungs: []Rung{{UntilStep: p.steps(), Trials: n, Steps: steps}}}
-}

@@ -3,12 +3,9 @@ package tuner_test
 import (
 	"math"
 	"math/rand/v2"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/outbid-dev/outbid/orchestrator/curve/curvetest"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/tunertest"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -88,61 +85,6 @@ func TestTrialsAreClassedOnceForecastsHold(t *testing.T) {
 	}
 	if out := whole.Outlook(); out.Steps != steps || out.Trials != 200 {
 		t.Errorf("done, but the outlook is %+v; %d steps were trained", out, steps)
-	}
-}
-
-// What is left to do errs on the long side, on made curves and on real ones: nine times in ten that the outlook is asked it
-// promises no fewer steps than there are in the end.
-func TestTheOutlookOfCurvesErrsOnTheLongSide(t *testing.T) {
-	t.Parallel()
-	check := func(name string, most int64, trial int32, metric func(t tuner.Trial, step int64) float64) {
-		s := spec(performance(&outbidv1.PerformanceCurve{MaxSteps: most}), trials(trial), minimise)
-		made, err := tuner.New(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var promised []int64
-		result, err := tunertest.Drive(made, tunertest.Options{
-			Workers: 8, ReportEvery: 1, Metric: func(t tuner.Trial, _ tuner.Config, step int64) float64 { return metric(t, step) },
-			Observe: func(tunertest.Step) error {
-				promised = append(promised, made.Outlook().Steps)
-				return nil
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		steps, short := int64(0), 0
-		for _, f := range result.Trials {
-			steps += f.Step
-		}
-		for _, p := range promised {
-			if p < steps {
-				short++
-			}
-		}
-		if short > len(promised)/10 {
-			t.Errorf("%s: %d steps were trained, and %d of %d outlooks said fewer", name, steps, short, len(promised))
-		}
-	}
-	check("made curves", 100, 200, made)
-	tasks, err := curvetest.All(os.DirFS("../../../shared/data/curves"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(tasks) == 0 {
-		t.Skip("the shared curves are not here: only made ones were looked at")
-	}
-	for _, task := range tasks {
-		task.Curves = slices.DeleteFunc(task.Curves, func(c []float64) bool { return len(c) == 0 })
-		check(task.Name, int64(task.Steps()), int32(min(100, len(task.Curves))), func(t tuner.Trial, step int64) float64 {
-			all := task.Curves[t]
-			value := all[max(1, min(int(step), len(all)))-1]
-			if task.Maximise {
-				return -value
-			}
-			return value
-		})
 	}
 }
 

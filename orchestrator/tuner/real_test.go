@@ -26,8 +26,11 @@ type race struct {
 	waiting []tuner.Trial
 	// spent is the steps trained, best the best cost that was seen, for each step spent.
 	best []float64
-	// reasons counts the first words of those given for ends and pauses.
+	// reasons counts the first words of those given for ends and pauses, and ended are the trials that did.
 	reasons map[string]int
+	ended   []tuner.Trial
+	// order is the curves of the trials, if they are not drawn by their configurations.
+	order []int
 }
 
 func cost(task *curvetest.Task, v float64) float64 {
@@ -44,19 +47,25 @@ func cost(task *curvetest.Task, v float64) float64 {
 func (r *race) run(t *testing.T, budget int) {
 	t.Helper()
 	for len(r.best) < budget {
-		if room := r.workers - len(r.running); room > 0 {
-			r.waiting = append(r.waiting, r.send(t, tuner.Ask{N: room})...)
-		}
-		for len(r.running) < r.workers && len(r.waiting) > 0 {
-			r.running, r.waiting = append(r.running, r.waiting[0]), r.waiting[1:]
-		}
-		if len(r.running) == 0 {
+		if !r.fill(t) {
 			t.Fatal("nothing runs")
 		}
 		for _, trial := range slices.Clone(r.running) {
 			r.train(t, trial)
 		}
 	}
+}
+
+// fill gives the workers trials, and reports whether any runs.
+func (r *race) fill(t *testing.T) bool {
+	t.Helper()
+	if room := r.workers - len(r.running); room > 0 {
+		r.waiting = append(r.waiting, r.send(t, tuner.Ask{N: room})...)
+	}
+	for len(r.running) < r.workers && len(r.waiting) > 0 {
+		r.running, r.waiting = append(r.running, r.waiting[0]), r.waiting[1:]
+	}
+	return len(r.running) > 0
 }
 
 // train lets a trial do a step, and report it.
@@ -97,7 +106,11 @@ func (r *race) send(t *testing.T, e tuner.Event) []tuner.Trial {
 		switch a := a.(type) {
 		case tuner.Create:
 			train = append(train, tuner.Trial(len(r.which)))
-			r.which = append(r.which, int(a.Config["curve"].(int64)))
+			which := int(a.Config["curve"].(int64))
+			if r.order != nil {
+				which = r.order[len(r.which)]
+			}
+			r.which = append(r.which, which)
 			r.step, r.until = append(r.step, 0), append(r.until, int(a.UntilStep))
 		case tuner.Train:
 			train = append(train, a.Trial)
@@ -106,6 +119,7 @@ func (r *race) send(t *testing.T, e tuner.Event) []tuner.Trial {
 			r.reasons["pause"]++
 		case tuner.End:
 			r.reasons[reasonKind(a)]++
+			r.ended = append(r.ended, a.Trial)
 			r.running = slices.DeleteFunc(r.running, func(o tuner.Trial) bool { return o == a.Trial })
 		}
 	}

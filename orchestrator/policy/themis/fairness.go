@@ -13,8 +13,7 @@ import (
 // share (equation 1). While it runs its finish time is forecast by the built-in agent; once it is over it is known. T_id is
 // agent.Ideal either way: what the app held, starts and bad places included, does not make its share any slower. nil if
 // nothing can be said.
-// forecast says at which step a job's learning curve ends, 0 if it cannot; Forecasts.End does.
-func Fairness(v *policy.View, a *policy.App, over bool, forecast func(*policy.Job) float64) *outbidv1.Fairness {
+func Fairness(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness {
 	if len(v.Nodes) == 0 {
 		return nil
 	}
@@ -23,7 +22,7 @@ func Fairness(v *policy.View, a *policy.App, over bool, forecast func(*policy.Jo
 			held = v.Holding(j, j.Gang())
 		}
 		return held, lost
-	}, forecast)
+	})
 	var took, alone float64
 	switch {
 	case over:

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
@@ -12,7 +13,7 @@ import (
 )
 
 // How an app under performance-curve stopping fares is said under any policy: nothing of Themis's own state is needed. Its
-// trials are counted to their end, however flat their curves look. Where those end is worked out for agents outside alone.
+// trials are counted to their end, however flat their curves look, whoever bids for it.
 func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -27,20 +28,24 @@ func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
 		j.Step = 50
 	}
 	w.now = w.now.Add(time.Minute)
-	known := themis.Forecasts{}
-	whole := themis.Fairness(w.view(), a, false, known.End)
-	if whole == nil || whole.GetRho() <= 0 || len(known) != 0 {
-		t.Fatalf("fairness %v by the forecasts %v", whole, known)
+	v := w.view()
+	whole := themis.Fairness(v, a, false)
+	if whole == nil || whole.GetRho() <= 0 {
+		t.Fatalf("fairness %v", whole)
 	}
 	a.Spec = &outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "theirs"}}
-	told := themis.Fairness(w.view(), a, false, known.End)
-	if len(known["curves"]) != 2 || told.GetForecastSeconds() != whole.GetForecastSeconds() {
-		t.Errorf("with an agent outside, which is told %v, it takes %v s, and %v s without", known, told.GetForecastSeconds(),
-			whole.GetForecastSeconds())
+	if told := themis.Fairness(w.view(), a, false); told.GetForecastSeconds() != whole.GetForecastSeconds() {
+		t.Errorf("with an agent outside it takes %v s, and %v s without", told.GetForecastSeconds(), whole.GetForecastSeconds())
 	}
-	known.Forget("curves")
-	if len(known) != 0 {
-		t.Errorf("what was forgotten is still known: %v", known)
+	nothing := func(*policy.Job) (held, lost agent.Holding) { return held, lost }
+	for _, j := range v.AppState(a, v.Stock(), nothing).Jobs {
+		if j.Forecast != 1000 {
+			t.Errorf("its agent is told that trial %d ends at step %v, want 1000", j.Trial, j.Forecast)
+		}
+	}
+	a.Tuner = "random"
+	if f := v.AppState(a, v.Stock(), nothing).Jobs[0].Forecast; f != 0 {
+		t.Errorf("the agent of a random search is told of a forecast: %v", f)
 	}
 }
 
@@ -54,21 +59,20 @@ func TestIdealTimeIsTheSameOnceAnAppIsOver(t *testing.T) {
 	for _, j := range a.Jobs {
 		j.Speeds = a.Speeds
 	}
-	none := func(*policy.Job) float64 { return 0 }
 	w.pass(time.Second)
-	runs := themis.Fairness(w.view(), a, false, none)
+	runs := themis.Fairness(w.view(), a, false)
 	w.pass(time.Hour)
 	a.StepsDone, a.Finished, a.Jobs = 4000, 4, nil
 	for _, held := range []float64{4000, 40_000} {
 		a.DeviceSeconds = held
-		over := themis.Fairness(w.view(), a, true, none)
+		over := themis.Fairness(w.view(), a, true)
 		if over == nil || math.Abs(over.GetAloneSeconds()/runs.GetAloneSeconds()-1) > 1e-3 {
 			t.Errorf("alone it takes %v s while it runs, and %v s once it is over after %v device-seconds", runs.GetAloneSeconds(),
 				over.GetAloneSeconds(), held)
 		}
 	}
 	a.Speeds = &cluster.Speeds{}
-	if over := themis.Fairness(w.view(), a, true, none); over != nil {
+	if over := themis.Fairness(w.view(), a, true); over != nil {
 		t.Errorf("%v of an app whose rate nobody measured", over)
 	}
 }

@@ -11,6 +11,10 @@ const leftOver = "left over from the auction"
 // leftovers gives what is left, gang by gang in turns: to apps that were not asked, in random order, then to anyone, the
 // worst off first. rule is the option of that name.
 func (p *placing) leftovers(asked []int, rule string, chance *rand.Rand) {
+	if rule == "all" {
+		p.share(chance.Perm(len(p.shares)))
+		return
+	}
 	was := make([]bool, len(p.shares))
 	for _, i := range asked {
 		was[i] = true

@@ -303,7 +303,7 @@ func TestCollect(t *testing.T) {
 	v := s.View()
 	none := func(*policy.Job) (held, lost agent.Holding) { return }
 	state := func(plugin string) *agent.AppState {
-		st := v.AppState(jobs[0].App, v.Stock(), none, nil)
+		st := v.AppState(jobs[0].App, v.Stock(), none)
 		st.Agent = plugin
 		return st
 	}
@@ -408,7 +408,7 @@ func TestRecordingChangesNothing(t *testing.T) {
 	set := settings{rank: passedOver, lease: time.Minute, knob: 0, cover: 1, nothing: 1}
 	offered := newSupply(jobs[:1], nil)
 	state := func(a *policy.App) *agent.AppState {
-		return v.AppState(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) { return offered.holdings(v, j) }, nil)
+		return v.AppState(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) { return offered.holdings(v, j) })
 	}
 	all := standings(v, offered)
 	seen := map[string]*memory{}

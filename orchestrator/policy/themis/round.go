@@ -21,7 +21,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	secured, reserved := fulfil(v, plan, p.Reservations, p.set.lease)
 	expired, ends := expire(v, p.Ends)
 	offered := newSupply(expired, secured)
-	p.Seen, p.Forecasts = forget(v, p.Seen, p.Forecasts)
+	p.Seen = forget(v, p.Seen)
 	held := p.auction(v, plan, offered)
 	p.Seen = held.known
 
@@ -73,7 +73,7 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *aucti
 	}
 	stock := v.Stock()
 	state := func(a *policy.App) *agent.AppState {
-		st := v.AppState(a, stock, func(j *policy.Job) (held, lost agent.Holding) { return s.holdings(v, j) }, p.Forecasts.End)
+		st := v.AppState(a, stock, func(j *policy.Job) (held, lost agent.Holding) { return s.holdings(v, j) })
 		if p.set.ownWeights {
 			st.Weight = a.Weight
 		}
@@ -109,18 +109,15 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *aucti
 }
 
 // forget drops what is known of apps that have ended, once there are many.
-func forget(v *policy.View, seen map[string]*memory, curves Forecasts) (map[string]*memory, Forecasts) {
+func forget(v *policy.View, seen map[string]*memory) map[string]*memory {
 	if len(seen) <= 2*len(v.Apps)+16 {
-		return seen, curves
+		return seen
 	}
-	live, forecasts := make(map[string]*memory, len(v.Apps)), Forecasts{}
+	live := make(map[string]*memory, len(v.Apps))
 	for _, a := range v.Apps {
 		if m := seen[a.ID]; m != nil {
 			live[a.ID] = m
 		}
-		if m := curves[a.ID]; m != nil {
-			forecasts[a.ID] = m
-		}
 	}
-	return live, forecasts
+	return live
 }

@@ -38,7 +38,7 @@
 //     the work left then, less the device time it has had since, on the devices that it has.
 //
 // What differs from the paper is an option, off unless it is chosen: rank=passed-over, cover, newcomers and short change who
-// is asked; idle=cached and nothing what holding nothing means; leftover=keep, gangs and worst who gets what is left over;
+// is asked; idle=cached and nothing what holding nothing means; leftover=keep, gangs, worst and all who gets what is left over;
 // rounding=keep-one the payments; weights=own what an app may weigh; grid=0 and stagger when leases end.
 package themis
 
@@ -93,8 +93,7 @@ type state struct {
 	// Ends is the next end of a term; zero if that is not known.
 	Ends time.Time
 	// Seen is what is known of apps, by ID.
-	Seen      map[string]*memory
-	Forecasts Forecasts
+	Seen map[string]*memory
 	// Reservations are devices that are kept for jobs until others have left them.
 	Reservations []policy.Reservation `json:"Promises"`
 }
@@ -120,8 +119,9 @@ func New(o *policy.Options) *Policy {
 			lie:    o.Float("lie", 0.3, 0, 100, "by how much they do"),
 		},
 		leftover: o.Text("leftover", "random", "who comes first among those not asked: random; keep, which lets each first "+
-			"keep what it held; gangs, which does so for jobs that take several devices at once; or worst, by rho",
-			"random", "keep", "gangs", "worst"),
+			"keep what it held; gangs, which does so for jobs that take several devices at once; or worst, by rho; all lets those that "+
+			"were asked come in the same random order",
+			"random", "keep", "gangs", "worst", "all"),
 		ownWeights: o.Text("weights", "tenant", "an app's weight shares out what is due to its tenant, among the tenant's apps: "+
 			"tenant; or makes more due to it whoever else there is, without bound: own", "tenant", "own") == "own",
 		stagger:   o.Bool("stagger", false, "leases end machine by machine, each on a grid of its own, and not all at once"),
@@ -131,7 +131,7 @@ func New(o *policy.Options) *Policy {
 	p.set.study.seed = p.set.seed
 	p.pcg = rand.NewPCG(p.set.seed, 0x7e315)
 	p.rng = rand.New(p.pcg)
-	p.Seen, p.Forecasts = map[string]*memory{}, Forecasts{}
+	p.Seen = map[string]*memory{}
 	return p
 }
 
@@ -165,9 +165,6 @@ func (p *Policy) Restore(b []byte) error {
 	}
 	if p.state = s; p.Seen == nil {
 		p.Seen = map[string]*memory{}
-	}
-	if p.Forecasts == nil {
-		p.Forecasts = Forecasts{}
 	}
 	return nil
 }
