@@ -1629,7 +1629,7 @@ type SituationJob struct {
 	// How far it is to go now, and if it is trained to its end; 0 if unknown.
 	Until float64 `protobuf:"fixed64,3,opt,name=until,proto3" json:"until,omitempty"`
 	Total float64 `protobuf:"fixed64,4,opt,name=total,proto3" json:"total,omitempty"`
-	// Where its learning curve says that it will end, by the most optimistic curve; 0 without one.
+	// The step by which it ends, in nine cases of ten at least, where its learning curve is looked at; 0 without one.
 	Forecast   float64  `protobuf:"fixed64,5,opt,name=forecast,proto3" json:"forecast,omitempty"`
 	MinDevices int32    `protobuf:"varint,6,opt,name=min_devices,json=minDevices,proto3" json:"min_devices,omitempty"`
 	MaxDevices int32    `protobuf:"varint,7,opt,name=max_devices,json=maxDevices,proto3" json:"max_devices,omitempty"`
