@@ -41,8 +41,9 @@ type Machine struct {
 // work.
 type gpus func() ([]*outbidv1.Device, []*outbidv1.DeviceLink, error)
 
-// Find returns the machine with the devices that spec names; see Parse.
-func Find(spec string) (Machine, error) { return find(spec, findGPUs) }
+// Find returns the machine with the devices that spec names; see Parse. GPUs are found within this process's
+// CUDA_VISIBLE_DEVICES, if it is set.
+func Find(spec string) (Machine, error) { return find(spec, inherited(findGPUs)) }
 
 func find(spec string, gpus gpus) (Machine, error) {
 	items, err := Parse(spec)
@@ -73,8 +74,8 @@ func (m *Machine) add(item Item, gpus gpus) error {
 			return fmt.Errorf("look for NVIDIA GPUs: %w", err)
 		}
 		if len(devices) == 0 && item.Type == "gpu" {
-			return fmt.Errorf("%w: check that nvidia-smi lists it and that this binary was built with cgo; "+
-				"%q takes CPU cores instead", ErrNoGPU, "cpu")
+			return fmt.Errorf("%w: check that nvidia-smi lists it, that this binary was built with cgo and that "+
+				"%s does not hide it; %q takes CPU cores instead", ErrNoGPU, visibleDevices, "cpu")
 		}
 		if len(devices) == 0 {
 			m.cores()

@@ -1,0 +1,97 @@
+package inventory
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// visibleDevices bounds the GPUs that a CUDA program sees. Ray, SLURM and Kubernetes set it to what they gave a process.
+const visibleDevices = "CUDA_VISIBLE_DEVICES"
+
+// inherited bounds what look finds by the worker's own CUDA_VISIBLE_DEVICES, so that a worker offers no GPU that whoever
+// started it kept for others.
+func inherited(look gpus) gpus {
+	return func() ([]*outbidv1.Device, []*outbidv1.DeviceLink, error) {
+		devices, links, err := look()
+		list, bounded := os.LookupEnv(visibleDevices)
+		if err != nil || !bounded || len(devices) == 0 {
+			return devices, links, err
+		}
+		return bound(devices, links, list)
+	}
+}
+
+// bound returns the devices that a value of CUDA_VISIBLE_DEVICES names, numbered from 0 in the driver's order, and the
+// links among them. It names them by number in the order of their PCI addresses, which is the driver's, or by UUID or
+// what one begins with; -1 and words such as none hide what follows, as they do for CUDA.
+func bound(devices []*outbidv1.Device, links []*outbidv1.DeviceLink, list string) ([]*outbidv1.Device, []*outbidv1.DeviceLink, error) {
+	seen := make(map[int32]bool)
+	for entry := range strings.SplitSeq(list, ",") {
+		entry = strings.TrimSpace(entry)
+		if hides(entry) {
+			break
+		}
+		index, err := named(devices, entry)
+		if err != nil {
+			return nil, nil, err
+		}
+		seen[index] = true
+	}
+	var kept []*outbidv1.Device
+	number := make(map[int32]int32)
+	for _, d := range devices {
+		if seen[d.GetIndex()] {
+			number[d.GetIndex()] = int32(len(kept))
+			d.Index = int32(len(kept))
+			kept = append(kept, d)
+		}
+	}
+	var among []*outbidv1.DeviceLink
+	for _, l := range links {
+		a, hasA := number[l.GetA()]
+		b, hasB := number[l.GetB()]
+		if hasA && hasB {
+			l.A, l.B = a, b
+			among = append(among, l)
+		}
+	}
+	return kept, among, nil
+}
+
+func hides(entry string) bool {
+	switch strings.ToLower(entry) {
+	case "", "-1", "none", "void", "nodevfiles":
+		return true
+	}
+	return false
+}
+
+func named(devices []*outbidv1.Device, entry string) (int32, error) {
+	if strings.HasPrefix(entry, "MIG-") {
+		return 0, fmt.Errorf("%s names %q: workers offer whole GPUs, not MIG instances", visibleDevices, entry)
+	}
+	if n, err := strconv.Atoi(entry); err == nil {
+		if n < 0 || n >= len(devices) {
+			return 0, fmt.Errorf("%s names GPU %d: the driver knows %d, numbered from 0", visibleDevices, n, len(devices))
+		}
+		return devices[n].GetIndex(), nil
+	}
+	found := -1
+	for i, d := range devices {
+		if !strings.HasPrefix(d.GetUuid(), entry) {
+			continue
+		}
+		if found >= 0 {
+			return 0, fmt.Errorf("%s names %q, which more than one GPU's UUID begins with", visibleDevices, entry)
+		}
+		found = i
+	}
+	if found < 0 {
+		return 0, fmt.Errorf("%s names %q: the driver knows no GPU of this UUID", visibleDevices, entry)
+	}
+	return devices[found].GetIndex(), nil
+}
