@@ -279,6 +279,7 @@ func TestServerRefusesBadOptions(t *testing.T) {
 		{"--workers -1", []string{"up", "--workers", "-1"}},
 		{"all hold its devices", []string{"up", "--workers", "2"}},
 		{"all hold its devices", []string{"up", "--workers", "2", "--devices", "gpu"}},
+		{"workers local-1 and local-2 on one machine would all hold its devices", []string{"up", "--workers", "2", "--devices", "cpu", "--devices", "auto"}},
 		{"2 times for 3 workers", []string{"up", "--workers", "3", "--devices", "cpu:1", "--devices", "cpu:2"}},
 		{"--devices", []string{"up", "--devices", "v100"}},
 		{"--nats-port 70000", []string{"up", "--nats-port", "70000"}},

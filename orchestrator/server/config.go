@@ -169,7 +169,7 @@ func (c *Config) fillWorkers() error {
 		if slices.ContainsFunc(c.Workers[:i], func(o WorkerConfig) bool { return o.Name == w.Name }) {
 			return badValue("Workers.Name", w.Name, "two workers have it")
 		}
-		if err := w.checkDevices(len(c.Workers)); err != nil {
+		if err := w.checkDevices(c.Workers[:i]); err != nil {
 			return err
 		}
 		if w.Dir == "" {

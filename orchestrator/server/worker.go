@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,22 +37,41 @@ type WorkerConfig struct {
 	secrets []string
 }
 
-// checkDevices reads Devices, of one of so many workers on this machine.
-func (o *WorkerConfig) checkDevices(workers int) error {
+// checkDevices reads Devices. The workers before it on this machine may not look for the same ones.
+func (o *WorkerConfig) checkDevices(before []WorkerConfig) error {
 	if o.Devices == "" {
 		o.Devices = "auto"
 	}
-	items, err := inventory.Parse(o.Devices)
+	found, err := o.looksFor()
 	if err != nil {
 		return badField("Workers.Devices", "%w", err)
 	}
-	for _, item := range items {
-		if workers > 1 && item.Count == 0 {
-			return badValue("Workers.Devices", strconv.Quote(o.Devices), "%d workers on one machine would all hold its devices; "+
-				"give each its own, such as cpu:1", workers)
+	for i := range before {
+		theirs, err := before[i].looksFor()
+		if err != nil {
+			return badField("Workers.Devices", "%w", err)
+		}
+		if slices.ContainsFunc(found, func(kind string) bool { return slices.Contains(theirs, kind) }) {
+			return badValue("Workers.Devices", strconv.Quote(o.Devices), "workers %s and %s on one machine would all hold its "+
+				"devices; give each its own, such as cpu:1", before[i].Name, o.Name)
 		}
 	}
 	return nil
+}
+
+// looksFor says which kinds of devices the worker would find on the machine, rather than being told of them.
+func (o *WorkerConfig) looksFor() (kinds []string, err error) {
+	items, err := inventory.Parse(o.Devices)
+	for _, item := range items {
+		switch {
+		case item.Count > 0:
+		case item.Type == "auto": // GPUs, or cores where there are none
+			kinds = append(kinds, "gpu", inventory.CPU)
+		default:
+			kinds = append(kinds, item.Type)
+		}
+	}
+	return kinds, err
 }
 
 // runWorker runs a worker in the server's own process, as a user of its own as any other.
@@ -228,7 +248,7 @@ func OpenWorker(ctx context.Context, cfg LoneWorkerConfig) (w *LoneWorker, err e
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := errors.Join(cfg.Worker.Trials.check(), cfg.Worker.checkDevices(1)); err != nil {
+	if err := errors.Join(cfg.Worker.Trials.check(), cfg.Worker.checkDevices(nil)); err != nil {
 		return nil, err
 	}
 	who, err := cfg.identify(ctx)

@@ -7,60 +7,136 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"sync"
 	"syscall"
 
 	"github.com/containerd/cgroups/v3/cgroup2"
 )
 
-// treeV2 is a group below the worker's own.
+// treeV2 is a group below the one that the worker was started in.
 type treeV2 struct {
 	mount, name, dir string
-	manager          *cgroup2.Manager
+	home             *homeGroup
 	has              []string
 }
 
-// openV2 makes the tree below the group that the worker is in. Limits take controllers, which a group hands down only
-// if no process is in it: then the worker moves to a group of its own beside its trials', if it is alone.
+// homeGroup is the group that this process was started in. A group hands limits down only if no process is in it: then
+// this process moves to a group beside its trials', and back when its last tree is closed. All the trees of a process
+// share it.
+type homeGroup struct {
+	mu    sync.Mutex
+	trees int
+	dir   string
+	aside string // where the process is now, if it has moved
+	gave  []string
+}
+
+var home homeGroup
+
+// openV2 makes the tree. An error says that this process may make no groups; limits that it may not set are left out.
 func openV2(mount, name string) (tree, error) {
-	own, err := cgroup2.PidGroupPath(os.Getpid())
+	home.mu.Lock()
+	defer home.mu.Unlock()
+	if home.trees == 0 {
+		own, err := cgroup2.PidGroupPath(os.Getpid())
+		if err != nil {
+			return nil, fmt.Errorf("find the worker's control group: %w", err)
+		}
+		home.dir = filepath.Join(mount, own)
+	}
+	below, err := filepath.Rel(mount, home.dir)
 	if err != nil {
 		return nil, fmt.Errorf("find the worker's control group: %w", err)
 	}
-	t := &treeV2{mount: mount, name: filepath.Join(own, name)}
+	t := &treeV2{mount: mount, name: filepath.Join("/", below, name), home: &home}
 	t.dir = filepath.Join(mount, t.name)
-	if t.manager, err = cgroup2.NewManager(mount, t.name, &cgroup2.Resources{}); err != nil {
+	if _, err := cgroup2.NewManager(mount, t.name, &cgroup2.Resources{}); err != nil {
 		return nil, fmt.Errorf("the worker may make no control groups (version 2): %w", err)
 	}
+	home.trees++
 	for _, controller := range []string{"cpu", "memory"} {
-		if t.handDown(filepath.Join(mount, own), controller) == nil {
+		if home.give(controller, t.dir+asideSuffix) == nil && enable(t.dir, "+"+controller) == nil {
 			t.has = append(t.has, controller)
 		}
 	}
 	return t, nil
 }
 
-// handDown lets groups below the worker's own, and below the tree, have limits of a kind.
-func (t *treeV2) handDown(own, controller string) error {
-	enable := func(dir string) error {
-		return os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644) //nolint:gosec // a file of the kernel's
-	}
-	err := enable(own)
-	if errors.Is(err, syscall.EBUSY) {
-		var aside *cgroup2.Manager
-		if aside, err = t.manager.NewChild("worker", nil); err == nil {
-			err = aside.AddProc(uint64(os.Getpid()))
-		}
-		if err == nil {
-			err = enable(own)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return enable(t.dir)
+// asideSuffix ends the name of the group that the process moves to.
+const asideSuffix = "-worker"
+
+// enable lets the groups below a directory have limits of a kind, with +, or no longer, with -.
+func enable(dir, controller string) error {
+	return os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(controller), 0o644) //nolint:gosec // a file of the kernel's
 }
 
-func (t *treeV2) where() []string { return []string{t.dir} }
+// moveTo moves this process to a group.
+func moveTo(dir string) error {
+	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o644) //nolint:gosec // a file of the kernel's
+}
+
+// give lets groups below the process's own have limits of a kind. The process moves aside for it, and back at once if
+// it was not the only one in the way. mu must be held.
+func (h *homeGroup) give(controller, aside string) error {
+	err := enable(h.dir, "+"+controller)
+	if errors.Is(err, syscall.EBUSY) && h.aside == "" {
+		if err := os.Mkdir(aside, 0o755); err != nil { //nolint:gosec // as the kernel makes them
+			return err
+		}
+		h.aside = aside
+		if err = moveTo(aside); err == nil {
+			err = enable(h.dir, "+"+controller)
+		}
+		if err != nil {
+			return errors.Join(err, h.back())
+		}
+	}
+	if err == nil && h.aside != "" {
+		h.gave = append(h.gave, controller)
+	}
+	return err
+}
+
+// back moves the process back to where it was started. A group that still gives limits takes no processes. mu must be held.
+func (h *homeGroup) back() error {
+	if h.aside == "" {
+		return nil
+	}
+	for _, controller := range h.gave {
+		if err := enable(h.dir, "-"+controller); err != nil {
+			return fmt.Errorf("take limits back from %s: %w", h.dir, err)
+		}
+	}
+	h.gave = nil
+	if err := moveTo(h.dir); err != nil {
+		return fmt.Errorf("move back to control group %s: %w", h.dir, err)
+	}
+	aside := h.aside
+	h.aside = ""
+	return removeGroups(aside)
+}
+
+// left is called once for each tree, when it is closed.
+func (h *homeGroup) left() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.trees--
+	if h.trees > 0 {
+		return nil
+	}
+	return h.back()
+}
+
+// where names the group that the process moved to as well: when the worker is gone that one is empty.
+func (t *treeV2) where() []string {
+	t.home.mu.Lock()
+	defer t.home.mu.Unlock()
+	if t.home.aside == "" {
+		return []string{t.dir}
+	}
+	return []string{t.dir, t.home.aside}
+}
 
 func (t *treeV2) controls() []string { return t.has }
 
@@ -83,7 +159,10 @@ func (t *treeV2) make(name string, l Limits) (group, error) {
 	return g, nil
 }
 
-func (t *treeV2) close() error { return removeGroups(t.dir) }
+func (t *treeV2) close() error {
+	err := removeGroups(t.dir)
+	return errors.Join(err, t.home.left())
+}
 
 // groupV2 is one group.
 type groupV2 struct{ dir string }

@@ -1,0 +1,148 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/cgroups/v3"
+	"github.com/containerd/cgroups/v3/cgroup2"
+)
+
+// delegated puts this process, alone, into a control group of the second version that has both controllers, as systemd
+// does with Delegate= and a container does. It needs root and a machine of the second version alone.
+func delegated(t *testing.T) string {
+	t.Helper()
+	if cgroups.Mode() != cgroups.Unified {
+		t.Skip("this machine does not use the second version of control groups alone")
+	}
+	const mount = "/sys/fs/cgroup"
+	before, err := cgroup2.PidGroupPath(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, controller := range []string{"+cpu", "+memory"} {
+		if err := enable(mount, controller); err != nil {
+			t.Skipf("a test may not hand down limits: %v", err)
+		}
+	}
+	dir := filepath.Join(mount, fmt.Sprint("outbid-delegated-", os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as the kernel makes them
+		t.Skipf("a test may make no control groups: %v", err)
+	}
+	if err := moveTo(dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(moveTo(filepath.Join(mount, before)), removeGroups(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// A worker that a group was delegated to moves aside to hand limits down, and leaves the group as it found it: two of one
+// process too, in whatever order they end.
+func TestADelegatedGroupIsLeftAsItWas(t *testing.T) {
+	dir := delegated(t)
+	where := func() string {
+		own, err := cgroup2.PidGroupPath(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join("/sys/fs/cgroup", own)
+	}
+	var trees []tree
+	for range 2 {
+		tree, err := openTree()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tree.controls(); !slices.Equal(got, []string{"cpu", "memory"}) {
+			t.Fatalf("it limits %v", got)
+		}
+		if where() == dir {
+			t.Error("the process is still in the group that hands limits down")
+		}
+		if !slices.Contains(tree.where(), where()) {
+			t.Errorf("%v does not say that the process is in %s", tree.where(), where())
+		}
+		g, err := tree.make("one", Limits{CPUs: 0.5, MemoryBytes: 64 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, want := range map[string]string{"memory.max": "67108864", "cpu.max": "50000 100000"} {
+			text, err := os.ReadFile(filepath.Join(tree.where()[0], "one", file))
+			if err != nil || strings.TrimSpace(string(text)) != want {
+				t.Errorf("%s is %q, %v; want %s", file, text, err, want)
+			}
+		}
+		if err := g.remove(); err != nil {
+			t.Error(err)
+		}
+		trees = append(trees, tree)
+	}
+	for _, tree := range trees {
+		if err := tree.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if where() != dir {
+		t.Errorf("the process is in %s, it was started in %s", where(), dir)
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != dir {
+			t.Errorf("%s is left", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A group that others are in hands nothing down, and nobody is moved for it.
+func TestASharedGroupStaysAsItIs(t *testing.T) {
+	dir := delegated(t)
+	other := sleeper(t)
+	own, err := cgroup2.PidGroupPath(other)
+	if err != nil || filepath.Join("/sys/fs/cgroup", own) != dir {
+		t.Fatalf("the other process is in %s, %v", own, err)
+	}
+	tree, err := openTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tree.controls(); len(got) > 0 {
+		t.Errorf("it limits %v", got)
+	}
+	if own, err := cgroup2.PidGroupPath(os.Getpid()); err != nil || filepath.Join("/sys/fs/cgroup", own) != dir {
+		t.Errorf("the process is in %s, %v", own, err)
+	}
+	if got := tree.where(); len(got) != 1 {
+		t.Errorf("groups: %v", got)
+	}
+	if err := tree.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// sleeper is another process in the group of this one, until the test ends.
+func sleeper(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
