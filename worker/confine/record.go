@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 	"github.com/outbid-dev/outbid/worker/proctable"
 )
@@ -131,6 +133,10 @@ func endGroups(dir string) error {
 	}
 	if err := killAll(find); err != nil {
 		return fmt.Errorf("end the processes of an earlier worker's trials: %w", err)
+	}
+	// What else the earlier worker's process had started may still be where it had moved to.
+	if err := unix.Rmdir(dir + asideSuffix); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove the control group of an earlier worker: %w", err)
 	}
 	return removeGroups(dir)
 }

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/containerd/cgroups/v3/cgroup2"
 )
@@ -28,11 +28,11 @@ type homeGroup struct {
 	mu    sync.Mutex
 	trees int
 	dir   string
-	aside string // where the process is now, if it has moved
-	gave  []string
+	aside string   // where the process is now, if it has moved
+	gives []string // the limits that groups below may have
 }
 
-var home homeGroup
+var home homeGroup //nolint:gochecknoglobals // a process is in one group, whichever worker asks
 
 // openV2 makes the tree. An error says that this process may make no groups; limits that it may not set are left out.
 func openV2(mount, name string) (tree, error) {
@@ -45,25 +45,26 @@ func openV2(mount, name string) (tree, error) {
 		}
 		home.dir = filepath.Join(mount, own)
 	}
-	below, err := filepath.Rel(mount, home.dir)
-	if err != nil {
-		return nil, fmt.Errorf("find the worker's control group: %w", err)
-	}
-	t := &treeV2{mount: mount, name: filepath.Join("/", below, name), home: &home}
+	t := &treeV2{mount: mount, name: strings.TrimPrefix(filepath.Join(home.dir, name), mount), home: &home}
 	t.dir = filepath.Join(mount, t.name)
 	if _, err := cgroup2.NewManager(mount, t.name, &cgroup2.Resources{}); err != nil {
 		return nil, fmt.Errorf("the worker may make no control groups (version 2): %w", err)
 	}
+	if home.trees == 0 {
+		if err := home.handDown(t.dir + asideSuffix); err != nil {
+			return nil, errors.Join(fmt.Errorf("hand limits down: %w", err), removeGroups(t.dir))
+		}
+	}
 	home.trees++
-	for _, controller := range []string{"cpu", "memory"} {
-		if home.give(controller, t.dir+asideSuffix) == nil && enable(t.dir, "+"+controller) == nil {
+	for _, controller := range home.gives {
+		if enable(t.dir, "+"+controller) == nil {
 			t.has = append(t.has, controller)
 		}
 	}
 	return t, nil
 }
 
-// asideSuffix ends the name of the group that the process moves to.
+// asideSuffix ends the name of the group that the process moves to: that of its first tree, and this.
 const asideSuffix = "-worker"
 
 // enable lets the groups below a directory have limits of a kind, with +, or no longer, with -.
@@ -76,26 +77,36 @@ func moveTo(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o644) //nolint:gosec // a file of the kernel's
 }
 
-// give lets groups below the process's own have limits of a kind. The process moves aside for it, and back at once if
-// it was not the only one in the way. mu must be held.
-func (h *homeGroup) give(controller, aside string) error {
-	err := enable(h.dir, "+"+controller)
-	if errors.Is(err, syscall.EBUSY) && h.aside == "" {
+// handDown lets groups below the process's own have limits, as far as it may. Only the root of all hands some down with
+// processes in it. Elsewhere a limit on memory is refused as long as one is, and a limit on CPUs makes the groups below
+// unfit for processes: so the process moves aside first, and back at once if it was not the only one. mu must be held.
+func (h *homeGroup) handDown(aside string) error {
+	h.gives = nil
+	if _, err := os.Stat(filepath.Join(h.dir, "cgroup.type")); err == nil {
+		if others, err := pidsIn(h.dir); err != nil || len(others) > 0 {
+			return err
+		}
 		if err := os.Mkdir(aside, 0o755); err != nil { //nolint:gosec // as the kernel makes them
 			return err
 		}
 		h.aside = aside
-		if err = moveTo(aside); err == nil {
-			err = enable(h.dir, "+"+controller)
+		if err := moveTo(aside); err != nil {
+			h.aside = ""
+			return errors.Join(err, removeGroups(aside))
 		}
-		if err != nil {
+		if others, err := pidsIn(h.dir); err != nil || len(others) > 0 {
 			return errors.Join(err, h.back())
 		}
 	}
-	if err == nil && h.aside != "" {
-		h.gave = append(h.gave, controller)
+	for _, controller := range []string{"cpu", "memory"} {
+		if enable(h.dir, "+"+controller) == nil {
+			h.gives = append(h.gives, controller)
+		}
 	}
-	return err
+	if len(h.gives) == 0 {
+		return h.back()
+	}
+	return nil
 }
 
 // back moves the process back to where it was started. A group that still gives limits takes no processes. mu must be held.
@@ -103,12 +114,12 @@ func (h *homeGroup) back() error {
 	if h.aside == "" {
 		return nil
 	}
-	for _, controller := range h.gave {
+	for _, controller := range h.gives {
 		if err := enable(h.dir, "-"+controller); err != nil {
 			return fmt.Errorf("take limits back from %s: %w", h.dir, err)
 		}
 	}
-	h.gave = nil
+	h.gives = nil
 	if err := moveTo(h.dir); err != nil {
 		return fmt.Errorf("move back to control group %s: %w", h.dir, err)
 	}
@@ -128,15 +139,7 @@ func (h *homeGroup) left() error {
 	return h.back()
 }
 
-// where names the group that the process moved to as well: when the worker is gone that one is empty.
-func (t *treeV2) where() []string {
-	t.home.mu.Lock()
-	defer t.home.mu.Unlock()
-	if t.home.aside == "" {
-		return []string{t.dir}
-	}
-	return []string{t.dir, t.home.aside}
-}
+func (t *treeV2) where() []string { return []string{t.dir} }
 
 func (t *treeV2) controls() []string { return t.has }
 
@@ -154,7 +157,7 @@ func (t *treeV2) make(name string, l Limits) (group, error) {
 	}
 	g := &groupV2{dir: filepath.Join(t.dir, name)}
 	if res.Memory != nil { // without swap, where the kernel counts it: a trial over its limit is to end, not to crawl
-		_ = os.WriteFile(filepath.Join(g.dir, "memory.swap.max"), []byte("0"), 0o644) //nolint:gosec // a file of the kernel's
+		_ = g.write("memory.swap.max", "0")
 	}
 	return g, nil
 }
@@ -179,13 +182,22 @@ func (g *groupV2) start(cmd *exec.Cmd) error {
 
 func (g *groupV2) pids() ([]int, error) { return pidsIn(g.dir) }
 
-// kill kills all at once where the kernel can (5.14), and otherwise one by one.
+// kill stops all that is inside, so that nothing is started meanwhile, and kills it. It does not use cgroup.kill: Linux
+// 6.18 kills every process at once that is later started in a group where that was used.
 func (g *groupV2) kill() error {
-	err := os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0o644) //nolint:gosec // a file of the kernel's
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
+	const freeze = "cgroup.freeze" // since Linux 5.2
+	if err := g.write(freeze, "1"); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
 		return err
 	}
-	return killAll(g.pids)
+	err := killAll(g.pids)
+	if thawed := g.write(freeze, "0"); thawed != nil && !errors.Is(thawed, os.ErrNotExist) && !errors.Is(thawed, os.ErrPermission) {
+		err = errors.Join(err, thawed)
+	}
+	return err
+}
+
+func (g *groupV2) write(file, text string) error {
+	return os.WriteFile(filepath.Join(g.dir, file), []byte(text), 0o644) //nolint:gosec // a file of the kernel's
 }
 
 func (g *groupV2) oomKills() uint64 { return countedIn(filepath.Join(g.dir, "memory.events")) }
