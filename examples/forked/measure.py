@@ -1,7 +1,7 @@
 """Measures forks against one process and data-parallel ranks, on workers whose shares of the processor differ 4:2:1.
 
-docs/comparison-forks.md says what is measured, and was written before. It takes root, for control groups (version 1), and
-about four and a half minutes a seed:
+docs/comparison-forks.md says what is measured, and was written before. It takes root, for control groups (version 1),
+and about four and a half minutes a seed:
 sudo .cache/venv/bin/python examples/forked/measure.py --seeds 0 --out docs/comparison/forks.jsonl
 """
 
@@ -66,8 +66,10 @@ def cluster(way: str, folder: Path, where: dict[str, Path]) -> Iterator[ob.Clien
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     env["PYTHONPATH"] = os.pathsep.join([str(HERE), *sys.path])
     ready = data / "ready.json"
-    command = [BINARY, "up", "--data", str(data), "--api", "127.0.0.1:0", "--nats-port", "0", "--ready-file", str(ready)]
-    command += ["--workers", "0", "--policy", POLICIES[way], *(part for o in OPTIONS for part in ("--policy-option", o))]
+    command = [BINARY, "up", "--data", str(data), "--api", "127.0.0.1:0", "--nats-port", "0"]
+    command += ["--ready-file", str(ready), "--workers", "0", "--policy", POLICIES[way]]
+    for option in OPTIONS:
+        command += ["--policy-option", option]
     processes = []
     with (folder / f"{way}.log").open("ab") as log, contextlib.ExitStack() as stack:
 
@@ -109,10 +111,10 @@ def training(model: str, folder: str, seed: int):
     """Return the function that trains a model: it knows nothing of forks."""
 
     def train(trial):
-        import numpy as np
         from pathlib import Path
 
         import models
+        import numpy as np
 
         net = models.make(model, Path(folder), seed)
         if "lr" in trial.config:

@@ -165,7 +165,7 @@ class Ratings:
 
 
 def train_step(model, draw, mine, parts=1, share=lambda gradients: gradients):
-    """Train one step on samples of `mine`; of `parts` ranks each does its part of a mini-batch, and `share` averages."""
+    """Train one step on samples of `mine`. Of `parts` ranks each does its part of a mini-batch; `share` averages."""
     for _ in range(model.settings["batches"]):
         rows = draw.choice(mine, BATCH // parts)
         model.apply(share(model.gradients(rows)))

@@ -13,9 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-
 import models
+import numpy as np
 
 RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 

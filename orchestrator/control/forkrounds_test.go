@@ -132,7 +132,8 @@ func TestARoundOfForks(t *testing.T) {
 	if a.GetUntilStep() != 75 || b.GetUntilStep() != 25 || a.GetBody().GetSeed() == b.GetBody().GetSeed() {
 		t.Errorf("a is told %v, b %v", a, b)
 	}
-	if p := b.GetBody().GetPart(); p.GetIndex() != 1 || p.GetCount() != 2 || p.GetShare() != 25 || p.GetBefore() != 75 || p.GetTotal() != 100 {
+	if p := b.GetBody().GetPart(); p.GetIndex() != 1 || p.GetCount() != 2 || p.GetShare() != 25 || p.GetBefore() != 75 || p.GetTotal() != 100 ||
+		p.GetTrialSeed() != a.GetBody().GetPart().GetTrialSeed() || p.GetTrialSeed() != c.trial().Seed {
 		t.Errorf("b's part is %v", p)
 	}
 	c.trains("a", 0, 10, 0)

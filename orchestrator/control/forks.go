@@ -81,7 +81,7 @@ func partOf(t *state.Trial, l *state.Lease) *outbidv1.ForkPart {
 	if own == nil {
 		return nil
 	}
-	p := &outbidv1.ForkPart{Index: int32(i), Count: int32(len(t.Round.Parts)), Share: own.Share}
+	p := &outbidv1.ForkPart{Index: int32(i), Count: int32(len(t.Round.Parts)), Share: own.Share, TrialSeed: t.Seed}
 	for k := range t.Round.Parts {
 		share := t.Round.Parts[k].Share
 		if p.Total += share; k < i {

@@ -25,7 +25,7 @@ def trial(part: bus_pb2.ForkPart | None = None, start: int = 0) -> ob.Trial:
 
 def test_a_trial_that_is_not_forked_has_all_samples() -> None:
     alone = trial()
-    assert alone.fork == ob.Fork(index=0, count=1, seed=9)
+    assert alone.fork == ob.Fork(index=0, count=1, seed=9, trial_seed=9)
     assert alone.shard(5).tolist() == [0, 1, 2, 3, 4]
 
 
@@ -34,9 +34,9 @@ def test_every_sample_is_one_forks(n: int) -> None:
     shares, before = (4, 2, 1), 0
     seen: list[int] = []
     for index, share in enumerate(shares):
-        part = bus_pb2.ForkPart(index=index, count=3, share=share, before=before, total=7)
+        part = bus_pb2.ForkPart(index=index, count=3, share=share, before=before, total=7, trial_seed=5)
         mine = trial(part, start=50)
-        assert mine.fork == ob.Fork(index=index, count=3, seed=9)
+        assert mine.fork == ob.Fork(index=index, count=3, seed=9, trial_seed=5)
         assert abs(len(mine.shard(n)) - n * share / 7) <= 1, "who trains more steps has more samples"
         seen += mine.shard(n).tolist()
         before += share

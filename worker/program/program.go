@@ -12,6 +12,7 @@
 //	OUTBID_START_STEP            steps that the checkpoint holds
 //	OUTBID_UNTIL_STEP            train until this step, save, and exit with code 0; 0 until it is done by itself
 //	OUTBID_SEED                  seed of everything random in the trial
+//	OUTBID_TRIAL_SEED            the same for all processes that train the trial at once, each of which has an OUTBID_SEED
 //	OUTBID_FORK, OUTBID_FORKS    which of the processes that train the trial at once this is, from 0, and how many there are
 //	OUTBID_DEVICES               indexes of the devices it may use, separated by commas
 //
@@ -27,6 +28,7 @@
 package program
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -280,6 +282,7 @@ func (r *Run) environment(a *attempt) []string {
 		"OUTBID_UNTIL_STEP=" + strconv.FormatInt(a.until, 10),
 		"OUTBID_SEED=" + strconv.FormatUint(r.spec.Seed, 10),
 		"OUTBID_FORK=" + strconv.Itoa(int(r.spec.Part.GetIndex())),
+		"OUTBID_TRIAL_SEED=" + strconv.FormatUint(cmp.Or(r.spec.Part.GetTrialSeed(), r.spec.Seed), 10),
 		"OUTBID_FORKS=" + strconv.Itoa(max(1, int(r.spec.Part.GetCount()))),
 		"OUTBID_DEVICES=" + strings.Join(devices, ","),
 	}

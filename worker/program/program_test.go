@@ -143,12 +143,12 @@ func TestStartsFromCheckpoint(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	spec := newSpec(t, 0, `grep -q '{"lr":0.1}' $OUTBID_CONFIG
-echo "$OUTBID_SWEEP $OUTBID_TRIAL $OUTBID_SEED $OUTBID_DEVICES $OUTBID_START_STEP $OUTBID_UNTIL_STEP [$OUTBID_CHECKPOINT_IN]" >&2
+echo "$OUTBID_SWEEP $OUTBID_TRIAL $OUTBID_SEED/$OUTBID_TRIAL_SEED $OUTBID_DEVICES $OUTBID_START_STEP $OUTBID_UNTIL_STEP [$OUTBID_CHECKPOINT_IN]" >&2
 echo '{"loss": 1}' >> $OUTBID_REPORT; exit 1`)
 	_, r := start(t, spec)
 	r.await(t, "report 1 loss 1")
 	r.awaitEnd(t, outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, 1)
-	if want := "exited with code 1: s-1 4 7 1,3 0 0 []"; r.ended.GetDetail() != want {
+	if want := "exited with code 1: s-1 4 7/7 1,3 0 0 []"; r.ended.GetDetail() != want {
 		t.Errorf("detail %q, want %q", r.ended.GetDetail(), want)
 	}
 }

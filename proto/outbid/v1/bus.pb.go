@@ -1276,9 +1276,11 @@ type ForkPart struct {
 	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	Count int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	// The steps that it is to do, those of the forks before it, and those of all.
-	Share         int64 `protobuf:"varint,3,opt,name=share,proto3" json:"share,omitempty"`
-	Before        int64 `protobuf:"varint,4,opt,name=before,proto3" json:"before,omitempty"`
-	Total         int64 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
+	Share  int64 `protobuf:"varint,3,opt,name=share,proto3" json:"share,omitempty"`
+	Before int64 `protobuf:"varint,4,opt,name=before,proto3" json:"before,omitempty"`
+	Total  int64 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
+	// The trial's seed, which is the same for all of its forks in every round.
+	TrialSeed     uint64 `protobuf:"varint,6,opt,name=trial_seed,json=trialSeed,proto3" json:"trial_seed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1344,6 +1346,13 @@ func (x *ForkPart) GetBefore() int64 {
 func (x *ForkPart) GetTotal() int64 {
 	if x != nil {
 		return x.Total
+	}
+	return 0
+}
+
+func (x *ForkPart) GetTrialSeed() uint64 {
+	if x != nil {
+		return x.TrialSeed
 	}
 	return 0
 }
@@ -1883,13 +1892,15 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x04gang\x18\f \x01(\v2\x0f.outbid.v1.GangR\x04gang\x12\x1b\n" +
 	"\tkeep_best\x18\r \x01(\bR\bkeepBest\x12\x16\n" +
 	"\x06tenant\x18\x0e \x01(\tR\x06tenant\x12'\n" +
-	"\x04part\x18\x0f \x01(\v2\x13.outbid.v1.ForkPartR\x04part\"z\n" +
+	"\x04part\x18\x0f \x01(\v2\x13.outbid.v1.ForkPartR\x04part\"\x99\x01\n" +
 	"\bForkPart\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x14\n" +
 	"\x05share\x18\x03 \x01(\x03R\x05share\x12\x16\n" +
 	"\x06before\x18\x04 \x01(\x03R\x06before\x12\x14\n" +
-	"\x05total\x18\x05 \x01(\x03R\x05total\"\xb6\x01\n" +
+	"\x05total\x18\x05 \x01(\x03R\x05total\x12\x1d\n" +
+	"\n" +
+	"trial_seed\x18\x06 \x01(\x04R\ttrialSeed\"\xb6\x01\n" +
 	"\x04Gang\x12\x1d\n" +
 	"\n" +
 	"first_rank\x18\x01 \x01(\x05R\tfirstRank\x12\x14\n" +

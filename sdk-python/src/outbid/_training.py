@@ -43,12 +43,14 @@ class Device:
 class Fork:
     """One of several processes that train a trial at once, each a share of a round's steps.
 
-    `index` is from 0 to `count` - 1, `seed` this fork's own in this round.
+    `index` is from 0 to `count` - 1, `seed` this fork's own in this round. `trial_seed` is the same for all forks of
+    the trial in every round: what is held out of the training data is to be drawn by it, if by a seed.
     """
 
     index: int
     count: int
     seed: int
+    trial_seed: int
 
 
 class Trial:
@@ -103,7 +105,9 @@ class Trial:
     def seed(self) -> int:
         """A seed of this trial's own, from 0 to 2**64-1; the same when the trial is resumed or restarted.
 
-        `random`, numpy's global generator, and torch's where it is loaded, are seeded with it beforehand.
+        Where several forks train the trial each has its own, another one in each round, so that they draw their data
+        in another order; `fork.trial_seed` is the same for all. `random`, numpy's global generator, and torch's where
+        it is loaded, are seeded with it beforehand.
         """
         return self._a.seed
 
@@ -115,7 +119,7 @@ class Trial:
         `start_step` and `until_step` are this fork's. What they report counts as the trial's step, the sum over all.
         """
         part = self._a.part
-        return Fork(index=part.index, count=max(1, part.count), seed=self._a.seed)
+        return Fork(part.index, max(1, part.count), seed=self._a.seed, trial_seed=part.trial_seed or self._a.seed)
 
     def shard(self, n: int) -> npt.NDArray[np.int64]:
         """Return which of n samples are this fork's in this round: all n if it is the only one.

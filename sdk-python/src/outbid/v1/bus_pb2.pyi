@@ -568,6 +568,7 @@ class ForkPart(google.protobuf.message.Message):
     SHARE_FIELD_NUMBER: builtins.int
     BEFORE_FIELD_NUMBER: builtins.int
     TOTAL_FIELD_NUMBER: builtins.int
+    TRIAL_SEED_FIELD_NUMBER: builtins.int
     index: builtins.int
     """Counts the forks of the round from 0, and how many there are."""
     count: builtins.int
@@ -575,6 +576,8 @@ class ForkPart(google.protobuf.message.Message):
     """The steps that it is to do, those of the forks before it, and those of all."""
     before: builtins.int
     total: builtins.int
+    trial_seed: builtins.int
+    """The trial's seed, which is the same for all of its forks in every round."""
     def __init__(
         self,
         *,
@@ -583,8 +586,9 @@ class ForkPart(google.protobuf.message.Message):
         share: builtins.int = ...,
         before: builtins.int = ...,
         total: builtins.int = ...,
+        trial_seed: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["before", b"before", "count", b"count", "index", b"index", "share", b"share", "total", b"total"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["before", b"before", "count", b"count", "index", b"index", "share", b"share", "total", b"total", "trial_seed", b"trial_seed"]) -> None: ...
 
 Global___ForkPart: typing_extensions.TypeAlias = ForkPart
 
