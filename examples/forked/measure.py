@@ -164,11 +164,11 @@ def run(client, way: str, workload: str, seed: int, folder: Path) -> dict:
     many = ob.Resources(devices=1, forks="auto" if way == "forks" else None)
     steps = 1200 if workload == "job" else 400
     if workload == "sweep":
-        tuner = ob.ASHA(max_steps=360, min_steps=40, eta=3, seed=seed)
+        tuner = ob.ASHA(max_steps=900, min_steps=100, eta=3, seed=seed)
         space = {"lr": ob.loguniform(3e-4, 3e-2)}
         sweep = ob.Sweep(
             training("images", str(folder), seed), name="asha", space=space, metric="quality", mode="min", tuner=tuner,
-            trials=6, resources=many, checkpoints=ob.Checkpoints(last=True, every="1h"),
+            trials=9, resources=many, checkpoints=ob.Checkpoints(last=True, every="1h"),
         )  # fmt: skip
         handles = {"images": sweep.submit(client)}
     else:
