@@ -26,7 +26,7 @@ help: ## say what can be made
 build: ## build bin/outbid
 	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/outbid .
 
-wheel: ## build the wheels for Linux, with the binary inside, and the source distribution into build/wheel
+wheel: ## build the wheels for Linux and macOS, with the binary inside, and the source distribution into build/wheel
 	VERSION=$(VERSION) .ci/wheel
 
 test: test-go test-python ## run every test, Go's with the race detector
@@ -44,8 +44,9 @@ test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbi
 matrix: build ## run every policy with every tuner on real servers, while a client reads all the time; make test runs a part
 	OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid go test -count 1 -timeout 15m -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend
 
-lint: ## check style: golangci-lint, gofumpt, buf, ruff, mypy
+lint: ## check style, and that everything builds for macOS: golangci-lint, go vet, gofumpt, buf, ruff, mypy
 	$$(.ci/tool golangci-lint) run ./...
+	GOOS=darwin CGO_ENABLED=0 go vet ./...
 	bad=$$(git ls-files '*.go' | grep -v '^proto/' | xargs $$(.ci/tool gofumpt) -l); \
 	test -z "$$bad" || { echo "not gofumpt's format (make fmt): $$bad"; exit 1; }
 	cd proto && $$(../.ci/tool buf) lint

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
 // proxy is a network that can be cut.
@@ -122,20 +120,8 @@ func awaitExit(t *testing.T, pidFile string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return // gone
-	}
-	defer unix.Close(fd) //nolint:errcheck // only watched
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	for deadline := time.Now().Add(patience); ; {
-		n, err := unix.Poll(fds, int(time.Until(deadline).Milliseconds()))
-		if n > 0 {
-			return
-		}
-		if err != nil && !errors.Is(err, unix.EINTR) || time.Now().After(deadline) {
-			t.Fatalf("process %d does not end: %v", pid, err)
-		}
+	if err := proctable.Await(pid, time.Now().Add(patience)); err != nil {
+		t.Fatalf("process %d: %v", pid, err)
 	}
 }
 

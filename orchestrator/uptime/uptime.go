@@ -9,16 +9,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 )
-
-// bootID is the file of the kernel's that names the time since the machine's start: another start, another name.
-const bootID = "/proc/sys/kernel/random/boot_id"
 
 // Mark ties a moment to this machine's uptime, in a file that outlives the server. It is used by one goroutine.
 type Mark struct {
@@ -34,19 +28,6 @@ type noted struct {
 	Boot   string        `json:"boot"`
 	Uptime time.Duration `json:"uptime_ns"`
 	At     time.Time     `json:"at"`
-}
-
-// machine is which start of this machine this is, and how long ago that was, the time that it slept included.
-func machine() (string, time.Duration, error) {
-	boot, err := os.ReadFile(bootID)
-	if err != nil {
-		return "", 0, err
-	}
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return "", 0, err
-	}
-	return strings.TrimSpace(string(boot)), time.Duration(ts.Nano()), nil
 }
 
 // Note says that it is a moment now.

@@ -12,7 +12,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -73,9 +72,6 @@ func Take(ctx context.Context, what, dir string, now time.Time) (*Claim, error) 
 	c.served.Go(func() { c.serve(answer) })
 	return c, nil
 }
-
-// address is a name in the abstract namespace; a slash is nothing special there.
-func address(what string) string { return "@outbid/" + strings.ReplaceAll(what, "\x00", "") }
 
 func (c *Claim) serve(answer []byte) {
 	for {

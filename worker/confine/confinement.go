@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
@@ -89,14 +87,13 @@ func (in *Confinement) Start(cmd *exec.Cmd, start func() error) error {
 	if in == nil {
 		return start()
 	}
-	// A worker that is not root may have been given capabilities in a way that every program it starts has them too.
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return fmt.Errorf("keep the worker's capabilities from a trial: %w", err)
+	if err := dropAmbient(); err != nil {
+		return err
 	}
 	if in.user != nil {
 		cmd.SysProcAttr.Credential = in.user.credential()
-		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-			return fmt.Errorf("give up privileges for good: %w", err)
+		if err := gainNothing(); err != nil {
+			return err
 		}
 	}
 	in.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/user"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -60,6 +61,9 @@ var ErrCannotSwitch = errors.New("this worker may not run trials as another user
 
 // CanSwitch says whether this process may start processes as other users; the error is ErrCannotSwitch.
 func CanSwitch() error {
+	if runtime.GOOS != "linux" {
+		return ErrCannotSwitch
+	}
 	caps, err := capabilities()
 	if err != nil {
 		return err

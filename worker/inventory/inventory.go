@@ -5,14 +5,9 @@ package inventory
 import (
 	"errors"
 	"fmt"
-	"math"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
-
-	"github.com/prometheus/procfs"
-	"golang.org/x/sys/unix"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -107,24 +102,11 @@ func (m *Machine) declare(item Item) {
 func (m *Machine) cores() {
 	first := len(m.Names)
 	m.declare(Item{Type: CPU, Count: m.CPUs, Speed: 1})
-	var allowed unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		return // they have no names then, and are not claimed
-	}
-	core := 0
-	for i := first; i < len(m.Names); i++ {
-		for core < maxCores && !allowed.IsSet(core) {
-			core++
-		}
-		if core < maxCores {
-			m.Names[i] = fmt.Sprint("core/", core)
-		}
-		core++
+	names := coreNames()
+	for i := first; i < len(m.Names) && i-first < len(names); i++ {
+		m.Names[i] = names[i-first]
 	}
 }
-
-// maxCores is how many the kernel's set of CPUs has room for.
-const maxCores = 1024
 
 // Visible returns the value of CUDA_VISIBLE_DEVICES that shows exactly the granted devices of a machine: UUIDs, or for
 // declared GPUs their number among the GPUs, and nothing if only CPU cores are granted.
@@ -161,33 +143,4 @@ func Speed(all []*outbidv1.Device, granted []int32) float64 {
 		}
 	}
 	return speed
-}
-
-func memory() (int64, error) {
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return 0, fmt.Errorf("read the machine's memory: %w", err)
-	}
-	info, err := fs.Meminfo()
-	if err != nil {
-		return 0, fmt.Errorf("read the machine's memory: %w", err)
-	}
-	if info.MemTotalBytes == nil {
-		return 0, errors.New("read the machine's memory: no MemTotal in meminfo")
-	}
-	total := int64(min(*info.MemTotalBytes, math.MaxInt64))
-	return min(total, cgroupLimit("/sys/fs/cgroup/memory.max")), nil
-}
-
-// cgroupLimit reads the memory limit of a container; without one it is the largest number.
-func cgroupLimit(path string) int64 {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return math.MaxInt64
-	}
-	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil || limit <= 0 { // "max"
-		return math.MaxInt64
-	}
-	return limit
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -64,23 +63,6 @@ func Open(dir string, log *slog.Logger) (*Host, error) {
 	}
 	h.thread.Go(h.launch)
 	return h, nil
-}
-
-// launch starts processes from one thread that lives as long as the host: the kernel sends a child its parent's
-// death signal when the *thread* that started it ends. The thread ends with the goroutine, as it may have given up
-// privileges for good.
-func (h *Host) launch() {
-	runtime.LockOSThread()
-	if unix.Gettid() == os.Getpid() { // the first thread cannot end, and its control group counts for the process
-		defer runtime.UnlockOSThread()
-		var other sync.WaitGroup
-		other.Go(h.launch) // on another one, as this one is held
-		other.Wait()
-		return
-	}
-	for start := range h.starts {
-		start()
-	}
 }
 
 // Start starts a process. An error says in one line what is wrong with the command.

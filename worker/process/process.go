@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"golang.org/x/sys/unix"
 
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/subreaper"
@@ -86,7 +85,7 @@ func newProcess(h *Host, c Command) (*Process, []*os.File, error) {
 	p := &Process{host: h, in: c.In, done: make(chan struct{})}
 	p.cmd = &exec.Cmd{
 		Path: path, Args: c.Argv, Dir: c.Dir, Env: append(c.In.Env(c.Env[:len(c.Env):len(c.Env)]), groupEnv+"="+h.token),
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+		SysProcAttr: attributes(),
 	}
 	var ends []*os.File // the child's
 	for _, stream := range []Stream{Stdout, Stderr} {
@@ -213,12 +212,8 @@ func (p *Process) awaitExit() bool {
 	if p.below != nil {
 		return p.below.Await() == nil
 	}
-	for {
-		err := unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return true
-		}
-	}
+	awaitZombie(p.pid)
+	return true
 }
 
 // reap takes the process off the kernel's list, and below a subreaper everything that it left.
@@ -228,7 +223,7 @@ func (p *Process) reap() Outcome {
 		if state := p.cmd.ProcessState; err == nil || state != nil {
 			usage, _ := state.SysUsage().(*syscall.Rusage)
 			status, _ := state.Sys().(syscall.WaitStatus)
-			return outcomeOf(status, usage.Maxrss)
+			return outcomeOf(status, usage.Maxrss*maxrssUnit)
 		}
 		return Outcome{Code: -1} // reaped by nobody we know
 	}
@@ -240,7 +235,7 @@ func (p *Process) reap() Outcome {
 	if len(remains) > 0 {
 		p.host.log.Warn("processes of a trial do not end", "pids", remains)
 	}
-	return outcomeOf(status, maxrss)
+	return outcomeOf(status, maxrss*maxrssUnit)
 }
 
 // Outcome is how a process ended.
@@ -257,9 +252,9 @@ type Outcome struct {
 	OutOfMemory int64
 }
 
-// outcomeOf takes the most memory held in KiB, as the kernel counts.
-func outcomeOf(status syscall.WaitStatus, maxrss int64) Outcome {
-	o := Outcome{Code: status.ExitStatus(), PeakBytes: maxrss << 10}
+// outcomeOf takes the most memory held in bytes.
+func outcomeOf(status syscall.WaitStatus, peak int64) Outcome {
+	o := Outcome{Code: status.ExitStatus(), PeakBytes: peak}
 	if status.Signaled() {
 		o.Signal = status.Signal()
 	}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/peer"
 )
 
@@ -41,13 +40,10 @@ func userOf(conn net.Conn) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	var cred *unix.Ucred
+	var uid uint32
 	var got error
-	err = raw.Control(func(fd uintptr) { cred, got = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, got); err != nil {
-		return 0, err
-	}
-	return cred.Uid, nil
+	err = raw.Control(func(fd uintptr) { uid, got = peerUser(int(fd)) })
+	return uid, errors.Join(err, got)
 }
 
 // peerConn is a connection that knows whose process is at its other end.

@@ -178,7 +178,7 @@ def find_binary() -> str:
     import platform
 
     raise FileNotFoundError(
-        "there is no `outbid` binary here: `pip install outbid` brings one for Linux (x86-64 and arm64), "
+        "there is no `outbid` binary here: `pip install outbid` brings one for Linux and macOS (x86-64, arm64), "
         "`make build` makes one in a checkout\n"
         f"This is {platform.system()} ({platform.machine()}) with Python at {sys.executable}; looked beside it, where "
         f"the package {package} was installed, in {checkout.parent} and in PATH.\n"

@@ -1,0 +1,77 @@
+package confine
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+func (u *User) as(f func() error) error {
+	if u == nil {
+		return f()
+	}
+	done := make(chan error, 1)
+	go func() {
+		// The thread is never unlocked, so it ends with the goroutine, and nothing else ever runs with the user's rights.
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() { // the first thread cannot end, and what /proc says of it counts for the process
+			defer runtime.UnlockOSThread()
+			done <- u.as(f) // on another one, as this one is held
+			return
+		}
+		if err := u.become(); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// become changes whose rights to files this thread has. The system calls are made without the runtime, which would
+// change all threads.
+func (u *User) become() error {
+	groups := append([]uint32{u.GID}, u.Groups...)
+	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0)
+	if errno != 0 {
+		return fmt.Errorf("take the groups of %s: %w", u, errno)
+	}
+	const none = ^uintptr(0)
+	for _, set := range []struct {
+		call uintptr
+		id   uint32
+	}{{unix.SYS_SETFSGID, u.GID}, {unix.SYS_SETFSUID, u.UID}} {
+		// Both return what was before and no error, so it is asked again what holds now.
+		_, _, _ = unix.RawSyscall(set.call, uintptr(set.id), 0, 0)
+		if now, _, _ := unix.RawSyscall(set.call, none, 0, 0); uint32(now) != set.id {
+			return fmt.Errorf("take the rights of %s: the kernel refuses", u)
+		}
+	}
+	return nil
+}
+
+// linkOpen gives an open file another name.
+func linkOpen(from *os.File, to string) error {
+	self := fmt.Sprintf("/proc/self/fd/%d", from.Fd())
+	return unix.Linkat(unix.AT_FDCWD, self, unix.AT_FDCWD, to, unix.AT_SYMLINK_FOLLOW)
+}
+
+// dropAmbient makes what this thread starts inherit none of the worker's capabilities: who is not root may have been given
+// them in a way that every program it starts has them too.
+func dropAmbient() error {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("keep the worker's capabilities from a trial: %w", err)
+	}
+	return nil
+}
+
+// gainNothing makes what this thread starts never gain privileges.
+func gainNothing() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("give up privileges for good: %w", err)
+	}
+	return nil
+}

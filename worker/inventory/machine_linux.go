@@ -1,0 +1,61 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// maxCores is how many the kernel's set of CPUs has room for.
+const maxCores = 1024
+
+// coreNames names the CPU cores that this process may use; they have no names, and are not claimed, where the kernel does
+// not say which they are.
+func coreNames() []string {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil
+	}
+	var names []string
+	for core := range maxCores {
+		if allowed.IsSet(core) {
+			names = append(names, fmt.Sprint("core/", core))
+		}
+	}
+	return names
+}
+
+func memory() (int64, error) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, fmt.Errorf("read the machine's memory: %w", err)
+	}
+	info, err := fs.Meminfo()
+	if err != nil {
+		return 0, fmt.Errorf("read the machine's memory: %w", err)
+	}
+	if info.MemTotalBytes == nil {
+		return 0, errors.New("read the machine's memory: no MemTotal in meminfo")
+	}
+	total := int64(min(*info.MemTotalBytes, math.MaxInt64))
+	return min(total, cgroupLimit("/sys/fs/cgroup/memory.max")), nil
+}
+
+// cgroupLimit reads the memory limit of a container; without one it is the largest number.
+func cgroupLimit(path string) int64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return math.MaxInt64
+	}
+	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || limit <= 0 { // "max"
+		return math.MaxInt64
+	}
+	return limit
+}
