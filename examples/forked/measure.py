@@ -1,7 +1,7 @@
 """Measures forks against one process and data-parallel ranks, on workers whose shares of the processor differ 4:2:1.
 
 docs/comparison-forks.md says what is measured, and was written before. It takes root, for control groups (version 1),
-and about four and a half minutes a seed:
+and about five minutes a seed:
 sudo .cache/venv/bin/python examples/forked/measure.py --seeds 0 --out docs/comparison/forks.jsonl
 """
 
@@ -29,7 +29,7 @@ import models
 
 CGROUP = Path("/sys/fs/cgroup/cpu")
 QUOTAS = {"fast": 40, "middle": 20, "slow": 10}  # per cent of a core
-POLICIES = {"single": "hadar", "forks": "hadare", "ranks": "hadar"}
+POLICIES = {"single": "hadar", "forks": "hadare", "ranks": "hadar", "local": "hadar"}
 OPTIONS = ["round=6s", "restart=1s"]
 BINARY = os.environ.get("OUTBID_BIN") or shutil.which("outbid") or "bin/outbid"
 
@@ -145,10 +145,10 @@ def submit(client, model, folder, seed, steps, resources, name="", tuner=None, s
     ).submit(client)
 
 
-def ranked(client, model, folder, seed, steps) -> ob.SweepHandle:
+def ranked(client, way, model, folder, seed, steps) -> ob.SweepHandle:
     """Submit a trial of three data-parallel ranks."""
     return ob.Sweep(
-        program=ob.Program([sys.executable, str(HERE / "ranks.py"), model, str(folder), str(seed)]),
+        program=ob.Program([sys.executable, str(HERE / "ranks.py"), model, str(folder), str(seed), way]),
         name=model,
         space={"model": ob.constant(model)},
         metric="quality",
@@ -174,8 +174,8 @@ def run(client, way: str, workload: str, seed: int, folder: Path) -> dict:
     else:
         names = ["images"] if workload == "job" else list(models.MODELS)
         handles = {
-            name: ranked(client, name, folder, seed, steps)
-            if way == "ranks"
+            name: ranked(client, way, name, folder, seed, steps)
+            if way in ("ranks", "local")
             else submit(client, name, folder, seed, steps, many)
             for name in names
         }
@@ -222,7 +222,7 @@ def outcome(handle, folder: Path, model: str, seed: int) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0", help="separated by commas")
-    parser.add_argument("--ways", default="single,forks,ranks")
+    parser.add_argument("--ways", default="single,forks,local")
     parser.add_argument("--workloads", default="job,mix,sweep")
     parser.add_argument("--out", type=Path, required=True, help="file to which a line is added for each run")
     options = parser.parse_args()
@@ -233,7 +233,7 @@ def main() -> None:
             with cluster(way, folder, where) as client, options.out.open("a") as out:
                 for seed in map(int, options.seeds.split(",")):
                     for workload in options.workloads.split(","):
-                        if (workload, way) == ("sweep", "ranks"):
+                        if workload == "sweep" and way in ("ranks", "local"):
                             continue
                         line = json.dumps(run(client, way, workload, seed, folder))
                         print(line, flush=True)

@@ -1,7 +1,8 @@
 """One of several data-parallel ranks: each takes its part of every mini-batch, and all take the same step.
 
 What measure.py compares forks with. The ranks find each other by the environment that torchrun would give them; rank 0
-gathers the gradients over sockets, averages them, reports and saves.
+gathers the gradients over sockets, averages them, and reports. As "local" ranks they average their weights after each
+step instead, which takes fewer messages.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def peers() -> list[socket.socket]:
 
 
 def main() -> None:
-    name, folder, seed, steps = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(os.environ["OUTBID_UNTIL_STEP"])
+    name, folder, seed, local = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "local"
+    steps = int(os.environ["OUTBID_UNTIL_STEP"])
     model, others = models.make(name, folder, seed), peers()
     draw = np.random.default_rng([int(os.environ["OUTBID_SEED"]), RANK])
 
@@ -67,7 +69,11 @@ def main() -> None:
         return {k: part.reshape(g.shape) for (k, g), part in zip(gradients.items(), np.split(flat, ends), strict=True)}
 
     for step in range(1, steps + 1):
-        models.train_step(model, draw, np.arange(model.samples), RANKS, average)
+        if local:
+            models.train_step(model, draw, np.arange(model.samples), RANKS)
+            model.state = average(model.state)
+        else:
+            models.train_step(model, draw, np.arange(model.samples), RANKS, average)
         if RANK == 0:
             with open(os.environ["OUTBID_REPORT"], "a") as report:
                 report.write(json.dumps({"step": step, "quality": model.quality()}) + "\n")
