@@ -21,6 +21,9 @@ import (
 // step, and goes on from its checkpoint. It holds a lock on each of its devices while it runs, so that a device with
 // two owners is noticed by the second.
 func train(mode string) int {
+	if mode == "fork" {
+		return trainFork()
+	}
 	var config struct {
 		Height float64 `json:"height"`
 	}

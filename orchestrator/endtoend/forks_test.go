@@ -1,0 +1,330 @@
+package endtoend
+
+import (
+	"context"
+	endian "encoding/binary"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// trainFork is a training program that may be one of several forks: it saves a safetensors file after each step.
+func trainFork() int {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	step, err := strconv.ParseInt(os.Getenv("OUTBID_START_STEP"), 10, 64)
+	if err != nil {
+		return 4
+	}
+	until, err := strconv.ParseInt(os.Getenv("OUTBID_UNTIL_STEP"), 10, 64)
+	if err != nil {
+		return 5
+	}
+	for step < until {
+		select {
+		case <-stop:
+			return 0
+		case <-time.After(40 * time.Millisecond):
+		}
+		step++
+		if err := saveTensor(os.Getenv("OUTBID_CHECKPOINT_OUT"), 64<<10); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 6
+		}
+		if err := report(step, 1/float64(step)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 7
+		}
+	}
+	return 0
+}
+
+// saveTensor writes a safetensors file of one tensor of n floats.
+func saveTensor(path string, n int) error {
+	header := fmt.Sprintf(`{"w":{"dtype":"F32","shape":[%d],"data_offsets":[0,%d]}}`, n, 4*n)
+	data := append(endian.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+	if err := os.WriteFile(path+".tmp", append(data, make([]byte, 4*n)...), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".tmp", path)
+}
+
+// door stands before a store, and can keep what asks for it waiting.
+type door struct {
+	url string
+	// held has the first request that waits; refused counts those that the store did not answer.
+	held    chan string
+	refused atomic.Int64
+
+	mu     sync.Mutex
+	method string
+	open   chan struct{}
+}
+
+// newDoor holds back the requests of a method for checkpoints.
+func newDoor(t *testing.T, store, method string) *door {
+	t.Helper()
+	target, err := url.Parse(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &door{held: make(chan string, 1), method: method, open: make(chan struct{})}
+	forward := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Host = r.In.Host // what was signed
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+			d.refused.Add(1)
+			panic(http.ErrAbortHandler) // the connection breaks, as the store's own would
+		},
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.holds(r) {
+			select {
+			case d.held <- r.URL.Path:
+			default:
+			}
+			select {
+			case <-d.open:
+			case <-r.Context().Done():
+			}
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	d.url = s.URL
+	t.Cleanup(func() {
+		d.letIn()
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return d
+}
+
+func (d *door) holds(r *http.Request) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.method != "" && r.Method == d.method && strings.Contains(r.URL.Path, "/checkpoints/") && strings.HasSuffix(r.URL.Path, ".ckpt")
+}
+
+// letIn holds nothing back any more.
+func (d *door) letIn() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.method != "" {
+		d.method = ""
+		close(d.open)
+	}
+}
+
+// forkCluster is two unlike workers that train one trial as forks, with checkpoints in MinIO.
+type forkCluster struct {
+	*server
+	t       *testing.T
+	dir     string
+	minio   *objectstest.Minio
+	door    *door
+	cable   *cable
+	workers map[string]*proc
+	id      string
+}
+
+// forkSteps are those of its trial: about two rounds of forks.
+const forkSteps = 200
+
+// newForkCluster begins to train on some workers. Requests of a method for checkpoints wait.
+func newForkCluster(t *testing.T, method string, workers ...string) *forkCluster {
+	t.Helper()
+	c := &forkCluster{t: t, dir: t.TempDir(), minio: objectstest.StartMinio(t), workers: map[string]*proc{}}
+	c.door = newDoor(t, c.minio.Endpoint, method)
+	c.serve("127.0.0.1:0")
+	c.cable = newCable(t, strings.TrimPrefix(c.Info.NATS, "nats://"))
+	for _, name := range workers {
+		c.worker(name)
+	}
+	poll(t, "all workers", func() bool { return len(c.nodes()) == len(workers) })
+	c.id = c.submit(job{name: "forked", mode: "fork", tuner: random(forkSteps), trials: 1, change: func(s *outbidv1.SweepSpec) {
+		s.Resources = &outbidv1.Resources{Forks: "auto"}
+	}}.spec(t, t.TempDir()))
+	return c
+}
+
+// serve starts the orchestrator, or starts it again.
+func (c *forkCluster) serve(nats string) {
+	c.t.Helper()
+	env := []string{
+		"MINIO_ROOT_USER=" + c.minio.User, "MINIO_ROOT_PASSWORD=" + c.minio.Password, "AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=",
+	}
+	c.server = serveIn(c.t, c.dir, nil, env, "serve", "--lease", "4s", "--nats-listen", nats, "--policy", "hadare",
+		"--policy-option", "round=3s", "--policy-option", "restart=100ms", "--store", "s3://checkpoints?endpoint="+c.door.url)
+}
+
+// worker starts one that has no credentials of the store.
+func (c *forkCluster) worker(name string) {
+	c.t.Helper()
+	c.workers[name] = start(c.t, c.dir, "worker", "--nats", "nats://"+c.cable.addr, "--keys", c.Info.Keys, "--name", name,
+		"--devices", name+":1", "--dir", filepath.Join(c.dir, "worker-"+name))
+}
+
+// trial is the only one; an empty one if the server cannot be reached just now.
+func (c *forkCluster) trial() *outbidv1.Trial {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	r, err := c.GetTrial(ctx, &outbidv1.GetTrialRequest{Sweep: c.id})
+	if err != nil {
+		return &outbidv1.Trial{}
+	}
+	return r.GetTrial()
+}
+
+// The faults, each of which comes while something stands at the door.
+
+func (c *forkCluster) stopMinio() {
+	c.minio.Stop(c.t)
+	c.door.letIn()
+	poll(c.t, "the store to be missed", func() bool { return c.door.refused.Load() > 2 })
+	c.minio.Start(c.t)
+}
+
+func (c *forkCluster) killOrchestrator() {
+	nats := strings.TrimPrefix(c.Info.NATS, "nats://")
+	c.proc.kill()
+	c.serve(nats)
+	c.door.letIn()
+}
+
+// killWorker kills the one that consolidates, or one that trains.
+func (c *forkCluster) killWorker() {
+	name := c.trial().GetRound().GetConsolidatesOn()
+	if name == "" {
+		name = "slow"
+	}
+	c.workers[name].kill()
+	c.door.letIn()
+}
+
+func (c *forkCluster) cutNetwork() {
+	c.cable.cut()
+	poll(c.t, "the workers to be missed", func() bool {
+		lost := 0
+		for _, n := range c.nodes() {
+			if n.GetState() == outbidv1.NodeState_NODE_STATE_LOST {
+				lost++
+			}
+		}
+		return lost == 2
+	})
+	c.door.letIn()
+	c.cable.mend()
+}
+
+// check fails unless every step counted once, and each round's add up to where the trial went on; it returns how many rounds
+// were averaged.
+func (c *forkCluster) check() (averaged int) {
+	c.t.Helper()
+	sw, trial := c.mustDone(c.id), c.trial()
+	if trial.GetStep() != forkSteps || sw.GetSteps() != forkSteps || trial.GetRestarts() != 0 || trial.GetRound() != nil {
+		c.t.Errorf("it is at step %d, %d were done, %d restarts; notes: %v", trial.GetStep(), sw.GetSteps(), trial.GetRestarts(), sw.GetNotes())
+	}
+	last := int64(0)
+	for _, m := range trial.GetMerges() {
+		if m.GetFromStep() < last {
+			c.t.Errorf("a round from step %d follows one that ended at %d: %v", m.GetFromStep(), last, m)
+		}
+		last = m.GetFromStep()
+		for _, f := range m.GetForks() {
+			last += f.GetCounted()
+		}
+		if last != m.GetStep() {
+			c.t.Errorf("round %d adds up to %d, and the trial went on at %d: %v", m.GetRound(), last, m.GetStep(), m)
+		}
+		if m.GetAveragedOn() != "" {
+			averaged++
+		}
+	}
+	return averaged
+}
+
+// checkKept fails unless what a round's forks had stored before a fault counts.
+func (c *forkCluster) checkKept(before *outbidv1.TrialRound) {
+	c.t.Helper()
+	after := c.trial().GetMerges()[0]
+	for i, f := range before.GetForks() {
+		if got := after.GetForks()[i].GetCounted(); after.GetRound() == 1 && got < f.GetCounted() {
+			c.t.Errorf("fork %d had saved %d steps, and %d count: %v", i, f.GetCounted(), got, after)
+		}
+	}
+}
+
+// Whatever fails while forks upload what they did, or while it is averaged, the trial goes on from what was stored: no step
+// counts twice, and none that was acknowledged is lost.
+func TestForksOutliveFaults(t *testing.T) {
+	t.Parallel()
+	all := os.Getenv("OUTBID_FORK_FAULTS") == "all"
+	for name, tc := range map[string]struct {
+		method string
+		fault  func(*forkCluster)
+		often  bool
+	}{
+		"the store stops in mid-upload":                         {http.MethodPut, (*forkCluster).stopMinio, true},
+		"a worker is killed in mid-upload":                      {http.MethodPut, (*forkCluster).killWorker, false},
+		"the orchestrator is killed in mid-upload":              {http.MethodPut, (*forkCluster).killOrchestrator, false},
+		"the store stops in mid-consolidation":                  {http.MethodGet, (*forkCluster).stopMinio, true},
+		"the consolidating worker is killed":                    {http.MethodGet, (*forkCluster).killWorker, true},
+		"the orchestrator is killed in mid-consolidation":       {http.MethodGet, (*forkCluster).killOrchestrator, true},
+		"the network is cut between rounds, beyond a lease":     {http.MethodGet, (*forkCluster).cutNetwork, false},
+		"the network is cut while forks upload, beyond a lease": {http.MethodPut, (*forkCluster).cutNetwork, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !tc.often && !all {
+				t.Skip("OUTBID_FORK_FAULTS=all runs it")
+			}
+			c := newForkCluster(t, tc.method, "fast", "slow")
+			select {
+			case <-c.door.held:
+			case <-time.After(patience):
+				t.Fatalf("nobody came to the door: %v", c.trial())
+			}
+			before := c.trial()
+			if averaging := before.GetRound().GetConsolidatesOn() != ""; averaging != (tc.method == http.MethodGet) {
+				t.Fatalf("it comes at another moment: %v", before.GetRound())
+			}
+			tc.fault(c)
+			if averaged := c.check(); averaged == 0 && tc.method == http.MethodGet {
+				t.Errorf("nothing was averaged: %v", c.trial().GetMerges())
+			}
+			c.checkKept(before.GetRound())
+		})
+	}
+}
+
+// A trial that began alone, as there was one node, is forked at the next slot when another has come.
+func TestATrialThatBeganAloneIsForkedWhenANodeComes(t *testing.T) {
+	t.Parallel()
+	c := newForkCluster(t, "", "slow")
+	c.waitSteps(c.id, 10)
+	if trial := c.trial(); trial.GetRound() != nil || trial.GetNode() != "slow" {
+		t.Fatalf("with one node it is trained by %v", trial)
+	}
+	c.worker("fast")
+	poll(t, "its forks", func() bool { return len(c.trial().GetRound().GetForks()) == 2 })
+	if averaged := c.check(); averaged == 0 {
+		t.Errorf("nothing was averaged: %v", c.trial().GetMerges())
+	}
+}
