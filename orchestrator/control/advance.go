@@ -193,9 +193,7 @@ func (Tick) apply(c *Core) {
 	for _, name := range c.st.NodeNames {
 		c.checkNode(c.st.Nodes[name])
 	}
-	for _, s := range c.st.Forked() {
-		c.touched[s.ID] = true // a slot may be over
-	}
+	c.touchForked() // a slot may be over
 	for _, s := range slices.Clone(c.st.Live) {
 		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.Terms.WallTime > 0 || c.anyHeld(s) {
 			c.touched[s.ID] = true

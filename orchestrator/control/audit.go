@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/prototext"
@@ -83,6 +84,8 @@ func Replay(ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger)
 // compare puts a round's decisions beside those of then, in order.
 func (a *Audit) compare(seq uint64, at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event) {
 	a.Rounds++
+	// What begins a round of forks follows from its grants.
+	now = slices.DeleteFunc(slices.Clone(now), func(e *outbidv1.Event) bool { return a.decision(e) == nil })
 	var before []*outbidv1.Event
 	for _, e := range then {
 		d, _ := a.table.Decision(e)

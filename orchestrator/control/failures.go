@@ -55,6 +55,11 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node s
 	if c.leave(s, t, l, node, f.detail); t.Held(l.ID) != nil {
 		c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_STOP, "another process of its gang failed: "+f.detail)
 	}
+	if alone(t) {
+		for _, o := range t.Leases {
+			c.revokeLease(s, t, o, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "it is to run alone on a node")
+		}
+	}
 	switch {
 	case t.Done():
 	case end != "":

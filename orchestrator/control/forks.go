@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
@@ -91,12 +92,23 @@ func partOf(t *state.Trial, l *state.Lease) *outbidv1.ForkPart {
 	return p
 }
 
-// countForks makes the step of a report the trial's: where the round began, and what all forks have done since.
-func countForks(t *state.Trial, l *state.Lease, r *outbidv1.Report) {
+// countForks is a report whose step is the trial's: where the round began, and what all forks have done since. What was said is
+// left as it is, as it may be said again.
+func countForks(t *state.Trial, l *state.Lease, r *outbidv1.Report) *outbidv1.Report {
 	r.ForkStep = 0
-	if t.Part(l) != nil {
-		r.ForkStep = r.GetStep()
-		r.Step = t.Round.Reported(l.ID, r.ForkStep).Step()
+	if t.Part(l) == nil {
+		return r
+	}
+	r = proto.CloneOf(r)
+	r.ForkStep = r.GetStep()
+	r.Step = t.Round.Reported(l.ID, r.ForkStep).Step()
+	return r
+}
+
+// touchForked has sweeps looked at again of which forks train a trial, or what those saved is put together.
+func (c *Core) touchForked() {
+	for _, s := range c.st.Forked() {
+		c.touched[s.ID] = true
 	}
 }
 
@@ -143,5 +155,8 @@ func (at *appEntry) fillForks(j *policy.Job, t *state.Trial) {
 	j.Forked, j.Consolidating = t.Round != nil && len(t.Leases) > 0, t.Consolidating()
 	if t.ForkAgain == outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED && t.UntilStep > 0 {
 		j.LeastForks, j.Forks = at.sweep.Terms.LeastForks, at.sweep.Terms.MostForks
+		if len(t.Leases) == 0 {
+			j.StartStep = t.From().GetStep()
+		}
 	}
 }

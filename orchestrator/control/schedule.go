@@ -53,6 +53,9 @@ func (c *Core) decided(v *policy.View, plan policy.Plan) []*outbidv1.Event {
 	var events []*outbidv1.Event
 	for _, r := range plan.Revokes {
 		for _, l := range c.leasesOf(r.Job) {
+			if l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+				continue // a fork that did its share is ending already
+			}
 			events = append(events, &outbidv1.Event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{
 				Sweep: r.Job.App.ID, Trial: l.Trial, LeaseId: l.ID, How: outbidv1.RevokeKind_REVOKE_KIND_PAUSE,
 				Reason: r.Reason,

@@ -102,10 +102,13 @@ func (c *Core) join(up *outbidv1.Uplink, old *state.Node) {
 	info := proto.CloneOf(up.GetInfo())
 	info.Trusted = c.set.Trust != nil && c.set.Trust(up.GetNode())
 	info.Name, info.Boot = up.GetNode(), up.GetBoot()
+	c.touchForked()
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_NodeJoined{NodeJoined: &outbidv1.NodeJoined{Node: info}}})
 }
 
+// changeNode says what became of a node. What it was to average, another is.
 func (c *Core) changeNode(node string, to outbidv1.NodeState, reason string) {
+	c.touchForked()
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_NodeChanged{NodeChanged: &outbidv1.NodeChanged{
 		Node: node, State: to, Reason: reason,
 	}}})
@@ -228,7 +231,7 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv
 	}
 	best := s.Best
 	r.LeaseId = l.ID
-	countForks(t, l, r)
+	r = countForks(t, l, r)
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
 		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Report: r,
 	}}})

@@ -80,6 +80,9 @@ type Job struct {
 	// the steps; who grants them does so anew when all have ended. Consolidating: they have, and what they saved is put together.
 	Forks, LeastForks     int
 	Forked, Consolidating bool
+	// StartStep is the step of the checkpoint that forks of a job that waits would begin at. It may lie before Step, as what was
+	// not saved is lost, or beyond, as not every step is reported.
+	StartStep int64
 	// Granted is when its lease began, and TermEnd when its term ends; zero for no term.
 	Granted, TermEnd time.Time
 	// Ending: its lease was revoked and is about to end.

@@ -221,7 +221,8 @@ func (w *World) know(c *state.Change) {
 	case c.LeaseBegan():
 		// A fork that comes while others train begins from a checkpoint, as one does that had devices before.
 		beside := c.Trial.Lead() != c.Lease && c.Trial.From() != nil
-		w.leases[c.Lease.ID] = grant{w.gang(c.Lease.Places), w.had[keyOf(c)] || beside}
+		part := c.Trial.Part(c.Lease) != nil
+		w.leases[c.Lease.ID] = grant{w.gang(c.Lease.Places), w.had[keyOf(c)] || beside, part}
 	case c.LeaseEnded():
 		w.had[keyOf(c)] = true
 		delete(w.leases, c.Lease.ID)

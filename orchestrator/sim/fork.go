@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
@@ -36,6 +37,8 @@ type fork struct {
 	// reported is the step of its last report, which said value; reports counts them.
 	reported, value float64
 	reports         uint64
+	// part says that it is one of a round of forks: then it counts whole steps, and its code's end is saved too.
+	part bool
 	// claimed says that its process uses its devices; verdict is what it was told last; over says that it has ended.
 	claimed bool
 	verdict outbidv1.Verdict
@@ -50,7 +53,7 @@ func (k *worker) start(a *outbidv1.Assignment) {
 	f := &fork{
 		k: k, ref: ref, key: trialKey{ref.GetSweep(), ref.GetTrial()}, version: a.GetVersion(), until: a.GetUntilStep(),
 		place: int(body.GetGang().GetPlace()), config: body.GetConfigJson(), start: body.GetStart(), devices: body.GetDevices(),
-		verdict: outbidv1.Verdict_VERDICT_TRAIN, reported: -1,
+		verdict: outbidv1.Verdict_VERDICT_TRAIN, reported: -1, part: body.GetPart() != nil,
 	}
 	k.forks[ref.GetLeaseId()] = f
 	if g, ok := k.w.leases[ref.GetLeaseId()]; ok {
@@ -123,7 +126,7 @@ func (f *fork) launch() {
 	f.training = training
 	if f.start != nil {
 		f.from = float64(f.start.GetStep())
-		if exact, ok := w.exact[f.start.GetKey()]; ok {
+		if exact, ok := w.exact[f.start.GetKey()]; ok && !f.part {
 			f.from = exact
 		}
 	}
@@ -215,6 +218,9 @@ func (f *fork) passed(step float64) {
 
 // keep is the message that a step was saved; nil if that is no news.
 func (f *fork) keep(step float64) *outbidv1.UplinkMessage {
+	if f.part {
+		step = math.Floor(step + rounding) // else each fork would count what is done of a step where they begin
+	}
 	if f.place > 0 || step <= f.from {
 		return nil
 	}
@@ -255,9 +261,13 @@ func (f *fork) reportMessage() *outbidv1.UplinkMessage {
 	}}})
 }
 
-// reach: it did what it was to do, and waits for word.
+// reach: it did what it was to do, saves, and waits for word.
 func (f *fork) reach() {
 	f.running = false
+	f.plan(f.upload(), f.reached)
+}
+
+func (f *fork) reached() {
 	var said []*outbidv1.UplinkMessage
 	if m := f.reportMessage(); m != nil {
 		said = append(said, m)
@@ -273,6 +283,9 @@ func (f *fork) reach() {
 // finish: its code ended.
 func (f *fork) finish() {
 	w := f.k.w
+	if save := f.keepPart(); save != nil {
+		f.k.say(save)
+	}
 	w.invariants.finishing(f, f.step-f.from) // nobody needs the checkpoint
 	if m := f.reportMessage(); m != nil {
 		f.k.say(m)
@@ -319,7 +332,7 @@ func (f *fork) told(v outbidv1.Verdict) {
 	case v != outbidv1.Verdict_VERDICT_TRAIN:
 		f.advance()
 		f.running = false
-		f.plan(f.training.Stop(), f.obey)
+		f.plan(f.training.Stop()+f.uploadsAt(v), f.obey)
 	case f.training != nil && !f.since.IsZero():
 		f.advance()
 		f.running, f.since = true, f.k.w.clock.now

@@ -187,3 +187,57 @@ func TestForksAreMeasured(t *testing.T) {
 		"jobs": 1, "makespan": 100, "jct": 100, "queue": 0, "used": 1, "held": 200, "preempted": 0, "leases": 2, "failed": 0,
 	})
 }
+
+// What would count a round's steps twice or lose some is caught: a fork whose checkpoint says a step that it has not done, a lease
+// whose checkpoint holds fewer than it did, and an average by other weights than the steps that were done.
+func TestBugsOfRoundsAreCaught(t *testing.T) {
+	t.Parallel()
+	each := func(f func(*outbidv1.UplinkMessage)) buggy {
+		return buggy{up: func(u *outbidv1.Uplink) {
+			for _, m := range u.GetMessages() {
+				f(m)
+			}
+		}}
+	}
+	for bug, c := range map[string]struct {
+		bug  buggy
+		want string
+	}{
+		"none": {buggy{}, ""},
+		"a fork counts a step twice": {each(func(m *outbidv1.UplinkMessage) {
+			if m.GetSaved() != nil {
+				m.GetSaved().Step++
+			}
+		}), "its process trained"},
+		"a fork begins elsewhere": {each(func(m *outbidv1.UplinkMessage) {
+			if m.GetBegan().GetFromStep() > 0 {
+				m.GetBegan().FromStep--
+			}
+		}), "starts from step"},
+		"an average weighs another way": {buggy{down: func(o *outbidv1.Orders) {
+			for _, c := range o.GetConsolidations() {
+				for _, s := range c.GetSources() {
+					s.Steps = 1
+				}
+			}
+		}}, "not of what its"},
+		"an average leaves a fork out": {buggy{down: func(o *outbidv1.Orders) {
+			for _, c := range o.GetConsolidations() {
+				c.Sources = c.GetSources()[:1]
+			}
+		}}, "not of what its"},
+	} {
+		t.Run(bug, func(t *testing.T) {
+			t.Parallel()
+			b := c.bug
+			b.Transport = sim.Perfect()
+			_, err := sim.Run(context.Background(), sim.Setup{
+				Nodes: nodesOf(t, "v100:1/1,p100:1/1,k80:1/1"), Apps: forkedJobs(t, 1), Control: settings(), Policy: policyOf(t, "hadare"),
+				Transport: &b, RestartDelay: 5 * time.Second,
+			})
+			if caught := c.want == "" && err == nil || c.want != "" && err != nil && strings.Contains(err.Error(), c.want); !caught {
+				t.Errorf("it says %v, want %q", err, c.want)
+			}
+		})
+	}
+}

@@ -23,6 +23,7 @@ import (
 //     that led, each from where it began;
 //   - what training code says counts only under a lease that its trial has, and reports are in the ledger as each fork made
 //     them: each once, in order;
+//   - what the forks of a round trained and saved is counted once, and none of it is lost (roundbook.go);
 //   - behind a network, a lease that is revoked ends within minutes.
 type invariants struct {
 	w *World
@@ -36,6 +37,7 @@ type invariants struct {
 	runs   map[deviceKey]uint64
 	trains map[trialKey][]processes
 	steps  *stepBook
+	rounds *roundBook
 	// quiet trials are paused or have ended, and idle sweeps do not run: they want nothing.
 	quiet map[trialKey]bool
 	idle  map[string]bool
@@ -80,7 +82,7 @@ func newInvariants(w *World) *invariants {
 	return &invariants{
 		w: w, up: map[string]bool{}, leases: map[uint64]*watched{}, owner: map[deviceKey]uint64{}, holds: map[trialKey][]uint64{},
 		runs: map[deviceKey]uint64{}, trains: map[trialKey][]processes{}, steps: newStepBook(w.exact),
-		quiet: map[trialKey]bool{}, idle: map[string]bool{}, cancelled: map[string][]trialKey{}, deep: len(w.set.Apps) <= fewApps,
+		rounds: newRoundBook(), quiet: map[trialKey]bool{}, idle: map[string]bool{}, cancelled: map[string][]trialKey{}, deep: len(w.set.Apps) <= fewApps,
 	}
 }
 
@@ -119,17 +121,32 @@ func (v *invariants) training(e *outbidv1.Event) error {
 		if err := v.speaks(key, k.ForkStarted.GetLeaseId(), "started"); err != nil {
 			return err
 		}
+		if part := v.rounds.parts[k.ForkStarted.GetLeaseId()]; part != nil {
+			return part.started(k.ForkStarted)
+		}
 		return v.steps.started(key, v.standing(key, k.ForkStarted.GetLeaseId()), k.ForkStarted.GetFromStep())
 	case *outbidv1.Event_TrialReported:
 		return v.reported(k.TrialReported)
 	case *outbidv1.Event_TrialReached:
+		if part := v.rounds.parts[k.TrialReached.GetLeaseId()]; part != nil {
+			part.reached = true
+		}
 		return v.speaks(trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}, k.TrialReached.GetLeaseId(), "reached its target")
 	case *outbidv1.Event_CheckpointSaved:
 		key, c := trialKey{k.CheckpointSaved.GetSweep(), k.CheckpointSaved.GetTrial()}, k.CheckpointSaved.GetCheckpoint()
 		if err := v.speaks(key, c.GetLeaseId(), "saved"); err != nil {
 			return err
 		}
+		if part := v.rounds.parts[c.GetLeaseId()]; part != nil {
+			return part.saved(c, v.steps.heard(c.GetKey()))
+		}
 		v.steps.saved(key, v.standing(key, c.GetLeaseId()), c.GetKey(), v.leases[c.GetLeaseId()].stale)
+	case *outbidv1.Event_ForksBegan:
+		return v.forksBegan(k.ForksBegan)
+	case *outbidv1.Event_ConsolidationOrdered:
+		return v.ordered(k.ConsolidationOrdered)
+	case *outbidv1.Event_ForksEnded:
+		return v.forksEnded(k.ForksEnded)
 	case *outbidv1.Event_CheckpointDropped:
 		v.steps.dropped(trialKey{k.CheckpointDropped.GetSweep(), k.CheckpointDropped.GetTrial()}, k.CheckpointDropped.GetKey())
 	default:
@@ -157,7 +174,14 @@ func (v *invariants) reported(e *outbidv1.TrialReported) error {
 		return err
 	}
 	l, r := v.leases[e.GetLeaseId()], e.GetReport()
-	if l.heard == len(l.said) || int(r.GetSeq()) != l.heard+1 || r.GetStep() != l.said[l.heard] {
+	step := r.GetStep()
+	if part := v.rounds.parts[e.GetLeaseId()]; part != nil {
+		step = r.GetForkStep()
+		if err := part.reported(r); err != nil {
+			return err
+		}
+	}
+	if l.heard == len(l.said) || int(r.GetSeq()) != l.heard+1 || step != l.said[l.heard] {
 		return fmt.Errorf("trial %d of %s has a report %d of step %d under lease %d, whose process made %d, of which %d were heard",
 			e.GetTrial(), e.GetSweep(), r.GetSeq(), r.GetStep(), e.GetLeaseId(), len(l.said), l.heard)
 	}
@@ -297,6 +321,12 @@ func (v *invariants) granted(e *outbidv1.LeaseGranted) error {
 		return fmt.Errorf("lease %d has a gang of %d over %d nodes; its trial wants %s", e.GetLeaseId(), size, len(l.places), what)
 	}
 	v.leases[e.GetLeaseId()], v.holds[l.key] = l, append(v.holds[l.key], e.GetLeaseId())
+	if e.GetShare() > 0 {
+		return v.joined(l.key, e)
+	}
+	if v.rounds.of[l.key] != nil {
+		return fmt.Errorf("trial %d of %s is given lease %d while it has a round of forks, of which that is no part", e.GetTrial(), e.GetSweep(), e.GetLeaseId())
+	}
 	v.steps.granted(l.key, v.standing(l.key, e.GetLeaseId()))
 	return nil
 }
@@ -326,7 +356,9 @@ func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	if l == nil {
 		return fmt.Errorf("lease %d is revoked, which does not exist", e.GetLeaseId())
 	}
-	excused := l.revoked || l.failed || l.stale || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1
+	part := v.rounds.parts[e.GetLeaseId()]
+	excused := l.revoked || l.failed || l.stale || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1 ||
+		part != nil && (part.reached || part.suspected(v.w.core.State()))
 	if v.w.clock.now.Before(l.term) && !excused {
 		return fmt.Errorf("lease %d of trial %d of %s is revoked %s before the end of its term: %s", e.GetLeaseId(), l.key.trial,
 			l.key.sweep, l.term.Sub(v.w.clock.now), e.GetReason())
@@ -398,7 +430,9 @@ func (v *invariants) leaseEnded(e *outbidv1.LeaseEnded) error {
 	} else {
 		delete(v.holds, l.key)
 	}
-	if led && len(holds) > 0 {
+	part := v.rounds.parts[e.GetLeaseId()]
+	part.end()
+	if led && len(holds) > 0 && part == nil {
 		v.steps.lead(l.key, holds[0], !v.quiet[l.key])
 	}
 	v.steps.ended(e.GetLeaseId())

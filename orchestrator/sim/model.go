@@ -104,7 +104,8 @@ func (c *curve) Next(step float64, until int64) Sight {
 	if math.IsInf(next.Step, 1) {
 		return Sight{Step: next.Step}
 	}
-	seconds := max(0, next.Step-step) / c.rate
+	next.Step = max(next.Step, step) // forks, or who it is a clone of, came further than its own code would
+	seconds := (next.Step - step) / c.rate
 	next.After = time.Duration(math.Ceil(seconds * 1e9))
 	return next
 }

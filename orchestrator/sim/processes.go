@@ -64,7 +64,7 @@ func (v *invariants) reporting(f *fork, step float64) {
 func (v *invariants) saving(checkpoint string, steps float64) { v.steps.saving(checkpoint, steps) }
 
 func (v *invariants) finishing(f *fork, steps float64) {
-	if l := v.leases[f.ref.GetLeaseId()]; l != nil && !l.stale {
+	if l := v.leases[f.ref.GetLeaseId()]; l != nil && !l.stale && !f.part {
 		v.steps.finishing[f.ref.GetLeaseId()] = steps
 	}
 }

@@ -47,8 +47,8 @@ type held struct {
 	id uint64
 	// ends: a place of it has ended, and with that the use of all; failed says how.
 	ends, failed bool
-	// spread over several nodes; restarts, as its gang has a later target.
-	spread, restarts bool
+	// spread over several nodes; restarts, as its gang has a later target; part of a round of forks.
+	spread, restarts, part bool
 }
 
 // lease is the lease of an id, if the trial holds it.
@@ -196,7 +196,7 @@ func (s *recorder) granted(at float64, key trialKey, lease *state.Lease) {
 	if s.w.leases[l.ID].again {
 		l.Delay = s.w.set.RestartDelay.Seconds()
 	}
-	j.held = append(j.held, held{id: l.ID, spread: lease.Gang()})
+	j.held = append(j.held, held{id: l.ID, spread: lease.Gang(), part: s.w.leases[l.ID].part})
 	s.meter.Grant(at, j.number, l)
 }
 
@@ -248,10 +248,11 @@ func (s *recorder) done(key trialKey) float64 {
 	return min(1, float64(s.w.core.State().Sweeps[key.sweep].Trials[key.trial].MaxStep)/float64(steps))
 }
 
-// reached: a trial's lead is at the target, where its tuner says what comes next. Another fork that is there waits.
+// reached: a trial's lead is at the target, where its tuner says what comes next. Another fork that is there waits, and one that
+// did its share of a round ends.
 func (s *recorder) reached(at float64, key trialKey, lease uint64) {
 	j := s.jobs[key]
-	if len(j.held) > 0 && j.held[0].id != lease {
+	if len(j.held) > 0 && (j.held[0].id != lease || j.held[0].part) {
 		return
 	}
 	j.atTarget = true
@@ -273,7 +274,7 @@ func (s *recorder) flush(at float64) {
 			why = measure.Rested
 		case l.failed:
 			why = measure.Failed
-		case l.restarts:
+		case l.restarts, l.part:
 			why = measure.Restarted
 		}
 		s.meter.Release(at, j.number, e.lease, why)

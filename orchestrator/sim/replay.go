@@ -12,6 +12,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -24,15 +25,22 @@ type Past struct {
 	Apps  []App
 	// Restart is how long trials that had trained before took on average from a grant until they trained again.
 	Restart time.Duration
+	// Forks is what rounds of forks took on average.
+	Forks ForkCosts
 	// Policy that decided last; "" if none decided anything.
 	Policy string
 	// Assumptions say in what the run is not what happened, or would have happened.
 	Assumptions []string
 }
 
-// Setup is that of a run of this past.
-func (p *Past) Setup() Setup {
-	return Setup{Nodes: p.Nodes, Stays: p.Stays, Apps: p.Apps, RestartDelay: p.Restart}
+// Setup is that of a run of this past under a policy. One that forks no trials would refuse sweeps whose trials may be forked: under
+// it one process trains each.
+func (p *Past) Setup(under policy.Policy) Setup {
+	set := Setup{Nodes: p.Nodes, Stays: p.Stays, Apps: p.Apps, RestartDelay: p.Restart, Forks: p.Forks}
+	if forking, ok := under.(policy.Forking); !ok || !forking.ForksJobs() {
+		set.Apps = WithoutForks(p.Apps)
+	}
+	return set
 }
 
 // ErrNothingRan says that a ledger holds no sweep that workers ran.
@@ -85,6 +93,7 @@ type historian struct {
 	// starts adds up the time that trials which had trained before took from a grant until they trained again.
 	starts   time.Duration
 	started  int
+	rounds   roundTimes
 	outside  int
 	forked   int
 	extended int
@@ -250,13 +259,18 @@ func (h *historian) trial(at time.Duration, c *state.Change) {
 		lease = t.Lead() // checkpoints of old ledgers do not say
 	}
 	if step, said := c.Step(); said && lease != nil {
-		h.trained(at, s, r, lease.ID, step)
+		own := step
+		if report := h.table.Report(c.Event).GetReport(); report.GetForkStep() > 0 {
+			own = report.GetForkStep() // its step is the sum over forks
+		}
+		h.trained(at, s, r, lease.ID, own)
 		if report := h.table.Report(c.Event).GetReport(); report != nil && lease == t.Lead() {
 			if v, ok := report.GetMetrics()[s.spec.GetMetric()]; ok {
 				r.plot(float64(step), v)
 			}
 		}
 	}
+	h.rounds.see(at, c)
 	switch {
 	case c.Did(state.ProcessStarted):
 		h.forkStarted(at, c)

@@ -61,7 +61,7 @@ func TestThePastRunsAgain(t *testing.T) {
 		if past.Policy != name || len(past.Apps) != len(apps) || len(past.Nodes) != len(nodes) || len(past.Stays) != 1+len(nodes) {
 			t.Fatalf("%s: %d apps on %d nodes with %d stays", past.Policy, len(past.Apps), len(past.Nodes), len(past.Stays))
 		}
-		again := simulate(t, name, past.Setup())
+		again := simulate(t, name, past.Setup(policyOf(t, name)()))
 		if d := math.Abs(again.JCTMean/was.JCTMean - 1); d > .05 || again.Jobs != was.Jobs {
 			t.Errorf("%s: %d jobs of %g s on average, and were %d of %g s", name, again.Jobs, again.JCTMean, was.Jobs, was.JCTMean)
 		}
@@ -90,23 +90,68 @@ func TestThePastReportsWhatWasReported(t *testing.T) {
 	}
 }
 
-// Forks are not simulated: who runs such a past again is told, and one process trains each trial.
-func TestAPastWithForksSaysThatOneProcessTrainsEachTrial(t *testing.T) {
+// forkedJobs are jobs of 3,600 steps that may be forked, which do 4, 2 and 1 steps a second on a v100, a p100 and a k80.
+func forkedJobs(t *testing.T, jobs int) []sim.App {
+	t.Helper()
+	var apps []sim.App
+	for range jobs {
+		a := jobsOf(t, [3]float64{0, 1, 900})[0]
+		a.Spec.Resources.Spread, a.Spec.Resources.Forks = false, "auto"
+		a.Spec.Tuner = sim.Tuner("random", map[string]int64{"max_steps": 3600})
+		a.Spec.Throughputs, a.Jobs[0].Speeds.Measured, a.Jobs[0].Steps = nil, nil, 3600
+		a.Jobs[0].Reports, a.Jobs[0].Loss = 9, func(step float64) float64 { return 1 / (1 + step) }
+		for kind, rate := range map[string]float64{"v100": 4, "p100": 2, "k80": 1} {
+			a.Spec.Throughputs = append(a.Spec.Throughputs, &outbidv1.Throughput{Type: kind, Devices: 1, StepsPerSecond: rate})
+			a.Jobs[0].Speeds.Measured = append(a.Jobs[0].Speeds.Measured, cluster.Speed{Type: kind, Devices: 1, Rate: rate})
+		}
+		apps = append(apps, a)
+	}
+	return apps
+}
+
+// A past in which forks trained is run again with forks under a policy that has them, and comes out the same; under one that has
+// none one process trains each trial, and whoever asks is told.
+func TestAPastWithForksRunsAgain(t *testing.T) {
 	t.Parallel()
-	a := exploration("random", 2)
-	a.Spec.Resources.Forks = "auto"
-	record, _ := kept(t, "hadare", sim.Setup{Nodes: nodesOf(t, "gpu:1/1"), Apps: []sim.App{a}}) // on one node nothing forks
+	record, was := kept(t, "hadare", sim.Setup{
+		Nodes: nodesOf(t, "v100:1/1,p100:1/1,k80:1/1"), Apps: forkedJobs(t, 2), RestartDelay: 5 * time.Second,
+		Forks: sim.ForkCosts{Upload: 2 * time.Second, Average: 3 * time.Second},
+	})
 	past, err := sim.ReadPast(context.Background(), record)
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := "1 sweeps whose trials may be trained by several forks; here one process trains each trial"
-	if forks := past.Apps[0].Spec.GetResources().GetForks(); forks != "" || !slices.Contains(past.Assumptions, said) {
-		t.Errorf("forks %q, and it assumes %q", forks, past.Assumptions)
+	said := "2 sweeps whose trials may be trained by several forks, which save and are averaged as fast as here on average; under a policy " +
+		"that forks none one process trains each trial"
+	if past.Forks != (sim.ForkCosts{Upload: 2 * time.Second, Average: 3 * time.Second}) || !slices.Contains(past.Assumptions, said) {
+		t.Errorf("rounds took %+v, and it assumes %q", past.Forks, past.Assumptions)
 	}
-	if again := simulate(t, "fifo", past.Setup()); again.Jobs != 2 {
-		t.Errorf("%d jobs ran", again.Jobs)
+	for name, forked := range map[string]bool{"hadare": true, "fifo": false} {
+		record, again := kept(t, name, past.Setup(policyOf(t, name)()))
+		if d := math.Abs(again.JCTMean/was.JCTMean - 1); again.Jobs != 2 || d > .05 == forked {
+			t.Errorf("%s: %d jobs of %g s on average, and were 2 of %g s", name, again.Jobs, again.JCTMean, was.JCTMean)
+		}
+		if got := averages(t, record); got > 0 != forked {
+			t.Errorf("%s: %d averages", name, got)
+		}
 	}
+}
+
+// averages counts the rounds of a ledger that ended with the steps of several forks.
+func averages(t testing.TB, l ledger.Ledger) (n int) {
+	t.Helper()
+	if err := l.Read(context.Background(), 1, func(b *outbidv1.Batch) error {
+		events, err := ledger.Decode(b)
+		for _, e := range events {
+			if len(e.GetForksEnded().GetForks()) > 1 {
+				n++
+			}
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func TestAnEmptyPast(t *testing.T) {

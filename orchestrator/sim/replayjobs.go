@@ -19,6 +19,7 @@ func (h *historian) past() (*Past, error) {
 	if h.started > 0 {
 		p.Restart = h.starts / time.Duration(h.started)
 	}
+	p.Forks = h.rounds.costs()
 	for _, alias := range h.names {
 		n := h.nodes[alias]
 		p.Nodes = append(p.Nodes, n.node)
@@ -62,7 +63,8 @@ func (h *historian) assumptions(p *Past, unknown int) []string {
 		{h.failed, "trials failed for good; here their code does not fail"},
 		{h.extended, "extensions of sweeps; here they have their last spec from the start"},
 		{h.outside, "sweeps left out: their trials ran at clients, or their tuner is a program of its own"},
-		{h.forked, "sweeps whose trials may be trained by several forks; here one process trains each trial"},
+		{h.forked, "sweeps whose trials may be trained by several forks, which save and are averaged as fast as here on average; under a " +
+			"policy that forks none one process trains each trial"},
 		{unknown, "sweeps of which no speed is known; their trials do a step per second on each device"},
 	} {
 		if more.n > 0 {
@@ -79,9 +81,6 @@ func (s *recorded) app(id string) (a App, guessed bool) {
 		a.Spec.Labels = map[string]string{}
 	}
 	a.Spec.Labels["replayed"] = id
-	if a.Spec.GetResources() != nil {
-		a.Spec.Resources.Forks = "" // simulated workers average nothing
-	}
 	most := int32(0)
 	for n := range s.trials {
 		most = max(most, n)

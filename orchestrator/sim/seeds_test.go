@@ -91,12 +91,12 @@ func runSetup(set sim.Setup, policyName string) error {
 	if err != nil {
 		return err
 	}
-	return again(policyName, kept, r, last.Snapshot)
+	return again(policyName, nil, kept, r, last.Snapshot)
 }
 
 // again replays the run's ledger, and restores from it.
-func again(policyName string, kept *ledger.Memory, r sim.Result, policyState func() ([]byte, error)) error {
-	second, err := registry.New(policyName, nil)
+func again(policyName string, options map[string]string, kept *ledger.Memory, r sim.Result, policyState func() ([]byte, error)) error {
+	second, err := registry.New(policyName, policy.NewOptions(options))
 	if err != nil {
 		return err
 	}
@@ -188,21 +188,26 @@ func (d dice) nodes() []cluster.Node {
 	var nodes []cluster.Node
 	kinds := []string{"v100", "p100", "k80"}[:d.between(1, 3)]
 	for i := range d.between(1, 6) {
-		n := cluster.Node{Name: fmt.Sprintf("n%d", i), Rack: d.oneOf("", "r1", "r2")}
-		kind, perSlot := d.oneOf(kinds...), d.between(1, 4)
-		if d.chance(.3) {
-			n.CPUs, n.Memory = float64(d.between(8, 64)), int64(d.between(8, 64))<<30
-		}
-		for k := range d.between(1, 8) {
-			speed := 1.0
-			if d.chance(.1) {
-				speed = .5
-			}
-			n.Devices = append(n.Devices, cluster.Device{Index: k, Type: kind, Slot: k / perSlot, Speed: speed})
-		}
-		nodes = append(nodes, n)
+		rack := d.oneOf("", "r1", "r2")
+		nodes = append(nodes, d.node(i, rack, d.oneOf(kinds...)))
 	}
 	return nodes
+}
+
+// node is one with devices of a type.
+func (d dice) node(i int, rack, kind string) cluster.Node {
+	n, perSlot := cluster.Node{Name: fmt.Sprintf("n%d", i), Rack: rack}, d.between(1, 4)
+	if d.chance(.3) {
+		n.CPUs, n.Memory = float64(d.between(8, 64)), int64(d.between(8, 64))<<30
+	}
+	for k := range d.between(1, 8) {
+		speed := 1.0
+		if d.chance(.1) {
+			speed = .5
+		}
+		n.Devices = append(n.Devices, cluster.Device{Index: k, Type: kind, Slot: k / perSlot, Speed: speed})
+	}
+	return n
 }
 
 func (d dice) app(nodes []cluster.Node, i int) sim.App {

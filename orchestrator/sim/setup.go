@@ -35,6 +35,8 @@ type Setup struct {
 	Model Model
 	// RestartDelay is how long a trial that had devices before takes to restore its checkpoint before it trains again.
 	RestartDelay time.Duration
+	// Forks is what rounds of forks take beside training.
+	Forks ForkCosts
 	// SaveEvery is how often a running trial saves of its own accord; what it did since is lost when it fails. 0 is 30 minutes.
 	SaveEvery time.Duration
 	// SnapshotEvery is the number of batches between two snapshots of the orchestrator; 0 for none.
@@ -104,6 +106,8 @@ type Mishaps struct {
 	NodeFails, NodeBack time.Duration
 	// JobFails per running job.
 	JobFails time.Duration
+	// AverageFails is the chance, from 0 to 1, that a worker cannot average what forks saved; one time in four no other could.
+	AverageFails float64
 	// AppPauses per app, by a person, and AppGoesOn until the same person lets it go on.
 	AppPauses, AppGoesOn time.Duration
 	// OrchestratorFails: between two steps, and sometimes within one, before or after what was decided is in the ledger. It

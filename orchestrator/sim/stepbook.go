@@ -29,8 +29,8 @@ type stepBook struct {
 	// trial was when its lead ended, beside others.
 	over map[trialKey]bool
 	gave map[trialKey]handedOver
-	// clones go on from where others were.
-	clones map[trialKey]bool
+	// clones go on from where others were, and of forked trials several forks trained a part.
+	clones, forked map[trialKey]bool
 	// exact is the world's: how far training was at each checkpoint, by its key.
 	exact map[string]float64
 }
@@ -65,7 +65,7 @@ func newStepBook(exact map[string]float64) *stepBook {
 	return &stepBook{
 		done: map[trialKey]float64{}, lines: map[uint64]float64{}, begin: map[uint64]starts{}, checkpoints: map[trialKey][]checkpoint{}, unheard: map[string][]float64{},
 		finishing: map[uint64]float64{}, last: map[trialKey]uint64{}, over: map[trialKey]bool{}, gave: map[trialKey]handedOver{},
-		clones: map[trialKey]bool{}, exact: exact,
+		clones: map[trialKey]bool{}, forked: map[trialKey]bool{}, exact: exact,
 	}
 }
 
@@ -108,13 +108,7 @@ func (b *stepBook) lead(key trialKey, lease uint64, goesOn bool) {
 // saves that does not lead comes before the newest, as nobody begins from it while the lead has one; so does what one saves that
 // led no more than its own end, if that is further back.
 func (b *stepBook) saved(key trialKey, l standing, name string, stale bool) {
-	steps := 0.0
-	if heard := b.unheard[name]; len(heard) > 0 {
-		steps, b.unheard[name] = heard[0], heard[1:]
-	}
-	if len(b.unheard[name]) == 0 {
-		delete(b.unheard, name)
-	}
+	steps := b.heard(name)
 	if stale {
 		return
 	}
@@ -137,6 +131,26 @@ func (b *stepBook) saved(key trialKey, l standing, name string, stale bool) {
 		if begin.key == key {
 			b.begin[lease] = starts{key, append(begin.at, b.saveOf(key))}
 		}
+	}
+}
+
+// heard is what a fork trained until a checkpoint, of which the ledger hears now.
+func (b *stepBook) heard(name string) (steps float64) {
+	if heard := b.unheard[name]; len(heard) > 0 {
+		steps, b.unheard[name] = heard[0], heard[1:]
+	}
+	if len(b.unheard[name]) == 0 {
+		delete(b.unheard, name)
+	}
+	return steps
+}
+
+// together: a round of forks has ended, and the trial goes on from what they saved; "" from where they began.
+func (b *stepBook) together(key trialKey, step int64, name string) {
+	b.done[key], b.forked[key] = float64(step), true
+	delete(b.over, key)
+	if name != "" {
+		b.checkpoints[key] = append(b.checkpoints[key], checkpoint{key: name, done: float64(step)})
 	}
 }
 
@@ -213,7 +227,7 @@ func (b *stepBook) end(key trialKey, t *state.Trial, steps float64) error {
 	if until > 0 && (steps == 0 || until < steps) {
 		steps = until
 	}
-	if b.clones[key] {
+	if b.clones[key] || b.forked[key] {
 		done = math.Min(done, steps) // it may have gone on from beyond its own end
 	}
 	if steps > 0 && math.Abs(done-steps) > 1e-6*steps+1e-3 {

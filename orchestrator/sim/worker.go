@@ -18,6 +18,8 @@ type worker struct {
 	boots int
 	up    bool
 	forks map[uint64]*fork
+	// averages are those that it makes or has made, as long as it is told to.
+	averages map[averaging]bool
 
 	// unacked is what it said and is not known to be in the ledger, the first of it with the number first.
 	unacked []*outbidv1.UplinkMessage
@@ -37,7 +39,7 @@ func (k *worker) bootName() string { return "boot-" + strconv.Itoa(k.boots) }
 func (k *worker) boot() {
 	k.boots++
 	k.up, k.known, k.generation = true, false, 0
-	k.forks, k.unacked, k.first = map[uint64]*fork{}, nil, 1
+	k.forks, k.averages, k.unacked, k.first = map[uint64]*fork{}, map[averaging]bool{}, nil, 1
 	k.leaseEnd = k.w.clock.now.Add(k.w.set.Control.Lease)
 	k.fails()
 	if k.careful() {
@@ -177,6 +179,7 @@ func (k *worker) obey(o *outbidv1.Orders) {
 	if k.careful() {
 		k.endUnwanted(o)
 	}
+	k.consolidate(o.GetConsolidations())
 }
 
 // heed takes in what orders say beside assignments, and says whether they are to be followed.
@@ -189,6 +192,9 @@ func (k *worker) heed(o *outbidv1.Orders) bool {
 	if k.known = !o.GetHello(); !k.known {
 		k.send(nil)
 		return false
+	}
+	if o.GetLease().AsDuration() <= 0 {
+		return false // what it would begin it would have to end at once
 	}
 	if o.GetAckedSeq() >= k.first {
 		k.unacked = k.unacked[o.GetAckedSeq()-k.first+1:]

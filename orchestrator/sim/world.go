@@ -78,8 +78,8 @@ type World struct {
 // grant is what the simulator knows of a lease.
 type grant struct {
 	gang cluster.Gang
-	// again says that its trial had devices before.
-	again bool
+	// again says that its trial had devices before; part that it is one of a round of forks.
+	again, part bool
 }
 
 type trialKey struct {

@@ -216,7 +216,7 @@ func pendingAny(plan *policy.Planner, g cluster.Gang) bool {
 func (p *Policy) divided(v *policy.View, g policy.Grant, gangs []cluster.Gang, rates []float64, ends time.Time) []policy.Grant {
 	slot := ends.Sub(v.Now)
 	slot -= min(time.Duration(p.restart*float64(time.Second)), slot/2)
-	left := g.Job.UntilStep - g.Job.Step - 1
+	left := g.Job.UntilStep - g.Job.StartStep - 1
 	shares := fork.Divide(left, rates, slot)
 	order := make([]int, 0, len(gangs))
 	for i, share := range shares {

@@ -77,9 +77,13 @@ func TestCopiesOfAJob(t *testing.T) {
 			func(s *stagetest.Stage) { forkable(s, "a", 2, 60_001) },
 			"a on v100 40000 steps for 6m0s, a on p100 20000 steps beside it for 6m0s",
 		},
-		"no more than a slot needs":  {func(s *stagetest.Stage) { forkable(s, "a", 9, 1501) }, "a on v100 1000 steps for 6m0s, a on p100 500 steps beside it for 6m0s"},
-		"one, if that is as fast":    {func(s *stagetest.Stage) { forkable(s, "a", 9, 41) }, "a on v100"},
-		"one for the last step":      {func(s *stagetest.Stage) { j := forkable(s, "a", 9, 41); j.Step = 40 }, "a on v100"},
+		"no more than a slot needs": {func(s *stagetest.Stage) { forkable(s, "a", 9, 1501) }, "a on v100 1000 steps for 6m0s, a on p100 500 steps beside it for 6m0s"},
+		"one, if that is as fast":   {func(s *stagetest.Stage) { forkable(s, "a", 9, 41) }, "a on v100"},
+		"one for the last step":     {func(s *stagetest.Stage) { j := forkable(s, "a", 9, 41); j.Step, j.StartStep = 40, 40 }, "a on v100"},
+		"the steps from its checkpoint on, wherever it was": {func(s *stagetest.Stage) {
+			j := forkable(s, "a", 9, 7501)
+			j.Step, j.StartStep = 400, 500
+		}, "a on v100 4000 steps for 6m0s, a on p100 2000 steps beside it for 6m0s, a on k80 1000 steps beside it for 6m0s"},
 		"one that may not be forked": {func(s *stagetest.Stage) { forkable(s, "a", 0, 7001) }, "a on v100"},
 		"none below the least":       {func(s *stagetest.Stage) { j := forkable(s, "a", 9, 7001); j.LeastForks = 4 }, "a on v100"},
 		"every job has one first": {func(s *stagetest.Stage) {
@@ -128,7 +132,7 @@ func TestTheSlotsOfSeveralJobs(t *testing.T) {
 		t.Errorf("at its end: %s", got)
 	}
 	// Its forks have ended and are averaged: nobody takes its devices.
-	a.Gangs, a.Forked, a.Consolidating, a.Step = nil, false, true, 1800
+	a.Gangs, a.Forked, a.Consolidating, a.Step, a.StartStep = nil, false, true, 1800, 1800
 	c := forkable(s, "c", 9, 70_001)
 	s.Now = s.Now.Add(time.Second)
 	got := said(s, p.Decide(view()))

@@ -126,7 +126,7 @@ func (r *Rerun) Run(ctx context.Context, clock func() time.Time, told func(measu
 		if err != nil {
 			return err
 		}
-		set := r.past.Setup()
+		set := r.past.Setup(p)
 		set.Policy, set.Control, set.Clock = func() policy.Policy { return p }, settings(), clock
 		got, err := sim.Run(ctx, set)
 		if err != nil {

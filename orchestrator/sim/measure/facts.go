@@ -61,7 +61,8 @@ type Lease struct {
 type Why int
 
 // How leases end: the job was taken off its devices, or gave them up of its own accord and rests until it wants some
-// again, or it failed, or its node did, and it wants others; or its gang starts again for a later target, and wants them anew.
+// again, or it failed, or its node did, and it wants others; or its gang starts again for a later target, or its round of forks is
+// over, and it wants them anew.
 const (
 	Preempted Why = iota
 	Rested

@@ -1,0 +1,88 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// ForkCosts is what rounds of forks take beside training.
+type ForkCosts struct {
+	// Upload is how long a fork takes to save at the end of its share, or of the slot. It holds its device meanwhile.
+	Upload time.Duration
+	// Average is how long a worker takes to average, and Each what it takes more for each checkpoint.
+	Average, Each time.Duration
+}
+
+// upload is how long a fork takes to save before its lease ends.
+func (f *fork) upload() time.Duration {
+	if !f.part {
+		return 0 // what that takes is in the time of a restart
+	}
+	return f.k.w.set.Forks.Upload
+}
+
+// uploadsAt is the same of a fork that is told to end.
+func (f *fork) uploadsAt(v outbidv1.Verdict) time.Duration {
+	if v != outbidv1.Verdict_VERDICT_PAUSE {
+		return 0
+	}
+	return f.upload()
+}
+
+// keepPart is the message that a fork of a round, whose code ended, saved; nil of any other.
+func (f *fork) keepPart() *outbidv1.UplinkMessage {
+	if !f.part {
+		return nil
+	}
+	return f.keep(f.step)
+}
+
+// averaging names one average that a worker is told to make.
+type averaging struct {
+	lease   uint64
+	attempt int32
+}
+
+// consolidate brings what the worker averages in line with orders. What they do not name any more is given up.
+func (k *worker) consolidate(orders []*outbidv1.Consolidation) {
+	wanted := map[averaging]bool{}
+	for _, o := range orders {
+		name := averaging{o.GetFork().GetLeaseId(), o.GetAttempt()}
+		wanted[name] = true
+		if k.averages[name] {
+			continue
+		}
+		k.averages[name] = true
+		costs, boot := k.w.set.Forks, k.boots
+		k.w.clock.after(costs.Average+time.Duration(len(o.GetSources()))*costs.Each, func() {
+			if k.up && k.boots == boot && k.averages[name] {
+				k.say(&outbidv1.UplinkMessage{Fork: o.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: k.w.average(o)}})
+			}
+		})
+	}
+	maps.DeleteFunc(k.averages, func(name averaging, _ bool) bool { return !wanted[name] })
+}
+
+// average makes one average, if all that it is made of is in the store.
+func (w *World) average(o *outbidv1.Consolidation) *outbidv1.Consolidated {
+	done := &outbidv1.Consolidated{Attempt: o.GetAttempt()}
+	for _, s := range o.GetSources() {
+		if at, stored := w.exact[s.GetCheckpoint().GetKey()]; !stored || int64(math.Floor(at)) != s.GetCheckpoint().GetStep() {
+			done.Failure = fmt.Sprintf("%s is not in the store", s.GetCheckpoint().GetKey())
+			return done
+		}
+	}
+	if chance := w.set.Mishaps.AverageFails; chance > 0 && w.rng.Float64() < chance {
+		done.Failure, done.Mismatch = "the disk is full", w.rng.IntN(4) == 0
+		w.invariants.rounds.spoiled(o)
+		return done
+	}
+	w.exact[o.GetKey()] = float64(o.GetStep())
+	w.invariants.rounds.made[o.GetKey()] = o
+	done.Checkpoint = &outbidv1.Checkpoint{Key: o.GetKey(), Step: o.GetStep(), Bytes: 1}
+	return done
+}

@@ -1,0 +1,112 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Random sweeps whose trials may be forked, on random clusters of unlike nodes under HadarE, half of them undisturbed or with failing
+// nodes and code, half behind a network that loses and delays messages, with an orchestrator that crashes and averages that
+// fail. Each run keeps to every invariant, so that the steps that forks trained and saved count once and none is lost
+// (roundbook.go); its ledger decides the same again. OUTBID_FORK_SEEDS=1000 runs more of them.
+func TestSeedsOfForks(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(40)
+	if testing.Short() || raceEnabled {
+		seeds = 12
+	}
+	if text := os.Getenv("OUTBID_FORK_SEEDS"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seeds = n
+	}
+	var averaged atomic.Int64
+	t.Cleanup(func() {
+		if averaged.Load() < int64(seeds) {
+			t.Errorf("%d seeds, in which %d rounds of forks were averaged", seeds, averaged.Load())
+		}
+	})
+	for seed := range seeds {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			d := dice{rand.New(rand.NewPCG(seed, 97))}
+			kept := ledger.NewMemory()
+			err := runForks(d, seed, kept)
+			averaged.Add(int64(averages(t, kept.Another())))
+			if err != nil {
+				t.Fatalf("%v\nrun it again: OUTBID_FORK_SEEDS=%d go test ./orchestrator/sim -run '^%s$'", err, seed+1,
+					strings.ReplaceAll(t.Name(), "/", "$/^"))
+			}
+		})
+	}
+}
+
+// runForks runs what a seed draws under HadarE in short slots.
+func runForks(d dice, seed uint64, kept *ledger.Memory) error {
+	set, slot := d.forkable(seed)
+	set.Ledger = kept
+	var last policy.Policy
+	set.Policy = func() policy.Policy {
+		last, _ = registry.New("hadare", policy.NewOptions(map[string]string{"round": slot}))
+		return last
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	set.Progress = func(at time.Duration, done, jobs int) {
+		if at > 365*24*time.Hour {
+			stop(fmt.Errorf("%d of %d jobs are done after a year", done, jobs))
+		}
+	}
+	r, err := sim.Run(ctx, set)
+	if err != nil {
+		return err
+	}
+	return again("hadare", map[string]string{"round": slot}, kept, r, last.Snapshot)
+}
+
+// forkable is a setup whose trials may be forked, and the slot of its rounds.
+func (d dice) forkable(seed uint64) (set sim.Setup, slot string) {
+	set = d.setup(seed)
+	for _, kind := range []string{"v100", "p100", "k80"}[:d.between(2, 3)] { // one node more of each, so that there is something to fork over
+		for range d.between(1, 2) {
+			n := len(set.Nodes)
+			set.Nodes = append(set.Nodes, d.node(n, "r1", kind))
+		}
+	}
+	set.Apps = set.Apps[:min(len(set.Apps), 3)]
+	for i := range set.Apps {
+		s := set.Apps[i].Spec
+		if s.GetTuner().GetPbt() != nil || d.chance(.2) {
+			continue
+		}
+		s.Resources.Spread, s.Resources.Mixed = false, false
+		s.Resources.Devices = &outbidv1.DeviceCount{Min: 1, Max: 1}
+		s.Resources.Forks = d.oneOf("auto", "auto", "1-2", "2-5", "3-3")
+	}
+	slot = d.oneOf("90s", "180s", "360s", "720s")
+	set.Forks = sim.ForkCosts{Upload: d.seconds(0, 20), Average: d.seconds(0, 30), Each: d.seconds(0, 10)}
+	if d.chance(.3) {
+		set.Mishaps.AverageFails = .5 * d.Float64()
+	}
+	if d.chance(.5) {
+		set = d.behindNetwork(set)
+		slot = d.oneOf("6s", "12s", "20s", "40s")
+		set.Forks = sim.ForkCosts{Upload: d.seconds(0, 2), Average: d.seconds(0, 8), Each: d.seconds(0, 1)}
+	}
+	return set, slot
+}

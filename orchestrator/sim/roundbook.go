@@ -1,0 +1,225 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// roundBook counts what the forks of rounds trained, by what their processes did and not by what the control loop made of it:
+//
+//   - all forks of a round begin where the trial was saved, and their shares are no more than what it has left;
+//   - a report's step is the trial's: where the round began, and what each fork has done since;
+//   - when it ends, what each fork had saved and the ledger had heard of counts once, and the checkpoint that the trial goes on
+//     from is made of just that. Less counts only where nobody could average, or the trial had ended.
+type roundBook struct {
+	of    map[trialKey]*watchedRound
+	parts map[uint64]*watchedPart
+	// made are the averages that workers stored, by key.
+	made map[string]*outbidv1.Consolidation
+	// averaged counts the rounds that ended with an average, lossy those whose other forks' steps were lost.
+	averaged, lossy int
+}
+
+type watchedRound struct {
+	key  trialKey
+	from int64
+	// forks that there are to be, the first first.
+	forks []*watchedPart
+	// orders counts those to average; spoiled says that one failed in a worker.
+	orders  int
+	spoiled bool
+}
+
+// watchedPart is a fork of a round.
+type watchedPart struct {
+	round *watchedRound
+	lease uint64
+	share int64
+	// trained is what its process did until its newest checkpoint in the ledger, saved there as newest, and said what it did until its last report.
+	trained, said int64
+	newest        string
+	// reached: it did its share.
+	reached bool
+}
+
+func newRoundBook() *roundBook {
+	return &roundBook{of: map[trialKey]*watchedRound{}, parts: map[uint64]*watchedPart{}, made: map[string]*outbidv1.Consolidation{}}
+}
+
+// spoiled notes that a worker could not average.
+func (b *roundBook) spoiled(o *outbidv1.Consolidation) {
+	if p := b.parts[o.GetFork().GetLeaseId()]; p != nil {
+		p.round.spoiled = true
+	}
+}
+
+func (v *invariants) forksBegan(e *outbidv1.ForksBegan) error {
+	key := trialKey{e.GetSweep(), e.GetTrial()}
+	if r := v.rounds.of[key]; r != nil || len(v.holds[key]) > 0 {
+		return fmt.Errorf("trial %d of %s begins a round of forks while it has %v, or one from step %d", key.trial, key.sweep, v.holds[key], r.start())
+	}
+	if saved := v.steps.saveOf(key); e.GetStart().GetStep() != int64(saved+rounding) {
+		return fmt.Errorf("trial %d of %s begins a round of forks at step %d, and is saved at %g", key.trial, key.sweep, e.GetStart().GetStep(), saved)
+	}
+	v.rounds.of[key] = &watchedRound{key: key, from: e.GetStart().GetStep()}
+	return nil
+}
+
+// start is the step that a round began at; -1 for none.
+func (r *watchedRound) start() int64 {
+	if r == nil {
+		return -1
+	}
+	return r.from
+}
+
+// joined: a lease is part of its trial's round.
+func (v *invariants) joined(key trialKey, e *outbidv1.LeaseGranted) error {
+	r := v.rounds.of[key]
+	if r == nil {
+		return fmt.Errorf("lease %d has a share of %d steps, and trial %d of %s has no round of forks", e.GetLeaseId(), e.GetShare(), key.trial, key.sweep)
+	}
+	p := &watchedPart{round: r, lease: e.GetLeaseId(), share: e.GetShare()}
+	r.forks, v.rounds.parts[e.GetLeaseId()] = append(r.forks, p), p
+	shares := r.from
+	for _, o := range r.forks {
+		shares += o.share
+	}
+	if until := v.w.core.State().Sweeps[key.sweep].Trials[key.trial].UntilStep; shares > until {
+		return fmt.Errorf("the forks of trial %d of %s are to train until step %d together, and it until %d", key.trial, key.sweep, shares, until)
+	}
+	return nil
+}
+
+func (p *watchedPart) started(e *outbidv1.ForkStarted) error {
+	if e.GetFromStep() != p.round.from {
+		return fmt.Errorf("a fork of trial %d of %s starts from step %d; its round began at %d", e.GetTrial(), e.GetSweep(), e.GetFromStep(), p.round.from)
+	}
+	return nil
+}
+
+// saved: a checkpoint of it is in the ledger, until which its process trained so many steps more.
+func (p *watchedPart) saved(c *outbidv1.Checkpoint, steps float64) error {
+	p.trained += int64(steps + rounding)
+	p.newest = c.GetKey()
+	if c.GetStep() != p.round.from+p.trained || p.trained > p.share {
+		return fmt.Errorf("lease %d of trial %d of %s saved step %d; its process trained %d from %d on, of a share of %d",
+			p.lease, p.round.key.trial, p.round.key.sweep, c.GetStep(), p.trained, p.round.from, p.share)
+	}
+	return nil
+}
+
+// reported: the step of a report is the trial's.
+func (p *watchedPart) reported(r *outbidv1.Report) error {
+	p.said = r.GetForkStep() - p.round.from
+	sum := p.round.from
+	for _, o := range p.round.forks {
+		sum += o.said
+	}
+	if r.GetStep() != sum {
+		return fmt.Errorf("lease %d of trial %d of %s reports step %d; its round began at %d, and its forks have said %d since",
+			p.lease, p.round.key.trial, p.round.key.sweep, r.GetStep(), p.round.from, sum-p.round.from)
+	}
+	return nil
+}
+
+// end: its lease has ended, and what it had not saved is lost.
+func (p *watchedPart) end() {
+	if p != nil {
+		p.said = p.trained
+	}
+}
+
+// suspected says whether its trial is to run alone, as nodes were lost under it.
+func (p *watchedPart) suspected(st *state.State) bool {
+	return st.Sweeps[p.round.key.sweep].Trials[p.round.key.trial].Suspected
+}
+
+func (v *invariants) ordered(e *outbidv1.ConsolidationOrdered) error {
+	key := trialKey{e.GetSweep(), e.GetTrial()}
+	r := v.rounds.of[key]
+	if r == nil || len(v.holds[key]) > 0 {
+		return fmt.Errorf("the forks of trial %d of %s are to be averaged, which holds %v and began at %d", key.trial, key.sweep, v.holds[key], r.start())
+	}
+	r.orders++
+	return nil
+}
+
+// mostOrders is after how many orders a trial goes on without an average.
+const mostOrders = 5
+
+// forksEnded checks that a round counts what its forks did: all of it, once.
+func (v *invariants) forksEnded(e *outbidv1.ForksEnded) error {
+	key := trialKey{e.GetSweep(), e.GetTrial()}
+	r := v.rounds.of[key]
+	if r == nil || len(v.holds[key]) > 0 {
+		return fmt.Errorf("a round of forks of trial %d of %s ends, which holds %v and began at %d", key.trial, key.sweep, v.holds[key], r.start())
+	}
+	delete(v.rounds.of, key)
+	var saved []*watchedPart
+	for _, p := range r.forks {
+		delete(v.rounds.parts, p.lease)
+		if p.trained > 0 {
+			saved = append(saved, p)
+		}
+	}
+	excused := r.spoiled || r.orders >= mostOrders || v.quiet[key] || v.idle[key.sweep]
+	counted, average, err := r.counted(saved, e, v.rounds.made[e.GetCheckpoint().GetKey()], excused)
+	if err != nil {
+		return fmt.Errorf("a round of %d forks of trial %d of %s, which began at step %d: %w", len(r.forks), key.trial, key.sweep, r.from, err)
+	}
+	if average {
+		v.rounds.averaged++
+	} else if counted < len(saved) {
+		v.rounds.lossy++
+	}
+	v.steps.together(key, e.GetStep(), e.GetCheckpoint().GetKey())
+	return nil
+}
+
+// counted is of how many forks the steps are counted, and whether they were averaged; an error if that is not as it should be.
+func (r *watchedRound) counted(saved []*watchedPart, e *outbidv1.ForksEnded, made *outbidv1.Consolidation, excused bool) (n int, average bool, err error) {
+	all, key := r.from, e.GetCheckpoint().GetKey()
+	for _, p := range saved {
+		all += p.trained
+	}
+	steps := r.from
+	for _, f := range e.GetForks() {
+		if !slices.ContainsFunc(saved, func(p *watchedPart) bool { return p.lease == f.GetLeaseId() && p.trained == f.GetSteps() }) {
+			return 0, false, fmt.Errorf("%d steps of lease %d are counted, which saved others", f.GetSteps(), f.GetLeaseId())
+		}
+		steps += f.GetSteps()
+	}
+	switch {
+	case e.GetStep() != steps:
+		return 0, false, fmt.Errorf("it ends at %d, and its forks add up to %d", e.GetStep(), steps)
+	case e.GetStep() != all && !excused:
+		return 0, false, fmt.Errorf("it ends at %d, and its forks had saved until %d: %s", e.GetStep(), all, e.GetReason())
+	case len(saved) == 0 && key != "", len(saved) == 1 && key != saved[0].newest:
+		return 0, false, fmt.Errorf("the trial goes on from %q, and %d forks saved anything", key, len(saved))
+	case len(saved) < 2:
+		return len(saved), false, nil
+	case e.GetStep() == all:
+		return len(saved), true, r.madeOf(saved, key, made)
+	case len(e.GetForks()) != 1 || !slices.ContainsFunc(saved, func(p *watchedPart) bool { return p.newest == key }):
+		return 0, false, fmt.Errorf("the trial goes on from %q, which is no checkpoint of one fork", key)
+	}
+	return 1, false, nil
+}
+
+// madeOf checks that an average is of each fork's newest checkpoint, by the steps that it did.
+func (r *watchedRound) madeOf(saved []*watchedPart, key string, made *outbidv1.Consolidation) error {
+	ok := len(made.GetSources()) == len(saved)
+	for _, s := range made.GetSources() {
+		ok = ok && slices.ContainsFunc(saved, func(p *watchedPart) bool {
+			return p.newest == s.GetCheckpoint().GetKey() && p.trained == s.GetSteps()
+		})
+	}
+	if !ok {
+		return fmt.Errorf("the trial goes on from %q, which is of %v, and not of what its %d forks saved", key, made.GetSources(), len(saved))
+	}
+	return nil
+}
