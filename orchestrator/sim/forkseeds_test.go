@@ -24,9 +24,9 @@ import (
 // (roundbook.go); its ledger decides the same again. OUTBID_FORK_SEEDS=1000 runs more of them.
 func TestSeedsOfForks(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(40)
+	seeds := uint64(50)
 	if testing.Short() || raceEnabled {
-		seeds = 12
+		seeds = 4
 	}
 	if text := os.Getenv("OUTBID_FORK_SEEDS"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
@@ -88,7 +88,7 @@ func (d dice) forkable(seed uint64) (set sim.Setup, slot string) {
 			set.Nodes = append(set.Nodes, d.node(n, "r1", kind))
 		}
 	}
-	set.Apps = set.Apps[:min(len(set.Apps), 3)]
+	set.Apps = set.Apps[:min(len(set.Apps), 2)]
 	for i := range set.Apps {
 		s := set.Apps[i].Spec
 		if s.GetTuner().GetPbt() != nil || d.chance(.2) {
@@ -98,14 +98,14 @@ func (d dice) forkable(seed uint64) (set sim.Setup, slot string) {
 		s.Resources.Devices = &outbidv1.DeviceCount{Min: 1, Max: 1}
 		s.Resources.Forks = d.oneOf("auto", "auto", "1-2", "2-5", "3-3")
 	}
-	slot = d.oneOf("90s", "180s", "360s", "720s")
+	slot = d.oneOf("180s", "360s", "720s")
 	set.Forks = sim.ForkCosts{Upload: d.seconds(0, 20), Average: d.seconds(0, 30), Each: d.seconds(0, 10)}
 	if d.chance(.3) {
 		set.Mishaps.AverageFails = .5 * d.Float64()
 	}
 	if d.chance(.5) {
 		set = d.behindNetwork(set)
-		slot = d.oneOf("6s", "12s", "20s", "40s")
+		slot, set.SnapshotEvery = d.oneOf("12s", "20s", "40s"), 10*set.SnapshotEvery
 		set.Forks = sim.ForkCosts{Upload: d.seconds(0, 2), Average: d.seconds(0, 8), Each: d.seconds(0, 1)}
 	}
 	return set, slot
