@@ -24,7 +24,7 @@ import (
 // (roundbook.go); its ledger decides the same again. OUTBID_FORK_SEEDS=1000 runs more of them.
 func TestSeedsOfForks(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(50)
+	seeds := uint64(30)
 	if testing.Short() || raceEnabled {
 		seeds = 4
 	}
