@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // roundTimes adds up what rounds of forks took beside training.
@@ -24,24 +25,26 @@ func (r *roundTimes) see(at time.Duration, c *state.Change) {
 	if r.told == nil {
 		r.told, r.over = map[uint64]time.Duration{}, map[trialKey]time.Duration{}
 	}
-	switch e := c.Event; {
-	case e.GetLeaseRevoked() != nil && c.Trial.Part(c.Lease) != nil && !c.Lease.AtTarget:
-		r.told[c.Lease.ID] = at
-	case e.GetLeaseEnded() != nil:
-		if from, slot := r.told[c.Lease.ID]; slot {
+	key, l := keyOf(c), c.Lease
+	if from, waits := r.over[key]; waits && c.Trial.Round == nil {
+		r.averaging += at - from
+		r.averages++
+		delete(r.over, key)
+	}
+	switch {
+	case c.LeaseEnded():
+		if from, slot := r.told[l.ID]; slot {
 			r.saving += at - from
 			r.saves++
-			delete(r.told, c.Lease.ID)
+			delete(r.told, l.ID)
 		}
-		if c.Trial.Consolidating() {
-			r.over[keyOf(c)] = at
+		if c.Trial.Consolidating() && len(c.Trial.Round.Sources()) > 1 {
+			r.over[key] = at
 		}
-	case e.GetForksEnded() != nil:
-		if from, known := r.over[keyOf(c)]; known && len(e.GetForksEnded().GetForks()) > 1 {
-			r.averaging += at - from
-			r.averages++
+	case l != nil && c.Trial.Part(l) != nil && l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED && !l.AtTarget:
+		if _, told := r.told[l.ID]; !told {
+			r.told[l.ID] = at
 		}
-		delete(r.over, keyOf(c))
 	}
 }
 
