@@ -1,0 +1,181 @@
+// Package ascent is the mathematics of OGASched (Zhao et al., "Scheduling Multi-Server Jobs with Sublinear Regrets via
+// Online Learning"): jobs of some types arrive slot after slot, no law of their arrival is known, and what each type gets
+// of each instance is learnt by going up the gradient of the reward of the slot that was, then back to the closest decision
+// that can be.
+//
+// A port is a type of job, an instance a machine, a kind a type of resource. A decision says how much of each kind of each
+// instance is kept for each port. The reward of a slot is, summed over the ports from which a job came,
+//
+//	sum over kinds and instances of f(y) - max over kinds of beta * sum over instances of y
+//
+// the gain of computing in parallel, less the dominant overhead of communication.
+package ascent
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Graph is which port may have what of which instance.
+type Graph struct {
+	// Request of each port of each kind: the most that it may get from one instance.
+	Request [][]float64
+	// Capacity of each instance of each kind.
+	Capacity [][]float64
+	// Ports of each instance that may use it, ascending.
+	Ports [][]int
+	// Alpha and Utility of each kind on each instance.
+	Alpha   [][]float64
+	Utility [][]Utility
+	// Beta of each kind: what one unit costs in communication.
+	Beta []float64
+
+	// first is where the part of an instance begins in a decision, and size the length of a decision.
+	first []int
+	size  int
+	// most is the request of each entry of a decision.
+	most []float64
+}
+
+// Ready checks the graph and prepares it for use. It is called once, before anything else.
+func (g *Graph) Ready() error {
+	kinds := len(g.Beta)
+	if len(g.Capacity) != len(g.Ports) || len(g.Capacity) != len(g.Alpha) || len(g.Capacity) != len(g.Utility) {
+		return errors.New("ascent: capacity, ports, alpha and utility are for unlike numbers of instances")
+	}
+	for l, request := range g.Request {
+		if len(request) != kinds {
+			return fmt.Errorf("ascent: port %d has requests for %d kinds of %d", l, len(request), kinds)
+		}
+	}
+	g.first, g.size, g.most = make([]int, len(g.Capacity)), 0, nil
+	for r, ports := range g.Ports {
+		if len(g.Capacity[r]) != kinds || len(g.Alpha[r]) != kinds || len(g.Utility[r]) != kinds {
+			return fmt.Errorf("ascent: instance %d is not of %d kinds", r, kinds)
+		}
+		g.first[r] = g.size
+		g.size += kinds * len(ports)
+		for k := range kinds {
+			for i, l := range ports {
+				if l < 0 || l >= len(g.Request) || i > 0 && l <= ports[i-1] {
+					return fmt.Errorf("ascent: instance %d has ports %v, of %d", r, ports, len(g.Request))
+				}
+				g.most = append(g.most, g.Request[l][k])
+			}
+		}
+	}
+	return nil
+}
+
+// Decision is how much of what is kept for whom; Of reads it. All decisions of a graph are equally long.
+type Decision []float64
+
+// Zero is the decision in which nobody has anything.
+func (g *Graph) Zero() Decision { return make(Decision, g.size) }
+
+// Of is the part of a decision for a kind on an instance: an entry for each of the instance's Ports, in that order.
+func (g *Graph) Of(y Decision, instance, kind int) []float64 {
+	n := len(g.Ports[instance])
+	at := g.first[instance] + kind*n
+	return y[at : at+n]
+}
+
+// mostOf is the request of each entry of Of.
+func (g *Graph) mostOf(instance, kind int) []float64 { return g.Of(g.most, instance, kind) }
+
+// Project replaces a decision by the closest one that can be. Each kind on each instance is projected by itself.
+func (g *Graph) Project(y Decision) {
+	for r := range g.Capacity {
+		for k, limit := range g.Capacity[r] {
+			Project(g.Of(y, r, k), g.mostOf(r, k), limit)
+		}
+	}
+}
+
+// totals adds up, for each port and kind, what a decision keeps for it on all instances.
+func (g *Graph) totals(y Decision, sums []float64) {
+	clear(sums)
+	kinds := len(g.Beta)
+	for r, ports := range g.Ports {
+		for k := range kinds {
+			for i, x := range g.Of(y, r, k) {
+				sums[ports[i]*kinds+k] += x
+			}
+		}
+	}
+}
+
+// dominant is, for each port, the kind whose overhead is the largest, the first of equals, and that overhead.
+func (g *Graph) dominant(sums []float64, kind []int, overhead []float64) {
+	kinds := len(g.Beta)
+	for l := range g.Request {
+		kind[l], overhead[l] = 0, 0
+		for k, beta := range g.Beta {
+			if cost := beta * sums[l*kinds+k]; cost > overhead[l] {
+				kind[l], overhead[l] = k, cost
+			}
+		}
+	}
+}
+
+// Reward of a decision if jobs came from ports as often as arrivals says (0 or 1 in a slot; over a horizon, how often).
+func (g *Graph) Reward(arrivals []float64, y Decision) float64 {
+	kinds := len(g.Beta)
+	sums := make([]float64, len(g.Request)*kinds)
+	kind, overhead := make([]int, len(g.Request)), make([]float64, len(g.Request))
+	g.totals(y, sums)
+	g.dominant(sums, kind, overhead)
+	reward := 0.0
+	for l, n := range arrivals {
+		reward -= n * overhead[l]
+	}
+	for r, ports := range g.Ports {
+		for k := range kinds {
+			u, alpha := g.Utility[r][k], g.Alpha[r][k]
+			for i, x := range g.Of(y, r, k) {
+				if n := arrivals[ports[i]]; n != 0 && x > 0 {
+					reward += n * u.Gain(alpha, x)
+				}
+			}
+		}
+	}
+	return reward
+}
+
+// Several is the graph in which up to most[l] jobs of a port may come in one slot: a port for each of them (section 3.4).
+// from names the port of g for each port of the new graph; those of one port follow each other.
+func (g *Graph) Several(most []int) (several *Graph, from []int, err error) {
+	if len(most) != len(g.Request) {
+		return nil, nil, fmt.Errorf("ascent: %d numbers of arrivals for %d ports", len(most), len(g.Request))
+	}
+	several = &Graph{Capacity: g.Capacity, Alpha: g.Alpha, Utility: g.Utility, Beta: g.Beta, Ports: make([][]int, len(g.Ports))}
+	begin := make([]int, len(most))
+	for l, n := range most {
+		begin[l] = len(from)
+		for range n {
+			from = append(from, l)
+			several.Request = append(several.Request, g.Request[l])
+		}
+	}
+	for r, ports := range g.Ports {
+		for _, l := range ports {
+			for i := range most[l] {
+				several.Ports[r] = append(several.Ports[r], begin[l]+i)
+			}
+		}
+	}
+	return several, from, several.Ready()
+}
+
+// Arrivals of the ports of Several, if count[l] jobs came from port l of the graph it was made of.
+func Arrivals(from, count []int) []float64 {
+	x := make([]float64, len(from))
+	left := append([]int(nil), count...)
+	for i, l := range from {
+		if left[l] > 0 {
+			left[l]--
+			x[i] = 1
+		}
+	}
+	return x
+}

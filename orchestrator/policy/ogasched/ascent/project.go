@@ -1,0 +1,66 @@
+package ascent
+
+import "math"
+
+// Project replaces z by the closest point, in squares, of those with 0 <= y_l <= most_l and a sum of at most limit: it is
+// min(max(z_l - theta, 0), most_l) with the one theta >= 0 that meets the limit, 0 if that is met already. The paper's
+// procedure (algorithm 1) looks at the largest z alone when it asks who is at his most, which is not the closest point
+// where those differ.
+func Project(z, most []float64, limit float64) {
+	sum, high := 0.0, 0.0
+	for i, x := range z {
+		sum += min(max(x, 0), most[i])
+		high = max(high, x)
+	}
+	theta := 0.0
+	if sum > limit {
+		theta = shift(z, most, limit, high)
+	}
+	for i, x := range z {
+		z[i] = min(max(x-theta, 0), most[i])
+	}
+}
+
+// tolerance of the sum, relative to the limit.
+const tolerance = 1e-13
+
+// shift is the theta between 0, at which the sum is above the limit, and high, at which it is 0. The sum falls in straight
+// pieces as theta grows, so a Newton step from the right piece hits it. A step that leaves the bracket is halved instead.
+func shift(z, most []float64, limit, high float64) float64 {
+	low, theta := 0.0, 0.0
+	for range 200 {
+		sum, slope := 0.0, 0
+		for i, x := range z {
+			y := x - theta
+			switch {
+			case y <= 0:
+			case y >= most[i]:
+				sum += most[i]
+			default:
+				sum += y
+				slope++
+			}
+		}
+		over := sum - limit
+		if math.Abs(over) <= tolerance*(1+limit) {
+			return theta
+		}
+		if over > 0 {
+			low = theta
+		} else {
+			high = theta
+		}
+		next := low
+		if slope > 0 {
+			next = theta + over/float64(slope)
+		}
+		if next <= low || next >= high {
+			next = low + (high-low)/2
+		}
+		if next == theta {
+			return theta
+		}
+		theta = next
+	}
+	return high // the side on which the limit is met
+}

@@ -1,0 +1,66 @@
+package ascent
+
+import "math"
+
+// Utility is what the devices of one type on one instance gain a job (equation 60 of the paper): nothing for none, and ever
+// less for one more.
+type Utility uint8
+
+// The utilities, by the paper's names.
+const (
+	// Linear is alpha*y.
+	Linear Utility = iota
+	// Log is alpha*ln(y+1).
+	Log
+	// Reciprocal is 1/alpha - 1/(y+alpha).
+	Reciprocal
+	// Poly is alpha*sqrt(y+1) - alpha.
+	Poly
+)
+
+// Gain of y devices, y >= 0, alpha > 0.
+func (u Utility) Gain(alpha, y float64) float64 {
+	switch u {
+	case Log:
+		return alpha * math.Log1p(y)
+	case Reciprocal:
+		return 1/alpha - 1/(y+alpha)
+	case Poly:
+		return alpha*math.Sqrt(y+1) - alpha
+	default:
+		return alpha * y
+	}
+}
+
+// Slope is the derivative of Gain.
+func (u Utility) Slope(alpha, y float64) float64 {
+	switch u {
+	case Log:
+		return alpha / (y + 1)
+	case Reciprocal:
+		return 1 / ((y + alpha) * (y + alpha))
+	case Poly:
+		return alpha / (2 * math.Sqrt(y+1))
+	default:
+		return alpha
+	}
+}
+
+// atSlope is the number of devices, from 0 to most, at which the slope has fallen to s: the best number if one costs s.
+func (u Utility) atSlope(alpha, s, most float64) float64 {
+	if s <= u.Slope(alpha, most) {
+		return most
+	}
+	y := 0.0
+	switch u {
+	case Log:
+		y = alpha/s - 1
+	case Reciprocal:
+		y = 1/math.Sqrt(s) - alpha
+	case Poly:
+		y = alpha*alpha/(4*s*s) - 1
+	case Linear:
+		return 0
+	}
+	return min(max(y, 0), most)
+}
