@@ -109,6 +109,9 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 		add("fairness", fmt.Sprintf("rho %s: ends %s after its submission, alone on its share %s (%s)",
 			formatRho(float64(f.Rho)), formatDuration(float64(f.ForecastSeconds)), formatDuration(float64(f.AloneSeconds)),
 			sharing(float64(f.MeanSweeps))))
+		if last := f.Auction; last != nil {
+			add("auction", fmt.Sprintf("rho %s at %s, as round %d left it", formatRho(float64(last.Rho)), a.when(last.Time), last.Round))
+		}
 	}
 	add("best", bestLine(s))
 	for _, k := range sortedKeys(v.Labels) {

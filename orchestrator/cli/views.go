@@ -36,7 +36,7 @@ type sweepView struct {
 	PlannedSteps  *int64            `json:"planned_steps" doc:"steps in all; null if unbounded"`
 	Steps         int64             `json:"steps" doc:"steps trained so far by all trials, repeated ones counted once"`
 	DeviceSeconds number            `json:"device_seconds" doc:"device-seconds used"`
-	Fairness      *fairnessView     `json:"fairness" doc:"rho (forecast over alone), alone_seconds, forecast_seconds, mean_sweeps; null once it has ended"`
+	Fairness      *fairnessView     `json:"fairness" doc:"rho (forecast over alone), alone_seconds, forecast_seconds, mean_sweeps, and auction: round, time, rho and alone_seconds as the newest auction left it; null once it has ended"`
 	Best          *bestView         `json:"best" doc:"the best trial so far: trial, metric, step, config; null before the first report"`
 	Notes         []noteView        `json:"notes" doc:"newest notes, oldest first: time, level, text, trial"`
 	Labels        map[string]string `json:"labels" doc:"labels from the sweep's file"`
@@ -47,6 +47,15 @@ type fairnessView struct {
 	AloneSeconds    number `json:"alone_seconds"`
 	ForecastSeconds number `json:"forecast_seconds"`
 	MeanSweeps      number `json:"mean_sweeps"`
+	// Auction is what the newest auction said; nil without one.
+	Auction *faredView `json:"auction"`
+}
+
+type faredView struct {
+	Round        uint64     `json:"round"`
+	Time         *time.Time `json:"time"`
+	Rho          number     `json:"rho"`
+	AloneSeconds number     `json:"alone_seconds"`
 }
 
 type countsView struct {
@@ -206,7 +215,13 @@ func viewSweep(s *outbidv1.Sweep, now time.Time) sweepView {
 		v.Tenant = "default"
 	}
 	if f := s.GetFairness(); f != nil {
-		v.Fairness = &fairnessView{number(f.GetRho()), number(f.GetAloneSeconds()), number(f.GetForecastSeconds()), number(f.GetMeanSweeps())}
+		v.Fairness = &fairnessView{
+			Rho: number(f.GetRho()), AloneSeconds: number(f.GetAloneSeconds()), ForecastSeconds: number(f.GetForecastSeconds()),
+			MeanSweeps: number(f.GetMeanSweeps()),
+		}
+		if last := f.GetAuction(); last != nil {
+			v.Fairness.Auction = &faredView{last.GetRound(), viewTime(last.GetTime()), number(last.GetRho()), number(last.GetAloneSeconds())}
+		}
 	}
 	if v.Labels == nil {
 		v.Labels = map[string]string{}

@@ -23,6 +23,8 @@ type recent struct {
 	bytes  int
 	// from is the first batch whose rounds are all here.
 	from uint64
+	// fared is how the newest auction that each sweep had a part in left it. The values never change.
+	fared map[string]*outbidv1.AuctionFairness
 }
 
 // begin forgets everything: rounds are known from a batch on.
@@ -38,6 +40,7 @@ func (r *recent) add(rounds []*outbidv1.Round) {
 	defer r.mu.Unlock()
 	for _, round := range rounds {
 		round = proto.CloneOf(round)
+		r.fare(round)
 		size := proto.Size(round)
 		r.rounds, r.sizes, r.bytes = append(r.rounds, round), append(r.sizes, size), r.bytes+size
 	}
@@ -49,6 +52,35 @@ func (r *recent) add(rounds []*outbidv1.Round) {
 			r.rounds, r.sizes = r.rounds[1:], r.sizes[1:]
 		}
 	}
+}
+
+// fare notes how an auction left the sweeps that it asked or gave something. The caller holds the lock.
+func (r *recent) fare(round *outbidv1.Round) {
+	for _, b := range round.GetAuction().GetBidders() {
+		if b.GetRhoAfter() <= 0 {
+			continue
+		}
+		if r.fared == nil {
+			r.fared = map[string]*outbidv1.AuctionFairness{}
+		}
+		r.fared[b.GetSweep()] = &outbidv1.AuctionFairness{
+			Round: round.GetRound(), Time: round.GetTime(), Rho: b.GetRhoAfter(), AloneSeconds: b.GetIdealSeconds(),
+		}
+	}
+}
+
+// lastFared is how the newest auction that a sweep had a part in left it; nil if there was none.
+func (r *recent) lastFared(sweep string) *outbidv1.AuctionFairness {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fared[sweep]
+}
+
+// forget drops how auctions left a sweep that has ended.
+func (r *recent) forget(sweep string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.fared, sweep)
 }
 
 // newest calls f with rounds, the newest first, until it returns false. The caller may keep and change them. It returns

@@ -47,6 +47,9 @@ func (l *Loop) publish(changes []state.Change) {
 		if c.SweepGone() {
 			l.drawn.Delete(c.Sweep.ID)
 		}
+		if c.SweepGone() || c.SweepEnded() {
+			l.recent.forget(c.Sweep.ID)
+		}
 	}
 	l.view.Store(v)
 	tell()
@@ -183,6 +186,9 @@ func (l *Loop) fairness(d *drawing, v *view, of *state.PublishedSweep) *outbidv1
 	d.fairness = l.cfg.Fairness(&policy.View{
 		Now: now, AppSeconds: v.AppSeconds(now), MeanWeight: v.MeanWeight, Nodes: v.Inventory.Nodes, Free: l.idle(v.Inventory),
 	}, v.app(of), false)
+	if d.fairness != nil {
+		d.fairness.Auction = l.recent.lastFared(of.Sweep().ID)
+	}
 	d.fairAt = time.Now()
 	return d.fairness
 }

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write testdata/decisions.txt anew")
 func variants() []string {
 	return []string{
 		"themis rank=passed-over cover=1 leftover=keep", "themis f=0 rounding=keep-one", "themis leftover=worst grid=0 nothing=4",
-		"themis idle=cached leftover=gangs stagger=true", "themis newcomers=true short=true", "themis error=0.3 liars=0.5",
+		"themis idle=cached leftover=gangs stagger=true", "themis newcomers=true short=true", "themis f=0.4 leftover=all", "themis error=0.3 liars=0.5",
 		"srsf unit=app", "srtf unit=app", "tiresias unit=app", "las unit=job", "gandiva-sliced migrate=false slice=1m", "tiresias promote=2", "gandiva migrate=false",
 		"yarn-cs borrow=false", "hived spot=false", "hived quota=x=2,y=1", "allox fair=tenant", "hadar choose=cost utility=relative", "hadar preempt=false conserve=false",
 		"gandiva-fair per=app",

@@ -1,7 +1,10 @@
 package themis_test
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -46,6 +49,59 @@ func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
 	a.Tuner = "random"
 	if f := v.AppState(a, v.Stock(), nothing).Jobs[0].Forecast; f != 0 {
 		t.Errorf("the agent of a random search is told of a forecast: %v", f)
+	}
+}
+
+// At the moment of an auction the meter says of every app that was asked what the auction's record says that it is left with, and of
+// who got leftovers what its last table comes to, which is close. T_id is the same for both.
+func TestTheMeterSaysWhatTheAuctionSays(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 1))
+	askedOnes, others := 0, 0
+	for range 30 {
+		w, p := newWorld(t, 4, 4, 4), policyWith(t)
+		for i := range 4 {
+			w.submit(fmt.Sprint("app", i), 1+rng.IntN(8), 1<<rng.IntN(3), 1000+rng.Int64N(100_000))
+			w.pass(time.Second)
+		}
+		for range 8 {
+			plan := w.decide(p)
+			record, moved := plan.Auction, len(plan.Revokes) > 0
+			for _, b := range record.GetBidders() {
+				i := slices.IndexFunc(w.apps, func(a *policy.App) bool { return a.ID == b.GetSweep() })
+				if moved { // what it won is not there yet
+					break
+				}
+				says := themis.Fairness(w.view(), w.apps[i], false)
+				off, ideal := math.Abs(says.GetRho()/b.GetRhoAfter()-1), math.Abs(says.GetAloneSeconds()/b.GetIdealSeconds()-1)
+				switch {
+				case b.GetAsked():
+					askedOnes++
+					if off > 1e-9 || ideal > 1e-9 {
+						t.Errorf("%s was asked: rho %v alone %v s, the meter %v", b.GetSweep(), b.GetRhoAfter(), b.GetIdealSeconds(), says)
+					}
+				default:
+					others++
+					if off > .01 || ideal > .01 {
+						t.Errorf("%s got leftovers: rho %v alone %v s, the meter %v", b.GetSweep(), b.GetRhoAfter(), b.GetIdealSeconds(), says)
+					}
+				}
+			}
+			for len(plan.Revokes) > 0 {
+				w.left()
+				for _, a := range w.apps {
+					a.StepsDone = 0
+					for _, j := range a.Jobs {
+						a.StepsDone += j.Step
+					}
+				}
+				plan = w.decide(p)
+			}
+			w.now = plan.Next
+		}
+	}
+	if askedOnes < 20 || others < 20 {
+		t.Errorf("only %d that were asked and %d others", askedOnes, others)
 	}
 }
 

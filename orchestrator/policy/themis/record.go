@@ -110,8 +110,11 @@ func (r *recorded) bidder(i int, a *award) *outbidv1.Bidder {
 		Won: s.won, Leftover: s.leftover, Renewed: s.renewed, Why: r.why(i, a != nil),
 	}
 	if seen := r.known[app.ID]; seen != nil {
-		m.IdealSeconds = seen.Ideal
-		m.RhoAfter, m.ForecastSeconds = r.after[i], r.after[i]*seen.Ideal
+		// One that was not asked was told of before now: its T_id has changed with the mean number of apps since.
+		if m.IdealSeconds = r.order[i].ideal; a != nil {
+			m.IdealSeconds = seen.Ideal
+		}
+		m.RhoAfter, m.ForecastSeconds = r.after[i], r.after[i]*m.IdealSeconds
 	}
 	if a != nil {
 		m.Keeps, m.Refused = a.keeps, a.table.Refused

@@ -295,6 +295,26 @@ func TestTheWorstRhoIsAskedFirst(t *testing.T) {
 	}
 }
 
+// Who is asked: rho of an app that holds nothing has no bound. It comes before every app that holds something, however bad
+// that one's rho and however small its own would be by its last table, by which idle=cached ranks it.
+func TestWhoHoldsNothingIsAskedBeforeAnyRho(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]string{"": "young", "idle=cached": "ancient", "nothing=1000": "young", "nothing=1000 idle=cached": "ancient"} {
+		w, p := newWorld(t, 8), policyWith(t, append(strings.Fields(options), "f=0.999")...)
+		ancient := w.submit("ancient", 16, 1, 100_000)
+		ancient.Submitted = w.now.Add(-1000 * 24 * time.Hour)
+		ends := w.decide(p).Next
+		w.now = ends.Add(-time.Second)
+		w.submit("young", 1, 1, 1_000_000)
+		w.decide(p)
+		w.now = ends
+		plan := w.decide(p)
+		if names := asked(plan); len(names) != 1 || names[0] != want {
+			t.Errorf("%s: %v were asked, want the %s alone", options, names, want)
+		}
+	}
+}
+
 // The weight of an app shortens what it is due by what it weighs in its tenant, and so it is asked before a tenant's other
 // apps that are like it. It takes no other tenant's turn, but by the option of before.
 func TestAHeavierAppIsAskedFirst(t *testing.T) {

@@ -11,6 +11,7 @@ package outbidv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -522,7 +523,9 @@ type Fairness struct {
 	// Seconds from its submission to its end here, as it stands: T_sh of equation 1.
 	ForecastSeconds float64 `protobuf:"fixed64,3,opt,name=forecast_seconds,json=forecastSeconds,proto3" json:"forecast_seconds,omitempty"`
 	// The mean number of sweeps that it has shared the cluster with, itself included: N_avg.
-	MeanSweeps    float64 `protobuf:"fixed64,4,opt,name=mean_sweeps,json=meanSweeps,proto3" json:"mean_sweeps,omitempty"`
+	MeanSweeps float64 `protobuf:"fixed64,4,opt,name=mean_sweeps,json=meanSweeps,proto3" json:"mean_sweeps,omitempty"`
+	// What the newest auction said of it that asked it or gave it something; unset if this server has held none.
+	Auction       *AuctionFairness `protobuf:"bytes,5,opt,name=auction,proto3" json:"auction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -585,11 +588,88 @@ func (x *Fairness) GetMeanSweeps() float64 {
 	return 0
 }
 
+func (x *Fairness) GetAuction() *AuctionFairness {
+	if x != nil {
+		return x.Auction
+	}
+	return nil
+}
+
+// AuctionFairness is a sweep's fairness as an auction left it, which holds for that moment.
+type AuctionFairness struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Round uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
+	Time  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// rho_after and ideal_seconds of the round's record.
+	Rho           float64 `protobuf:"fixed64,3,opt,name=rho,proto3" json:"rho,omitempty"`
+	AloneSeconds  float64 `protobuf:"fixed64,4,opt,name=alone_seconds,json=aloneSeconds,proto3" json:"alone_seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuctionFairness) Reset() {
+	*x = AuctionFairness{}
+	mi := &file_outbid_v1_auction_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuctionFairness) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuctionFairness) ProtoMessage() {}
+
+func (x *AuctionFairness) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_auction_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuctionFairness.ProtoReflect.Descriptor instead.
+func (*AuctionFairness) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_auction_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AuctionFairness) GetRound() uint64 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *AuctionFairness) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *AuctionFairness) GetRho() float64 {
+	if x != nil {
+		return x.Rho
+	}
+	return 0
+}
+
+func (x *AuctionFairness) GetAloneSeconds() float64 {
+	if x != nil {
+		return x.AloneSeconds
+	}
+	return 0
+}
+
 var File_outbid_v1_auction_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_auction_proto_rawDesc = "" +
 	"\n" +
-	"\x17outbid/v1/auction.proto\x12\toutbid.v1\"\xaf\x02\n" +
+	"\x17outbid/v1/auction.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x02\n" +
 	"\aAuction\x12\"\n" +
 	"\x04lots\x18\x01 \x03(\v2\x0e.outbid.v1.LotR\x04lots\x12+\n" +
 	"\abidders\x18\x02 \x03(\v2\x11.outbid.v1.BidderR\abidders\x12#\n" +
@@ -631,13 +711,19 @@ const file_outbid_v1_auction_proto_rawDesc = "" +
 	"\adevices\x18\x03 \x01(\x05R\adevices\x12\x12\n" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12\x12\n" +
 	"\x04node\x18\x05 \x01(\tR\x04node\x12\x12\n" +
-	"\x04rack\x18\x06 \x01(\tR\x04rack\"\x8d\x01\n" +
+	"\x04rack\x18\x06 \x01(\tR\x04rack\"\xc3\x01\n" +
 	"\bFairness\x12\x10\n" +
 	"\x03rho\x18\x01 \x01(\x01R\x03rho\x12#\n" +
 	"\ralone_seconds\x18\x02 \x01(\x01R\faloneSeconds\x12)\n" +
 	"\x10forecast_seconds\x18\x03 \x01(\x01R\x0fforecastSeconds\x12\x1f\n" +
 	"\vmean_sweeps\x18\x04 \x01(\x01R\n" +
-	"meanSweepsB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"meanSweeps\x124\n" +
+	"\aauction\x18\x05 \x01(\v2\x1a.outbid.v1.AuctionFairnessR\aauction\"\x8e\x01\n" +
+	"\x0fAuctionFairness\x12\x14\n" +
+	"\x05round\x18\x01 \x01(\x04R\x05round\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x10\n" +
+	"\x03rho\x18\x03 \x01(\x01R\x03rho\x12#\n" +
+	"\ralone_seconds\x18\x04 \x01(\x01R\faloneSecondsB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_auction_proto_rawDescOnce sync.Once
@@ -651,29 +737,33 @@ func file_outbid_v1_auction_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_auction_proto_rawDescData
 }
 
-var file_outbid_v1_auction_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_outbid_v1_auction_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_outbid_v1_auction_proto_goTypes = []any{
-	(*Auction)(nil),  // 0: outbid.v1.Auction
-	(*Lot)(nil),      // 1: outbid.v1.Lot
-	(*Bidder)(nil),   // 2: outbid.v1.Bidder
-	(*Bid)(nil),      // 3: outbid.v1.Bid
-	(*Gangs)(nil),    // 4: outbid.v1.Gangs
-	(*Fairness)(nil), // 5: outbid.v1.Fairness
+	(*Auction)(nil),               // 0: outbid.v1.Auction
+	(*Lot)(nil),                   // 1: outbid.v1.Lot
+	(*Bidder)(nil),                // 2: outbid.v1.Bidder
+	(*Bid)(nil),                   // 3: outbid.v1.Bid
+	(*Gangs)(nil),                 // 4: outbid.v1.Gangs
+	(*Fairness)(nil),              // 5: outbid.v1.Fairness
+	(*AuctionFairness)(nil),       // 6: outbid.v1.AuctionFairness
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 }
 var file_outbid_v1_auction_proto_depIdxs = []int32{
-	1, // 0: outbid.v1.Auction.lots:type_name -> outbid.v1.Lot
-	2, // 1: outbid.v1.Auction.bidders:type_name -> outbid.v1.Bidder
-	3, // 2: outbid.v1.Bidder.bids:type_name -> outbid.v1.Bid
-	1, // 3: outbid.v1.Bidder.won:type_name -> outbid.v1.Lot
-	1, // 4: outbid.v1.Bidder.leftover:type_name -> outbid.v1.Lot
-	1, // 5: outbid.v1.Bidder.renewed:type_name -> outbid.v1.Lot
-	1, // 6: outbid.v1.Bid.lots:type_name -> outbid.v1.Lot
-	4, // 7: outbid.v1.Bid.gangs:type_name -> outbid.v1.Gangs
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	1,  // 0: outbid.v1.Auction.lots:type_name -> outbid.v1.Lot
+	2,  // 1: outbid.v1.Auction.bidders:type_name -> outbid.v1.Bidder
+	3,  // 2: outbid.v1.Bidder.bids:type_name -> outbid.v1.Bid
+	1,  // 3: outbid.v1.Bidder.won:type_name -> outbid.v1.Lot
+	1,  // 4: outbid.v1.Bidder.leftover:type_name -> outbid.v1.Lot
+	1,  // 5: outbid.v1.Bidder.renewed:type_name -> outbid.v1.Lot
+	1,  // 6: outbid.v1.Bid.lots:type_name -> outbid.v1.Lot
+	4,  // 7: outbid.v1.Bid.gangs:type_name -> outbid.v1.Gangs
+	6,  // 8: outbid.v1.Fairness.auction:type_name -> outbid.v1.AuctionFairness
+	7,  // 9: outbid.v1.AuctionFairness.time:type_name -> google.protobuf.Timestamp
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_auction_proto_init() }
@@ -687,7 +777,7 @@ func file_outbid_v1_auction_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_auction_proto_rawDesc), len(file_outbid_v1_auction_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -8,6 +8,7 @@ import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.internal.containers
 import google.protobuf.message
+import google.protobuf.timestamp_pb2
 import sys
 import typing
 
@@ -242,6 +243,7 @@ class Fairness(google.protobuf.message.Message):
     ALONE_SECONDS_FIELD_NUMBER: builtins.int
     FORECAST_SECONDS_FIELD_NUMBER: builtins.int
     MEAN_SWEEPS_FIELD_NUMBER: builtins.int
+    AUCTION_FIELD_NUMBER: builtins.int
     rho: builtins.float
     """forecast_seconds over alone_seconds: at most 1 if sharing costs the sweep nothing."""
     alone_seconds: builtins.float
@@ -250,6 +252,10 @@ class Fairness(google.protobuf.message.Message):
     """Seconds from its submission to its end here, as it stands: T_sh of equation 1."""
     mean_sweeps: builtins.float
     """The mean number of sweeps that it has shared the cluster with, itself included: N_avg."""
+    @property
+    def auction(self) -> Global___AuctionFairness:
+        """What the newest auction said of it that asked it or gave it something; unset if this server has held none."""
+
     def __init__(
         self,
         *,
@@ -257,7 +263,38 @@ class Fairness(google.protobuf.message.Message):
         alone_seconds: builtins.float = ...,
         forecast_seconds: builtins.float = ...,
         mean_sweeps: builtins.float = ...,
+        auction: Global___AuctionFairness | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["alone_seconds", b"alone_seconds", "forecast_seconds", b"forecast_seconds", "mean_sweeps", b"mean_sweeps", "rho", b"rho"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["auction", b"auction"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["alone_seconds", b"alone_seconds", "auction", b"auction", "forecast_seconds", b"forecast_seconds", "mean_sweeps", b"mean_sweeps", "rho", b"rho"]) -> None: ...
 
 Global___Fairness: typing_extensions.TypeAlias = Fairness
+
+@typing.final
+class AuctionFairness(google.protobuf.message.Message):
+    """AuctionFairness is a sweep's fairness as an auction left it, which holds for that moment."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROUND_FIELD_NUMBER: builtins.int
+    TIME_FIELD_NUMBER: builtins.int
+    RHO_FIELD_NUMBER: builtins.int
+    ALONE_SECONDS_FIELD_NUMBER: builtins.int
+    round: builtins.int
+    rho: builtins.float
+    """rho_after and ideal_seconds of the round's record."""
+    alone_seconds: builtins.float
+    @property
+    def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        round: builtins.int = ...,
+        time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        rho: builtins.float = ...,
+        alone_seconds: builtins.float = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["alone_seconds", b"alone_seconds", "rho", b"rho", "round", b"round", "time", b"time"]) -> None: ...
+
+Global___AuctionFairness: typing_extensions.TypeAlias = AuctionFairness
