@@ -49,6 +49,8 @@ var ErrWeight = errors.New("a bad weight")
 // have in the same place, such as in an attention mask, stays one; any other number that is not finite is an ErrNotFinite.
 type Average struct {
 	sources []*input // those whose weight is above 0
+	all     []*input // these, and what else is read for it
+	outer   *outer   // what is made of the mean; nil for nothing
 	lead    *input   // that of the largest weight
 	header  []byte
 	tensors []safetensors.Tensor          // of the lead, in the order of their data
@@ -63,6 +65,8 @@ type block struct {
 	sum []float64
 	raw []byte
 }
+
+func newBlock() any { return &block{sum: make([]float64, blockBytes), raw: make([]byte, blockBytes)} }
 
 // New reads the headers of sources, at least one, and checks that they can be averaged. metadata is added to that of the
 // source of the largest weight. A source of weight 0 is checked, and then counts for nothing, even where it is NaN. Errors
@@ -79,7 +83,7 @@ func New(sources []Source, metadata map[string]string) (*Average, error) {
 		}
 	}
 	a := &Average{}
-	a.blocks.New = func() any { return &block{sum: make([]float64, blockBytes), raw: make([]byte, blockBytes)} }
+	a.blocks.New = newBlock
 	for i, s := range sources {
 		if err := match(headers[lead], headers[i]); err != nil {
 			return nil, fmt.Errorf("%w: %s and %s: %w", ErrMismatch, sources[lead].Name, s.Name, err)
@@ -87,13 +91,8 @@ func New(sources []Source, metadata map[string]string) (*Average, error) {
 		if s.Weight == 0 {
 			continue
 		}
-		in := &input{
-			Source: s, index: len(a.sources), share: s.Weight / total, headerBytes: headers[i].Bytes,
-			begin: make(map[string]int64, len(headers[i].Tensors)),
-		}
-		for _, t := range headers[i].Tensors {
-			in.begin[t.Name] = headers[i].Bytes + t.Begin
-		}
+		in := newInput(s, headers[i], len(a.sources))
+		in.share = s.Weight / total
 		if a.sources = append(a.sources, in); i == lead {
 			a.lead = in
 		}
@@ -101,7 +100,7 @@ func New(sources []Source, metadata map[string]string) (*Average, error) {
 	if err := a.lay(headers[lead], metadata); err != nil {
 		return nil, err
 	}
-	a.piece = min(max(streamBytes/streamPieces/int64(len(a.sources)+1), smallestPiece), largestPiece)
+	a.all, a.piece = a.sources, pieceBytes(len(a.sources))
 	for _, in := range a.sources {
 		in.alike = in.lies(a)
 	}
@@ -248,6 +247,11 @@ func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reads)
 	}
 	if m, ok := a.means[t.Name]; ok {
 		if err := a.addSpread(sum, m, from/t.DType.Size(), read); err != nil {
+			return err
+		}
+	}
+	if a.outer != nil {
+		if err := a.outer.step(sum, t, from, read); err != nil {
 			return err
 		}
 	}

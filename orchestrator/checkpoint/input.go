@@ -17,11 +17,19 @@ import (
 type input struct {
 	Source
 
-	index       int // among the average's sources
+	index       int // among all that the average reads
 	share       float64
 	headerBytes int64            // before the data
 	begin       map[string]int64 // of a tensor's bytes in the file
 	alike       bool             // its tensors lie in the order of the average's
+}
+
+func newInput(s Source, h *safetensors.Header, index int) *input {
+	in := &input{Source: s, index: index, headerBytes: h.Bytes, begin: make(map[string]int64, len(h.Tensors))}
+	for _, t := range h.Tensors {
+		in.begin[t.Name] = h.Bytes + t.Begin
+	}
+	return in
 }
 
 // reads gives the bytes of a tensor of a source from a byte of it on, as many as p has: in p, or where they are already.

@@ -67,15 +67,20 @@ func (a *Average) Stream(ctx context.Context) *Stream {
 		ready: make(chan *piece, streamPieces), free: make(chan *piece, streamPieces),
 	}
 	for range streamPieces {
-		s.free <- &piece{raw: make([][]byte, len(a.sources))}
+		s.free <- &piece{raw: make([][]byte, len(a.all))}
 	}
-	for _, in := range a.sources {
+	for _, in := range a.all {
 		pieces := make(chan *piece, streamPieces) // as many as there are: sending never waits
 		s.inputs = append(s.inputs, pieces)
 		group.Go(func() error { return s.readSource(in, pieces) })
 	}
 	group.Go(s.cut)
 	return s
+}
+
+// pieceBytes is how much data a piece has, of an average of so many files.
+func pieceBytes(files int) int64 {
+	return min(max(streamBytes/streamPieces/int64(files+1), smallestPiece), largestPiece)
 }
 
 // cut cuts the average into pieces, as those before are taken.

@@ -1,0 +1,128 @@
+package checkpoint
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+)
+
+// Outer is DiLoCo's outer optimizer (Douillard et al., 2023): what all sources did together since they began is taken for one
+// gradient, by which Nesterov's accelerated gradient moves the weights that they began with.
+type Outer struct {
+	// Rate is how far the weights go along what was learned, 1 for as far as the mean; Momentum how much of the velocity is kept.
+	Rate, Momentum float64
+	// Start is the checkpoint that all sources began with.
+	Start Source
+	// Velocity is the state that the last one left; nil for none, which is a velocity of 0.
+	Velocity *Source
+}
+
+// outer is an Outer whose files are open.
+type outer struct {
+	Outer
+
+	start, velocity *input
+	// gives says that the average is the velocity, and not the weights.
+	gives bool
+}
+
+// WithOuter makes the average a step of an outer optimizer, and returns it beside its velocity: a file of the same tensors, to
+// be given to the next one. Both read all sources. Weights are the floats but those that by their names are a layer's running
+// statistics or an optimizer's state: these are averaged, and their velocity is 0. Weights and velocity are rounded to the
+// tensors' type.
+func (a *Average) WithOuter(o Outer) (weights, velocity *Average, err error) {
+	if !(o.Rate > 0) || math.IsInf(o.Rate, 0) || !(o.Momentum >= 0 && o.Momentum < 1) {
+		return nil, nil, fmt.Errorf("an outer optimizer of rate %v and momentum %v: want a rate above 0 and a momentum from 0 to below 1", o.Rate, o.Momentum)
+	}
+	step := outer{Outer: o}
+	if step.start, err = a.open(o.Start, len(a.sources)); err != nil {
+		return nil, nil, err
+	}
+	all := append(slices.Clone(a.sources), step.start)
+	if o.Velocity != nil {
+		if step.velocity, err = a.open(*o.Velocity, len(all)); err != nil {
+			return nil, nil, err
+		}
+		all = append(all, step.velocity)
+	}
+	lead := &safetensors.Header{Tensors: a.tensors}
+	for _, gives := range []bool{false, true} {
+		b := &Average{sources: a.sources, lead: a.lead, all: all, means: a.means}
+		b.outer = &outer{Outer: o, start: step.start, velocity: step.velocity, gives: gives}
+		b.blocks.New = newBlock
+		if gives {
+			err = b.lay(lead, nil)
+			velocity = b
+		} else {
+			b.header, b.tensors, b.size = a.header, a.tensors, a.size
+			weights = b
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		b.piece = pieceBytes(len(all))
+	}
+	return weights, velocity, nil
+}
+
+// open opens a file that must have the average's tensors.
+func (a *Average) open(s Source, index int) (*input, error) {
+	h, err := safetensors.ReadHeader(s.File, s.Size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	if err := match(&safetensors.Header{Tensors: a.tensors}, h); err != nil {
+		return nil, fmt.Errorf("%w: %s and %s: %w", ErrMismatch, a.lead.Name, s.Name, err)
+	}
+	in := newInput(s, h, index)
+	in.alike = in.lies(a)
+	return in, nil
+}
+
+// isWeight says by a tensor's name whether it is learned, and not kept by a layer or by an optimizer.
+func isWeight(t safetensors.Tensor) bool {
+	kept := []string{
+		"running_mean", "running_var", "moving_mean", "moving_variance", "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
+		"momentum_buffer", "square_avg", "acc_delta", "sum", "step", "optimizer", "optim", "opt", "opt_state", "ema",
+	}
+	return t.DType.IsFloat() && !slices.ContainsFunc(strings.FieldsFunc(t.Name, func(r rune) bool { return r == '.' || r == '/' }),
+		func(part string) bool { return slices.Contains(kept, part) })
+}
+
+// step makes of the mean of some weights what the outer optimizer makes of it.
+func (o *outer) step(sum []float64, t safetensors.Tensor, from int64, read reads) error {
+	if !isWeight(t) {
+		if o.gives {
+			clear(sum)
+		}
+		return nil
+	}
+	n := int64(len(sum)) * t.DType.Size()
+	raw := make([]byte, n)
+	start, velocity := make([]float64, len(sum)), make([]float64, len(sum))
+	got, err := read(o.start, t, from, raw)
+	if err != nil {
+		return err
+	}
+	add(start, got, 1, t.DType)
+	if o.velocity != nil {
+		if got, err = read(o.velocity, t, from, raw); err != nil {
+			return err
+		}
+		add(velocity, got, 1, t.DType)
+	}
+	for k, mean := range sum {
+		gradient := 0.0
+		if start[k] != mean { // which both may be infinite, as in an attention mask
+			gradient = start[k] - mean
+		}
+		v := o.Momentum*velocity[k] + gradient
+		if sum[k] = start[k] - o.Rate*(gradient+o.Momentum*v); o.gives {
+			sum[k] = v
+		}
+	}
+	return nil
+}
