@@ -85,7 +85,7 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 
 // averageOnce reads what forks saved where it is, and stores the average as it is computed: nothing is kept on disk, and memory
 // is bounded whatever their size and number. The store has the whole average or nothing.
-func averageOnce(ctx context.Context, store objects.Access, o *outbidv1.Consolidation) (_ *outbidv1.Checkpoint, err error) {
+func averageOnce(ctx context.Context, store objects.Access, o *outbidv1.Consolidation) (*outbidv1.Checkpoint, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	steps := map[string]int64{}
@@ -102,36 +102,72 @@ func averageOnce(ctx context.Context, store objects.Access, o *outbidv1.Consolid
 	if err != nil {
 		return nil, err
 	}
-	stream := mean.Stream(ctx)
-	err = store.Put(ctx, o.GetKey(), stream, mean.Size())
-	if err != nil {
-		cancel()
+	ck := &outbidv1.Checkpoint{Key: o.GetKey(), Step: o.GetStep(), Time: timestamppb.New(time.Now())}
+	if outer, opened := openOuter(ctx, store, o); outer != nil {
+		defer closeSources(opened)
+		weights, velocity, err := mean.WithOuter(*outer)
+		if err != nil {
+			return nil, err
+		}
+		mean, ck.Outer = weights, &outbidv1.OuterState{}
+		// Before the weights, so that who has these has that too.
+		if ck.Outer.Bytes, ck.Outer.Sha256, err = storeAverage(ctx, store, objects.OuterKey(o.GetKey()), velocity); err != nil {
+			return nil, err
+		}
 	}
+	ck.Bytes, ck.Sha256, err = storeAverage(ctx, store, o.GetKey(), mean)
+	return ck, err
+}
+
+// openOuter opens what an outer optimizer's step needs; nil if the order has none. Close it.
+func openOuter(ctx context.Context, store objects.Access, o *outbidv1.Consolidation) (*checkpoint.Outer, []checkpoint.Source) {
+	step := o.GetOuter()
+	if step == nil {
+		return nil, nil
+	}
+	start := step.GetStart()
+	outer := &checkpoint.Outer{Rate: step.GetRate(), Momentum: step.GetMomentum(), Start: openSource(ctx, store, start)}
+	opened := []checkpoint.Source{outer.Start}
+	if left := start.GetOuter(); left != nil {
+		velocity := openSource(ctx, store, &outbidv1.Checkpoint{
+			Key: objects.OuterKey(start.GetKey()), Bytes: left.GetBytes(), Sha256: left.GetSha256(),
+		})
+		outer.Velocity, opened = &velocity, append(opened, velocity)
+	}
+	return outer, opened
+}
+
+// storeAverage stores an average as it is computed, and says how many bytes it has and what their SHA-256 is.
+func storeAverage(ctx context.Context, store objects.Access, key string, mean *checkpoint.Average) (int64, string, error) {
+	stream := mean.Stream(ctx)
+	err := store.Put(ctx, key, stream, mean.Size())
 	if closeErr := stream.Close(); closeErr != nil {
-		return nil, closeErr
+		return 0, "", closeErr
 	}
 	if failed := stream.Err(); failed != nil { // of which the store only says that it was given too little
 		err = failed
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &outbidv1.Checkpoint{
-		Key: o.GetKey(), Step: o.GetStep(), Bytes: mean.Size(), Sha256: stream.Sum(), Time: timestamppb.New(time.Now()),
-	}, nil
+	return mean.Size(), stream.Sum(), err
 }
 
 // openSources opens what forks saved, to be read in place. Close it.
 func openSources(ctx context.Context, store objects.Access, o *outbidv1.Consolidation) []checkpoint.Source {
 	var sources []checkpoint.Source
 	for _, s := range o.GetSources() {
-		ck := s.GetCheckpoint()
-		sources = append(sources, checkpoint.Source{
-			Name: ck.GetKey(), Weight: float64(s.GetSteps()), SHA256: ck.GetSha256(), Size: ck.GetBytes(),
-			File: objects.NewRanged(ctx, store, ck.GetKey(), ck.GetBytes()),
-		})
+		source := openSource(ctx, store, s.GetCheckpoint())
+		if source.Weight = float64(s.GetSteps()); o.GetUniform() {
+			source.Weight = 1
+		}
+		sources = append(sources, source)
 	}
 	return sources
+}
+
+// openSource opens a checkpoint, to be read in place until ctx ends.
+func openSource(ctx context.Context, store objects.Access, ck *outbidv1.Checkpoint) checkpoint.Source {
+	return checkpoint.Source{
+		Name: ck.GetKey(), SHA256: ck.GetSha256(), Size: ck.GetBytes(), File: objects.NewRanged(ctx, store, ck.GetKey(), ck.GetBytes()),
+	}
 }
 
 func closeSources(sources []checkpoint.Source) {

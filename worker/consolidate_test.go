@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"strings"
@@ -62,6 +63,42 @@ func TestAWorkerAverages(t *testing.T) {
 	if want := weights(t, "w", 2, 8); err != nil || !bytes.HasSuffix(data, want[len(want)-8:]) {
 		t.Errorf("it averaged to %v (%v)", data[len(data)-8:], err)
 	}
+}
+
+// An outer optimizer moves on from where the round began, and leaves its velocity beside the weights, for the next step.
+func TestAWorkerMakesAnOuterStep(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	start := r.put(t, "checkpoints/s-1/0/000000000100-7.safetensors", 0, weights(t, "w", 1, 10)).GetCheckpoint()
+	left := weights(t, "w", 0.5, -1)
+	if err := r.store.Put(t.Context(), start.GetKey()+".outer", bytes.NewReader(left), int64(len(left))); err != nil {
+		t.Fatal(err)
+	}
+	start.Outer = &outbidv1.OuterState{Bytes: int64(len(left))}
+	sources := []*outbidv1.ConsolidationSource{
+		r.put(t, "checkpoints/s-1/0/000000000160-7.safetensors", 60, weights(t, "w", 3, 6)),
+		r.put(t, "checkpoints/s-1/0/000000000120-8.safetensors", 20, weights(t, "w", 5, 4)),
+	}
+	const key = "checkpoints/s-1/0/000000000180-7.safetensors"
+	ck, err := averageOnce(t.Context(), r.store, &outbidv1.Consolidation{
+		Step: 180, Key: key, Sources: sources, Uniform: true, Outer: &outbidv1.OuterStep{Start: start, Rate: 0.5, Momentum: 0.5},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The means are 4 and 5, so the gradients -3 and 5, the velocities -2.75 and 4.5, and the steps -4.375 and 7.25.
+	for name, want := range map[string][]byte{key: weights(t, "w", 3.1875, 6.375), key + ".outer": weights(t, "w", -2.75, 4.5)} {
+		got, err := r.store.Get(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(got)
+		if err := errors.Join(err, got.Close()); err != nil || !bytes.HasSuffix(data, want[len(want)-8:]) {
+			t.Errorf("%s holds %v (%v); want %v", name, data[len(data)-8:], err, want[len(want)-8:])
+		}
+	}
+	mustBe(t, r.store, ck)
+	mustBe(t, r.store, &outbidv1.Checkpoint{Key: key + ".outer", Bytes: ck.GetOuter().GetBytes(), Sha256: ck.GetOuter().GetSha256()})
 }
 
 // What cannot be averaged is said in one line, as is that nobody else could. A store that does not answer is waited for.

@@ -134,6 +134,10 @@ func consolidationOf(s *state.Sweep, t *state.Trial) *outbidv1.Consolidation {
 	for _, p := range r.Sources() {
 		order.Sources = append(order.Sources, &outbidv1.ConsolidationSource{Checkpoint: p.Saved, Steps: r.Steps(&p)})
 	}
+	merge := s.Terms.Merge
+	if order.Uniform = merge.Uniform; merge.Outer && r.Start != nil {
+		order.Outer = &outbidv1.OuterStep{Start: r.Start, Rate: merge.Rate, Momentum: merge.Momentum}
+	}
 	return order
 }
 
@@ -148,10 +152,14 @@ func mayConsolidate(v *view, req *outbidv1.AccessRequest) bool {
 		return false
 	}
 	order := consolidationOf(s.Sweep(), t)
-	if req.GetWrite() {
-		return req.GetKey() == order.GetKey()
+	key, start := req.GetKey(), order.GetOuter().GetStart()
+	switch {
+	case req.GetWrite():
+		return key == order.GetKey() || order.GetOuter() != nil && key == objects.OuterKey(order.GetKey())
+	case start != nil && (key == start.GetKey() || start.GetOuter() != nil && key == objects.OuterKey(start.GetKey())):
+		return true
 	}
 	return slices.ContainsFunc(order.GetSources(), func(src *outbidv1.ConsolidationSource) bool {
-		return src.GetCheckpoint().GetKey() == req.GetKey()
+		return src.GetCheckpoint().GetKey() == key
 	})
 }

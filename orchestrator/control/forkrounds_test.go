@@ -47,9 +47,9 @@ func (p sharing) Decide(v *policy.View) (plan policy.Plan) {
 }
 
 // newRoundCluster trains a trial until step 101 in rounds: of the first, a does 75 steps and b 25.
-func newRoundCluster(t *testing.T) *forkedCluster {
+func newRoundCluster(t *testing.T, merge ...string) *forkedCluster {
 	t.Helper()
-	return newClusterOf(t, func(seen *[]string) policy.Policy { return sharing{forking{seen}} }, 101)
+	return newClusterOf(t, func(seen *[]string) policy.Policy { return sharing{forking{seen}} }, 101, merge...)
 }
 
 // newest is the fork that a node was told of last.
@@ -307,9 +307,9 @@ func TestWhatForksSavedCounts(t *testing.T) {
 }
 
 // halfway is a cluster whose trial's forks have saved 60 and 20 steps, which a node is to average.
-func halfway(t *testing.T) *forkedCluster {
+func halfway(t *testing.T, merge ...string) *forkedCluster {
 	t.Helper()
-	c := newRoundCluster(t)
+	c := newRoundCluster(t, merge...)
 	c.trains("a", 0, 60, 60)
 	c.trains("b", 0, 20, 20)
 	c.now = c.now.Add(slot)

@@ -57,6 +57,8 @@ type forkedCluster struct {
 	// merges are the consolidations that each node was told of last.
 	merges map[string][]*outbidv1.Consolidation
 	seen   []string
+	// deleted are the objects that nothing needs any more.
+	deleted []string
 }
 
 func newForkedCluster(t *testing.T) *forkedCluster {
@@ -64,7 +66,7 @@ func newForkedCluster(t *testing.T) *forkedCluster {
 	return newClusterOf(t, func(seen *[]string) policy.Policy { return forking{seen} }, 9)
 }
 
-func newClusterOf(t *testing.T, p func(*[]string) policy.Policy, steps int64) *forkedCluster {
+func newClusterOf(t *testing.T, p func(*[]string) policy.Policy, steps int64, merge ...string) *forkedCluster {
 	t.Helper()
 	c := &forkedCluster{
 		t: t, led: ledger.NewMemory(), now: time.Unix(1_700_000_000, 0).UTC(), seq: map[string]uint64{"a": 1, "b": 1},
@@ -79,6 +81,9 @@ func newClusterOf(t *testing.T, p func(*[]string) policy.Policy, steps int64) *f
 	}
 	spec := sim.Sweep("s", "min", 1, sim.Tuner("random", map[string]int64{"max_steps": steps}))
 	spec.MaxRestarts = new(int32(9))
+	if len(merge) > 0 {
+		spec.Resources.Forks, spec.Resources.ForksMerge = "auto", merge[0]
+	}
 	c.step(control.Submit{Spec: spec, Done: func(_ string, err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -104,6 +109,7 @@ func (c *forkedCluster) step(inputs ...control.Input) []*outbidv1.Event {
 	for _, r := range out.Replies {
 		r()
 	}
+	c.deleted = append(c.deleted, out.Delete...)
 	for _, o := range out.Orders {
 		c.told[o.GetNode()] = o.GetAssignments()
 		c.merges[o.GetNode()] = o.GetConsolidations()

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
@@ -264,6 +265,9 @@ func (c *Core) drop(s *state.Sweep, t *state.Trial) {
 			Sweep: s.ID, Trial: t.Number, Key: ck.GetKey(),
 		}}})
 		c.out.Delete = append(c.out.Delete, ck.GetKey())
+		if ck.GetOuter() != nil {
+			c.out.Delete = append(c.out.Delete, objects.OuterKey(ck.GetKey()))
+		}
 	}
 }
 

@@ -63,10 +63,17 @@ func ParseCheckpoint(key string) (Checkpoint, bool) {
 	return c, (c.Format == Safetensors || c.Format == Opaque) && CheckKey(key) == nil && key == c.Key()
 }
 
-// CheckpointAt reads the key of an object that is a checkpoint, or part of one: what lies under its key belongs to it.
+// outerSuffix ends the key of an outer optimizer's state.
+const outerSuffix = ".outer"
+
+// OuterKey is the key of what an outer optimizer left beside a checkpoint.
+func OuterKey(checkpoint string) string { return checkpoint + outerSuffix }
+
+// CheckpointAt reads the key of an object that is a checkpoint, or part of one: what lies under its key or beside it belongs to
+// it.
 func CheckpointAt(key string) (Checkpoint, bool) {
 	parts := strings.SplitN(key, "/", 5)
-	return ParseCheckpoint(strings.Join(parts[:min(4, len(parts))], "/"))
+	return ParseCheckpoint(strings.TrimSuffix(strings.Join(parts[:min(4, len(parts))], "/"), outerSuffix))
 }
 
 // Of says whether the checkpoint is one that a trial saved under a lease.

@@ -65,7 +65,13 @@ func checkGang(s *outbidv1.SweepSpec) error {
 // checkForks checks whether several forks may train a trial.
 func checkForks(s *outbidv1.SweepSpec) error {
 	r := s.GetResources()
+	if _, err := terms.ParseMerge(r.GetForksMerge()); err != nil {
+		return wrong("resources.forks_merge", "%v", err)
+	}
 	if r.GetForks() == "" {
+		if r.GetForksMerge() != "" {
+			return wrong("resources.forks_merge", "says how forks are put together: leave it out, or say resources.forks")
+		}
 		return nil
 	}
 	_, _, err := terms.ParseForks(r.GetForks())

@@ -22,6 +22,8 @@ type Terms struct {
 	Growth Growth
 	// LeastForks and MostForks are how many forks may train one trial at once; 0 for one process alone.
 	LeastForks, MostForks int
+	// Merge is how what they learned is put together.
+	Merge Merge
 	// WallTime ends the sweep so long after its submission; 0 for never.
 	WallTime time.Duration
 	// ClientTimeout takes a trial back from a client that says nothing for so long; 0 for never.
@@ -78,6 +80,9 @@ func Of(s *outbidv1.SweepSpec) (*Terms, error) {
 	var err error
 	if t.LeastForks, t.MostForks, err = ParseForks(s.GetResources().GetForks()); err != nil {
 		wrong = append(wrong, fmt.Errorf("resources.forks: %w", err))
+	}
+	if t.Merge, err = ParseMerge(s.GetResources().GetForksMerge()); err != nil {
+		wrong = append(wrong, fmt.Errorf("resources.forks_merge: %w", err))
 	}
 	return t, errors.Join(wrong...)
 }

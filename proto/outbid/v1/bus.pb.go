@@ -891,8 +891,12 @@ type Consolidation struct {
 	Attempt int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Sources []*ConsolidationSource `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
 	// The step and the key of the average.
-	Step          int64  `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
-	Key           string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	Step int64  `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
+	Key  string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	// All sources count alike, however many steps they did.
+	Uniform bool `protobuf:"varint,6,opt,name=uniform,proto3" json:"uniform,omitempty"`
+	// The average is given to an outer optimizer; absent for none.
+	Outer         *OuterStep `protobuf:"bytes,7,opt,name=outer,proto3" json:"outer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -962,6 +966,82 @@ func (x *Consolidation) GetKey() string {
 	return ""
 }
 
+func (x *Consolidation) GetUniform() bool {
+	if x != nil {
+		return x.Uniform
+	}
+	return false
+}
+
+func (x *Consolidation) GetOuter() *OuterStep {
+	if x != nil {
+		return x.Outer
+	}
+	return nil
+}
+
+// OuterStep moves the weights that all forks of a round began with along what they learned.
+type OuterStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where they began; its state is what the last step left.
+	Start         *Checkpoint `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	Rate          float64     `protobuf:"fixed64,2,opt,name=rate,proto3" json:"rate,omitempty"`
+	Momentum      float64     `protobuf:"fixed64,3,opt,name=momentum,proto3" json:"momentum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OuterStep) Reset() {
+	*x = OuterStep{}
+	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OuterStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OuterStep) ProtoMessage() {}
+
+func (x *OuterStep) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OuterStep.ProtoReflect.Descriptor instead.
+func (*OuterStep) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *OuterStep) GetStart() *Checkpoint {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *OuterStep) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *OuterStep) GetMomentum() float64 {
+	if x != nil {
+		return x.Momentum
+	}
+	return 0
+}
+
 // ConsolidationSource is a checkpoint that is averaged.
 type ConsolidationSource struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -974,7 +1054,7 @@ type ConsolidationSource struct {
 
 func (x *ConsolidationSource) Reset() {
 	*x = ConsolidationSource{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	mi := &file_outbid_v1_bus_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1066,7 @@ func (x *ConsolidationSource) String() string {
 func (*ConsolidationSource) ProtoMessage() {}
 
 func (x *ConsolidationSource) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	mi := &file_outbid_v1_bus_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1079,7 @@ func (x *ConsolidationSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsolidationSource.ProtoReflect.Descriptor instead.
 func (*ConsolidationSource) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ConsolidationSource) GetCheckpoint() *Checkpoint {
@@ -1034,7 +1114,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[10]
+	mi := &file_outbid_v1_bus_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1126,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[10]
+	mi := &file_outbid_v1_bus_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1139,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Assignment) GetFork() *ForkRef {
@@ -1136,7 +1216,7 @@ type AssignmentBody struct {
 
 func (x *AssignmentBody) Reset() {
 	*x = AssignmentBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[11]
+	mi := &file_outbid_v1_bus_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1228,7 @@ func (x *AssignmentBody) String() string {
 func (*AssignmentBody) ProtoMessage() {}
 
 func (x *AssignmentBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[11]
+	mi := &file_outbid_v1_bus_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1241,7 @@ func (x *AssignmentBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignmentBody.ProtoReflect.Descriptor instead.
 func (*AssignmentBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AssignmentBody) GetConfigJson() string {
@@ -1287,7 +1367,7 @@ type ForkPart struct {
 
 func (x *ForkPart) Reset() {
 	*x = ForkPart{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[12]
+	mi := &file_outbid_v1_bus_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1379,7 @@ func (x *ForkPart) String() string {
 func (*ForkPart) ProtoMessage() {}
 
 func (x *ForkPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[12]
+	mi := &file_outbid_v1_bus_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1392,7 @@ func (x *ForkPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkPart.ProtoReflect.Descriptor instead.
 func (*ForkPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ForkPart) GetIndex() int32 {
@@ -1377,7 +1457,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[13]
+	mi := &file_outbid_v1_bus_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1469,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[13]
+	mi := &file_outbid_v1_bus_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1482,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Gang) GetFirstRank() int32 {
@@ -1468,7 +1548,7 @@ type WorkloadBody struct {
 
 func (x *WorkloadBody) Reset() {
 	*x = WorkloadBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[14]
+	mi := &file_outbid_v1_bus_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1560,7 @@ func (x *WorkloadBody) String() string {
 func (*WorkloadBody) ProtoMessage() {}
 
 func (x *WorkloadBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[14]
+	mi := &file_outbid_v1_bus_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1573,7 @@ func (x *WorkloadBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkloadBody.ProtoReflect.Descriptor instead.
 func (*WorkloadBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WorkloadBody) GetKind() isWorkloadBody_Kind {
@@ -1556,7 +1636,7 @@ type FunctionBody struct {
 
 func (x *FunctionBody) Reset() {
 	*x = FunctionBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[15]
+	mi := &file_outbid_v1_bus_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1648,7 @@ func (x *FunctionBody) String() string {
 func (*FunctionBody) ProtoMessage() {}
 
 func (x *FunctionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[15]
+	mi := &file_outbid_v1_bus_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1661,7 @@ func (x *FunctionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionBody.ProtoReflect.Descriptor instead.
 func (*FunctionBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FunctionBody) GetBlob() string {
@@ -1646,7 +1726,7 @@ type ProgramBody struct {
 
 func (x *ProgramBody) Reset() {
 	*x = ProgramBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[16]
+	mi := &file_outbid_v1_bus_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1738,7 @@ func (x *ProgramBody) String() string {
 func (*ProgramBody) ProtoMessage() {}
 
 func (x *ProgramBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[16]
+	mi := &file_outbid_v1_bus_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1751,7 @@ func (x *ProgramBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramBody.ProtoReflect.Descriptor instead.
 func (*ProgramBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProgramBody) GetArgv() []string {
@@ -1720,7 +1800,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[17]
+	mi := &file_outbid_v1_bus_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1812,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[17]
+	mi := &file_outbid_v1_bus_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1825,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LogChunk) GetFork() *ForkRef {
@@ -1853,13 +1933,19 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\vcredentials\x18\n" +
 	" \x01(\tR\vcredentials\x12\x18\n" +
 	"\atenants\x18\v \x01(\bR\atenants\x12@\n" +
-	"\x0econsolidations\x18\f \x03(\v2\x18.outbid.v1.ConsolidationR\x0econsolidations\"\xb1\x01\n" +
+	"\x0econsolidations\x18\f \x03(\v2\x18.outbid.v1.ConsolidationR\x0econsolidations\"\xf7\x01\n" +
 	"\rConsolidation\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x128\n" +
 	"\asources\x18\x03 \x03(\v2\x1e.outbid.v1.ConsolidationSourceR\asources\x12\x12\n" +
 	"\x04step\x18\x04 \x01(\x03R\x04step\x12\x10\n" +
-	"\x03key\x18\x05 \x01(\tR\x03key\"b\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\x12\x18\n" +
+	"\auniform\x18\x06 \x01(\bR\auniform\x12*\n" +
+	"\x05outer\x18\a \x01(\v2\x14.outbid.v1.OuterStepR\x05outer\"h\n" +
+	"\tOuterStep\x12+\n" +
+	"\x05start\x18\x01 \x01(\v2\x15.outbid.v1.CheckpointR\x05start\x12\x12\n" +
+	"\x04rate\x18\x02 \x01(\x01R\x04rate\x12\x1a\n" +
+	"\bmomentum\x18\x03 \x01(\x01R\bmomentum\"b\n" +
 	"\x13ConsolidationSource\x125\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x15.outbid.v1.CheckpointR\n" +
@@ -1967,7 +2053,7 @@ func file_outbid_v1_bus_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_bus_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_outbid_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_outbid_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_outbid_v1_bus_proto_goTypes = []any{
 	(ForkOutcome)(0),            // 0: outbid.v1.ForkOutcome
 	(Verdict)(0),                // 1: outbid.v1.Verdict
@@ -1980,67 +2066,70 @@ var file_outbid_v1_bus_proto_goTypes = []any{
 	(*ForkEnded)(nil),           // 8: outbid.v1.ForkEnded
 	(*Orders)(nil),              // 9: outbid.v1.Orders
 	(*Consolidation)(nil),       // 10: outbid.v1.Consolidation
-	(*ConsolidationSource)(nil), // 11: outbid.v1.ConsolidationSource
-	(*Assignment)(nil),          // 12: outbid.v1.Assignment
-	(*AssignmentBody)(nil),      // 13: outbid.v1.AssignmentBody
-	(*ForkPart)(nil),            // 14: outbid.v1.ForkPart
-	(*Gang)(nil),                // 15: outbid.v1.Gang
-	(*WorkloadBody)(nil),        // 16: outbid.v1.WorkloadBody
-	(*FunctionBody)(nil),        // 17: outbid.v1.FunctionBody
-	(*ProgramBody)(nil),         // 18: outbid.v1.ProgramBody
-	(*LogChunk)(nil),            // 19: outbid.v1.LogChunk
-	nil,                         // 20: outbid.v1.FunctionBody.EnvEntry
-	nil,                         // 21: outbid.v1.ProgramBody.EnvEntry
-	(*NodeInfo)(nil),            // 22: outbid.v1.NodeInfo
-	(*ForkRef)(nil),             // 23: outbid.v1.ForkRef
-	(*Report)(nil),              // 24: outbid.v1.Report
-	(*Checkpoint)(nil),          // 25: outbid.v1.Checkpoint
-	(*Note)(nil),                // 26: outbid.v1.Note
-	(FailureKind)(0),            // 27: outbid.v1.FailureKind
-	(*durationpb.Duration)(nil), // 28: google.protobuf.Duration
+	(*OuterStep)(nil),           // 11: outbid.v1.OuterStep
+	(*ConsolidationSource)(nil), // 12: outbid.v1.ConsolidationSource
+	(*Assignment)(nil),          // 13: outbid.v1.Assignment
+	(*AssignmentBody)(nil),      // 14: outbid.v1.AssignmentBody
+	(*ForkPart)(nil),            // 15: outbid.v1.ForkPart
+	(*Gang)(nil),                // 16: outbid.v1.Gang
+	(*WorkloadBody)(nil),        // 17: outbid.v1.WorkloadBody
+	(*FunctionBody)(nil),        // 18: outbid.v1.FunctionBody
+	(*ProgramBody)(nil),         // 19: outbid.v1.ProgramBody
+	(*LogChunk)(nil),            // 20: outbid.v1.LogChunk
+	nil,                         // 21: outbid.v1.FunctionBody.EnvEntry
+	nil,                         // 22: outbid.v1.ProgramBody.EnvEntry
+	(*NodeInfo)(nil),            // 23: outbid.v1.NodeInfo
+	(*ForkRef)(nil),             // 24: outbid.v1.ForkRef
+	(*Report)(nil),              // 25: outbid.v1.Report
+	(*Checkpoint)(nil),          // 26: outbid.v1.Checkpoint
+	(*Note)(nil),                // 27: outbid.v1.Note
+	(FailureKind)(0),            // 28: outbid.v1.FailureKind
+	(*durationpb.Duration)(nil), // 29: google.protobuf.Duration
 }
 var file_outbid_v1_bus_proto_depIdxs = []int32{
 	4,  // 0: outbid.v1.Uplink.messages:type_name -> outbid.v1.UplinkMessage
 	3,  // 1: outbid.v1.Uplink.forks:type_name -> outbid.v1.ForkStatus
-	22, // 2: outbid.v1.Uplink.info:type_name -> outbid.v1.NodeInfo
-	23, // 3: outbid.v1.ForkStatus.fork:type_name -> outbid.v1.ForkRef
-	23, // 4: outbid.v1.UplinkMessage.fork:type_name -> outbid.v1.ForkRef
+	23, // 2: outbid.v1.Uplink.info:type_name -> outbid.v1.NodeInfo
+	24, // 3: outbid.v1.ForkStatus.fork:type_name -> outbid.v1.ForkRef
+	24, // 4: outbid.v1.UplinkMessage.fork:type_name -> outbid.v1.ForkRef
 	6,  // 5: outbid.v1.UplinkMessage.began:type_name -> outbid.v1.ForkBegan
-	24, // 6: outbid.v1.UplinkMessage.report:type_name -> outbid.v1.Report
+	25, // 6: outbid.v1.UplinkMessage.report:type_name -> outbid.v1.Report
 	7,  // 7: outbid.v1.UplinkMessage.reached:type_name -> outbid.v1.ForkReached
-	25, // 8: outbid.v1.UplinkMessage.saved:type_name -> outbid.v1.Checkpoint
+	26, // 8: outbid.v1.UplinkMessage.saved:type_name -> outbid.v1.Checkpoint
 	8,  // 9: outbid.v1.UplinkMessage.ended:type_name -> outbid.v1.ForkEnded
-	26, // 10: outbid.v1.UplinkMessage.note:type_name -> outbid.v1.Note
+	27, // 10: outbid.v1.UplinkMessage.note:type_name -> outbid.v1.Note
 	5,  // 11: outbid.v1.UplinkMessage.consolidated:type_name -> outbid.v1.Consolidated
-	25, // 12: outbid.v1.Consolidated.checkpoint:type_name -> outbid.v1.Checkpoint
+	26, // 12: outbid.v1.Consolidated.checkpoint:type_name -> outbid.v1.Checkpoint
 	0,  // 13: outbid.v1.ForkEnded.outcome:type_name -> outbid.v1.ForkOutcome
-	27, // 14: outbid.v1.ForkEnded.failure:type_name -> outbid.v1.FailureKind
-	28, // 15: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
-	12, // 16: outbid.v1.Orders.assignments:type_name -> outbid.v1.Assignment
+	28, // 14: outbid.v1.ForkEnded.failure:type_name -> outbid.v1.FailureKind
+	29, // 15: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
+	13, // 16: outbid.v1.Orders.assignments:type_name -> outbid.v1.Assignment
 	10, // 17: outbid.v1.Orders.consolidations:type_name -> outbid.v1.Consolidation
-	23, // 18: outbid.v1.Consolidation.fork:type_name -> outbid.v1.ForkRef
-	11, // 19: outbid.v1.Consolidation.sources:type_name -> outbid.v1.ConsolidationSource
-	25, // 20: outbid.v1.ConsolidationSource.checkpoint:type_name -> outbid.v1.Checkpoint
-	23, // 21: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
-	1,  // 22: outbid.v1.Assignment.verdict:type_name -> outbid.v1.Verdict
-	13, // 23: outbid.v1.Assignment.body:type_name -> outbid.v1.AssignmentBody
-	25, // 24: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
-	16, // 25: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
-	28, // 26: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
-	28, // 27: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
-	15, // 28: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
-	14, // 29: outbid.v1.AssignmentBody.part:type_name -> outbid.v1.ForkPart
-	17, // 30: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
-	18, // 31: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
-	20, // 32: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
-	21, // 33: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
-	28, // 34: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
-	23, // 35: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	24, // 18: outbid.v1.Consolidation.fork:type_name -> outbid.v1.ForkRef
+	12, // 19: outbid.v1.Consolidation.sources:type_name -> outbid.v1.ConsolidationSource
+	11, // 20: outbid.v1.Consolidation.outer:type_name -> outbid.v1.OuterStep
+	26, // 21: outbid.v1.OuterStep.start:type_name -> outbid.v1.Checkpoint
+	26, // 22: outbid.v1.ConsolidationSource.checkpoint:type_name -> outbid.v1.Checkpoint
+	24, // 23: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
+	1,  // 24: outbid.v1.Assignment.verdict:type_name -> outbid.v1.Verdict
+	14, // 25: outbid.v1.Assignment.body:type_name -> outbid.v1.AssignmentBody
+	26, // 26: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
+	17, // 27: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
+	29, // 28: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
+	29, // 29: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
+	16, // 30: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
+	15, // 31: outbid.v1.AssignmentBody.part:type_name -> outbid.v1.ForkPart
+	18, // 32: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
+	19, // 33: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
+	21, // 34: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
+	22, // 35: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
+	29, // 36: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
+	24, // 37: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_bus_proto_init() }
@@ -2059,7 +2148,7 @@ func file_outbid_v1_bus_proto_init() {
 		(*UplinkMessage_Note)(nil),
 		(*UplinkMessage_Consolidated)(nil),
 	}
-	file_outbid_v1_bus_proto_msgTypes[14].OneofWrappers = []any{
+	file_outbid_v1_bus_proto_msgTypes[15].OneofWrappers = []any{
 		(*WorkloadBody_Function)(nil),
 		(*WorkloadBody_Program)(nil),
 	}
@@ -2069,7 +2158,7 @@ func file_outbid_v1_bus_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_bus_proto_rawDesc), len(file_outbid_v1_bus_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

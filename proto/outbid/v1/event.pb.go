@@ -3932,7 +3932,9 @@ type Checkpoint struct {
 	// It was found damaged or missing: nothing starts from it any more.
 	Unreadable bool `protobuf:"varint,7,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
 	// The lease that it was saved under; 0 if that was not kept.
-	LeaseId       uint64 `protobuf:"varint,8,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	LeaseId uint64 `protobuf:"varint,8,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
+	// What an outer optimizer left beside it, under its key and ".outer"; absent for nothing.
+	Outer         *OuterState `protobuf:"bytes,9,opt,name=outer,proto3" json:"outer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4021,6 +4023,67 @@ func (x *Checkpoint) GetLeaseId() uint64 {
 		return x.LeaseId
 	}
 	return 0
+}
+
+func (x *Checkpoint) GetOuter() *OuterState {
+	if x != nil {
+		return x.Outer
+	}
+	return nil
+}
+
+// OuterState is an outer optimizer's velocity.
+type OuterState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Bytes int64                  `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// SHA-256 of the file in hex.
+	Sha256        string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OuterState) Reset() {
+	*x = OuterState{}
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OuterState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OuterState) ProtoMessage() {}
+
+func (x *OuterState) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OuterState.ProtoReflect.Descriptor instead.
+func (*OuterState) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *OuterState) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *OuterState) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
 }
 
 var File_outbid_v1_event_proto protoreflect.FileDescriptor
@@ -4317,7 +4380,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\tfork_step\x18\a \x01(\x03R\bforkStep\x1a:\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xf1\x01\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\x9e\x02\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
@@ -4329,8 +4392,13 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"unreadable\x18\a \x01(\bR\n" +
 	"unreadable\x12\x17\n" +
-	"\blease_id\x18\b \x01(\x04R\x05epochB\t\n" +
-	"\a_metric*S\n" +
+	"\blease_id\x18\b \x01(\x04R\x05epoch\x12+\n" +
+	"\x05outer\x18\t \x01(\v2\x15.outbid.v1.OuterStateR\x05outerB\t\n" +
+	"\a_metric\":\n" +
+	"\n" +
+	"OuterState\x12\x14\n" +
+	"\x05bytes\x18\x01 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\tR\x06sha256*S\n" +
 	"\tForkAgain\x12\x1a\n" +
 	"\x16FORK_AGAIN_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10FORK_AGAIN_LATER\x10\x01\x12\x14\n" +
@@ -4390,7 +4458,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(RevokeKind)(0),               // 1: outbid.v1.RevokeKind
@@ -4440,17 +4508,18 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*PolicySettings)(nil),        // 45: outbid.v1.PolicySettings
 	(*Report)(nil),                // 46: outbid.v1.Report
 	(*Checkpoint)(nil),            // 47: outbid.v1.Checkpoint
-	nil,                           // 48: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 49: outbid.v1.Report.MetricsEntry
-	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
-	(*SweepSpec)(nil),             // 51: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 52: outbid.v1.Fairness
-	(*Outlook)(nil),               // 53: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 54: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 55: outbid.v1.Auction
+	(*OuterState)(nil),            // 48: outbid.v1.OuterState
+	nil,                           // 49: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 50: outbid.v1.Report.MetricsEntry
+	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
+	(*SweepSpec)(nil),             // 52: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 53: outbid.v1.Fairness
+	(*Outlook)(nil),               // 54: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 55: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 56: outbid.v1.Auction
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	50, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	51, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	9,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	10, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	11, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
@@ -4484,41 +4553,42 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	28, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
 	29, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
 	16, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
-	51, // 34: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	52, // 34: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
 	15, // 35: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
 	4,  // 36: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	52, // 37: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	51, // 38: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	53, // 39: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	53, // 37: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	52, // 38: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	54, // 39: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
 	15, // 40: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
 	5,  // 41: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
 	46, // 42: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
 	47, // 43: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	50, // 44: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	51, // 44: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
 	31, // 45: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
 	31, // 46: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
 	47, // 47: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	50, // 48: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	51, // 48: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
 	47, // 49: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
 	30, // 50: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
 	0,  // 51: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	50, // 52: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	51, // 52: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
 	1,  // 53: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
 	2,  // 54: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	54, // 55: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	55, // 55: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
 	6,  // 56: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
 	3,  // 57: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	55, // 58: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	56, // 58: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
 	45, // 59: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	48, // 60: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	49, // 61: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	50, // 62: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	50, // 63: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	49, // 60: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	50, // 61: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	51, // 62: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	51, // 63: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	48, // 64: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	65, // [65:65] is the sub-list for method output_type
+	65, // [65:65] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -4572,7 +4642,7 @@ func file_outbid_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1897,7 +1897,10 @@ type Resources struct {
 	Processes string `protobuf:"bytes,8,opt,name=processes,proto3" json:"processes,omitempty"`
 	// Several forks of a trial may train it at once, each with its devices on a node of its own, under the policy hadare: "auto"
 	// for as many as there are idle nodes, or the least and the most, such as "2-5". What they learned is averaged. "" for no.
-	Forks         string `protobuf:"bytes,9,opt,name=forks,proto3" json:"forks,omitempty"`
+	Forks string `protobuf:"bytes,9,opt,name=forks,proto3" json:"forks,omitempty"`
+	// How what forks learned is put together: "steps" (default) by the steps that each did; "uniform", all alike; "outer", DiLoCo's
+	// outer optimizer over the mean by steps, of rate 0.7 and momentum 0.9, or others, such as "outer(0.5, 0.8)".
+	ForksMerge    string `protobuf:"bytes,10,opt,name=forks_merge,json=forksMerge,proto3" json:"forks_merge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1991,6 +1994,13 @@ func (x *Resources) GetProcesses() string {
 func (x *Resources) GetForks() string {
 	if x != nil {
 		return x.Forks
+	}
+	return ""
+}
+
+func (x *Resources) GetForksMerge() string {
+	if x != nil {
+		return x.ForksMerge
 	}
 	return ""
 }
@@ -2714,7 +2724,7 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\vPluginTuner\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x123\n" +
 	"\bsettings\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12\x1b\n" +
-	"\tmax_steps\x18\x03 \x01(\x03R\bmaxSteps\"\x86\x02\n" +
+	"\tmax_steps\x18\x03 \x01(\x03R\bmaxSteps\"\xa7\x02\n" +
 	"\tResources\x120\n" +
 	"\adevices\x18\x01 \x01(\v2\x16.outbid.v1.DeviceCountR\adevices\x12\x14\n" +
 	"\x05types\x18\x02 \x03(\tR\x05types\x12#\n" +
@@ -2724,7 +2734,10 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x06spread\x18\x06 \x01(\bR\x06spread\x12\x14\n" +
 	"\x05mixed\x18\a \x01(\bR\x05mixed\x12\x1c\n" +
 	"\tprocesses\x18\b \x01(\tR\tprocesses\x12\x14\n" +
-	"\x05forks\x18\t \x01(\tR\x05forks\"1\n" +
+	"\x05forks\x18\t \x01(\tR\x05forks\x12\x1f\n" +
+	"\vforks_merge\x18\n" +
+	" \x01(\tR\n" +
+	"forksMerge\"1\n" +
 	"\vDeviceCount\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x05R\x03max\"\x9d\x01\n" +

@@ -109,7 +109,7 @@ def serving(folder: Path) -> Iterator[Served]:
         check_log(server.log)
 
 
-def submit(url: str) -> Any:
+def submit(url: str, merge: str = "steps") -> Any:
     """Submit a sweep of one trial that may be forked."""
     sweep = ob.Sweep(
         regression,
@@ -118,7 +118,7 @@ def submit(url: str) -> Any:
         mode="min",
         tuner=ob.Random(max_steps=STEPS, seed=1),
         trials=1,
-        resources=ob.Resources(devices=1, forks="auto"),
+        resources=ob.Resources(devices=1, forks="auto", forks_merge=merge),
         checkpoints=ob.Checkpoints(last=True, every="500ms"),
     )
     return sweep.submit(ob.connect(url))
@@ -215,3 +215,15 @@ def test_a_fork_and_a_server_are_killed_in_mid_round(tmp_path: Path) -> None:
         result = again.wait(DEADLINE)
         check(server, result.trials[0])
         assert result.trials[0].restarts == 0, "that forks fail is no restart of the trial"
+
+
+def test_an_outer_optimizer_goes_on_from_round_to_round(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        trial = submit(server.url, "outer(0.9, 0.2)").wait(DEADLINE).trials[0]
+        merged = [end["checkpoint"] for end in server.of("forks_ended") if len(end.get("forks", [])) == 2]
+        outer = [checkpoint for checkpoint in merged if "outer" in checkpoint]
+        assert len(merged) >= 2, f"too few rounds were averaged: {merged}"
+        assert outer, f"no round moved on from another: {merged}"
+        assert float(np.max(np.abs(trial.checkpoint()["w"] - np.arange(20.0)))) < 0.5
+        left = [path.name for path in (tmp_path / "data").rglob("*.outer")]
+        assert len(left) <= 2, f"states that nothing needs are left: {left}"

@@ -392,16 +392,24 @@ class Consolidation(google.protobuf.message.Message):
     SOURCES_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
     KEY_FIELD_NUMBER: builtins.int
+    UNIFORM_FIELD_NUMBER: builtins.int
+    OUTER_FIELD_NUMBER: builtins.int
     attempt: builtins.int
     step: builtins.int
     """The step and the key of the average."""
     key: builtins.str
+    uniform: builtins.bool
+    """All sources count alike, however many steps they did."""
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef:
         """The trial, and the lease of the round's first fork."""
 
     @property
     def sources(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ConsolidationSource]: ...
+    @property
+    def outer(self) -> Global___OuterStep:
+        """The average is given to an outer optimizer; absent for none."""
+
     def __init__(
         self,
         *,
@@ -410,11 +418,40 @@ class Consolidation(google.protobuf.message.Message):
         sources: collections.abc.Iterable[Global___ConsolidationSource] | None = ...,
         step: builtins.int = ...,
         key: builtins.str = ...,
+        uniform: builtins.bool = ...,
+        outer: Global___OuterStep | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["fork", b"fork"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "fork", b"fork", "key", b"key", "sources", b"sources", "step", b"step"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["fork", b"fork", "outer", b"outer"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "fork", b"fork", "key", b"key", "outer", b"outer", "sources", b"sources", "step", b"step", "uniform", b"uniform"]) -> None: ...
 
 Global___Consolidation: typing_extensions.TypeAlias = Consolidation
+
+@typing.final
+class OuterStep(google.protobuf.message.Message):
+    """OuterStep moves the weights that all forks of a round began with along what they learned."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    START_FIELD_NUMBER: builtins.int
+    RATE_FIELD_NUMBER: builtins.int
+    MOMENTUM_FIELD_NUMBER: builtins.int
+    rate: builtins.float
+    momentum: builtins.float
+    @property
+    def start(self) -> outbid.v1.event_pb2.Checkpoint:
+        """Where they began; its state is what the last step left."""
+
+    def __init__(
+        self,
+        *,
+        start: outbid.v1.event_pb2.Checkpoint | None = ...,
+        rate: builtins.float = ...,
+        momentum: builtins.float = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["start", b"start"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["momentum", b"momentum", "rate", b"rate", "start", b"start"]) -> None: ...
+
+Global___OuterStep: typing_extensions.TypeAlias = OuterStep
 
 @typing.final
 class ConsolidationSource(google.protobuf.message.Message):

@@ -1614,6 +1614,7 @@ class Checkpoint(google.protobuf.message.Message):
     METRIC_FIELD_NUMBER: builtins.int
     UNREADABLE_FIELD_NUMBER: builtins.int
     LEASE_ID_FIELD_NUMBER: builtins.int
+    OUTER_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key in the object store; everything under it with a trailing slash belongs to it."""
     step: builtins.int
@@ -1628,6 +1629,10 @@ class Checkpoint(google.protobuf.message.Message):
     """The lease that it was saved under; 0 if that was not kept."""
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def outer(self) -> Global___OuterState:
+        """What an outer optimizer left beside it, under its key and ".outer"; absent for nothing."""
+
     def __init__(
         self,
         *,
@@ -1639,9 +1644,31 @@ class Checkpoint(google.protobuf.message.Message):
         metric: builtins.float | None = ...,
         unreadable: builtins.bool = ...,
         lease_id: builtins.int = ...,
+        outer: Global___OuterState | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "metric", b"metric", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "bytes", b"bytes", "key", b"key", "lease_id", b"lease_id", "metric", b"metric", "sha256", b"sha256", "step", b"step", "time", b"time", "unreadable", b"unreadable"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "metric", b"metric", "outer", b"outer", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "bytes", b"bytes", "key", b"key", "lease_id", b"lease_id", "metric", b"metric", "outer", b"outer", "sha256", b"sha256", "step", b"step", "time", b"time", "unreadable", b"unreadable"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___Checkpoint: typing_extensions.TypeAlias = Checkpoint
+
+@typing.final
+class OuterState(google.protobuf.message.Message):
+    """OuterState is an outer optimizer's velocity."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BYTES_FIELD_NUMBER: builtins.int
+    SHA256_FIELD_NUMBER: builtins.int
+    bytes: builtins.int
+    sha256: builtins.str
+    """SHA-256 of the file in hex."""
+    def __init__(
+        self,
+        *,
+        bytes: builtins.int = ...,
+        sha256: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "sha256", b"sha256"]) -> None: ...
+
+Global___OuterState: typing_extensions.TypeAlias = OuterState

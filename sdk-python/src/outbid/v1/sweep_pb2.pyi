@@ -849,6 +849,7 @@ class Resources(google.protobuf.message.Message):
     MIXED_FIELD_NUMBER: builtins.int
     PROCESSES_FIELD_NUMBER: builtins.int
     FORKS_FIELD_NUMBER: builtins.int
+    FORKS_MERGE_FIELD_NUMBER: builtins.int
     cpus: builtins.float
     """CPU cores; 0 for no demand."""
     memory: builtins.str
@@ -862,6 +863,10 @@ class Resources(google.protobuf.message.Message):
     forks: builtins.str
     """Several forks of a trial may train it at once, each with its devices on a node of its own, under the policy hadare: "auto"
     for as many as there are idle nodes, or the least and the most, such as "2-5". What they learned is averaged. "" for no.
+    """
+    forks_merge: builtins.str
+    """How what forks learned is put together: "steps" (default) by the steps that each did; "uniform", all alike; "outer", DiLoCo's
+    outer optimizer over the mean by steps, of rate 0.7 and momentum 0.9, or others, such as "outer(0.5, 0.8)".
     """
     @property
     def devices(self) -> Global___DeviceCount:
@@ -887,9 +892,10 @@ class Resources(google.protobuf.message.Message):
         mixed: builtins.bool = ...,
         processes: builtins.str = ...,
         forks: builtins.str = ...,
+        forks_merge: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["devices", b"devices"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["cpus", b"cpus", "devices", b"devices", "exclude_types", b"exclude_types", "forks", b"forks", "memory", b"memory", "mixed", b"mixed", "processes", b"processes", "spread", b"spread", "types", b"types"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cpus", b"cpus", "devices", b"devices", "exclude_types", b"exclude_types", "forks", b"forks", "forks_merge", b"forks_merge", "memory", b"memory", "mixed", b"mixed", "processes", b"processes", "spread", b"spread", "types", b"types"]) -> None: ...
 
 Global___Resources: typing_extensions.TypeAlias = Resources
 

@@ -1,0 +1,55 @@
+package terms
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Merge is how what the forks of a trial learned is put together.
+type Merge struct {
+	// Uniform: all count alike; by the steps that they did otherwise.
+	Uniform bool
+	// Outer: the mean is given to an outer optimizer of this rate and momentum.
+	Outer          bool
+	Rate, Momentum float64
+}
+
+// The outer optimizer's that DiLoCo's paper found best.
+const (
+	outerRate     = 0.7
+	outerMomentum = 0.9
+)
+
+// ParseMerge reads how forks are put together: "" or "steps", "uniform", "outer", or "outer(RATE, MOMENTUM)".
+func ParseMerge(text string) (Merge, error) {
+	switch text {
+	case "", "steps":
+		return Merge{}, nil
+	case "uniform":
+		return Merge{Uniform: true}, nil
+	case "outer":
+		return Merge{Outer: true, Rate: outerRate, Momentum: outerMomentum}, nil
+	}
+	bad := func(why string) (Merge, error) {
+		return Merge{}, fmt.Errorf("%q %s; write steps, uniform, outer, or outer(RATE, MOMENTUM) such as outer(0.7, 0.9)", text, why)
+	}
+	inside, ok := strings.CutPrefix(text, "outer(")
+	inside, closed := strings.CutSuffix(inside, ")")
+	rateText, momentumText, both := strings.Cut(inside, ",")
+	if !ok || !closed || !both {
+		return bad("is unknown")
+	}
+	rate, rateErr := strconv.ParseFloat(strings.TrimSpace(rateText), 64)
+	momentum, momentumErr := strconv.ParseFloat(strings.TrimSpace(momentumText), 64)
+	switch {
+	case rateErr != nil || momentumErr != nil:
+		return bad("has what is no number")
+	case !(rate > 0) || math.IsInf(rate, 0):
+		return bad("has a rate that is not above 0")
+	case !(momentum >= 0 && momentum < 1):
+		return bad("has a momentum that is not from 0 to below 1")
+	}
+	return Merge{Outer: true, Rate: rate, Momentum: momentum}, nil
+}
