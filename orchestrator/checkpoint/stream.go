@@ -133,14 +133,14 @@ func (s *Stream) offer(from, to int64, last bool) bool {
 // readSource reads its part of each piece. Whose part comes last has the piece computed.
 func (s *Stream) readSource(in *input, pieces <-chan *piece) error {
 	var sum hash.Hash // of what was read, where that is the whole file in its order
-	checked := make(chan struct{})
+	checked := make(chan error, 1)
 	switch {
 	case in.SHA256 != "" && in.alike:
 		sum = sha256.New()
 	case in.SHA256 != "":
 		s.group.Go(func() error {
-			defer close(checked)
-			return in.check(s.ctx)
+			checked <- in.check(s.ctx)
+			return nil // the reader of the last piece says it, which nobody has before
 		})
 	}
 	for p := range pieces {
@@ -158,7 +158,10 @@ func (s *Stream) readSource(in *input, pieces <-chan *piece) error {
 			}
 		default:
 			select {
-			case <-checked: // one that was damaged has ended the stream
+			case err := <-checked:
+				if err != nil {
+					return err
+				}
 			case <-s.ctx.Done():
 				return nil
 			}
