@@ -1,0 +1,102 @@
+package slots
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched/ascent"
+)
+
+// Names of the policies that Run knows, OGASched first.
+func Names() []string {
+	return []string{"OGASched", "OGASched, steps by theory", "DRF", "Fairness", "BinPacking", "Spreading"}
+}
+
+// Result is what a policy had of a horizon.
+type Result struct {
+	// Cumulative reward, and Average of a slot.
+	Cumulative, Average float64
+	// Regret at some slots.
+	Regret []Regret
+}
+
+// Regret against the best stationary decision for the jobs that had come by a slot: at least Least, which is against the best
+// that was found, and at most Most, which is against what none exceeds.
+type Regret struct {
+	Slot        int
+	Least, Most float64
+	// Theorem is the most that steps by theory may regret.
+	Theorem float64
+}
+
+// Run lets a policy decide on the cluster and the arrivals of a seed, and measures regret after the slots in regretAt.
+func Run(s Settings, name string, seed uint64, regretAt ...int) (Result, error) {
+	g, err := s.Draw(seed)
+	if err != nil {
+		return Result{}, err
+	}
+	decide, err := policyOf(s, g, name)
+	if err != nil {
+		return Result{}, err
+	}
+	var result Result
+	rng := rand.New(rand.NewPCG(seed, 2))
+	arrivals, count := make([]float64, s.Ports), make([]float64, s.Ports)
+	for slot := 1; slot <= s.Horizon; slot++ {
+		for l := range arrivals {
+			arrivals[l] = 0
+			if rng.Float64() < s.Chance {
+				arrivals[l] = 1
+				count[l]++
+			}
+		}
+		result.Cumulative += decide(arrivals)
+		for _, at := range regretAt {
+			if at == slot {
+				_, found, bound := g.Best(count, bestSteps)
+				result.Regret = append(result.Regret, Regret{
+					Slot: slot, Least: found - result.Cumulative, Most: bound - result.Cumulative, Theorem: g.Bound(slot),
+				})
+			}
+		}
+	}
+	result.Average = result.Cumulative / float64(max(1, s.Horizon))
+	return result, nil
+}
+
+// bestSteps are the steps in which the best stationary decision is looked for.
+const bestSteps = 4000
+
+// policyOf returns what decides a slot and tells its reward.
+func policyOf(s Settings, g *ascent.Graph, name string) (func(arrivals []float64) float64, error) {
+	learn := func(rates ascent.Rates) func([]float64) float64 {
+		a := ascent.NewLearner(g, rates)
+		return func(arrivals []float64) float64 {
+			reward := g.Reward(arrivals, a.Decision())
+			a.Learn(arrivals)
+			return reward
+		}
+	}
+	divide := func(by rival) func([]float64) float64 {
+		y := g.Zero()
+		return func(arrivals []float64) float64 {
+			by(g, arrivals, y)
+			return g.Reward(arrivals, y)
+		}
+	}
+	switch name {
+	case "OGASched":
+		return learn(s.Rates), nil
+	case "OGASched, steps by theory":
+		return learn(g.Theory(s.Horizon)), nil
+	case "DRF":
+		return divide(drf(g)), nil
+	case "Fairness":
+		return divide(fairness), nil
+	case "BinPacking":
+		return divide(scored(g, 1)), nil
+	case "Spreading":
+		return divide(scored(g, -1)), nil
+	}
+	return nil, fmt.Errorf("slots: there is no policy %q", name)
+}
