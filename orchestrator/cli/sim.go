@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
+	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 	"github.com/outbid-dev/outbid/orchestrator/sim/workload"
@@ -27,6 +29,7 @@ type simOptions struct {
 
 func (a *app) simCommand() *cobra.Command {
 	var o simOptions
+	o.ForkCosts = sim.ForkCosts{Upload: 3 * time.Second, Average: 3 * time.Second, Each: time.Second}
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Run a trace on a simulated cluster under one policy or several, and compare",
@@ -35,6 +38,7 @@ func (a *app) simCommand() *cobra.Command {
   outbid sim --cluster v100:12/4,p100:12/4,k80:12/4 --trace jobs.trace --throughputs throughputs.json --policy fifo -o json
   outbid sim --cluster astraea-philly --trace philly.csv.gz --window busiest:14d --policy fifo --plots figures
   outbid sim --cluster themis --made themis-1 --policy drf,tiresias --sweep made.contention=1,2,4 --plots figures
+  outbid sim --cluster hadare-aws --made hadare --made-option mix=M-5 --policy hadar,hadare --round 90s
   outbid sim --cluster cluster.yaml --trace jobs.jsonl --policy fifo --events events.jsonl --no-times -o json`,
 		Args:              exactly(),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -62,6 +66,9 @@ them from --trace:
 ` + makerLines() + `
 The policies are ` + wrap(strings.Join(registry.Names(), ", "), 100) + `.
 --option NAME=VALUE sets an option of every policy that has it, --option POLICY.NAME=VALUE of that one alone.
+
+Jobs whose workload says so (hadare's), or all with --forks, may be trained by several forks at once under policies that
+fork jobs (hadare); what forks take beside training is --fork-costs. Other policies train each by one process.
 
 -o json prints one object a line for each policy; its fields are under JSON in docs/cli.md, and their definitions in
 docs/scheduling.md.`
@@ -108,6 +115,9 @@ func simFlags(cmd *cobra.Command, o *simOptions) {
 	f.DurationVar(&o.Round, "round", 0, "length of a round for the policies that work in rounds (default: their own)")
 	f.DurationVar(&o.RestartDelay, "restart-delay", 10*time.Second, "what it takes a job to go on after its devices changed "+
 		"(traces of Gavel's with --throughputs: 0s, as in its simulator)")
+	f.BoolVar(&o.Mixed, "mixed", false, "let the devices of a job be of several types, the slowest of which sets its pace")
+	f.StringVar(&o.Forks, "forks", "", "how many processes may train a job at once under policies that fork jobs: auto, or the `LEAST-MOST`, such as 2-5")
+	f.Var(&forkCosts{&o.ForkCosts}, "fork-costs", "what forks take to save, a worker to average, and for each that it averages: `SAVE,AVERAGE,EACH`")
 	f.Float64SliceVar(&o.Slowdown, "slowdown", nil, "slowdown of jobs by `SPREAD`: slot,machine,rack,cluster, such as "+
 		"1,1,1.1,1.3 (default: the workload's; with --throughputs none)")
 	f.DurationVar(&o.Mishaps.NodeFails, "node-fails", 0, "mean time until a node fails; 0 for never")
@@ -136,6 +146,37 @@ func simFlags(cmd *cobra.Command, o *simOptions) {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	_ = cmd.MarkFlagDirname("plots")
+}
+
+// forkCosts reads what rounds of forks take.
+type forkCosts struct{ to *sim.ForkCosts }
+
+// Set implements pflag.Value.
+func (f *forkCosts) Set(text string) error {
+	parts := strings.Split(text, ",")
+	fields := []*time.Duration{&f.to.Upload, &f.to.Average, &f.to.Each}
+	if len(parts) != len(fields) {
+		return errors.New("want three durations, such as 3s,3s,1s")
+	}
+	for i, part := range parts {
+		d, err := time.ParseDuration(part)
+		if err != nil {
+			return err
+		}
+		*fields[i] = d
+	}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (f *forkCosts) Type() string { return "durations" }
+
+// String implements pflag.Value.
+func (f *forkCosts) String() string {
+	if f.to == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s,%s,%s", f.to.Upload, f.to.Average, f.to.Each)
 }
 
 // sim checks what was asked for, runs it, and prints and draws what came out.

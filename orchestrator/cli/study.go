@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) studyCommand() *cobra.Command {
-	var results string
+	var results, folder string
 	var tables bool
 	cmd := &cobra.Command{
 		Use:   "study FILE",
@@ -26,17 +26,19 @@ that is broken off goes on where it was.`,
   outbid study docs/comparison/themis.yaml --results themis.jsonl --tables`,
 		Args: exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.study(cmd.Context(), args[0], results, tables)
+			return a.study(cmd.Context(), args[0], results, folder, tables)
 		},
 	}
 	cmd.Flags().StringVar(&results, "results", "results.jsonl", "`FILE` of what was run, which is added to")
+	cmd.Flags().StringVar(&folder, "data", ".", "`DIR` of the traces and throughputs that tables name")
 	cmd.Flags().BoolVar(&tables, "tables", false, "print the tables of what was run, and run nothing")
 	_ = cmd.MarkFlagFilename("results")
+	_ = cmd.MarkFlagDirname("data")
 	return cmd
 }
 
 // study runs what is missing and prints the tables.
-func (a *app) study(ctx context.Context, file, results string, tablesOnly bool) error {
+func (a *app) study(ctx context.Context, file, results, folder string, tablesOnly bool) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return badInput("%w", err)
@@ -51,7 +53,7 @@ func (a *app) study(ctx context.Context, file, results string, tablesOnly bool) 
 	}
 	if missing, all := s.Missing(got); missing > 0 && !tablesOnly {
 		a.notef("%d of %d runs are missing", missing, all)
-		if err := a.runStudy(ctx, s, got, results, missing); err != nil {
+		if err := a.runStudy(ctx, s, got, results, folder, missing); err != nil {
 			return err
 		}
 	}
@@ -71,14 +73,14 @@ func readResults(path string) (study.Results, error) {
 	return study.ReadResults(f)
 }
 
-func (a *app) runStudy(ctx context.Context, s *study.Study, got study.Results, results string, missing int) (err error) {
+func (a *app) runStudy(ctx context.Context, s *study.Study, got study.Results, results, folder string, missing int) (err error) {
 	f, err := os.OpenFile(results, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	done := 0
-	return s.Run(ctx, a.simulate, got, func(l *study.Line) error {
+	return s.Run(ctx, a.simulate, folder, got, func(l *study.Line) error {
 		line, err := encodeJSON(l, false)
 		if err != nil {
 			return err

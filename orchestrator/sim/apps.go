@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +29,10 @@ type Making struct {
 	// Slowdown S by spread: slot, machine, rack, cluster. nil is 1, 1, 1.1, 1.3 for jobs without a throughput table, and
 	// 1 everywhere for those with one, as in Gavel.
 	Slowdown []float64
+	// Mixed lets the devices of a job be of several types.
+	Mixed bool
+	// Forks is how many processes may train a job at once that does not say itself; empty for one.
+	Forks string
 	// Reports is how often a job with a loss curve reports on its way; 0 is 16.
 	Reports int
 }
@@ -89,6 +96,10 @@ func (how *Making) app(jobs []*trace.Job, of *trace.App) (App, error) {
 			Workload: &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{Command: []string{"train"}}},
 		},
 	}
+	a.Spec.Resources.Mixed = how.Mixed
+	if forks := cmp.Or(first.Forks, how.Forks); forks != "" {
+		a.Spec.Resources.Forks, a.Spec.Resources.Spread = forks, false
+	}
 	if of != nil {
 		a.Spec.Labels["app"] = of.ID
 	}
@@ -142,6 +153,9 @@ func (how *Making) job(j *trace.Job) (Job, error) {
 	if j.Utility != nil {
 		out.Utility = j.Utility.Value
 	}
+	if len(j.Rates) > 0 && j.TotalSteps > 0 {
+		return out, how.own(j, &out)
+	}
 	if how.Throughputs != nil && j.Model != "" && j.TotalSteps > 0 {
 		if err := how.table(j, &out); err != nil {
 			return Job{}, err
@@ -160,6 +174,23 @@ func (how *Making) job(j *trace.Job) (Job, error) {
 	}}
 	how.slow(&out, j.Model)
 	return out, nil
+}
+
+// own takes the job's speeds from the job, for every type of the cluster that it names.
+func (how *Making) own(j *trace.Job, out *Job) error {
+	fastest := 0.0
+	for _, kind := range how.Types {
+		if rate := j.Rates[kind]; rate > 0 {
+			out.Speeds.Measured = append(out.Speeds.Measured, cluster.Speed{Type: kind, Devices: j.MaxGPUs, Locality: cluster.SameMachine, Rate: rate})
+			fastest = max(fastest, rate)
+		}
+	}
+	if fastest == 0 {
+		return fmt.Errorf("it has rates on %s, and the cluster has %s", strings.Join(slices.Sorted(maps.Keys(j.Rates)), ", "), strings.Join(how.Types, ", "))
+	}
+	out.Isolated = float64(j.TotalSteps) / fastest
+	how.slow(out, j.Model)
+	return nil
 }
 
 // table takes the job's speeds from the throughput table, for every type of the cluster that it has.

@@ -12,9 +12,10 @@ import (
 // ForkCosts is what rounds of forks take beside training.
 type ForkCosts struct {
 	// Upload is how long a fork takes to save at the end of its share, or of the slot. It holds its device meanwhile.
-	Upload time.Duration
+	Upload time.Duration `yaml:"upload"`
 	// Average is how long a worker takes to average, and Each what it takes more for each checkpoint.
-	Average, Each time.Duration
+	Average time.Duration `yaml:"average"`
+	Each    time.Duration `yaml:"each"`
 }
 
 // upload is how long a fork takes to save before its lease ends.

@@ -56,6 +56,11 @@ type Job struct {
 	Loss *Curve
 	// Utility is what its end is worth; nil if nobody said.
 	Utility *Utility
+	// Rates are its steps per second with MaxGPUs by GPU type, where it brings them along; nil to look its model up in a table.
+	Rates map[string]float64
+	// Forks is how many processes on nodes of their own may train it at once: auto, or the least and the most, such as 2-5; empty
+	// for one.
+	Forks string
 }
 
 // App is one hyperparameter exploration: the jobs that name it, and how its tuner ends them.

@@ -16,9 +16,16 @@ type HadarEOptions struct {
 	Mix string
 	// Seconds by size of the data set (S, M, L, XL): the run time on the reference GPU. The paper does not give them.
 	Seconds map[string]float64
-	// Throughputs turn durations into steps for the models they have, on GPUs of type Reference; nil for durations only.
+	// Throughputs turn durations into steps for the models they have, on GPUs of type Reference, and say how fast a model is on
+	// the types that they have. What they do not say, and all if they are nil, follows from data sheets.
 	Throughputs *Throughputs
 	Reference   string
+	// Forks is how many processes may train a job at once.
+	Forks string
+	// Vary draws each job's run time from 0.75 to 1.33 times its size's, evenly in its logarithm, and how much its speed follows
+	// a GPU's arithmetic and how much its memory, by Seed. Otherwise nothing is random, and it follows both alike.
+	Vary bool
+	Seed uint64
 }
 
 // HadarEDefaults is a mix with run times under which M-5 takes about the paper's 4,000 s on five nodes.
@@ -28,8 +35,39 @@ func HadarEDefaults(mix string, table *Throughputs) HadarEOptions {
 		Seconds:     map[string]float64{"S": 400, "M": 800, "L": 1200, "XL": 2000},
 		Throughputs: table,
 		Reference:   "v100",
+		Forks:       "auto",
 	}
 }
+
+// hadarEGPU is what data sheets say of a GPU: teraflops per second in single precision, and the bandwidth of its memory in GB/s.
+type hadarEGPU struct{ arithmetic, memory float64 }
+
+// hadarEGPUs are those of the paper's two clusters, a K80 being one of its two halves, and of the other clusters here.
+func hadarEGPUs() map[string]hadarEGPU {
+	return map[string]hadarEGPU{
+		"v100": {15.7, 900}, "p100": {10.6, 732}, "k80": {4.4, 240}, "t4": {8.1, 320}, "titan-rtx": {16.3, 672}, "t400": {1.1, 80},
+		"rtx-3090": {35.6, 936}, "rtx-a2000": {8, 288},
+	}
+}
+
+// speeds are a model's steps per second by type, given that on the reference: measured where the table has it, otherwise by
+// the geometric mean of what the data sheets say, weighted.
+func (o *HadarEOptions) speeds(model string, reference, weight float64) map[string]float64 {
+	rates, base := map[string]float64{}, hadarEGPUs()[o.Reference]
+	for kind, g := range hadarEGPUs() {
+		rates[kind] = reference * math.Pow(g.arithmetic/base.arithmetic, weight) * math.Pow(g.memory/base.memory, 1-weight)
+		if o.Throughputs == nil {
+			continue
+		}
+		if measured, err := o.Throughputs.Isolated(model, 1, kind); err == nil {
+			rates[kind] = measured
+		}
+	}
+	return rates
+}
+
+// hadarEUnmeasured is the steps per second on the reference of a model that no table has.
+const hadarEUnmeasured = 10
 
 // hadarETask is a row of the paper's table III. The model is the nearest in Gavel's tables; MiMa's weather model is in none.
 type hadarETask struct{ model, size string }
@@ -61,7 +99,7 @@ func hadarEMixes() map[string][]string {
 	return mixes
 }
 
-// MakeHadarE makes a mix; all jobs are there at the start and nothing is random. The size is kept as the status.
+// MakeHadarE makes a mix; all jobs are there at the start. The size is kept as the status.
 func MakeHadarE(o HadarEOptions) (*Trace, error) {
 	mix, ok := hadarEMixes()[o.Mix]
 	if !ok {
@@ -70,24 +108,34 @@ func MakeHadarE(o HadarEOptions) (*Trace, error) {
 		})
 		return nil, fmt.Errorf("make a hadare mix: %q: want one of %s", o.Mix, strings.Join(names, ", "))
 	}
+	if _, known := hadarEGPUs()[o.Reference]; !known {
+		return nil, fmt.Errorf("make a hadare mix: reference %q: want one of %s", o.Reference, strings.Join(slices.Sorted(maps.Keys(hadarEGPUs())), ", "))
+	}
+	d := newDraw(o.Seed, "hadare")
 	out := &Trace{Name: "hadare-" + strings.ToLower(o.Mix), Source: "mix " + o.Mix + " of the HadarE paper"}
 	for i, name := range mix {
 		task := hadarETasks()[name]
-		seconds := o.Seconds[task.size]
+		seconds, weight := o.Seconds[task.size], .5
+		if o.Vary {
+			seconds *= math.Pow(.75, d.between(-1, 1))
+			weight = d.between(.3, .7)
+		}
 		if err := positive("make a hadare mix", setting{"seconds of size " + task.size, seconds}); err != nil {
 			return nil, err
 		}
 		job := Job{
 			ID: strings.ToLower(name) + "-" + strconv.Itoa(i), MinGPUs: 1, MaxGPUs: 1, Share: 1,
 			Duration: seconds, MeasuredOn: o.Reference, Model: task.model, Weight: 1, Status: task.size,
+			Forks: o.Forks,
 		}
+		speed := float64(hadarEUnmeasured)
 		if o.Throughputs != nil && name != "MM" {
-			speed, err := o.Throughputs.Isolated(task.model, 1, o.Reference)
-			if err != nil {
+			var err error
+			if speed, err = o.Throughputs.Isolated(task.model, 1, o.Reference); err != nil {
 				return nil, fmt.Errorf("make a hadare mix: %w", err)
 			}
-			job.TotalSteps = max(1, int64(math.Round(seconds*speed)))
 		}
+		job.TotalSteps, job.Rates = max(1, int64(math.Round(seconds*speed))), o.speeds(task.model, speed, weight)
 		out.Jobs = append(out.Jobs, job)
 	}
 	return out, nil

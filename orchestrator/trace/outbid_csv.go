@@ -17,8 +17,8 @@ func outbidColumns() []string {
 }
 
 // WriteCSV writes Outbid's CSV: a header and one job a row, with its app's settings beside it. gpu_types are joined by
-// |; loss is start;floor;scale;power and utility priority;decay;target. Unknown values are empty. Name, source and the
-// tenants' weights are not in it: JSON lines keep everything.
+// |; loss is start;floor;scale;power and utility priority;decay;target. Unknown values are empty. Name, source, the
+// tenants' weights, rates and forks are not in it: JSON lines keep everything.
 func (t *Trace) WriteCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	apps := make(map[string]App, len(t.Apps))

@@ -47,6 +47,9 @@ type jobLine struct {
 	App        string   `json:"app,omitempty"`
 	Loss       *Curve   `json:"loss,omitempty"`
 	Utility    *Utility `json:"utility,omitempty"`
+
+	Rates map[string]float64 `json:"rates,omitempty"`
+	Forks string             `json:"forks,omitempty"`
 }
 
 // appLine is a line for an app; it comes before the first job that names the app.
@@ -64,14 +67,14 @@ type appLine struct {
 func (j *Job) line() jobLine {
 	return jobLine{
 		"job", j.ID, j.Tenant, j.User, j.Submit, j.MinGPUs, j.MaxGPUs, j.Share, j.GPUTypes, j.Nodes, j.Duration,
-		j.MeasuredOn, j.TotalSteps, j.Model, j.BatchMode, j.Weight, j.SLO, j.Status, j.CPUs, j.Memory, j.App, j.Loss, j.Utility,
+		j.MeasuredOn, j.TotalSteps, j.Model, j.BatchMode, j.Weight, j.SLO, j.Status, j.CPUs, j.Memory, j.App, j.Loss, j.Utility, j.Rates, j.Forks,
 	}
 }
 
 func (l *jobLine) job() Job {
 	return Job{
 		l.ID, l.Tenant, l.User, l.Submit, l.MinGPUs, l.MaxGPUs, l.Share, l.GPUTypes, l.Nodes, l.Duration,
-		l.MeasuredOn, l.TotalSteps, l.Model, l.BatchMode, l.Weight, l.SLO, l.Status, l.CPUs, l.Memory, l.App, l.Loss, l.Utility,
+		l.MeasuredOn, l.TotalSteps, l.Model, l.BatchMode, l.Weight, l.SLO, l.Status, l.CPUs, l.Memory, l.App, l.Loss, l.Utility, l.Rates, l.Forks,
 	}
 }
 

@@ -31,8 +31,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// Policy is Hadar's scheduler. Allocations are made anew when a round begins, running jobs included; in between, jobs that
-// come take what is free.
+// Policy is Hadar's scheduler. When a round begins before which a job or a node came or went, all are allocated anew, running jobs
+// included; otherwise who runs stays, and jobs that wait take what is free.
 type Policy struct {
 	round    time.Duration
 	restart  float64 // seconds
@@ -41,6 +41,7 @@ type Policy struct {
 	cheapest bool
 	conserve bool
 	preempt  bool
+	always   bool
 	// forks says that it is HadarE.
 	forks bool
 	s     state
@@ -50,6 +51,8 @@ type Policy struct {
 type state struct {
 	// Next is when the next round begins; zero before the first.
 	Next time.Time `json:"next"`
+	// Seen stands for the jobs and nodes that there were when a round last began.
+	Seen uint64 `json:"seen,omitempty"`
 }
 
 // New makes the policy from its options.
@@ -65,7 +68,9 @@ func New(o *policy.Options) policy.Policy {
 		cheapest: o.Text("choose", "payoff", "which of a job's allocations: the one of the largest payoff (eq. 4), or of the least cost "+
 			"(algorithm 2)", "payoff", "cost") == "cost",
 		conserve: o.Bool("conserve", true, "give devices that prices would leave idle to jobs that wait"),
-		preempt:  o.Bool("preempt", true, "allocate running jobs anew in each round; otherwise they keep what they have"),
+		always: o.Text("anew", "changed", "in which rounds running jobs are allocated anew: those before which a job or a node came or went, or "+
+			"always", "changed", "always") == "always",
+		preempt: o.Bool("preempt", true, "allocate running jobs anew in each round; otherwise they keep what they have"),
 	}
 }
 
@@ -102,6 +107,19 @@ func (p *Policy) Restore(data []byte) error {
 	return nil
 }
 
+// begins says whether a round begins in which running jobs are allocated anew. In one that finds the same jobs and nodes as the last
+// everybody stays: who waits would have to be worth more by now than who runs, and waiting makes nobody worth more.
+func (p *Policy) begins(v *policy.View) bool {
+	if v.Now.Before(p.s.Next) {
+		return false
+	}
+	p.s.Next = v.Now.Add(p.round)
+	seen := v.JobsHash()
+	same := seen == p.s.Seen
+	p.s.Seen = seen
+	return p.always || !same
+}
+
 // Decide implements policy.Policy.
 func (p *Policy) Decide(v *policy.View) policy.Plan {
 	if p.forks {
@@ -109,8 +127,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	}
 	var plan *policy.Planner
 	jobs, reason := v.Waiting(), "jobs that wait, by payoff"
-	if p.preempt && !v.Now.Before(p.s.Next) {
-		p.s.Next = v.Now.Add(p.round)
+	if p.preempt && p.begins(v) {
 		plan, jobs, reason = policy.Preempt(v), v.Jobs(), "a round: all jobs, by payoff"
 	} else {
 		plan = policy.Refill(v)

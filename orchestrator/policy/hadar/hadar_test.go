@@ -241,6 +241,35 @@ func TestRoundsAllocateAnew(t *testing.T) {
 	}
 }
 
+// A round that finds the same jobs and nodes as the last moves nobody; one before which somebody came or went allocates all anew.
+func TestOnlyWhatChangedIsPlacedAnew(t *testing.T) {
+	t.Parallel()
+	for anew, moves := range map[string]bool{"changed": false, "always": true} {
+		s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)
+		little, much := job(s, "little", 1, 100_000, 1), job(s, "much", 1, 100_000, 2)
+		p := create(t, map[string]string{"anew": anew})
+		s.Decide(t, p)
+		if !much.Running() {
+			t.Fatalf("%s: it begins with %v and %v", anew, little.Gang(), much.Gang())
+		}
+		little.Weight = 50 // nobody came, but somebody is worth more by now
+		next := func() {
+			s.Run(t, still{}, slot)
+			for range 2 {
+				s.Decide(t, p)
+				s.Settle()
+			}
+		}
+		if next(); little.Running() != moves {
+			t.Errorf("%s: a round later they run on %v and %v", anew, little.Gang(), much.Gang())
+		}
+		job(s, "another", 1, 10, .001)
+		if next(); !little.Running() {
+			t.Errorf("%s: when another has come they run on %v and %v", anew, little.Gang(), much.Gang())
+		}
+	}
+}
+
 // A job does not move for less than the move costs it.
 func TestAJobStaysWhereItIs(t *testing.T) {
 	t.Parallel()

@@ -44,6 +44,7 @@ func known() map[string]string {
 		"hadar":          "v100:20/4,p100:20/4,k80:20/4",
 		"hadar-example":  "v100:2/2,p100:3/3,k80:1/1",
 		"hadare-aws":     "v100:1/1,k80:2/1,t4:2/1",
+		"hadare-lab":     "titan-rtx:1/1,t4:1/1,t400:1/1,rtx-3090:1/1,rtx-a2000:1/1",
 		"shockwave":      "v100:32/4",
 		"themis":         themisMachines(16, 6, 16),
 		"themis-256":     themisMachines(24, 12, 16),

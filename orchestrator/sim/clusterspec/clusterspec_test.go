@@ -83,6 +83,7 @@ func TestNamedClusters(t *testing.T) {
 		"hadar":          "60 devices on 15 nodes: 20 k80, 20 p100, 20 v100",
 		"hadar-example":  "6 devices on 3 nodes: 1 k80, 3 p100, 2 v100",
 		"hadare-aws":     "5 devices on 5 nodes: 2 k80, 2 t4, 1 v100",
+		"hadare-lab":     "5 devices on 5 nodes: 1 rtx-3090, 1 rtx-a2000, 1 t4, 1 t400, 1 titan-rtx",
 		"shockwave":      "32 devices on 8 nodes: 32 v100",
 		"themis":         "168 devices on 38 nodes: 168 gpu, in 5 racks",
 		"themis-256":     "256 devices on 52 nodes: 256 gpu, in 7 racks",

@@ -30,6 +30,7 @@ func Simulate(ctx context.Context, r Request) (measure.Result, error) {
 	}
 	apps, err := sim.Apps(r.Trace, sim.Making{
 		Types: slices.Sorted(maps.Keys(types)), Throughputs: r.Table, Slowdown: r.Slowdown,
+		Mixed: r.Mixed, Forks: r.Forks,
 	})
 	if err != nil {
 		return measure.Result{}, badInput("the workload: %w", err)
@@ -38,9 +39,12 @@ func Simulate(ctx context.Context, r Request) (measure.Result, error) {
 	if err != nil {
 		return measure.Result{}, err
 	}
+	if forking, ok := rules.(policy.Forking); !ok || !forking.ForksJobs() {
+		apps = sim.WithoutForks(apps)
+	}
 	setup := sim.Setup{
 		Nodes: r.Nodes, Apps: apps, Policy: func() policy.Policy { return rules }, Options: r.Policy.Options, Seed: r.Seed, RestartDelay: r.RestartDelay, Mishaps: r.Mishaps, Bars: r.Bars,
-		Control: settings(), Clock: time.Now,
+		Control: settings(), Clock: time.Now, Forks: r.ForkCosts,
 	}
 	for _, t := range r.Trace.Tenants {
 		setup.Tenants = append(setup.Tenants, measure.Tenant{Name: t.Name, Weight: t.Weight})

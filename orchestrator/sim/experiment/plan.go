@@ -11,6 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/sim/workload"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 )
 
@@ -33,6 +34,12 @@ type Options struct {
 	// Slowdown of jobs by spread, four numbers; nil for the workload's own.
 	Slowdown []float64
 	Mishaps  sim.Mishaps
+	// Mixed lets the devices of a job be of several types.
+	Mixed bool
+	// Forks is how many processes may train a job at once that does not say itself, under policies that fork jobs: auto, or the
+	// least and the most, such as 2-5. ForkCosts is what their rounds take beside training.
+	Forks     string
+	ForkCosts sim.ForkCosts
 	// Parallel is how many policies run at once.
 	Parallel int
 	// Alone simulates every app once more, alone on its share of the cluster.
@@ -104,8 +111,13 @@ func (o *Options) check() error {
 			strings.Trim(strings.ReplaceAll(fmt.Sprint(o.Slowdown), " ", ","), "[]"))
 	case o.Parallel < 1:
 		return badInput("--parallel %d: want 1 or more", o.Parallel)
+	case o.ForkCosts.Upload < 0 || o.ForkCosts.Average < 0 || o.ForkCosts.Each < 0:
+		return badInput("--fork-costs %s,%s,%s: want 0 or more", o.ForkCosts.Upload, o.ForkCosts.Average, o.ForkCosts.Each)
 	case !(o.Workload.Load > 0 && o.Workload.Length > 0):
 		return badInput("--load %g, --length %g: want both above 0", o.Workload.Load, o.Workload.Length)
+	}
+	if _, _, err := terms.ParseForks(o.Forks); err != nil {
+		return badInput("--forks: %w", err)
 	}
 	return nil
 }

@@ -15,7 +15,9 @@ type PolicyFactory struct {
 	Name string
 	// Options are all that it has, for the ledger.
 	Options map[string]string
-	New     func() (policy.Policy, error)
+	// Mixed lets jobs mix types of device under it, whatever the plan says.
+	Mixed bool
+	New   func() (policy.Policy, error)
 }
 
 // PolicyFactories checks the names and options of policies. The round and the seed that were asked for are options of

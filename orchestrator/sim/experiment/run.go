@@ -25,6 +25,11 @@ type Request struct {
 	// Slowdown by spread, four numbers; nil for the workload's own.
 	Slowdown []float64
 	Mishaps  sim.Mishaps
+	// Mixed lets the devices of a job be of several types. Forks is how many processes may train a job at once that does not say
+	// itself, under policies that fork jobs, and ForkCosts is what their rounds take beside training.
+	Mixed     bool
+	Forks     string
+	ForkCosts sim.ForkCosts
 	// Bars is how many leases are kept for a Gantt chart.
 	Bars int
 	// Events takes every event as a JSON line; nil for nobody.
@@ -124,7 +129,7 @@ func (p *Plan) start(ctx context.Context, ended []chan outcome, h Hooks) {
 func (p *Plan) runOne(ctx context.Context, f PolicyFactory, h Hooks, shares *alone) (measure.Result, error) {
 	r := Request{
 		Policy: f, Nodes: p.Nodes, Trace: p.Trace, Table: p.Table, Seed: p.Workload.Seed, RestartDelay: p.RestartDelay,
-		Slowdown: p.Slowdown, Mishaps: p.Mishaps,
+		Slowdown: p.Slowdown, Mishaps: p.Mishaps, Mixed: p.Mixed || f.Mixed, Forks: p.Forks, ForkCosts: p.ForkCosts,
 	}
 	if h.Progress != nil {
 		r.Progress = func(at Progress) { h.Progress(f.Name, at) }

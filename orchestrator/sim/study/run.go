@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
@@ -33,7 +34,14 @@ func (l *Line) key() key { return key{l.Table, l.Row, l.Settings, l.Seed} }
 
 // settings are what a table's runs follow from beside row and seed.
 func (s *Study) settings(t *Table) string {
-	return fmt.Sprintf("%s, %s %v, load %g, restart %s", t.Cluster, t.Made, t.Options, t.Load, s.RestartDelay)
+	text := fmt.Sprintf("%s, %s %v, load %g, restart %s", t.Cluster, t.Made, t.Options, t.Load, s.RestartDelay)
+	if t.Trace != "" || t.Throughputs != "" {
+		text += fmt.Sprintf(", from %s and %s", t.Trace, t.Throughputs)
+	}
+	if t.Forks != (sim.ForkCosts{}) {
+		text += fmt.Sprintf(", forks %s, %s and %s each", t.Forks.Upload, t.Forks.Average, t.Forks.Each)
+	}
+	return text
 }
 
 // Results are the lines of a file that belong to a study.
@@ -80,8 +88,9 @@ func (s *Study) missing(t *Table, seed uint64, got Results) []Row {
 	return rows
 }
 
-// Run makes every run that is missing, in the order of tables, seeds and rows, and tells each line as soon as it is there.
-func (s *Study) Run(ctx context.Context, engine experiment.Engine, got Results, tell func(*Line) error) error {
+// Run makes every run that is missing, in the order of tables, seeds and rows, and tells each line as soon as it is there. data
+// is the folder of the files that tables name.
+func (s *Study) Run(ctx context.Context, engine experiment.Engine, data string, got Results, tell func(*Line) error) error {
 	for i := range s.Tables {
 		t := &s.Tables[i]
 		for _, seed := range s.seeds() {
@@ -89,7 +98,7 @@ func (s *Study) Run(ctx context.Context, engine experiment.Engine, got Results, 
 			if len(rows) == 0 {
 				continue
 			}
-			p, err := s.plan(t, seed, rows)
+			p, err := s.plan(t, seed, rows, data)
 			if err != nil {
 				return err
 			}
@@ -122,5 +131,6 @@ func figuresOf(r *measure.Result) map[string]float64 {
 		"alone_slowdown_mean": r.AloneSlowdownMean, "alone_violations": float64(r.AloneViolations), "jct_mean_s": r.JCTMean,
 		"gpu_seconds": r.GPUSeconds, "placement_score_mean": r.PlacementScoreMean, "preemptions": float64(r.Preemptions),
 		"makespan_s": r.Makespan, "apps": float64(r.Apps), "unfinished": float64(r.Unfinished),
+		"jct_p50_s": r.JCTP50, "utilization": r.Utilization, "queue_mean_s": r.QueueMean, "jobs": float64(r.Jobs),
 	}
 }

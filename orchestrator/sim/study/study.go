@@ -8,13 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/sim/workload"
 )
 
@@ -41,6 +44,15 @@ type Table struct {
 	Load float64 `yaml:"load"`
 	// Rows are run in this order; the first is what the others are compared with.
 	Rows []Row `yaml:"rows"`
+	// Trace is a file of jobs that the workload is made from, and Throughputs one of measured steps per second; both in the folder
+	// of data that the study is run with.
+	Trace       string `yaml:"trace"`
+	Throughputs string `yaml:"throughputs"`
+	// Forks is what rounds of forks take: to save, to average, and for each that is averaged.
+	Forks sim.ForkCosts `yaml:"forks"`
+	// Columns of the table; nil for those of fairness, for which each app is also simulated alone. The first is also told over the
+	// table's first row, seed by seed.
+	Columns []Column `yaml:"columns"`
 	// Lies says that the table is of apps that over-report: its first row is of apps that tell the truth.
 	Lies bool `yaml:"lies"`
 }
@@ -49,10 +61,27 @@ type Table struct {
 type Row struct {
 	Policy  string   `yaml:"policy"`
 	Options []string `yaml:"options"`
+	// Mixed lets jobs mix types of device.
+	Mixed bool `yaml:"mixed"`
 }
 
 // Name is the row's name in its table.
-func (r Row) Name() string { return strings.Join(append([]string{r.Policy}, r.Options...), " ") }
+func (r Row) Name() string {
+	name := strings.Join(append([]string{r.Policy}, r.Options...), " ")
+	if r.Mixed {
+		name += ", mixed"
+	}
+	return name
+}
+
+// Column is a figure of a table, by its name in the results, in units of Over.
+type Column struct {
+	Head   string  `yaml:"head"`
+	Figure string  `yaml:"figure"`
+	Over   float64 `yaml:"over"`
+	// Ratio has it told over the table's first row too, seed by seed.
+	Ratio bool `yaml:"ratio"`
+}
 
 // seeds lists the study's seeds.
 func (s *Study) seeds() []uint64 {
@@ -87,19 +116,25 @@ func Read(data []byte) (*Study, error) {
 			}
 			rows = append(rows, r.Name())
 		}
+		for _, c := range t.Columns {
+			if _, there := figuresOf(&measure.Result{})[c.Figure]; !there {
+				return nil, fmt.Errorf("table %q: there is no figure %q", t.Name, c.Figure)
+			}
+		}
 	}
 	return s, nil
 }
 
-// plan is the experiment of some rows of a table with a seed.
-func (s *Study) plan(t *Table, seed uint64, rows []Row) (*experiment.Plan, error) {
+// plan is the experiment of some rows of a table with a seed, with files of a folder.
+func (s *Study) plan(t *Table, seed uint64, rows []Row, data string) (*experiment.Plan, error) {
 	load := t.Load
 	if load == 0 {
 		load = 1
 	}
 	o := experiment.Options{
-		Cluster: t.Cluster, Policies: []string{rows[0].Policy}, Parallel: 1, RestartDelay: s.RestartDelay, Alone: true, Timeless: true,
-		Workload: workload.Request{Made: t.Made, Options: t.Options, Seed: seed, Load: load, Length: 1},
+		Cluster: t.Cluster, Policies: []string{rows[0].Policy}, Parallel: 1, RestartDelay: s.RestartDelay, Alone: t.Columns == nil, Timeless: true,
+		ForkCosts: t.Forks, Throughputs: inFolder(data, t.Throughputs),
+		Workload: workload.Request{Made: t.Made, Options: t.Options, Seed: seed, Load: load, Length: 1, File: inFolder(data, t.Trace)},
 	}
 	o.Mishaps.NodeBack = time.Minute
 	p, err := experiment.NewPlan(o)
@@ -112,7 +147,16 @@ func (s *Study) plan(t *Table, seed uint64, rows []Row) (*experiment.Plan, error
 		if err != nil {
 			return nil, fmt.Errorf("table %q: %s: %w", t.Name, r.Name(), err)
 		}
+		made[0].Mixed = r.Mixed
 		p.Factories = append(p.Factories, made...)
 	}
 	return p, nil
+}
+
+// inFolder is a file of a folder; "" for none.
+func inFolder(folder, file string) string {
+	if file == "" {
+		return ""
+	}
+	return filepath.Join(folder, file)
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,9 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/sim/study"
 )
+
+// shared is where the real traces are, if they are.
+const shared = "../../../../shared/data/traces"
 
 const small = `
 first_seed: 3
@@ -48,7 +52,7 @@ func run(t *testing.T, s *study.Study, got study.Results, engine experiment.Engi
 	t.Helper()
 	var out bytes.Buffer
 	lines := json.NewEncoder(&out)
-	err := s.Run(t.Context(), engine, got, func(l *study.Line) error { return lines.Encode(l) })
+	err := s.Run(t.Context(), engine, shared, got, func(l *study.Line) error { return lines.Encode(l) })
 	return out.String(), err
 }
 
@@ -87,6 +91,50 @@ func TestAStudyThatIsBrokenOffGoesOn(t *testing.T) {
 	}
 	if diff := cmp.Diff(s.Markdown(whole, all), s.Markdown(part, all)); diff != "" {
 		t.Errorf("other tables than at once:\n%s", diff)
+	}
+}
+
+// A table may have columns of its own, rows whose jobs mix types, and forks; the first row is what ratios are over.
+func TestTablesOfForks(t *testing.T) {
+	t.Parallel()
+	s := read(t, `
+first_seed: 0
+last_seed: 0
+tables:
+  - name: forks
+    cluster: hadare-aws
+    made: hadare
+    options: [mix=M-1, vary=true]
+    forks: {upload: 3s, average: 3s, each: 1s}
+    rows: [{policy: hadar}, {policy: hadare, options: [round=90s]}, {policy: hadare, options: [round=90s], mixed: true}]
+    columns: [{head: "total, min", figure: makespan_s, over: 60, ratio: true}, {head: utilisation, figure: utilization}]
+`)
+	got := study.Results{}
+	text, err := run(t, s, got, experiment.Simulate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text, "forks 3s, 3s and 1s each") || strings.Contains(text, `"alone_slowdown_max":1`) {
+		t.Errorf("the lines are\n%s", text)
+	}
+	table := s.Markdown(got, nobody)
+	rows := strings.Split(table, "\n")
+	if !strings.Contains(table, "| policy | total, min | over the first | utilisation |") || len(rows) < 7 {
+		t.Fatalf("the table is\n%s", table)
+	}
+	if !strings.Contains(rows[4], "| 1.00 | 0.20 |") || !strings.Contains(rows[6], "`hadare round=90s, mixed`") {
+		t.Errorf("the table is\n%s", table)
+	}
+	var alone, forked float64
+	for _, l := range got {
+		if l.Row == "hadar" {
+			alone = l.Figures["makespan_s"]
+		} else if l.Row == "hadare round=90s" {
+			forked = l.Figures["makespan_s"]
+		}
+	}
+	if forked <= 0 || forked > .8*alone {
+		t.Errorf("one job takes %g s on the fastest node, and %g s on five", alone, forked)
 	}
 }
 
@@ -129,6 +177,7 @@ func TestBrokenStudies(t *testing.T) {
 		"want first_seed, last_seed and tables": "",
 		"field seeds not found":                 "seeds: 3",
 		"fifo is there twice":                   strings.ReplaceAll(small, "{policy: las}", "{policy: fifo}"),
+		`there is no figure "speed"`:            strings.ReplaceAll(small, "lies: true", "columns: [{figure: speed}]"),
 		"want a name of its own":                strings.ReplaceAll(small, "name: lies", "name: few apps"),
 	} {
 		if _, err := study.Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -155,6 +204,9 @@ func TestTheDocumentedStudiesCanBeRun(t *testing.T) {
 		}
 		s := read(t, string(data))
 		s.Last = s.First
+		if _, err := os.Stat(shared); err != nil { // the tables of real jobs cannot be made
+			s.Tables = slices.DeleteFunc(s.Tables, func(t study.Table) bool { return t.Trace != "" || t.Throughputs != "" })
+		}
 		if _, err := run(t, s, study.Results{}, engine); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}

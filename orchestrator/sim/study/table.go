@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -25,35 +26,33 @@ func (s *Study) Markdown(got Results, liar func(seed uint64, sweep string, part 
 	return b.String()
 }
 
-// column is a figure of a table.
-type column struct {
-	head, figure string
-	over         float64
-}
-
-func columns() []column {
-	return []column{
-		{"max rho", "rho_max", 1},
-		{"mean rho", "rho_mean", 1},
-		{"apps > 1", "si_violations", 1},
-		{"weighted rho", "rho_weighted", 1},
-		{"its bound", "rho_bound", 1},
-		{"worst against alone", "alone_slowdown_max", 1},
-		{"mean", "alone_slowdown_mean", 1},
-		{"apps > 1", "alone_violations", 1},
-		{"mean JCT, h", "jct_mean_s", 3600},
-		{"device-days", "gpu_seconds", 86400},
-		{"preemptions", "preemptions", 1},
+// columns are those of a table, or of fairness.
+func (t *Table) columns() []Column {
+	if t.Columns != nil {
+		return t.Columns
+	}
+	return []Column{
+		{"max rho", "rho_max", 1, true},
+		{"mean rho", "rho_mean", 1, false},
+		{"apps > 1", "si_violations", 1, false},
+		{"weighted rho", "rho_weighted", 1, false},
+		{"its bound", "rho_bound", 1, false},
+		{"worst against alone", "alone_slowdown_max", 1, false},
+		{"mean", "alone_slowdown_mean", 1, false},
+		{"apps > 1", "alone_violations", 1, false},
+		{"mean JCT, h", "jct_mean_s", 3600, false},
+		{"device-days", "gpu_seconds", 86400, false},
+		{"preemptions", "preemptions", 1, false},
 	}
 }
 
 func (s *Study) table(b *strings.Builder, t *Table, got Results) {
 	b.WriteString("| policy |")
 	rule := "|---|"
-	for i, c := range columns() {
-		fmt.Fprintf(b, " %s |", c.head)
+	for _, c := range t.columns() {
+		fmt.Fprintf(b, " %s |", c.Head)
 		rule += "---|"
-		if i == 0 {
+		if c.Ratio {
 			b.WriteString(" over the first |")
 			rule += "---|"
 		}
@@ -70,10 +69,10 @@ func (s *Study) table(b *strings.Builder, t *Table, got Results) {
 			name += fmt.Sprintf(" (%d seeds)", len(lines))
 		}
 		fmt.Fprintf(b, "| %s |", name)
-		for i, c := range columns() {
-			fmt.Fprintf(b, " %s |", Of(figure(lines, c.figure, c.over)))
-			if i == 0 {
-				fmt.Fprintf(b, " %s |", Of(s.ratios(t, seeds, lines, got)))
+		for _, c := range t.columns() {
+			fmt.Fprintf(b, " %s |", Of(figure(lines, c.Figure, cmp.Or(c.Over, 1))))
+			if c.Ratio {
+				fmt.Fprintf(b, " %s |", Of(s.ratios(t, c.Figure, seeds, lines, got)))
 			}
 		}
 		b.WriteByte('\n')
@@ -98,12 +97,12 @@ func figure(lines []*Line, name string, over float64) []float64 {
 	return values
 }
 
-// ratios are a row's largest rho over that of the table's first row, seed by seed.
-func (s *Study) ratios(t *Table, seeds []uint64, lines []*Line, got Results) []float64 {
+// ratios are a row's figure over that of the table's first row, seed by seed.
+func (s *Study) ratios(t *Table, name string, seeds []uint64, lines []*Line, got Results) []float64 {
 	var values []float64
 	for i, l := range lines {
-		if first := got[key{t.Name, t.Rows[0].Name(), s.settings(t), seeds[i]}]; first != nil && first.Figures["rho_max"] > 0 {
-			values = append(values, l.Figures["rho_max"]/first.Figures["rho_max"])
+		if first := got[key{t.Name, t.Rows[0].Name(), s.settings(t), seeds[i]}]; first != nil && first.Figures[name] > 0 {
+			values = append(values, l.Figures[name]/first.Figures[name])
 		}
 	}
 	return values

@@ -40,7 +40,7 @@ func makers() map[string]maker {
 		"themis-1":         {"Themis's workload 1: explorations of jobs of 1 or 2 devices; arrivals of --trace if given", themis(false)},
 		"themis-2":         {"Themis's workload 2: explorations by successive halving, more devices a job; arrivals of --trace if given", themis(true)},
 		"hadar":            {"Hadar's 480 jobs; needs --throughputs; from --trace (Philly) if given", hadar},
-		"hadare":           {"a mix of HadarE, M-1 to M-12; --throughputs if given", hadare},
+		"hadare":           {"a mix of HadarE, M-1 to M-12, for hadare-aws and hadare-lab; --throughputs if given", hadare},
 		"oasis":            {"OASiS's jobs with utilities", oasis},
 		"ogasched":         {"OGASched's ports as jobs of one kind of resource", ogasched},
 		"astraea-philly":   {"ASTRAEA's two weeks of Philly; needs --trace", astraea(trace.ASTRAEAPhilly)},
@@ -227,8 +227,11 @@ func hadar(r Request, s *settings, base *trace.Trace) making {
 }
 
 func hadare(r Request, s *settings, _ *trace.Trace) making {
-	mix := s.text("mix", "M-5", "M-1, M-3, M-4, M-5, M-8, M-10 or M-12")
-	return func() (*trace.Trace, error) { return trace.MakeHadarE(trace.HadarEDefaults(mix, r.Throughputs)) }
+	o := trace.HadarEDefaults(s.text("mix", "M-5", "M-1, M-3, M-4, M-5, M-8, M-10 or M-12"), r.Throughputs)
+	o.Seed = r.Seed
+	o.Forks = s.text("forks", o.Forks, "how many processes may train a job at once, where the policy forks: auto, or such as 2-5; empty for one")
+	o.Vary = s.yes("vary", o.Vary, "draw run times around those of their size, and how fast each type of GPU is")
+	return func() (*trace.Trace, error) { return trace.MakeHadarE(o) }
 }
 
 func oasis(r Request, s *settings, _ *trace.Trace) making {
