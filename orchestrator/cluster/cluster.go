@@ -34,6 +34,9 @@ type Device struct {
 	Slot int
 	// Speed relative to others of its type; 1 is full.
 	Speed float64
+	// Memory in bytes, and the generation of PCIe, as the driver told; 0 if unknown.
+	Memory int64
+	PCIe   int
 }
 
 // Link is a link between two devices of a node; the higher its rank the faster.

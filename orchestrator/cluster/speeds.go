@@ -52,6 +52,9 @@ type Speeds struct {
 	Measured []Speed
 	// S is the slowdown by locality; 0 for the usual one.
 	S [localities]float64
+	// Estimated is how fast devices of each type are relative to others, as far as that is guessed; nil if all count as equal
+	// that were not measured.
+	Estimated map[string]float64
 }
 
 // Slowdown of the model at a locality: iterations take so many times longer than in one place.
@@ -63,22 +66,48 @@ func (s *Speeds) Slowdown(at Locality) float64 {
 }
 
 // Rate is the steps per second of a gang of n devices of a type at a locality: measured if it was; otherwise in proportion
-// to the nearest number of devices that was measured, divided by the slowdown of the locality.
+// to the nearest number of devices that was measured, divided by the slowdown of the locality. Of a type that was not measured,
+// what another one was, in the proportion that is estimated of the two.
 func (s *Speeds) Rate(kind string, n int, at Locality) float64 {
 	if s == nil || len(s.Measured) == 0 {
-		return float64(n) / s.Slowdown(at)
+		return float64(n) / s.Slowdown(at) * s.guess(kind)
 	}
 	best, found := s.nearest(kind, n, at)
 	if !found {
-		if best, found = s.nearest("", n, at); !found {
-			best, _ = s.nearest(s.Measured[0].Type, n, at)
+		best, found = s.nearest("", n, at)
+	}
+	guess := 1.0
+	if !found {
+		other := s.like(kind)
+		if best, _ = s.nearest(other, n, at); s.Estimated[other] > 0 && s.Estimated[kind] > 0 {
+			guess = s.Estimated[kind] / s.Estimated[other]
 		}
 	}
-	rate := best.Rate * float64(n) / float64(max(1, best.Devices))
+	rate := guess * best.Rate * float64(n) / float64(max(1, best.Devices))
 	if best.Locality == at {
 		return rate
 	}
 	return rate * s.Slowdown(best.Locality) / s.Slowdown(at)
+}
+
+// guess is how fast a type is relative to the fastest, as far as that is guessed; 1 otherwise.
+func (s *Speeds) guess(kind string) float64 {
+	if s == nil || s.Estimated[kind] <= 0 {
+		return 1
+	}
+	return s.Estimated[kind]
+}
+
+// like is a type that was measured to stand for one that was not: the first that it can be compared with, if there is one.
+func (s *Speeds) like(kind string) string {
+	if s.Estimated[kind] > 0 {
+		for i := range s.Measured {
+			if s.Estimated[s.Measured[i].Type] > 0 {
+				return s.Measured[i].Type
+			}
+		}
+	}
+	return s.Measured[0].Type
 }
 
 // nearest is the measurement of a type that is closest to what is asked: in the number of devices, then in locality.

@@ -150,6 +150,9 @@ func inRound(t *state.Trial, ck objects.Checkpoint) bool {
 	return part != nil
 }
 
+// forkable says whether a sweep's jobs may be forked at all.
+func (at *appEntry) forkable() bool { return at.sweep.Terms.MostForks > 1 }
+
 // fillForks says how a job may be forked.
 func (at *appEntry) fillForks(j *policy.Job, t *state.Trial) {
 	j.Forked, j.Consolidating = t.Round != nil && len(t.Leases) > 0, t.Consolidating()

@@ -20,7 +20,9 @@ import (
 type viewCache struct {
 	view  policy.View
 	nodes map[string]int
-	apps  map[string]*appEntry
+	// estimates of how fast types of devices are, for jobs that may be forked.
+	estimates map[string]float64
+	apps      map[string]*appEntry
 
 	// apart are the nodes that others keep off, for trials that run alone.
 	apart       map[string]bool
@@ -125,7 +127,7 @@ func (b *viewCache) rebuild(c *Core) {
 			b.view.Nodes = append(b.view.Nodes, shape)
 		}
 	}
-	b.view.Free = cluster.NewCapacity(b.view.Nodes)
+	b.view.Free, b.estimates = cluster.NewCapacity(b.view.Nodes), cluster.Estimates(b.view.Nodes)
 	b.view.Apps, b.apps = nil, map[string]*appEntry{}
 	for _, s := range c.st.Live {
 		if s.Spec.GetExternal() != nil {
@@ -159,6 +161,9 @@ func (b *viewCache) refreshSweep(c *Core, s *state.Sweep) {
 		at = b.describe(c, s, at)
 	}
 	at.update(s, len(s.Trials))
+	if at.forkable() {
+		at.app.Speeds.Estimated = b.estimates
+	}
 }
 
 // update takes in how far a sweep is.
@@ -285,7 +290,11 @@ func (at *appEntry) fill(j *policy.Job, t *state.Trial, nodes map[string]int) {
 	}
 	at.fillForks(j, t)
 	if own := at.byTrial[t.Number]; len(t.Measured) > 0 || len(own) > 0 {
-		j.Speeds = &cluster.Speeds{Measured: merged(merged(t.Measured, own), at.hints)}
+		shared := at.hints
+		if at.forkable() {
+			shared = at.app.Speeds.Measured // where its forks are to go others of the sweep may have been
+		}
+		j.Speeds = &cluster.Speeds{Measured: merged(merged(t.Measured, own), shared), Estimated: at.app.Speeds.Estimated}
 	}
 	for _, p := range t.Curve {
 		j.Curve = append(j.Curve, policy.Point{Step: p.Step, Value: p.Value})

@@ -88,6 +88,7 @@ func shape(info *outbidv1.NodeInfo) cluster.Node {
 	for i, d := range info.GetDevices() {
 		node.Devices = append(node.Devices, cluster.Device{
 			Index: i, Type: d.GetType(), Speed: cmp.Or(d.GetSpeed(), 1), Slot: int(d.GetNuma()),
+			Memory: d.GetMemoryBytes(), PCIe: int(d.GetPcieGeneration()),
 		})
 	}
 	for _, l := range info.GetLinks() {

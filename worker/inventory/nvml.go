@@ -66,6 +66,9 @@ func describe(index int, h nvml.Device, sys string) (*outbidv1.Device, error) {
 	if m, ret := h.GetMemoryInfo(); ret == nvml.SUCCESS { // not known for GPUs that share the machine's memory
 		d.MemoryBytes = int64(m.Total)
 	}
+	if generation, ret := h.GetMaxPcieLinkGeneration(); ret == nvml.SUCCESS {
+		d.PcieGeneration = int32(generation)
+	}
 	if pci, ret := h.GetPciInfo(); ret == nvml.SUCCESS {
 		d.Pci = busID(pci)
 		d.Numa = numa(sys, d.GetPci())

@@ -34,6 +34,7 @@ func dgx(t *testing.T, links func(gpu, link int) (state nvml.EnableState, peer i
 		if !ok {
 			t.Fatalf("mock device is a %T", d)
 		}
+		device.GetMaxPcieLinkGenerationFunc = func() (int, nvml.Return) { return 4, nvml.SUCCESS }
 		device.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) { return pciOf(i), nvml.SUCCESS }
 		device.GetNvLinkStateFunc = func(link int) (nvml.EnableState, nvml.Return) {
 			state, _, ret := links(i, link)
@@ -83,7 +84,7 @@ func TestListGPUs(t *testing.T) {
 		t.Fatalf("%d devices, %d links", len(devices), len(links))
 	}
 	d := devices[1]
-	if d.GetType() != "a100" || d.GetMemoryBytes() != 40<<30 || d.GetPci() != "0000:11:00.0" || d.GetNuma() != 1 ||
+	if d.GetType() != "a100" || d.GetMemoryBytes() != 40<<30 || d.GetPcieGeneration() != 4 || d.GetPci() != "0000:11:00.0" || d.GetNuma() != 1 ||
 		d.GetUuid() == "" || d.GetIndex() != 1 {
 		t.Errorf("device 1 is %v", d)
 	}

@@ -167,9 +167,11 @@ type Device struct {
 	// NUMA node; -1 if unknown.
 	Numa int32 `protobuf:"varint,7,opt,name=numa,proto3" json:"numa,omitempty"`
 	// Relative speed of a declared device, for tests and demonstrations; 0 means full.
-	Speed         float64 `protobuf:"fixed64,8,opt,name=speed,proto3" json:"speed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Speed float64 `protobuf:"fixed64,8,opt,name=speed,proto3" json:"speed,omitempty"`
+	// The highest generation of PCIe that it and its machine speak; 0 if unknown.
+	PcieGeneration int32 `protobuf:"varint,9,opt,name=pcie_generation,json=pcieGeneration,proto3" json:"pcie_generation,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Device) Reset() {
@@ -254,6 +256,13 @@ func (x *Device) GetNuma() int32 {
 func (x *Device) GetSpeed() float64 {
 	if x != nil {
 		return x.Speed
+	}
+	return 0
+}
+
+func (x *Device) GetPcieGeneration() int32 {
+	if x != nil {
+		return x.PcieGeneration
 	}
 	return 0
 }
@@ -410,7 +419,7 @@ const file_outbid_v1_node_proto_rawDesc = "" +
 	"\atrusted\x18\v \x01(\bR\atrusted\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb9\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe2\x01\n" +
 	"\x06Device\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x12\n" +
@@ -419,7 +428,8 @@ const file_outbid_v1_node_proto_rawDesc = "" +
 	"\x04uuid\x18\x05 \x01(\tR\x04uuid\x12\x10\n" +
 	"\x03pci\x18\x06 \x01(\tR\x03pci\x12\x12\n" +
 	"\x04numa\x18\a \x01(\x05R\x04numa\x12\x14\n" +
-	"\x05speed\x18\b \x01(\x01R\x05speed\"R\n" +
+	"\x05speed\x18\b \x01(\x01R\x05speed\x12'\n" +
+	"\x0fpcie_generation\x18\t \x01(\x05R\x0epcieGeneration\"R\n" +
 	"\n" +
 	"DeviceLink\x12\f\n" +
 	"\x01a\x18\x01 \x01(\x05R\x01a\x12\f\n" +

@@ -103,6 +103,7 @@ class Device(google.protobuf.message.Message):
     PCI_FIELD_NUMBER: builtins.int
     NUMA_FIELD_NUMBER: builtins.int
     SPEED_FIELD_NUMBER: builtins.int
+    PCIE_GENERATION_FIELD_NUMBER: builtins.int
     index: builtins.int
     type: builtins.str
     """Type in lower case, such as "v100", "h200", "cpu"."""
@@ -116,6 +117,8 @@ class Device(google.protobuf.message.Message):
     """NUMA node; -1 if unknown."""
     speed: builtins.float
     """Relative speed of a declared device, for tests and demonstrations; 0 means full."""
+    pcie_generation: builtins.int
+    """The highest generation of PCIe that it and its machine speak; 0 if unknown."""
     def __init__(
         self,
         *,
@@ -127,8 +130,9 @@ class Device(google.protobuf.message.Message):
         pci: builtins.str = ...,
         numa: builtins.int = ...,
         speed: builtins.float = ...,
+        pcie_generation: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["index", b"index", "memory_bytes", b"memory_bytes", "name", b"name", "numa", b"numa", "pci", b"pci", "speed", b"speed", "type", b"type", "uuid", b"uuid"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["index", b"index", "memory_bytes", b"memory_bytes", "name", b"name", "numa", b"numa", "pci", b"pci", "pcie_generation", b"pcie_generation", "speed", b"speed", "type", b"type", "uuid", b"uuid"]) -> None: ...
 
 Global___Device: typing_extensions.TypeAlias = Device
 
