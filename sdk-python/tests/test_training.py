@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import outbid as ob
 from outbid import StopTrial, Trial, _trial
 from outbid._session import Incoming, Terminate
 from outbid.v1 import bus_pb2, event_pb2, node_pb2, session_pb2
@@ -21,6 +22,7 @@ class Worker:
     def __init__(self, tmp_path: Path, **fields: Any) -> None:
         self.inbox: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
         self.said: list[str] = []
+        self.reports: list[event_pb2.Report] = []
         self.fork = node_pb2.ForkRef(sweep="s-1", trial=0, lease_id=1)
         self.targets: list[int] = []  # what Reached is answered with; nothing left: stop
         self.save_errors: list[str] = []
@@ -29,6 +31,7 @@ class Worker:
 
     def report(self, fork: node_pb2.ForkRef, report: event_pb2.Report) -> None:
         self.said.append(f"report {report.step}")
+        self.reports.append(report)
 
     def send(self, message: session_pb2.AttachRequest) -> None:
         kind = message.WhichOneof("kind")
@@ -303,9 +306,43 @@ def test_a_report_after_the_loop_does_not_count_and_says_so(tmp_path: Path, caps
 
 
 def test_a_value_returned_instead_of_reported(tmp_path: Path) -> None:
-    w = Worker(tmp_path, until_step=2)
-    error, trace = _trial.call(lambda trial: 0.5, w.trial)
-    assert error.startswith("TypeError: the training function returned 0.5 and reported nothing: call trial.report(")
+    w = Worker(tmp_path, metric="loss")
+    error, trace = _trial.call(lambda trial: "fine", w.trial)
+    assert error.startswith("TypeError: the training function returned 'fine' and reported nothing: call trial.report(")
     assert trace == ""
-    w.trial.report(loss=0.5)
-    assert _trial.call(lambda trial: 0.5, w.trial) == ("", ""), "after a report it may return what it likes"
+    assert _trial.call(lambda trial: {"loss": 0.5, "model": object(), "ok": True}, w.trial) == ("", "")
+    assert [(r.step, dict(r.metrics)) for r in w.reports] == [(1, {"loss": 0.5})], "what is no number is no metric"
+    assert _trial.call(lambda trial: "fine", w.trial) == ("", ""), "after a report it may return what it likes"
+    assert _trial.call(lambda trial: 0.25, w.trial) == ("", "")
+    assert [(r.step, dict(r.metrics)) for r in w.reports[1:]] == [(1, {"loss": 0.25})], "the value of the last step"
+
+
+def test_what_is_returned_counts_after_a_loop_that_broke_off(tmp_path: Path) -> None:
+    w = Worker(tmp_path, metric="loss")
+
+    def train(trial: Any) -> float:
+        for step in trial.steps():
+            if step == 3:
+                break
+        return 0.5
+
+    assert _trial.call(train, w.trial) == ("", "")
+    assert [(r.step, dict(r.metrics)) for r in w.reports] == [(3, {"loss": 0.5})]
+
+
+@pytest.mark.parametrize("loop", [True, False])
+def test_a_trial_ends_when_its_condition_is_met(tmp_path: Path, loop: bool) -> None:
+    w = Worker(tmp_path)
+
+    def train(trial: Any) -> None:
+        for step in trial.steps() if loop else range(1, 100):
+            trial.report(loss=1.0, score=step)
+
+    stop: Any = {"score": 4} if loop else lambda step, metrics: step > 1 and metrics["score"] == 4
+    function = ob.Sweep(train, {}, metric="loss", mode="min", stop=stop)._train
+    assert function is not None and _trial.call(function, w.trial) == ("", "")
+    assert [r.step for r in w.reports] == [1, 2, 3, 4]
+    with pytest.raises(TypeError, match="stop must be a function"):
+        ob.Sweep(train, {}, metric="loss", mode="min", stop={})
+    with pytest.raises(TypeError, match="stop is for a training function"):
+        ob.Sweep(program=["true"], space={}, metric="loss", mode="min", stop={"score": 4})

@@ -26,7 +26,7 @@ from outbid._version import __version__
 if TYPE_CHECKING:
     from outbid._asktell import AskedTrial
     from outbid._callbacks import Callback
-    from outbid._client import Client, attach, connect
+    from outbid._client import Client, attach, connect, load
     from outbid._config import Config
     from outbid._errors import (
         CheckpointError,
@@ -96,7 +96,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "_asktell": ("AskedTrial",),
     "_callbacks": ("Callback",),
-    "_client": ("Client", "attach", "connect"),
+    "_client": ("Client", "attach", "connect", "load"),
     "_config": ("Config",),
     "_errors": (
         "CheckpointError",
@@ -230,6 +230,7 @@ __all__ = [
     "connect",
     "constant",
     "integer",
+    "load",
     "lograndint",
     "loguniform",
     "qlograndint",

@@ -10,6 +10,7 @@ from outbid import _model
 from outbid._connection import Connection
 from outbid._errors import NotFoundError
 from outbid._handle import SweepHandle
+from outbid._result import Result
 from outbid._server import DATA, LocalServer
 from outbid.rpc import FixedAddress
 from outbid.v1 import service_pb2 as pb
@@ -121,6 +122,14 @@ def connect(
 def default_client() -> Client:
     """Return the client that `connect` made last, or connect to OUTBID_URL or to a server of one's own."""
     return _default if _default is not None else connect()
+
+
+def load(sweep: str) -> Result:
+    """Return the result of a sweep that is there, as it stands: "digits-1", or "digits" for the newest of that name.
+
+    It is looked for where `attach` looks: after `connect(url)`, or with OUTBID_URL, from any machine.
+    """
+    return attach(sweep).result()
 
 
 def attach(sweep: str) -> SweepHandle:

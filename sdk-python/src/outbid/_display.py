@@ -7,15 +7,17 @@ import html
 import importlib
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from outbid import _html
+from outbid._failures import TRACEBACK, Failures
 from outbid._layout import (
     best_text,
     config_text,
     duration,
     elapsed,
+    held_text,
     lay_out,
     seed_text,
     share,
@@ -25,7 +27,7 @@ from outbid._layout import (
     trials_text,
     value_text,
 )
-from outbid._model import Note, SweepInfo, TrialResult, Update
+from outbid._model import SweepInfo, TrialResult, Update
 
 _LINE_SECONDS = 5.0
 _PAGE_SECONDS = 0.5
@@ -57,15 +59,16 @@ class NoDisplay:
         """Do nothing."""
 
 
-def make_display(wanted: bool) -> Display:
-    """Return the display that suits where Python runs."""
+def make_display(wanted: bool, explain: Callable[[int], str] | None = None) -> Display:
+    """Return the display that suits where Python runs; `explain` returns a trial's traceback."""
     if not wanted:
         return NoDisplay()
+    failures = Failures(explain)
     if _in_notebook():
-        return NotebookDisplay()
+        return NotebookDisplay(failures)
     if sys.stdout.isatty():
-        return TerminalDisplay()
-    return LineDisplay()
+        return TerminalDisplay(failures)
+    return LineDisplay(failures)
 
 
 class _Board:
@@ -75,7 +78,6 @@ class _Board:
         self.sweep: SweepInfo | None = None
         self.trials: dict[int, TrialResult] = {}
         self._marks: list[tuple[float, int]] = []
-        self._noted: set[Any] = set()
 
     def take(self, update: Update) -> SweepInfo:
         """Take in an update."""
@@ -84,12 +86,6 @@ class _Board:
         now = time.monotonic()
         self._marks = [*(m for m in self._marks if now - m[0] < 10), (now, update.sweep.steps)]
         return update.sweep
-
-    def warnings(self, sweep: SweepInfo) -> list[Note]:
-        """Return the notes of a sweep that warn and have not been returned before."""
-        fresh = [n for n in sweep.notes if n.level != "info" and (n.text, n.trial, n.time) not in self._noted]
-        self._noted.update((n.text, n.trial, n.time) for n in fresh)
-        return fresh
 
     @property
     def rate(self) -> float:
@@ -101,10 +97,10 @@ class _Board:
 class TerminalDisplay:
     """A few lines and a table, drawn anew in place; warnings stand above them."""
 
-    def __init__(self) -> None:
+    def __init__(self, failures: Failures) -> None:
         from rich.live import Live
 
-        self._board = _Board()
+        self._board, self._failures = _Board(), failures
         self._live = Live(refresh_per_second=8, vertical_overflow="crop")
         self._live.start()
 
@@ -114,27 +110,27 @@ class TerminalDisplay:
 
     def end(self, sweep: SweepInfo, trials: Iterable[TrialResult]) -> None:
         """Draw the table a last time."""
-        self._draw(sweep, trials, 0.0)
+        self._draw(sweep, trials, 0.0, last=True)
 
     def close(self) -> None:
         """Leave the table as it is."""
         self._live.stop()
 
-    def _draw(self, sweep: SweepInfo, trials: Iterable[TrialResult], rate: float) -> None:
+    def _draw(self, sweep: SweepInfo, trials: Iterable[TrialResult], rate: float, *, last: bool = False) -> None:
         from rich.text import Text
 
-        for note in self._board.warnings(sweep):
-            style = "red" if note.level == "error" else "yellow"
-            self._live.console.print(Text(note_text(note), style=style), soft_wrap=True)
-        lines = lay_out(sweep, trials, self._live.console.width, rate, _now())
+        styles = {"error": "red", TRACEBACK: "dim"}
+        for text, level in self._failures.take(sweep, last=last):
+            self._live.console.print(Text(text, style=styles.get(level, "yellow")), soft_wrap=True)
+        lines = lay_out(sweep, trials, self._live.console.width, rate, _now(), self._failures.alike())
         self._live.update(Text("\n").join(Text(line, style=style) for line, style in lines))
 
 
 class LineDisplay:
     """A line now and then: when there is a new best, and every few seconds."""
 
-    def __init__(self) -> None:
-        self._board = _Board()
+    def __init__(self, failures: Failures) -> None:
+        self._board, self._failures = _Board(), failures
         self._best: float | None = None
         self._next = 0.0
 
@@ -146,11 +142,13 @@ class LineDisplay:
         now = time.monotonic()
         if (best != self._best and now >= self._next - _LINE_SECONDS + 0.5) or now >= self._next:
             self._best, self._next = best, now + _LINE_SECONDS
-            print(f"{sweep.id}: {_line(sweep, self._board.rate)}", flush=True)
+            print(f"{sweep.id}: {_line(sweep, self._board.rate, self._board.trials.values())}", flush=True)
 
     def end(self, sweep: SweepInfo, trials: Iterable[TrialResult]) -> None:
         """Print how it ended."""
-        self._warn(sweep)
+        self._warn(sweep, last=True)
+        for line in self._failures.alike():
+            print(f"{sweep.id}: {line}", flush=True)
         reason = f" ({sweep.reason})" if sweep.reason else ""
         took = duration(elapsed(sweep, _now()))
         print(
@@ -161,18 +159,18 @@ class LineDisplay:
     def close(self) -> None:
         """Do nothing."""
 
-    def _warn(self, sweep: SweepInfo) -> None:
-        for note in self._board.warnings(sweep):
-            print(f"{sweep.id}: {note_text(note)}", flush=True)
+    def _warn(self, sweep: SweepInfo, *, last: bool = False) -> None:
+        for text, level in self._failures.take(sweep, last=last):
+            print(text if level == TRACEBACK else f"{sweep.id}: {text}", flush=True)
 
 
 class NotebookDisplay:
     """A table in the cell's output, drawn anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, failures: Failures) -> None:
         ipython: Any = importlib.import_module("IPython.display")
         self._html = ipython.HTML
-        self._board = _Board()
+        self._board, self._failures = _Board(), failures
         self._next = 0.0
         first = self._html("<p>waiting for the first trial</p>")
         self._handle: Any = ipython.display(first, display_id=True)
@@ -183,18 +181,29 @@ class NotebookDisplay:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _PAGE_SECONDS
-            self._handle.update(self._html(html_of(sweep, self._board.trials.values(), self._board.rate)))
+            self._draw(sweep, self._board.trials.values(), self._board.rate)
 
     def end(self, sweep: SweepInfo, trials: Iterable[TrialResult]) -> None:
         """Draw the table a last time."""
-        self._handle.update(self._html(html_of(sweep, trials)))
+        self._draw(sweep, trials, 0.0, last=True)
 
     def close(self) -> None:
         """Do nothing."""
 
+    def _draw(self, sweep: SweepInfo, trials: Iterable[TrialResult], rate: float, *, last: bool = False) -> None:
+        self._failures.take(sweep, last=last)
+        page = html_of(sweep, trials, rate, tracebacks=self._failures.tracebacks)
+        self._handle.update(self._html(page))
 
-def html_of(sweep: SweepInfo, trials: Iterable[TrialResult], rate: float = 0.0) -> str:
-    """Return a sweep and its most telling trials as HTML."""
+
+def html_of(
+    sweep: SweepInfo,
+    trials: Iterable[TrialResult],
+    rate: float = 0.0,
+    *,
+    tracebacks: Mapping[int, str] | None = None,
+) -> str:
+    """Return a sweep and its most telling trials as HTML; with the tracebacks of trials, by number."""
     esc = html.escape
     trials = list(trials)
     rows = [
@@ -202,27 +211,29 @@ def html_of(sweep: SweepInfo, trials: Iterable[TrialResult], rate: float = 0.0) 
         for t in telling(sweep, trials)
     ]
     table = _html.table(("trial", "state", "step", sweep.metric, "configuration"), rows) if rows else ""
-    notes = "".join(f"<p>{esc(note_text(n))}</p>" for n in sweep.notes if n.level != "info")
+    failures = Failures()
+    notes = "".join(f"<p>{esc(text)}</p>" for text, _ in failures.take(sweep))
+    notes += "".join(f"<p>{esc(text)}</p>" for text in failures.alike())
+    notes += "".join(
+        f"<details open><summary>traceback of trial {trial}</summary><pre>{esc(trace)}</pre></details>"
+        for trial, trace in (tracebacks or {}).items()
+    )
     done = share(sweep)
     bar = f'<progress value="{done:.3f}" max="1"></progress> ' if done is not None else ""
     head = f"<b>{esc(sweep.id)}</b> {esc(_line(sweep, rate, trials))}"
     return f"<div><p>{bar}{head}</p>{notes}{table}</div>"
 
 
-def note_text(note: Note) -> str:
-    """Return a note in one line."""
-    where = f"trial {note.trial}: " if note.trial is not None else ""
-    return f"{note.level}: {where}{note.text}"
-
-
 def _line(sweep: SweepInfo, rate: float, trials: Iterable[TrialResult] = ()) -> str:
     """Return how a sweep stands, in one line."""
+    trials = list(trials)
     reason = f" ({sweep.reason})" if sweep.reason else ""
     parts = [
         f"{sweep.state}{reason}, {duration(elapsed(sweep, _now()))}{seed_text(sweep)}",
         f"trials: {trials_text(sweep)}",
         f"steps: {steps_text(sweep, rate)}",
         f"best: {best_text(sweep, trials)}",
+        *([f"devices: {held}"] if (held := held_text(sweep, trials)) else []),
     ]
     if sweep.waiting and not sweep.over:
         parts.append(f"waits: {sweep.waiting}")

@@ -17,12 +17,16 @@ from outbid._callbacks import Callback, Caller
 from outbid._connection import Connection
 from outbid._display import Display, NoDisplay, make_display
 from outbid._errors import OutbidError, SweepFailedError, UnavailableError
+from outbid._failures import last_traceback
 from outbid._interrupt import interrupted
 from outbid._resources import Limits
 from outbid._result import Result
 from outbid._space import Space, fill_space
 from outbid.rpc import Patience
 from outbid.v1 import service_pb2 as pb
+
+_TAIL = 500  # lines of a log in which a traceback is looked for
+_LATE_LOG = 2.0  # seconds that a log may come after the news of its trial
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class SweepHandle(AskTell):
         for, a minute at most. Ctrl-C ends the waiting only; with `display` it pauses the sweep, or leaves it running,
         as `Sweep.run` does.
         """
-        return self._wait(timeout, make_display(display), tuple(callbacks), pausing=display)
+        return self._wait(timeout, make_display(display, self._explain), tuple(callbacks), pausing=display)
 
     async def wait_async(self, timeout: float | None = None, *, callbacks: Iterable[Callback] = ()) -> Result:
         """Wait like `wait`, for asyncio. Callbacks run in another thread."""
@@ -183,6 +187,10 @@ class SweepHandle(AskTell):
             when = line.time.ToDatetime(datetime.timezone.utc) if line.HasField("time") else None
             yield LogLine(line.trial, line.node, line.stream, when, line.line)
 
+    def traceback(self, trial: int) -> str:
+        """Return the last traceback that a trial printed; "" if it printed none, or none that is whole yet."""
+        return last_traceback(line.line for line in self.logs(trial, tail=_TAIL) if line.stream == "stderr")
+
     def _extend(self, request: pb.ExtendSweepRequest, *, preview: bool) -> tuple[_model.TrainedAgain, ...]:
         request.preview = preview
         answer = self._client.rpc.extend_sweep(request)
@@ -200,6 +208,7 @@ class SweepHandle(AskTell):
         cancel: _Cancel | None = None,
         *,
         pausing: bool = False,
+        fail_fast: bool = False,
     ) -> Result:
         """Wait for the sweep's end; with `pausing`, Ctrl-C saves it or leaves it, and says how to go on."""
         caller = Caller(callbacks)
@@ -210,6 +219,8 @@ class SweepHandle(AskTell):
                     last = update.sweep
                     display.update(update)
                     caller.update(update)
+                    if fail_fast:
+                        self._fail(update)
             except KeyboardInterrupt:
                 if not pausing:
                     raise
@@ -220,6 +231,24 @@ class SweepHandle(AskTell):
         if last is not None and last.state == "failed":
             raise SweepFailedError(self.id, last.reason or "the server gave no reason")
         return result
+
+    def _fail(self, update: _model.Update) -> None:
+        """Stop the sweep and raise if a trial has failed."""
+        failed = next((trial for trial in update.trials if trial.state == "failed"), None)
+        if failed is not None:
+            self.stop()
+            waiting = Patience(_LATE_LOG)
+            while not (trace := self._explain(failed.number)) and waiting.more():
+                pass
+            reason = f"trial {failed.number} failed and fail_fast is set: {failed.reason}"
+            raise SweepFailedError(self.id, f"{reason}\n{trace}" if trace else reason)
+
+    def _explain(self, trial: int) -> str:
+        """Return a trial's traceback; "" if the server does not say."""
+        try:
+            return self.traceback(trial)
+        except OutbidError:
+            return ""
 
     def _watch(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
         rpc = self._client.rpc

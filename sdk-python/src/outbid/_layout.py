@@ -22,9 +22,17 @@ Line = tuple[str, str]
 
 
 def lay_out(
-    sweep: SweepInfo, trials: Iterable[TrialResult], width: int, rate: float, now: datetime.datetime
+    sweep: SweepInfo,
+    trials: Iterable[TrialResult],
+    width: int,
+    rate: float,
+    now: datetime.datetime,
+    alike: Iterable[str] = (),
 ) -> list[Line]:
-    """Return how a sweep stands at a time, in lines of at most `width` columns. `rate` is in steps a second."""
+    """Return how a sweep stands at a time, in lines of at most `width` columns.
+
+    `rate` is in steps a second, `alike` are lines about trials that failed as others did.
+    """
     trials = list(trials)
     reason = f" ({sweep.reason})" if sweep.reason else ""
     head = f"{sweep.id}  {sweep.state}{reason}, {duration(elapsed(sweep, now))}{seed_text(sweep)}"
@@ -34,8 +42,11 @@ def lay_out(
         (f"steps   {steps_text(sweep, rate, width=width - len('steps   '))}", ""),
         (f"best    {best_text(sweep, trials)}", ""),
     ]
+    if held := held_text(sweep, trials):
+        lines.append((f"devices {held}", ""))
     if sweep.waiting and not sweep.over:
         lines.append((f"waits   {sweep.waiting}", ""))
+    lines += [(f"failed  {text}", "") for text in alike]
     lines = [(cut(text, width), style) for text, style in lines]
     if trials:
         lines += [("", ""), *table(sweep, trials, width)]
@@ -114,6 +125,17 @@ def best_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
     if best is None:
         return f"no {sweep.metric} yet"
     return f"{sweep.metric} {value_text(best.metric)}, trial {best.number} at step {best.best_step:,}"
+
+
+def held_text(sweep: SweepInfo, trials: Iterable[TrialResult]) -> str:
+    """Return how many devices the sweep holds, and how it fares by sharing; "" if it holds none and nothing is known.
+
+    Of a sweep that is over only how it fared.
+    """
+    places = [place for trial in trials for lease in trial.leases for place in lease.places if not place.ended]
+    held = sum(len(place.devices) for place in places)
+    rho = f"rho {sweep.fairness.rho:.2f}" if sweep.fairness is not None else ""
+    return ", ".join(text for text in (f"{held:,} held" if held and not sweep.over else "", rho) if text)
 
 
 def share(sweep: SweepInfo) -> float | None:

@@ -34,6 +34,15 @@ def metric_values(where: str, *sources: Mapping[str, Any] | None) -> dict[str, f
     return values
 
 
+def is_number(value: Any) -> bool:
+    """Return whether a value can be reported."""
+    try:
+        _number("", "", value)
+    except TypeError:
+        return False
+    return value is not None and not isinstance(value, bool)
+
+
 def _number(where: str, name: str, value: Any) -> float:
     if type(value) is float:
         return value

@@ -25,6 +25,7 @@ from outbid._layout import config_text
 from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, Utility, duration
 from outbid._result import Result
 from outbid._space import Space, fill_space, to_value
+from outbid._stopping import Stop, stopping
 from outbid._tuners import Random, Tuner
 from outbid.v1 import sweep_pb2 as pb
 
@@ -104,6 +105,10 @@ class Sweep:
             directory.
         fresh_process: whether each trial gets a Python process of its own. Otherwise a process runs one trial after
             another, and what a trial changed in modules (globals, caches, registered hooks) the next one finds.
+        fail_fast: whether `run` stops the sweep and raises SweepFailedError, with the traceback, once a trial has
+            failed for good. Otherwise the others go on.
+        stop: when a trial ends by itself: a function of (step, metrics), called with every report, or a dict of metrics
+            and values that end it when they are reached from below, such as {"accuracy": 0.99}.
         tenant, labels: who owns the sweep, and free labels shown in listings.
         weight: its share of the cluster relative to other sweeps; 1 if left out.
         utility: what the end of a trial is worth, where the policy goes by that; the device-seconds that it needs if
@@ -142,6 +147,8 @@ class Sweep:
         env: Mapping[str, str] | None = None,
         workdir: str | None = None,
         fresh_process: bool = False,
+        fail_fast: bool = False,
+        stop: Stop | None = None,
         tenant: str = "",
         labels: Mapping[str, str] | None = None,
         weight: float = 1.0,
@@ -150,10 +157,11 @@ class Sweep:
         agent_settings: Mapping[str, Any] | None = None,
         ask_timeout: Duration | None = None,
     ) -> None:
-        self._train = _function(train, program)
+        self._train = stopping(_function(train, program), stop)
         self._program = _program(program)
         self._python, self._env, self._workdir = python, dict(env or {}), workdir
         self._fresh_process = _flag("fresh_process", fresh_process)
+        self._fail_fast = _flag("fail_fast", fail_fast)
         self._ask_timeout = "" if ask_timeout is None else duration("ask_timeout", ask_timeout)
         self._handle: SweepHandle | None = None
         spec = pb.SweepSpec(
@@ -241,7 +249,8 @@ class Sweep:
         if self._train is None and not self._program:
             raise TypeError("run: this sweep has neither function nor program; use ask() and tell()")
         handle = self.submit(client)
-        return handle._wait(timeout, make_display(display), tuple(callbacks), pausing=True)
+        screen = make_display(display, handle._explain)
+        return handle._wait(timeout, screen, tuple(callbacks), pausing=True, fail_fast=self._fail_fast)
 
     def preview(self, *, step_seconds: float = 0.0, client: Client | None = None) -> Preview:
         """Ask the server what the sweep would do; nothing is started.

@@ -7,7 +7,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from outbid import _tensors
 from outbid._config import Config, parse_config
 from outbid._errors import ENDLESS, LATE_REPORT, CheckpointError, StopTrial, one_line
-from outbid._metrics import metric_values, step_number
+from outbid._metrics import is_number, metric_values, step_number
 from outbid._saving import Keeper
 from outbid._session import Incoming, Link, Poke, Terminate
 from outbid.v1 import bus_pb2, event_pb2, session_pb2
@@ -78,6 +78,8 @@ class Trial:
         self._keeper = Keeper(assignment, link)
         self._skipped_save = False
         self._late = False
+        self._stop: Callable[[int, Mapping[str, float]], bool] | None = None
+        self._enough = False  # what was reported met the condition to stop
         self._since = time.monotonic()
         self._trained = 0.0
         self._metadata: dict[str, Any] | None = None
@@ -247,6 +249,7 @@ class Trial:
             if self._a.metric in values:
                 self._keeper.measured(step, values[self._a.metric])
             self._link.report(self._fork, report)
+            self._enough = self._enough or (self._stop is not None and bool(self._stop(step, values)))
             if self._uses_steps and self._obeyed and not self._late:
                 self._late = True
                 print(f"outbid: trial {self.id} {LATE_REPORT}", file=sys.stderr)
@@ -296,6 +299,8 @@ class Trial:
     def _boundary(self) -> bool:
         """Between two steps: save if asked, wait at the target. Returns whether to train on."""
         self._drain()
+        if self._enough and not self._obeyed:
+            return False  # the trial ends by itself
         while not self._obeyed:
             if self._verdict == bus_pb2.VERDICT_STOP:
                 break
@@ -323,6 +328,23 @@ class Trial:
             self._wait(None)
         self._obeyed = True
         return False
+
+    def _answer(self, answer: Any) -> bool:
+        """Take what the training code returned as its last report: the metric, or a dict of them.
+
+        Returns False if it is neither and nothing was reported.
+        """
+        with self._lock:
+            if self._obeyed:  # told to end: it is not done
+                return self._seq > 0
+            if not isinstance(answer, Mapping):
+                answer = {self._a.metric: answer}
+            numbers = {name: value for name, value in answer.items() if is_number(value)}
+            reported = self._seq > 0
+            step = None if self._uses_steps or not reported else self._known
+        if numbers:
+            self.report(numbers, step=step)
+        return bool(numbers) or reported
 
     def _finish(self, error: str, trace: str) -> None:
         """Say that the training code has returned or raised."""

@@ -79,7 +79,7 @@ def call(function: Callable[[Trial], Any], trial: Trial) -> tuple[str, str]:
     """Run training code; returns what went wrong, as one line and in full."""
     try:
         answer = function(trial)
-        if answer is not None and not trial._seq:
+        if answer is not None and not trial._answer(answer):
             return f"TypeError: the training function returned {answer!r:.80} and reported nothing: {_HOW}", ""
     except StopTrial:
         pass

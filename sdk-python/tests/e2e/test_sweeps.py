@@ -97,3 +97,56 @@ def test_what_is_no_number_is_never_best(real: ob.Client, mode: Literal["min", "
     pytest.importorskip("matplotlib")
     (line,) = [drawn for drawn in result.plot.curves().figure.axes[0].lines if "best" in str(drawn.get_label())]
     assert np.asarray(line.get_ydata(), float).tolist() == pytest.approx([0.25, math.nan, 0.25], nan_ok=True)
+
+
+def test_the_first_failure_is_explained_and_the_others_counted(
+    real: ob.Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(trial: ob.Trial) -> float:
+        return float(trial.config["nope"])
+
+    sweep = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=3, name="wrong")
+    with pytest.raises(ob.SweepFailedError):
+        sweep.run(client=real)
+    said = capsys.readouterr().out
+    assert said.count("Traceback (most recent call last):") == 1
+    assert 'return float(trial.config["nope"])' in said
+    assert "wrong-1: 2 other trials alike: KeyError: 'nope'" in said
+    assert "KeyError: 'nope'" in sweep.handle.traceback(0)
+
+
+def test_fail_fast_stops_and_says_why(real: ob.Client) -> None:
+    def train(trial: ob.Trial) -> float:
+        if trial.number == 0:
+            raise ValueError("no good")
+        for step in trial.steps():
+            trial.report(loss=1 / step)
+        return 0.0
+
+    tuner = ob.Random(max_steps=10**9)
+    space = {"x": ob.uniform(0, 1)}
+    sweep = ob.Sweep(train, space, metric="loss", mode="min", tuner=tuner, trials=2, max_restarts=0, fail_fast=True)
+    with pytest.raises(ob.SweepFailedError, match=r"trial 0 failed and fail_fast is set(.|\n)*raise ValueError"):
+        sweep.run(client=real, display=False, timeout=DEADLINE)
+    assert sweep.handle.wait(DEADLINE).sweep.state == "stopped"
+
+
+def test_returned_values_conditions_and_load(real: ob.Client) -> None:
+    def train(trial: ob.Trial) -> dict[str, float]:
+        return {"loss": trial.config.x**2, "other": 1}
+
+    space = {"x": ob.uniform(1, 2)}
+    result = ob.Sweep(train, space, metric="loss", mode="min", trials=3, name="returned").run(
+        client=real, display=False, timeout=DEADLINE
+    )
+    assert result.best.metric == min(t.config["x"] ** 2 for t in result.trials)
+    assert ob.load("returned").best == ob.load("returned-1").best == result.best
+
+    def count(trial: ob.Trial) -> None:
+        for step in trial.steps():
+            trial.report(loss=1.0, score=step)
+
+    tuner = ob.Random(max_steps=50)
+    sweep = ob.Sweep(count, space, metric="loss", mode="min", tuner=tuner, trials=2, stop={"score": 5})
+    result = sweep.run(client=real, display=False, timeout=DEADLINE)
+    assert [(trial.state, trial.step) for trial in result.trials] == [("completed", 5)] * 2

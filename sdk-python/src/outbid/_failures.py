@@ -1,0 +1,103 @@
+"""What went wrong, said where the user looks: each kind once, with its traceback, and how many trials are alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from outbid._model import Note, SweepInfo
+from outbid.rpc import Patience
+
+TRACEBACK = "traceback"
+"""The level of a text that is a traceback."""
+
+_TRIES = 20  # after which a trial has printed no traceback, as one that was killed
+_MOMENT = 2.0  # seconds
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # a Python exception, as one line
+_START = "Traceback (most recent call last):"
+_AROUND = re.compile(r"(?:failed for good: )?(.*?)(?:: it starts again .*|; it failed twice .*)?", re.DOTALL)
+
+
+class Failures:
+    """The notes of one sweep that warn: those that are new are told, those that are as another trial's are counted.
+
+    `explain` returns a trial's traceback, "" while there is none.
+    """
+
+    def __init__(self, explain: Callable[[int], str] | None = None) -> None:
+        self._explain = explain
+        self._noted: set[tuple[str, int | None, object]] = set()
+        self._trials: dict[str, list[int]] = {}  # by what they have in common, the first told of first
+        self._owed: dict[int, int] = {}  # trials whose traceback has not come yet, and how often it was asked for
+        self.tracebacks: dict[int, str] = {}
+        """Of the first trial that failed in each way."""
+
+    def take(self, sweep: SweepInfo, *, last: bool = False) -> list[tuple[str, str]]:
+        """Return what is new to tell: texts with their levels, which are warning, error and TRACEBACK.
+
+        With `last` tracebacks that have not come yet are waited for, a moment at most: the log comes after the news.
+        """
+        told = []
+        for note in sweep.notes:
+            key = (note.text, note.trial, note.time)
+            if note.level == "info" or key in self._noted:
+                continue
+            self._noted.add(key)
+            if self._first(note):
+                told.append((note_text(note), note.level))
+        told += [(trace, TRACEBACK) for trace in self._explained()]
+        waiting = Patience(_MOMENT)
+        while last and self._owed and self._explain and waiting.more():
+            told += [(trace, TRACEBACK) for trace in self._explained()]
+        return told
+
+    def alike(self) -> list[str]:
+        """Return a line for each thing that several trials have in common."""
+        return [
+            f"{count} other trial{'s' if count > 1 else ''} alike: {what}"
+            for what, trials in self._trials.items()
+            if (count := len(trials) - 1)
+        ]
+
+    def _first(self, note: Note) -> bool:
+        """Return whether a note is of the first trial of its kind, or of none."""
+        if note.trial is None:
+            return True
+        what = kind_of(note.text)
+        trials = self._trials.setdefault(what, [])
+        if not trials and _EXCEPTION.match(what):
+            self._owed[note.trial] = 0
+        if note.trial not in trials:
+            trials.append(note.trial)
+        return note.trial == trials[0]
+
+    def _explained(self) -> list[str]:
+        found = {trial: trace for trial in self._owed if self._explain and (trace := self._explain(trial))}
+        self._owed = {t: n + 1 for t, n in self._owed.items() if t not in found and n < _TRIES}
+        self.tracebacks.update(found)
+        return list(found.values())
+
+
+def kind_of(text: str) -> str:
+    """Return what a note says went wrong, without what becomes of the trial."""
+    match = _AROUND.fullmatch(text)
+    return match.group(1) if match else text
+
+
+def note_text(note: Note) -> str:
+    """Return a note in one line."""
+    where = f"trial {note.trial}: " if note.trial is not None else ""
+    return f"{note.level}: {where}{note.text}"
+
+
+def last_traceback(lines: Iterable[str]) -> str:
+    """Return the last traceback among lines that a trial printed, from its beginning to the line of the exception."""
+    found: list[str] = []
+    inside = False
+    for line in lines:
+        if line.startswith(_START):
+            found, inside = [line], True
+        elif inside:
+            found.append(line)
+            inside = line.startswith((" ", "\t")) or not line.strip()
+    return "\n".join(found) if found and not inside else ""

@@ -1,0 +1,108 @@
+"""What is told of trials that fail: each kind once, with its traceback, and how many are alike."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from fake_server import make_trial
+from outbid import _display, _layout
+from outbid._failures import TRACEBACK, Failures, kind_of, last_traceback
+from outbid._model import SweepInfo, sweep_info, trial_result
+from outbid.v1 import event_pb2
+from outbid.v1 import service_pb2 as pb
+
+AGAIN = "KeyError: 'nope': it starts again from the beginning (restart 1 of 3)"
+FINAL = "failed for good: KeyError: 'nope'; it failed twice in the same way at step 0, so it is not tried again"
+TRACE = "Traceback (most recent call last):\n  File \"a.py\", line 1, in train\n    {}['nope']\nKeyError: 'nope'"
+
+
+def sweep(*notes: tuple[str, str, int | None]) -> SweepInfo:
+    message = pb.Sweep(id="digits-1", state=event_pb2.SWEEP_STATE_RUNNING)
+    message.spec.metric = "loss"
+    for level, text, trial in notes:
+        note = message.notes.add(level=level, text=text)
+        if trial is not None:
+            note.trial = trial
+    return sweep_info(message, None)  # type: ignore[arg-type]
+
+
+def test_kinds() -> None:
+    assert kind_of(AGAIN) == kind_of(FINAL) == "KeyError: 'nope'"
+    assert kind_of("out of patience") == "out of patience"
+
+
+def test_alike_is_counted_and_the_first_is_explained() -> None:
+    asked: list[int] = []
+
+    def explain(trial: int) -> str:
+        asked.append(trial)
+        return TRACE if len(asked) > 1 else ""  # its log comes a moment after the news
+
+    failures = Failures(explain)
+    notes: list[tuple[str, str, int | None]] = [("info", "starts", None), ("warning", AGAIN, 4)]
+    assert failures.take(sweep(*notes)) == [(f"warning: trial 4: {AGAIN}", "warning")]
+    notes += [("error", FINAL, 4), ("warning", AGAIN, 2), ("error", FINAL, 2), ("warning", "the store is away", None)]
+    told = [(f"error: trial 4: {FINAL}", "error"), ("warning: the store is away", "warning"), (TRACE, TRACEBACK)]
+    assert failures.take(sweep(*notes)) == told
+    assert failures.take(sweep(*notes)) == []
+    assert asked == [4, 4] and failures.tracebacks == {4: TRACE}
+    assert failures.alike() == ["1 other trial alike: KeyError: 'nope'"]
+    notes.append(("warning", "ValueError: two: it starts again from step 3 (restart 1 of 3)", 2))
+    assert [level for _, level in failures.take(sweep(*notes))] == ["warning", TRACEBACK]
+
+
+def test_what_prints_no_traceback_is_asked_for_a_while_only() -> None:
+    asked: list[int] = []
+
+    def explain(trial: int) -> str:
+        asked.append(trial)
+        return ""
+
+    failures = Failures(explain)
+    for _ in range(100):
+        failures.take(sweep(("warning", AGAIN, 1)))
+    assert 1 < len(asked) < 50
+    asked.clear()
+    assert Failures(explain).take(sweep(("error", "exited with code 1: out of memory", 1)), last=True)
+    assert asked == [], "a program prints no traceback, and is not waited for"
+
+
+def test_the_last_traceback_of_a_log() -> None:
+    lines = ["epoch 1", *TRACE.replace("nope", "other").splitlines(), "again", *TRACE.splitlines()]
+    assert last_traceback(lines) == TRACE
+    assert last_traceback([*lines, "afterwards"]) == TRACE
+    assert last_traceback(TRACE.splitlines()[:-1]) == "", "it is not whole yet"
+    assert last_traceback(["nothing"]) == ""
+
+
+def test_lines_tell_a_kind_once(capsys: pytest.CaptureFixture[str]) -> None:
+    display = _display.make_display(True, lambda trial: TRACE)
+    news = sweep(*(("error", FINAL, trial) for trial in range(5)))
+    display.end(news, [])
+    said = capsys.readouterr().out
+    assert said.count("KeyError: 'nope'; it failed twice") == 1
+    assert TRACE in said and "digits-1: 4 other trials alike: KeyError: 'nope'" in said
+
+
+def test_the_page_shows_the_traceback() -> None:
+    page = _display.html_of(sweep(("error", FINAL, 3), ("error", FINAL, 5)), [], tracebacks={3: TRACE})
+    assert page.count("it failed twice") == 1 and "1 other trial alike" in page
+    assert "<details open><summary>traceback of trial 3</summary><pre>Traceback (most recent" in page
+
+
+def test_devices_held_and_rho_are_shown() -> None:
+    message = pb.Sweep(id="digits-1", state=event_pb2.SWEEP_STATE_RUNNING)
+    message.spec.metric = "loss"
+    message.fairness.rho = 1.234
+    trial = make_trial(3, "running", step=1, until_step=9)
+    lease = trial.leases.add()
+    lease.places.add(node="a", devices=[0, 1])
+    lease.places.add(node="b", devices=[2], ended=True)
+    info, trials = sweep_info(message, None), [trial_result(trial, None)]  # type: ignore[arg-type]
+    assert _layout.held_text(info, trials) == "2 held, rho 1.23"
+    now = datetime.datetime(2026, 5, 4, tzinfo=datetime.timezone.utc)
+    lines = [text for text, _ in _layout.lay_out(info, trials, 80, 0, now, ["2 other trials alike: oh"])]
+    assert "devices 2 held, rho 1.23" in lines and "failed  2 other trials alike: oh" in lines
+    assert "devices: 2 held, rho 1.23" in _display.html_of(info, trials)
