@@ -26,7 +26,7 @@ import (
 )
 
 // bigWeights is a checkpoint of so many MiB, most of it one tensor, that is made as it is read.
-func bigWeights(t *testing.T, mib int64) (io.Reader, int64) {
+func bigWeights(t testing.TB, mib int64) (io.Reader, int64) {
 	t.Helper()
 	h := safetensors.Header{Tensors: []safetensors.Tensor{
 		{Name: "bias", DType: safetensors.BF16, Shape: []int64{1001}, End: 2002},
@@ -48,7 +48,7 @@ func bigWeights(t *testing.T, mib int64) (io.Reader, int64) {
 }
 
 // putBig stores such a checkpoint, and returns what the ledger would say of it.
-func putBig(t *testing.T, store objects.Store, key string, mib int64) *outbidv1.Checkpoint {
+func putBig(t testing.TB, store objects.Store, key string, mib int64) *outbidv1.Checkpoint {
 	t.Helper()
 	r, size := bigWeights(t, mib)
 	sum := sha256.New()

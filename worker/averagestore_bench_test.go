@@ -1,0 +1,81 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// BenchmarkAverageThroughMinio averages five checkpoints of 64 MiB, or of OUTBID_AVERAGE_MIB, as a worker does, beside what it
+// takes to read all five at once and to store one: `plain`.
+func BenchmarkAverageThroughMinio(b *testing.B) {
+	m := objectstest.StartMinio(b)
+	b.Setenv("AWS_ACCESS_KEY_ID", m.User)
+	b.Setenv("AWS_SECRET_ACCESS_KEY", m.Password)
+	store, err := objects.Open(b.Context(), objectstest.URLs(m.Endpoint)())
+	if err != nil {
+		b.Fatal(err)
+	}
+	access := signedAccess(store)
+	mib := int64(64)
+	if n, err := strconv.ParseInt(os.Getenv("OUTBID_AVERAGE_MIB"), 10, 64); err == nil {
+		mib = n
+	}
+	order := &outbidv1.Consolidation{Step: 900, Key: averageKey}
+	var bytes int64
+	for i := range 5 {
+		key := fmt.Sprintf("checkpoints/s-1/0/000000000100-%d.safetensors", i)
+		ck := putBig(b, store, key, mib)
+		order.Sources = append(order.Sources, &outbidv1.ConsolidationSource{Checkpoint: ck, Steps: int64(i + 1)})
+		bytes += ck.GetBytes()
+	}
+	b.Run("plain", func(b *testing.B) {
+		b.SetBytes(bytes)
+		for b.Loop() {
+			if err := plain(b.Context(), access, order, mib); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("average", func(b *testing.B) {
+		b.SetBytes(bytes)
+		for b.Loop() {
+			if _, err := averageOnce(b.Context(), access, order); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// plain reads all sources at once, then stores as much as one has.
+func plain(ctx context.Context, store objects.Access, o *outbidv1.Consolidation, mib int64) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, s := range o.GetSources() {
+		g.Go(func() error {
+			r, err := store.Get(ctx, s.GetCheckpoint().GetKey())
+			if err != nil {
+				return err
+			}
+			defer r.Close() //nolint:errcheck // only read
+			_, err = io.Copy(io.Discard, r)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return store.Put(context.WithoutCancel(ctx), "checkpoints/s-1/0/000000000901-7.safetensors", zeros{}, mib<<20)
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
