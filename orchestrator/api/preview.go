@@ -48,9 +48,13 @@ func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRe
 // is not in it.
 func Preview(checked *outbidv1.SweepSpec, stepSeconds float64) (*outbidv1.PreviewSweepResponse, error) {
 	resp := &outbidv1.PreviewSweepResponse{}
-	if checked.GetTuner().GetPlugin() != nil {
-		resp.Warnings = append(resp.Warnings, "the tuner is a program of its own: what it will do is not known before it runs")
-		return resp, nil
+	if own := checked.GetTuner().GetPlugin(); own != nil {
+		if own.GetRule() == nil {
+			resp.Warnings = append(resp.Warnings, "the tuner is a program of its own: what it will do is not known before it runs")
+			return resp, nil
+		}
+		resp.Warnings = append(resp.Warnings, "the sampler is a program of its own: the configurations shown are random ones")
+		checked = tuner.RuleSpec(checked)
 	}
 	settings := tuner.Settings{Spec: checked}
 	plan, err := tuner.Rehearse(settings, rehearsed)

@@ -90,7 +90,7 @@ func (s *service) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.Sw
 	if err := s.limits.checkWeight(who, own.GetTenant(), own.GetWeight()); err != nil {
 		return nil, err
 	}
-	if own.GetTuner().GetPlugin() != nil && who.Role != RoleAdmin {
+	if len(own.GetTuner().GetPlugin().GetCommand()) > 0 && who.Role != RoleAdmin {
 		// Its program would run here, as the orchestrator.
 		return nil, status.Errorf(codes.PermissionDenied, "tuner.plugin: %s is a %s; a tuner that is a program of its own "+
 			"needs an admin's token", who.Name, who.Role)

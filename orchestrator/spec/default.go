@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -55,6 +56,7 @@ func defaultCheckpoints(s *outbidv1.SweepSpec) {
 }
 
 func defaultTuner(t *outbidv1.Tuner) {
+	tuner.Outside(t)
 	switch k := t.GetKind().(type) {
 	case *outbidv1.Tuner_Grid:
 		fill(&k.Grid.Points, 5)
@@ -94,5 +96,7 @@ func defaultTuner(t *outbidv1.Tuner) {
 		if len(k.Pbt.Factors) == 0 {
 			k.Pbt.Factors = []float64{0.8, 1.2}
 		}
+	case *outbidv1.Tuner_Plugin:
+		defaultTuner(k.Plugin.GetRule())
 	}
 }

@@ -36,10 +36,15 @@ func Extend(old *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) (*outbidv
 	if err := Check(s); err != nil {
 		return nil, err
 	}
-	if s.GetTuner().GetPlugin() == nil {
-		if err := tuner.CheckExtension(tuner.Settings{Spec: old}, tuner.Settings{Spec: s}); err != nil {
-			return nil, fromTuner(err)
+	before, after := old, s
+	if own := s.GetTuner().GetPlugin(); own != nil {
+		if own.GetRule() == nil {
+			return s, nil
 		}
+		before, after = tuner.RuleSpec(old), tuner.RuleSpec(s)
+	}
+	if err := tuner.CheckExtension(tuner.Settings{Spec: before}, tuner.Settings{Spec: after}); err != nil {
+		return nil, fromTuner(err)
 	}
 	return s, nil
 }

@@ -43,13 +43,28 @@ func checkSettings(s *outbidv1.SweepSpec, compiled *space.Space) error {
 	case *outbidv1.Tuner_Pbt:
 		return checkPbt(k.Pbt)
 	case *outbidv1.Tuner_Plugin:
-		if len(k.Plugin.GetCommand()) == 0 || k.Plugin.GetCommand()[0] == "" {
-			return wrong("tuner.plugin.command", "is missing; write the plugin's program and its arguments")
-		}
-		return optionalSteps("tuner.plugin", k.Plugin.GetMaxSteps())
+		return checkPlugin(s, k.Plugin, compiled)
 	default:
 		return wrong("tuner", "is missing; set one of random, grid, sobol, successive_halving, hyperband, asha, median, "+
 			"performance_curve, pbt or plugin")
+	}
+}
+
+func checkPlugin(s *outbidv1.SweepSpec, p *outbidv1.PluginTuner, compiled *space.Space) error {
+	command := p.GetCommand()
+	if len(command) == 0 && p.GetRule() == nil || len(command) > 0 && command[0] == "" {
+		return wrong("tuner.plugin.command", "is missing; write the plugin's program and its arguments")
+	}
+	if err := optionalSteps("tuner.plugin", p.GetMaxSteps()); err != nil || p.GetRule() == nil {
+		return err
+	}
+	switch p.GetRule().GetKind().(type) {
+	case *outbidv1.Tuner_Random, *outbidv1.Tuner_SuccessiveHalving, *outbidv1.Tuner_Hyperband, *outbidv1.Tuner_Asha,
+		*outbidv1.Tuner_Median, *outbidv1.Tuner_PerformanceCurve:
+		return checkTuner(tuner.RuleSpec(s), compiled)
+	default:
+		return wrong("tuner.plugin.rule", "draws by itself; use random, successive_halving, hyperband, asha, median or "+
+			"performance_curve")
 	}
 }
 
@@ -114,7 +129,7 @@ func missing(n int64) string {
 
 func checkSampler(field, sampler string) error {
 	if sampler != "random" && sampler != "sobol" {
-		return wrong(field+".sampler", "%q is unknown; use random or sobol", sampler)
+		return wrong(field+".sampler", "%q is unknown; use random, sobol, tpe, gp, cmaes or nsga2", sampler)
 	}
 	return nil
 }

@@ -12,7 +12,15 @@ import (
 func Open(
 	ctx context.Context, s tuner.Settings, snapshot []byte, logger *slog.Logger,
 ) (tuner.Tuner, func(), error) {
-	if outside := s.Spec.GetTuner().GetPlugin(); outside != nil {
+	outside := s.Spec.GetTuner().GetPlugin()
+	if outside.GetRule() != nil {
+		r, err := LaunchRuled(ctx, s, snapshot, logger)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, r.Close, nil
+	}
+	if outside != nil {
 		c, err := Launch(ctx, outside.GetCommand(), s, snapshot, logger)
 		if err != nil {
 			return nil, nil, err

@@ -28,6 +28,10 @@ func TestMain(m *testing.M) {
 
 // servePlugin serves the built-in tuner that the sweep names, with a flaw.
 func servePlugin(flaw string) {
+	if flaw == "drawer" {
+		serveDrawer()
+		return
+	}
 	if flaw == "no plugin" {
 		fmt.Fprintln(os.Stderr, "what is a tuner?")
 		os.Exit(3)

@@ -1815,12 +1815,17 @@ func (x *PerformanceCurve) GetSampler() string {
 // PluginTuner runs a tuner outside the binary, over hashicorp/go-plugin.
 type PluginTuner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The program and its arguments.
+	// The program and its arguments. With a rule it can be left out: it is then Optuna's samplers, run by the python3 that the
+	// server finds.
 	Command []string `protobuf:"bytes,1,rep,name=command,proto3" json:"command,omitempty"`
 	// Handed to the plugin as it is.
 	Settings *structpb.Struct `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
 	// Steps a trial is trained for at the most; the plugin may ask for fewer.
-	MaxSteps      int64 `protobuf:"varint,3,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
+	MaxSteps int64 `protobuf:"varint,3,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
+	// A built-in tuner that decides how long each trial is trained, up to max_steps. The plugin then does nothing but draw the
+	// configurations: it is asked for one trial at a time, told what trials have reported where they got to, and that they
+	// ended; what it says of steps and of the trials' ends does not count.
+	Rule          *Tuner `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1874,6 +1879,13 @@ func (x *PluginTuner) GetMaxSteps() int64 {
 		return x.MaxSteps
 	}
 	return 0
+}
+
+func (x *PluginTuner) GetRule() *Tuner {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
 }
 
 // Resources is what one trial needs.
@@ -2720,11 +2732,12 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x04keep\x18\x05 \x01(\x01H\x00R\x04keep\x88\x01\x01\x12\x10\n" +
 	"\x03eta\x18\x06 \x01(\x05R\x03eta\x12\x18\n" +
 	"\asampler\x18\a \x01(\tR\asamplerB\a\n" +
-	"\x05_keep\"y\n" +
+	"\x05_keep\"\x9f\x01\n" +
 	"\vPluginTuner\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x123\n" +
 	"\bsettings\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12\x1b\n" +
-	"\tmax_steps\x18\x03 \x01(\x03R\bmaxSteps\"\xa7\x02\n" +
+	"\tmax_steps\x18\x03 \x01(\x03R\bmaxSteps\x12$\n" +
+	"\x04rule\x18\x04 \x01(\v2\x10.outbid.v1.TunerR\x04rule\"\xa7\x02\n" +
 	"\tResources\x120\n" +
 	"\adevices\x18\x01 \x01(\v2\x16.outbid.v1.DeviceCountR\adevices\x12\x14\n" +
 	"\x05types\x18\x02 \x03(\tR\x05types\x12#\n" +
@@ -2871,17 +2884,18 @@ var file_outbid_v1_sweep_proto_depIdxs = []int32{
 	20, // 30: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
 	19, // 31: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
 	35, // 32: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
-	22, // 33: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
-	33, // 34: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
-	34, // 35: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
-	29, // 36: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	4,  // 37: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	4,  // 38: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	10, // 33: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
+	22, // 34: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
+	33, // 35: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
+	34, // 36: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
+	29, // 37: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
+	4,  // 38: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	4,  // 39: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_sweep_proto_init() }

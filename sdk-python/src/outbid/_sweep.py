@@ -303,7 +303,7 @@ class Sweep:
     def _ends(self) -> bool:
         """Return whether the trials end, as far as can be told from the tuner and the function's source."""
         kind = self._spec.tuner.WhichOneof("kind") or "plugin"
-        if kind == "plugin":
+        if kind == "plugin" and not self._spec.tuner.plugin.HasField("rule"):
             return True  # it alone knows
         return getattr(self._spec.tuner, kind).max_steps > 0 or not endless_steps(self._train)
 
@@ -321,6 +321,8 @@ class Sweep:
         spec = pb.SweepSpec()
         spec.CopyFrom(self._spec)
         here = client is not None and client.local
+        if here and spec.tuner.plugin.HasField("rule") and not spec.tuner.plugin.command:
+            spec.tuner.plugin.command.extend([sys.executable, "-m", "outbid.plugin._optuna"])
         if self._train is not None:
             spec.function.CopyFrom(
                 pb.Function(

@@ -7,15 +7,14 @@ counts them in `trial.steps()`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
+from outbid._model import flatten
 from outbid._space import to_value
 from outbid.v1 import sweep_pb2 as pb
-
-Sampler: TypeAlias = Literal["random", "sobol"]
-"""How configurations are drawn: independently, or by a scrambled low-discrepancy sequence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +37,104 @@ class Tuner:
 
     def _steps(self, name: str, value: int, *, least: int = 1) -> int:
         return _count(self, name, value, least)
+
+
+@dataclass(frozen=True)
+class Model(Tuner):
+    """Base of Optuna's samplers: they learn from results which configurations to try next.
+
+    Each is a tuner by itself, which trains every trial for `max_steps` steps (0: until the code ends by itself), and
+    the `sampler` of a tuner that stops trials, as in `ob.ASHA(max_steps=81, sampler=ob.TPE())`. The first `startup`
+    trials are drawn at random. Conditions and constraints are met.
+
+    `prior` are trials that are known before: an Optuna study, the result of a sweep, or dicts `{"params": {...},
+    "value": ...}` with parameters by dotted path. What of them the space does not hold is left out.
+
+    The server runs Optuna: with this Python if it is on this machine, else with the `python3` that it finds.
+    """
+
+    max_steps: int = 0
+    startup: int = 10
+    prior: Any = field(default=(), repr=False)
+
+    _name: ClassVar[str] = ""
+
+    def _fill(self, message: pb.Tuner) -> None:
+        rule = pb.Tuner()
+        rule.random.max_steps = self._steps("max_steps", self.max_steps, least=0)
+        rule.random.SetInParent()
+        self._draw(message, rule)
+
+    def _draw(self, message: pb.Tuner, rule: pb.Tuner) -> None:
+        """Make `message` the plugin that draws for a rule."""
+        out = message.plugin
+        out.max_steps = getattr(rule, rule.WhichOneof("kind") or "").max_steps
+        settings: dict[str, Any] = {"sampler": self._name, "startup": _count(self, "startup", self.startup, 1)}
+        prior = known_trials(self.prior)
+        if prior:
+            settings["prior"] = prior
+        out.settings.CopyFrom(to_value(settings, f"{type(self).__name__}: prior").struct_value)
+        out.rule.CopyFrom(rule)
+
+
+@dataclass(frozen=True)
+class TPE(Model):
+    """Tree-structured Parzen estimator (Bergstra et al. 2011), Optuna's own default; see `Model`.
+
+    It models parameters together, and those under a condition apart. Good for any space from about 30 trials on.
+    """
+
+    _name: ClassVar[str] = "tpe"
+
+
+@dataclass(frozen=True)
+class GP(Model):
+    """Gaussian process with expected improvement; see `Model`. For few and costly trials. Needs torch, too."""
+
+    _name: ClassVar[str] = "gp"
+
+
+@dataclass(frozen=True)
+class CMAES(Model):
+    """CMA-ES (Hansen 2016); see `Model`. For many trials over numbers; choices are left to chance. Needs cmaes, too."""
+
+    _name: ClassVar[str] = "cmaes"
+
+
+@dataclass(frozen=True)
+class NSGA2(Model):
+    """NSGA-II (Deb et al. 2002), a genetic algorithm with a population of `startup`; see `Model`."""
+
+    startup: int = 20
+
+    _name: ClassVar[str] = "nsga2"
+
+
+Sampler: TypeAlias = Literal["random", "sobol", "tpe", "gp", "cmaes", "nsga2"] | Model
+"""How configurations are drawn: independently, by a low-discrepancy sequence, or by one of Optuna's samplers."""
+
+
+@dataclass(frozen=True)
+class _Sampled(Tuner):
+    """Base of the tuners that take a sampler."""
+
+    def to_proto(self) -> pb.Tuner:
+        """Return the tuner as the API's message: a sampler of Optuna's is a plugin, with the tuner as its rule."""
+        message = super().to_proto()
+        sampler = getattr(self, "sampler", "random")
+        if isinstance(sampler, str):
+            found = [kind for kind in (TPE, GP, CMAES, NSGA2) if kind._name == sampler]
+            sampler = found[0]() if found else None
+        if not isinstance(sampler, Model):
+            return message
+        name = f"{type(self).__name__}: sampler"
+        if sampler.max_steps or sampler.seed is not None:
+            raise ValueError(f"{name}: {type(sampler).__name__} takes max_steps and seed of the tuner; leave them out")
+        rule, out = pb.Tuner(), pb.Tuner(seed=self.seed)
+        rule.CopyFrom(message)
+        rule.ClearField("seed")
+        sampler._draw(out, rule)
+        return out
 
 
 @dataclass(frozen=True)
@@ -75,7 +172,7 @@ class Sobol(Tuner):
 
 
 @dataclass(frozen=True)
-class SuccessiveHalving(Tuner):
+class SuccessiveHalving(_Sampled):
     """Successive halving (Jamieson and Talwalkar 2016).
 
     `trials` start and train for `min_steps`; the best 1/`eta` of each rung go on for `eta` times as many
@@ -101,7 +198,7 @@ class SuccessiveHalving(Tuner):
 
 
 @dataclass(frozen=True)
-class Hyperband(Tuner):
+class Hyperband(_Sampled):
     """Hyperband (Li et al. 2018): brackets of successive halving, from many short to few long trials.
 
     A trial is trained for at most `max_steps` steps. `min_steps` is the steps that one unit of the paper's R
@@ -124,7 +221,7 @@ class Hyperband(Tuner):
 
 
 @dataclass(frozen=True)
-class ASHA(Tuner):
+class ASHA(_Sampled):
     """Asynchronous successive halving (Li et al. 2020).
 
     `form="promote"` pauses a trial at each rung and resumes it from its checkpoint when it is promoted;
@@ -149,7 +246,7 @@ class ASHA(Tuner):
 
 
 @dataclass(frozen=True)
-class Median(Tuner):
+class Median(_Sampled):
     """Median stopping (Golovin et al. 2017): stop a trial whose best is below the median of running means.
 
     No trial is stopped before `grace_steps`, nor before `min_trials` others have reached the step.
@@ -169,7 +266,7 @@ class Median(Tuner):
 
 
 @dataclass(frozen=True)
-class PerformanceCurve(Tuner):
+class PerformanceCurve(_Sampled):
     """Forecasts how trials will end from their learning curves, and stops those with little chance.
 
     Every `interval` steps (0: a twentieth of `max_steps`) a trial is promising, opportunistic or poor by its chance
@@ -278,8 +375,30 @@ def _rung(tuner: Tuner, min_steps: int, max_steps: int) -> int:
     return min_steps
 
 
-def _sampler(tuner: Tuner, value: str) -> str:
-    return _one_of(tuner, "sampler", value, ("random", "sobol"))
+def _sampler(tuner: Tuner, value: Any) -> str:
+    if isinstance(value, Model):
+        return "random"  # to_proto puts the sampler beside the tuner
+    if isinstance(value, type) and issubclass(value, Model):
+        raise TypeError(f"{type(tuner).__name__}: sampler is the class; write ob.{value.__name__}()")
+    name = _one_of(tuner, "sampler", value, ("random", "sobol", "tpe", "gp", "cmaes", "nsga2"))
+    return name if name in ("random", "sobol") else "random"
+
+
+def known_trials(prior: Any) -> list[dict[str, Any]]:
+    """Return trials that are known before as plain dicts: of an Optuna study, of a result, or dicts as they are."""
+    if hasattr(prior, "get_trials") and hasattr(prior, "directions"):
+        done = (t for t in prior.get_trials(deepcopy=False) if t.state.name == "COMPLETE" and len(t.values) == 1)
+        return [{"params": dict(t.params), "value": t.value} for t in done]
+    if hasattr(prior, "sweep") and hasattr(prior, "trials"):
+        over = (t for t in prior.trials if t.state == "completed" and t.metric is not None)
+        return [{"params": flatten(t.config), "value": t.metric} for t in over if math.isfinite(t.metric)]
+    known = list(prior)
+    for trial in known:
+        if not isinstance(trial, Mapping) or set(trial) != {"params", "value"}:
+            raise TypeError(
+                f"prior must be an Optuna study, a result, or dicts with params and value, got {trial!r:.80}"
+            )
+    return [{"params": flatten(t["params"]), "value": t["value"]} for t in known]
 
 
 def _one_of(tuner: Tuner, name: str, value: str, allowed: tuple[str, ...]) -> str:

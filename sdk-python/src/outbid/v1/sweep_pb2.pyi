@@ -812,15 +812,25 @@ class PluginTuner(google.protobuf.message.Message):
     COMMAND_FIELD_NUMBER: builtins.int
     SETTINGS_FIELD_NUMBER: builtins.int
     MAX_STEPS_FIELD_NUMBER: builtins.int
+    RULE_FIELD_NUMBER: builtins.int
     max_steps: builtins.int
     """Steps a trial is trained for at the most; the plugin may ask for fewer."""
     @property
     def command(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """The program and its arguments."""
+        """The program and its arguments. With a rule it can be left out: it is then Optuna's samplers, run by the python3 that the
+        server finds.
+        """
 
     @property
     def settings(self) -> google.protobuf.struct_pb2.Struct:
         """Handed to the plugin as it is."""
+
+    @property
+    def rule(self) -> Global___Tuner:
+        """A built-in tuner that decides how long each trial is trained, up to max_steps. The plugin then does nothing but draw the
+        configurations: it is asked for one trial at a time, told what trials have reported where they got to, and that they
+        ended; what it says of steps and of the trials' ends does not count.
+        """
 
     def __init__(
         self,
@@ -828,9 +838,10 @@ class PluginTuner(google.protobuf.message.Message):
         command: collections.abc.Iterable[builtins.str] | None = ...,
         settings: google.protobuf.struct_pb2.Struct | None = ...,
         max_steps: builtins.int = ...,
+        rule: Global___Tuner | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["settings", b"settings"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["command", b"command", "max_steps", b"max_steps", "settings", b"settings"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["rule", b"rule", "settings", b"settings"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["command", b"command", "max_steps", b"max_steps", "rule", b"rule", "settings", b"settings"]) -> None: ...
 
 Global___PluginTuner: typing_extensions.TypeAlias = PluginTuner
 

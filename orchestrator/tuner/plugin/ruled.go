@@ -1,0 +1,251 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+)
+
+// maxTries bounds how often a process is asked again when a configuration does not meet the constraints.
+const maxTries = 200
+
+// A Ruled is a built-in tuner, the rule, whose configurations are drawn by a program. The program serves TunerService, but
+// hears of less: it is asked for one trial at a time, and told how trials stand where they reached a target (as Reported) and
+// when they ended (as Exited). A configuration that does not meet the constraints is told as a trial that failed.
+type Ruled struct {
+	rule  tuner.Tuner
+	draws *Client
+	// validator knows which trials the rule has ended: nothing is told of them any more. It also holds the space.
+	validator *validator
+	ruledState
+}
+
+// ruledState goes into snapshots.
+type ruledState struct {
+	// Numbers are the program's numbers of the trials, unknown for a trial that it did not draw.
+	Numbers []int32
+	// Next is the program's number of its next trial.
+	Next int32
+	// Metrics are the newest of each trial, NaN if there is none; Steps say where they were reported.
+	Metrics []float64
+	Steps   []int64
+}
+
+// unknown is the number of a trial that the program does not know.
+const unknown = -1
+
+var _ tuner.Tuner = (*Ruled)(nil)
+
+// command is the program that draws: Optuna's samplers where a spec names none.
+func command(s tuner.Settings) []string {
+	if named := s.Spec.GetTuner().GetPlugin().GetCommand(); len(named) > 0 {
+		return named
+	}
+	return []string{"python3", "-m", "outbid.plugin._optuna"}
+}
+
+// LaunchRuled starts the program that draws for a rule, and the rule, afresh or from a snapshot of a Ruled.
+func LaunchRuled(ctx context.Context, s tuner.Settings, snapshot []byte, logger *slog.Logger) (*Ruled, error) {
+	var kept ruledEnvelope
+	if len(snapshot) > 0 {
+		if err := gob.NewDecoder(bytes.NewReader(snapshot)).Decode(&kept); err != nil {
+			return nil, fmt.Errorf("%w: %w", tuner.ErrBadSnapshot, err)
+		}
+	}
+	r := &Ruled{ruledState: kept.State}
+	var err error
+	if r.validator, err = newValidator(s); err != nil {
+		return nil, err
+	}
+	r.validator.validatorState = kept.Guard
+	if len(snapshot) > 0 {
+		r.rule, err = tuner.Restore(ruleSettings(s), kept.Rule)
+	} else {
+		r.rule, err = tuner.New(ruleSettings(s))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.draws, err = Launch(ctx, command(s), drawSettings(s), kept.Draws, logger); err != nil {
+		return nil, needsOptuna(s, err)
+	}
+	return r, nil
+}
+
+// needsOptuna says what is missing where the server's own program of samplers does not start.
+func needsOptuna(s tuner.Settings, err error) error {
+	own := s.Spec.GetTuner().GetPlugin()
+	if len(own.GetCommand()) > 0 || strings.Contains(err.Error(), "settings.") {
+		return err
+	}
+	name := own.GetSettings().GetFields()["sampler"].GetStringValue()
+	return fmt.Errorf("sampler: %s is one of Optuna's, which needs Python with Optuna where the server runs: "+
+		"pip install 'outbid[optuna]' for the python3 that it finds, or use random or sobol: %w", name, err)
+}
+
+// ruleSettings are the sweep's with the rule as its tuner.
+func ruleSettings(s tuner.Settings) tuner.Settings {
+	return tuner.Settings{Spec: tuner.RuleSpec(s.Spec)}
+}
+
+// drawSettings are the sweep's for the program: it sets no targets, so that there is no bound of steps for it.
+func drawSettings(s tuner.Settings) tuner.Settings {
+	spec := proto.CloneOf(s.Spec)
+	own := spec.GetTuner().GetPlugin()
+	own.MaxSteps, own.Rule = 0, tuner.RuleSpec(s.Spec).GetTuner()
+	return tuner.Settings{Spec: spec}
+}
+
+// Handle implements tuner.Tuner.
+func (r *Ruled) Handle(event tuner.Event) ([]tuner.Action, error) {
+	if r.validator.over(event) {
+		return nil, nil
+	}
+	if err := r.validator.seen(event); err != nil {
+		return nil, err
+	}
+	rules := event
+	switch e := event.(type) {
+	case tuner.Reported:
+		r.note(e.Trial, e.Step, e.Metric)
+	case tuner.Reached:
+		r.note(e.Trial, e.Step, e.Metric)
+		if err := r.tell(e.Trial, func(n tuner.Trial) tuner.Event {
+			return tuner.Reported{Trial: n, Step: e.Step, Metric: e.Metric}
+		}); err != nil {
+			return nil, err
+		}
+	case tuner.Exited:
+		r.note(e.Trial, e.Step, e.Metric)
+		if err := r.ended(e.Trial, e.Failed); err != nil {
+			return nil, err
+		}
+	case tuner.Extended:
+		rules = tuner.Extended{Settings: ruleSettings(e.Settings)}
+		if _, err := r.draws.Handle(tuner.Extended{Settings: drawSettings(e.Settings)}); err != nil {
+			return nil, err
+		}
+	}
+	actions, err := r.rule.Handle(rules)
+	if err != nil {
+		return nil, err
+	}
+	return r.follow(event, actions)
+}
+
+// follow draws the configurations that the rule's actions need, and tells the program of the ends among them.
+func (r *Ruled) follow(event tuner.Event, actions []tuner.Action) ([]tuner.Action, error) {
+	actions = slices.Clone(actions)
+	for i, action := range actions {
+		switch a := action.(type) {
+		case tuner.Create:
+			drawn, err := r.draw(a)
+			if err != nil {
+				return nil, err
+			}
+			actions[i] = drawn
+		case tuner.End:
+			if err := r.ended(a.Trial, false); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return actions, r.validator.check(event, actions)
+}
+
+// draw replaces the configuration of a new trial. The rule's own, which meets the constraints, stays if the program finds
+// none that does.
+func (r *Ruled) draw(a tuner.Create) (tuner.Create, error) {
+	number := int32(unknown)
+	for range maxTries {
+		drawn, err := r.draws.Handle(tuner.Ask{N: 1})
+		if err != nil {
+			return a, err
+		}
+		if len(drawn) != 1 {
+			return a, fmt.Errorf("%s: was asked for a trial and answered with none", r.draws.Name())
+		}
+		create, ok := drawn[0].(tuner.Create)
+		if !ok {
+			return a, fmt.Errorf("%s: was asked for a trial and answered with %T", r.draws.Name(), drawn[0])
+		}
+		r.Next++
+		if r.validator.space == nil || r.validator.space.Violated(create.Config) == "" {
+			number, a.Config = r.Next-1, create.Config
+			a.Reason += ", " + create.Reason
+			break
+		}
+		if _, err := r.draws.Handle(tuner.Exited{Trial: tuner.Trial(r.Next - 1), Failed: true, Metric: math.NaN()}); err != nil {
+			return a, err
+		}
+	}
+	if number == unknown {
+		a.Reason += fmt.Sprintf(", at random: %d that the sampler drew do not meet the constraints", maxTries)
+	}
+	r.Numbers, r.Metrics, r.Steps = append(r.Numbers, number), append(r.Metrics, math.NaN()), append(r.Steps, 0)
+	return a, nil
+}
+
+// note keeps the newest metric of a trial.
+func (r *Ruled) note(t tuner.Trial, step int64, metric float64) {
+	if !math.IsNaN(metric) {
+		r.Metrics[t], r.Steps[t] = metric, step
+	}
+}
+
+func (r *Ruled) ended(t tuner.Trial, failed bool) error {
+	return r.tell(t, func(n tuner.Trial) tuner.Event {
+		return tuner.Exited{Trial: n, Step: r.Steps[t], Metric: r.Metrics[t], Failed: failed}
+	})
+}
+
+// tell tells the program of a trial, if it knows it and has not heard of its end.
+func (r *Ruled) tell(t tuner.Trial, event func(tuner.Trial) tuner.Event) error {
+	if r.Numbers[t] == unknown {
+		return nil
+	}
+	_, err := r.draws.Handle(event(tuner.Trial(r.Numbers[t])))
+	return err
+}
+
+// Status implements tuner.Tuner.
+func (r *Ruled) Status() tuner.Status { return r.rule.Status() }
+
+// Outlook implements tuner.Tuner.
+func (r *Ruled) Outlook() tuner.Outlook { return r.rule.Outlook() }
+
+// Snapshot implements tuner.Tuner.
+func (r *Ruled) Snapshot() ([]byte, error) {
+	kept := ruledEnvelope{Guard: r.validator.validatorState, State: r.ruledState}
+	var err error
+	if kept.Rule, err = r.rule.Snapshot(); err != nil {
+		return nil, err
+	}
+	if kept.Draws, err = r.draws.Snapshot(); err != nil {
+		return nil, err
+	}
+	var buf bytes.Buffer
+	if err := gob.NewEncoder(&buf).Encode(kept); err != nil {
+		return nil, fmt.Errorf("encode a snapshot: %w", err)
+	}
+	return buf.Bytes(), nil
+}
+
+// Close ends the program.
+func (r *Ruled) Close() { r.draws.Close() }
+
+// A ruledEnvelope is a Ruled's snapshot.
+type ruledEnvelope struct {
+	Rule, Draws []byte
+	Guard       validatorState
+	State       ruledState
+}

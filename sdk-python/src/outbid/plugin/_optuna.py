@@ -1,0 +1,253 @@
+"""The program that draws configurations with Optuna's samplers: `python3 -m outbid.plugin._optuna`.
+
+The server starts it for a sweep whose sampler is `tpe`, `gp`, `cmaes` or `nsga2`. A rule in the server decides how long
+each trial is trained; this program hears how far trials got and what they reported there.
+
+A sampler is made anew for each trial, seeded by the sweep's seed and the trial's number, over a study of all that is
+known by then. So the trials' records are all that there is to keep, and the same questions have the same answers after
+a restart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from outbid._errors import InvalidError
+from outbid.plugin._serve import serve
+from outbid.plugin._space import Dimension, flatten
+from outbid.plugin._tuner import Action, Create, Exit, Outlook, Report, Train, Tuner
+
+if TYPE_CHECKING:
+    import optuna
+
+SAMPLERS = ("cmaes", "gp", "nsga2", "tpe")
+_NEEDS = {"gp": ("torch", "scipy"), "cmaes": ("cmaes",)}
+_STUBBORN = 20  # draws in a row that broke the constraints, after which one is drawn at random
+_STUBBORN_GP = 3  # a process proposes the same again, and takes its time
+
+
+class Sampler(Tuner):
+    """Optuna's samplers. Settings: `sampler`, `startup` (trials at random before it) and `prior` (trials of before)."""
+
+    name = "optuna"
+
+    def start(self) -> None:
+        """Read the settings and take up what is known."""
+        settings = self.spec.settings
+        self.sampler = settings.text("sampler", "tpe", choices=SAMPLERS)
+        self.startup = settings.whole("startup", 10, least=1)
+        prior = settings.value("prior", [])
+        for needed in ("optuna", *_NEEDS.get(self.sampler, ())):
+            try:
+                __import__(needed)
+            except ImportError:
+                extra = "optuna,torch" if needed == "torch" else "optuna"
+                raise settings.wrong(
+                    "sampler", f"{self.sampler} needs {needed}: pip install 'outbid[{extra}]' where the server runs"
+                ) from None
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        rule = self.spec.message.tuner.plugin.rule
+        kind = rule.WhichOneof("kind")
+        # Without rungs every trial that ended counts whole.
+        self.whole = getattr(rule, kind).max_steps if kind and kind != "random" else 0
+        self.conditional = any(d.when for d in self.spec.space)
+        if not isinstance(prior, list):
+            raise settings.wrong("prior", f"{prior!r} is not a list of trials")
+        self.prior = [made for made in (self._before(p) for p in prior) if made is not None]
+        self.state = self.state or []
+
+    def extended(self) -> Iterable[Action]:
+        """Take up a wider space."""
+        self.start()
+        return ()
+
+    def ask(self, n: int) -> Iterable[Create | Train]:
+        """Draw a configuration."""
+        for _ in range(n):
+            study = self._study()
+            at_random = self._rejected() >= (_STUBBORN_GP if self.sampler == "gp" else _STUBBORN)
+            digest = hashlib.sha256(f"{self.spec.seed}/{self.created}".encode()).digest()
+            study.sampler = make(
+                "random" if at_random else self.sampler,
+                int.from_bytes(digest[:4], "big"),
+                self.startup,
+                conditional=self.conditional,
+            )
+            trial = study.ask()
+            config = self.spec.space.configuration(partial(suggest, trial))
+            attributes = study.get_trials(deepcopy=False)[trial.number].system_attrs
+            values = flatten(config, self.spec.space)
+            self.state.append({"values": values, "attributes": dict(attributes), "seen": [], "over": ""})
+            yield Create(config, reason=f"drawn by Optuna's {self.sampler}")
+
+    def reported(self, report: Report) -> Iterable[Action]:
+        """Note where a trial got to."""
+        self._note(report.trial, report.step, report.metric)
+        return ()
+
+    def reached(self, report: Report) -> Iterable[Action]:
+        """Never happens: the rule's targets are told as reports."""
+        return self.reported(report)
+
+    def exited(self, exit: Exit) -> Iterable[Action]:
+        """Note a trial's end."""
+        self._note(exit.trial, exit.step, exit.metric)
+        self.state[exit.trial]["over"] = "failed" if exit.failed else "ended"
+        return ()
+
+    def exhausted(self) -> bool:
+        """Leave the end of the sweep to the rule."""
+        return False
+
+    def outlook(self) -> Outlook:
+        """Leave the outlook to the rule."""
+        return Outlook()
+
+    def _note(self, trial: int, step: int, metric: float) -> None:
+        seen = self.state[trial]["seen"]
+        if math.isfinite(metric) and (not seen or seen[-1][0] < step):
+            seen.append([step, metric])
+
+    def _rejected(self) -> int:
+        """Count the draws in a row that broke the constraints."""
+        n = 0
+        for record in reversed(self.state):
+            if record["over"] != "failed" or record["seen"]:
+                break
+            n += 1
+        return n
+
+    def _study(self) -> optuna.Study:
+        """Return a study of all that is known."""
+        import optuna
+        from optuna.trial import TrialState
+
+        study = optuna.create_study(direction="maximize" if self.spec.maximise else "minimize")
+        study.add_trials(self.prior)
+        level = self._level()
+        for record in self.state:
+            if record["over"] == "failed":
+                continue
+            seen = record["seen"]
+            state, value, steps = TrialState.RUNNING, None, {}
+            if record["over"] and not seen:
+                continue  # it ended and said nothing
+            at = next((metric for step, metric in seen if step >= level), None)
+            if seen and at is not None and (record["over"] or level):
+                state, value = TrialState.COMPLETE, at
+            elif seen and (level or record["over"]):
+                state, steps = TrialState.PRUNED, {step: metric for step, metric in seen}
+            params, distributions = as_params(self.spec.space, record["values"])
+            study.add_trial(
+                optuna.trial.create_trial(
+                    state=state,
+                    value=value,
+                    params=params,
+                    distributions=distributions,
+                    system_attrs=record["attributes"],
+                    intermediate_values=steps,
+                )
+            )
+        return study
+
+    def _level(self) -> int:
+        """Return the step at which trials are compared; 0 where each counts as it ended.
+
+        TPE ranks those that did not get to the last rung behind those that did. The other samplers learn from the
+        highest step that enough trials have got to, as BOHB does (Falkner et al. 2018).
+        """
+        if not self.whole or self.sampler == "tpe":
+            return self.whole
+        ends = sorted((record["seen"][-1][0] for record in self.state if record["seen"]), reverse=True)
+        enough = max(self.startup, len(self.spec.space) + 1)
+        return ends[min(enough, len(ends)) - 1] if ends else self.whole
+
+    def _before(self, trial: Any) -> optuna.trial.FrozenTrial | None:
+        """Return a trial of before as Optuna's, with what of it the space knows; None if that is nothing."""
+        import optuna
+
+        if not isinstance(trial, Mapping) or not isinstance(trial.get("params"), Mapping):
+            raise InvalidError("tuner.plugin.settings.prior: a trial needs params and a value")
+        params, distributions = as_params(self.spec.space, trial["params"])
+        if not params or not isinstance(trial.get("value"), (int, float)):
+            return None
+        return optuna.trial.create_trial(value=float(trial["value"]), params=params, distributions=distributions)
+
+
+def make(name: str, seed: int, startup: int, *, conditional: bool = False) -> optuna.samplers.BaseSampler:
+    """Return a sampler of Optuna's."""
+    from optuna import samplers
+
+    if name == "random":
+        return samplers.RandomSampler(seed=seed)
+    if name == "cmaes":
+        return samplers.CmaEsSampler(seed=seed, n_startup_trials=startup, warn_independent_sampling=False)
+    if name == "gp":
+        return samplers.GPSampler(seed=seed, n_startup_trials=startup, warn_independent_sampling=False)
+    if name == "nsga2":
+        return samplers.NSGAIISampler(seed=seed, population_size=max(2, startup))
+    return samplers.TPESampler(
+        seed=seed,
+        n_startup_trials=startup,
+        multivariate=True,
+        group=conditional,
+        constant_liar=True,
+    )
+
+
+def distribution_of(d: Dimension) -> optuna.distributions.BaseDistribution:
+    """Return a dimension as Optuna's; a choice by its values' numbers. On a log scale Optuna knows no steps."""
+    from optuna import distributions
+
+    if d.kind == "choice":
+        return distributions.CategoricalDistribution(tuple(range(d.count)))
+    last = d.nth(d.count - 1) if d.quantum else d.high
+    if d.kind == "int":
+        return distributions.IntDistribution(int(d.low), int(last), log=d.log, step=1 if d.log else int(d.quantum))
+    return distributions.FloatDistribution(d.low, last, log=d.log, step=None if d.log or not d.quantum else d.quantum)
+
+
+def as_params(space: Iterable[Dimension], values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return values by path as Optuna's parameters and distributions, less those that the space does not hold."""
+    params: dict[str, Any] = {}
+    distributions: dict[str, Any] = {}
+    for d in space:
+        if d.kind == "constant" or d.path not in values:
+            continue
+        value = values[d.path]
+        if d.kind == "choice":
+            try:
+                value = d.values.index(d.nearest(value))
+            except InvalidError:
+                continue
+        elif isinstance(value, bool) or not isinstance(value, (int, float)) or not d.low <= value <= d.high:
+            continue
+        else:
+            value = d.nearest(value)
+        params[d.path], distributions[d.path] = value, distribution_of(d)
+    return params, distributions
+
+
+def suggest(trial: optuna.Trial, d: Dimension) -> Any:
+    """Ask Optuna for a parameter."""
+    from optuna import distributions
+
+    asked = distribution_of(d)
+    if isinstance(asked, distributions.CategoricalDistribution):
+        return d.values[int(trial.suggest_categorical(d.path, asked.choices))]  # type: ignore[arg-type]
+    if isinstance(asked, distributions.IntDistribution):
+        return trial.suggest_int(d.path, asked.low, asked.high, log=asked.log, step=asked.step)
+    assert isinstance(asked, distributions.FloatDistribution)
+    return trial.suggest_float(d.path, asked.low, asked.high, log=asked.log, step=asked.step)
+
+
+if __name__ == "__main__":
+    serve(Sampler())

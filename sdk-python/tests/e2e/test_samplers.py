@@ -1,0 +1,112 @@
+"""Optuna's samplers in sweeps of a real server."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import outbid as ob
+
+optuna = pytest.importorskip("optuna")
+
+SPACE = {
+    "x": ob.uniform(-5, 5),
+    "y": ob.loguniform(1e-3, 1e3),
+    "kind": ob.choice(["ball", "bowl"]),
+    "tilt": ob.when(ob.uniform(0, 1), "kind", in_=["bowl"]),
+}
+
+
+def train(trial: ob.Trial) -> None:
+    config = trial.config
+    loss = (config["x"] - 2) ** 2 + math.log(config["y"]) ** 2 + config.get("tilt", 0.5)
+    for step in trial.steps():
+        trial.report(step=step, loss=loss + 1 / step)
+
+
+def test_a_sampler_in_one_line(real: ob.Client) -> None:
+    result = ob.Sweep(
+        train,
+        SPACE,
+        metric="loss",
+        mode="min",
+        tuner=ob.TPE(max_steps=1, seed=3),
+        trials=24,
+        concurrency=2,
+        constraints=["x < 1 or y > 2"],
+    ).run(display=False, timeout=100, client=real)
+    assert result.sweep.state == "done" and len(result.trials) == 24
+    assert all(t.config["x"] < 1 or t.config["y"] > 2 for t in result.trials)
+    assert all(("tilt" in t.config) == (t.config["kind"] == "bowl") for t in result.trials)
+    known = ob.TPE(max_steps=1, startup=1, seed=4, prior=result)
+    late = ob.Sweep(train, SPACE, metric="loss", mode="min", tuner=known, trials=8)
+    again = late.run(display=False, timeout=100, client=real)
+    # What was learned counts: the middle of the new trials is better than that of the first draws.
+    assert sorted(t.metric or math.inf for t in again.trials)[4] < sorted(t.metric or 0 for t in result.trials[:10])[5]
+
+
+@pytest.mark.parametrize(
+    "tuner",
+    [
+        ob.ASHA(max_steps=9, sampler=ob.TPE(startup=4), seed=1),
+        ob.Hyperband(max_steps=9, sampler=ob.NSGA2(startup=4), seed=1),
+    ],
+    ids=["asha-tpe", "hyperband-nsga2"],
+)
+def test_a_sampler_under_a_rule_that_stops_trials(real: ob.Client, tuner: ob.Tuner) -> None:
+    trials = 20 if isinstance(tuner, ob.ASHA) else None
+    sweep = ob.Sweep(train, SPACE, metric="loss", mode="min", tuner=tuner, trials=trials)
+    preview = sweep.preview(client=real)
+    assert preview.examples and any("configurations shown are random" in w for w in preview.warnings)
+    result = sweep.run(display=False, timeout=100, client=real)
+    assert result.sweep.state == "done"
+    assert len({t.step for t in result.trials}) > 1, "some trials are trained longer than others"
+    assert max(t.step for t in result.trials) == 9
+
+
+YAML = """
+name: yaml-{sampler}
+space: {{x: {{float: {{low: -5, high: 5}}}}}}
+metric: loss
+mode: min
+tuner: {{asha: {{max_steps: 1, sampler: {sampler}}}}}
+limits: {{trials: 6}}
+program:
+  shell: |
+    echo "{{{{\\"step\\": 1, \\"loss\\": 1}}}}" >> "$OUTBID_REPORT"
+"""
+
+
+def run_yaml(real: ob.Client, sampler: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "OUTBID_URL": real.url}
+    command = [os.environ["OUTBID_BIN"], "run", "-"]
+    return subprocess.run(
+        command, input=YAML.format(sampler=sampler), env=env, capture_output=True, text=True, timeout=100
+    )
+
+
+def test_yaml_says_what_a_sampler_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python3 = tmp_path / "bin" / "python3"
+    python3.parent.mkdir()
+    monkeypatch.setenv("PATH", f"{python3.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2] / "src"))
+
+    def write(*options: str) -> None:
+        python3.write_text(f'#!/bin/sh\nexec "{sys.executable}" {" ".join(options)} "$@"\n')
+        python3.chmod(0o755)
+
+    write()
+    with ob.connect(data=tmp_path / "data") as client:
+        done = run_yaml(client, "tpe")
+        assert done.returncode == 0 and "6 trials" in done.stdout, done.stderr
+        done = run_yaml(client, "bayes")
+        assert 'sampler: "bayes" is unknown; use random, sobol, tpe, gp, cmaes or nsga2' in done.stderr
+        write("-S")  # no installed packages: neither Optuna nor what else the SDK needs
+        done = run_yaml(client, "cmaes")
+        assert done.returncode != 0
+        assert "cmaes is one of Optuna's, which needs Python with Optuna where the server runs" in done.stderr

@@ -1,0 +1,149 @@
+"""Optuna's samplers: what the SDK makes of them, and what their program draws."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import outbid as ob
+from outbid._space import fill_space
+from outbid._tuners import known_trials
+from outbid.plugin import Create, Exit, Report
+from outbid.plugin._optuna import SAMPLERS, Sampler
+from outbid.plugin._tuner import TunerSide, spec_of
+from outbid.v1 import plugin_pb2, sweep_pb2
+
+BOWL = {"x": ob.uniform(-5, 5), "y": ob.loguniform(1e-3, 1e3), "n": ob.integer(1, 9)}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Leave Optuna's log as it was."""
+    optuna = pytest.importorskip("optuna")
+    before = optuna.logging.get_verbosity()
+    yield
+    optuna.logging.set_verbosity(before)
+
+
+def loss(config: dict[str, Any]) -> float:
+    return float((config["x"] - 2) ** 2 + math.log(config["y"]) ** 2 + abs(config["n"] - 4))
+
+
+def program(tuner: ob.Tuner, space: ob._space.Space = BOWL, seed: int = 1) -> Sampler:
+    """Return the program as the server would start it."""
+    made = Sampler()
+    made.spec = spec_of(spec(tuner, space, seed))
+    made.start()
+    made.spec.settings.check()
+    return made
+
+
+def spec(tuner: ob.Tuner, space: Any, seed: int) -> sweep_pb2.SweepSpec:
+    message = sweep_pb2.SweepSpec(name="test", metric="loss", mode="min", tuner=tuner.to_proto())
+    fill_space(message.space, space)
+    message.tuner.seed = seed
+    message.tuner.plugin.max_steps = 0
+    return message
+
+
+def draw(sampler: Sampler) -> dict[str, Any]:
+    (create,) = list(sampler.ask(1))
+    assert isinstance(create, Create)
+    sampler.created += 1
+    return dict(create.config)
+
+
+def best(tuner: ob.Tuner, trials: int, seed: int) -> float:
+    sampler, found = program(tuner, seed=seed), math.inf
+    for n in range(trials):
+        value = loss(draw(sampler))
+        sampler.exited(Exit(n, 1, value, failed=False))
+        found = min(found, value)
+    return found
+
+
+@pytest.mark.parametrize("tuner", [ob.TPE(startup=8), ob.CMAES(startup=5)], ids=lambda t: t._name)
+def test_samplers_beat_chance(tuner: ob.Tuner) -> None:
+    if isinstance(tuner, ob.CMAES):
+        pytest.importorskip("cmaes")
+    space, rng = program(ob.TPE()).spec.space, random.Random(1)
+    chance = [min(loss(space.at({d.path: rng.random() for d in space})) for _ in range(40)) for _ in range(200)]
+    assert sum(best(tuner, 40, seed) for seed in range(2)) / 2 < 0.7 * sum(chance) / 200
+
+
+def test_a_sampler_is_a_plugin_with_a_rule() -> None:
+    message = ob.ASHA(max_steps=27, min_steps=3, sampler=ob.TPE(startup=5), seed=7).to_proto()
+    assert message.seed == 7 and message.plugin.max_steps == 27 and not message.plugin.command
+    assert message.plugin.rule.asha.min_steps == 3 and message.plugin.rule.asha.sampler == "random"
+    assert message.plugin.settings["sampler"] == "tpe" and message.plugin.settings["startup"] == 5
+    assert ob.TPE(max_steps=4).to_proto().plugin.rule.random.max_steps == 4
+    assert ob.Hyperband(max_steps=9, sampler="cmaes").to_proto().plugin.settings["sampler"] == "cmaes"
+    assert {t._name for t in (ob.TPE, ob.GP, ob.CMAES, ob.NSGA2)} == set(SAMPLERS)
+    with pytest.raises(ValueError, match="TPE takes max_steps and seed of the tuner"):
+        ob.ASHA(max_steps=9, sampler=ob.TPE(max_steps=3)).to_proto()
+    with pytest.raises(TypeError, match=r"write ob.TPE\(\)"):
+        ob.ASHA(max_steps=9, sampler=ob.TPE).to_proto()  # type: ignore[arg-type]
+
+
+def test_the_same_questions_have_the_same_answers_after_a_restart() -> None:
+    tuner = ob.ASHA(max_steps=9, sampler=ob.TPE(startup=4))
+    space = {**BOWL, "kind": ob.choice(["a", "b"]), "tilt": ob.when(ob.uniform(0, 1), "kind", in_=["b"])}
+    side = TunerSide(program(tuner, space))
+    ask = plugin_pb2.HandleRequest(events=[plugin_pb2.TunerEvent(ask=1)])
+    for trial in range(12):
+        side.handle(ask)
+        side._tuner.reported(Report(trial, 1, float(trial % 5)))
+    kept = side.snapshot(plugin_pb2.SnapshotRequest()).snapshot
+    again = TunerSide(Sampler())
+    again.configure(plugin_pb2.ConfigureRequest(protocol=1, spec=spec(tuner, space, 1), snapshot=kept))
+    assert [side.handle(ask) for _ in range(3)] == [again.handle(ask) for _ in range(3)]
+
+
+@pytest.mark.parametrize("name", ["tpe", "nsga2"])
+def test_trials_that_were_stopped_teach_too(name: Any) -> None:
+    """Draw near what was good at the first rung, although no trial was trained to the end."""
+    sampler = program(ob.ASHA(max_steps=81, sampler=name))
+    for trial in range(40):
+        value = loss(draw(sampler))
+        sampler.reported(Report(trial, 1, value))
+        if trial % 2:
+            sampler.exited(Exit(trial, 1, value, failed=False))
+    late = sorted(loss(draw(sampler)) for _ in range(7))[3]
+    early = sorted(record["seen"][0][1] for record in sampler.state[:10])[5]
+    assert late < 0.5 * early
+
+
+def test_draws_that_break_the_constraints_are_no_trials() -> None:
+    sampler = program(ob.TPE(startup=2))
+    for trial in range(30):
+        draw(sampler)
+        sampler.exited(Exit(trial, 0, math.nan, failed=True))
+    assert len(sampler._study().trials) == 0 and sampler._rejected() == 30
+
+
+def test_trials_of_before_are_known() -> None:
+    import optuna
+
+    study = optuna.create_study()
+    study.optimize(lambda t: loss({"x": t.suggest_float("x", -9, 9), "y": 1.0, "n": 4}), n_trials=20)
+    prior = known_trials(study)
+    assert len(prior) == 20 and set(prior[0]) == {"params", "value"}
+    sampler = program(ob.TPE(prior=study))
+    inside = [p for p in prior if -5 <= p["params"]["x"] <= 5]
+    assert [t.value for t in sampler._study().trials] == [p["value"] for p in inside]
+    with pytest.raises(TypeError, match="prior must be an Optuna study, a result, or dicts"):
+        ob.TPE(prior=[{"x": 1}]).to_proto()
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ob.InvalidError, match=r"sampler: gp needs torch: pip install 'outbid\[optuna,torch\]'"):
+        program(ob.GP())
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ob.InvalidError, match=r"sampler: tpe needs optuna: pip install 'outbid\[optuna\]' where the"):
+        program(ob.TPE())
