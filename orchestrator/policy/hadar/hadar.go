@@ -19,6 +19,8 @@
 //     or assumed slowdown there, by which its utility falls.
 //   - The program over all jobs grows exponentially with them. Here it is exact for each window of jobs, those with the
 //     largest payoff for a device first; prices carry over from window to window.
+//   - FIND_ALLOC looks at the few cheapest allocations of a job. On small cases the sum is .98 to .99 of what an exact solver finds among
+//     all allocations (exact_test.go).
 //   - A price may keep a job off a device that nobody else wants. With conserve=true, the default, such devices go to the
 //     jobs that the program left out; conserve=false is the paper's.
 package hadar
