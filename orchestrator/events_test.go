@@ -15,6 +15,7 @@ var readsKinds = map[string]string{ //nolint:gochecknoglobals // a table of this
 	"orchestrator/control/tune.go":     "makes of events what tuners are told, as the table says",
 	"orchestrator/control/fold.go":     "has those act who need the state before an event, as the table says",
 	"orchestrator/control/schedule.go": "decides: checks what the policy wants before it is an event",
+	"orchestrator/control/deciding.go": "decides: checks what of a round that took its time still fits",
 	"orchestrator/sim/invariants.go":   "is there to disagree with the fold: it must not ask it what an event means",
 	"orchestrator/ledger/ledgertest":   "checks that events come back as they were",
 	"proto/outbid/v1/older.go":         "reads what older versions wrote",

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
@@ -77,7 +78,9 @@ func (q Question) clone() Question {
 	model := func(s *cluster.Speeds) *cluster.Speeds {
 		c, known := speeds[s]
 		if !known {
-			c = &cluster.Speeds{Measured: slices.Clone(s.Measured), S: s.S}
+			c = new(cluster.Speeds)
+			*c = *s
+			c.Measured, c.Estimated = slices.Clone(s.Measured), maps.Clone(s.Estimated)
 			speeds[s] = c
 		}
 		return c

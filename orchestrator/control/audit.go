@@ -87,7 +87,11 @@ func (a *Audit) compare(seq uint64, at time.Time, round *outbidv1.RoundDecided, 
 	// What begins a round of forks follows from its grants.
 	now = slices.DeleteFunc(slices.Clone(now), func(e *outbidv1.Event) bool { return a.decision(e) == nil })
 	var before []*outbidv1.Event
+	now = slices.DeleteFunc(now, func(e *outbidv1.Event) bool { return a.decision(e) == nil }) // what begins a round of forks is none
 	for _, e := range then {
+		if a.table.Round(e) != nil {
+			break // a batch may hold another round
+		}
 		d, _ := a.table.Decision(e)
 		if d == nil {
 			continue

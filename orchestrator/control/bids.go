@@ -54,33 +54,39 @@ type bids struct {
 // awaitsBids says whether no round can be decided until agents outside have answered.
 func (c *Core) awaitsBids() bool { return c.bids != nil && !c.bids.answered }
 
-// decideOrAsk asks the policy; false if agents outside are to be asked first.
-func (c *Core) decideOrAsk(v *policy.View) (policy.Plan, bool) {
+// bidders says who bids for agents outside in a round: their answers, or one who notes what they are to be asked.
+func (c *Core) bidders(r *round) {
 	answered := c.bids
 	c.bids = nil
-	if _, ok := c.policy.(policy.Bidding); !ok || c.set.Agents == nil || !slices.ContainsFunc(v.Apps, bidsOutside) {
-		return c.decide(v, nil), true
+	if _, ok := c.policy.(policy.Bidding); !ok || c.set.Agents == nil || !slices.ContainsFunc(r.view.Apps, bidsOutside) {
+		return
 	}
 	if answered != nil {
-		return c.decide(v, answered.answers), true
+		r.outside = answered.answers
+		return
 	}
 	before, err := c.policy.Snapshot()
 	if err != nil { // it cannot go through a round twice, so nobody bids
-		return c.decide(v, agent.Answers{}), true
+		r.outside = agent.Answers{}
+		return
 	}
-	var notes agent.Notes
-	plan := c.decide(v, &notes)
-	if len(notes.Questions) == 0 {
-		return plan, true
+	r.notes, r.before = &agent.Notes{}, before
+	r.outside = r.notes
+}
+
+// asksOutside says whether agents outside are to be asked before a round. Then that was none.
+func (c *Core) asksOutside(r *round) bool {
+	if r.notes == nil || len(r.notes.Questions) == 0 {
+		return false
 	}
-	if err := c.policy.Restore(before); err != nil {
+	if err := c.policy.Restore(r.before); err != nil {
 		c.err = fmt.Errorf("policy %s does not go on from its own snapshot: %w", c.policy.Name(), err)
-		return policy.Plan{}, false
+		return true
 	}
 	c.asked++
 	c.bids = &bids{question: c.asked}
-	c.out.Bids = &BidsQuestion{c.asked, notes.Questions}
-	return policy.Plan{}, false
+	c.out.Bids = &BidsQuestion{c.asked, r.notes.Questions}
+	return true
 }
 
 func bidsOutside(a *policy.App) bool { return a.Spec.GetAgent().GetPlugin() != "" }

@@ -41,6 +41,9 @@ type Settings struct {
 	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
 	// Agents outside the binary, which sweeps may choose; nil for none. The core knows their names, and asks none: see Outcome.Bids.
 	Agents Agents
+	// Beside runs what decides a round, and says whether it is over. If it takes longer than is to be waited for, it goes on
+	// beside the core's steps, and PolicyDone is to say when it is over. nil waits.
+	Beside func(decide func()) (over bool)
 	// NewPolicy makes the policy of an earlier orchestrator from what the ledger says of it. Only those of the name that
 	// this core's policy has are asked for; nil lets that one take their place, whatever options it has.
 	NewPolicy func(*outbidv1.PolicySettings) (policy.Policy, error)
@@ -99,6 +102,11 @@ type Core struct {
 	// asked counts the questions to agents outside; bids is the round in which they are asked, nil for none.
 	asked uint64
 	bids  *bids
+	// deciding is the round that the policy decides beside the core's steps, nil for none; holding has no other begin in the step in
+	// which that ends. On replay begun is the view of the last round that was so begun.
+	deciding *round
+	holding  bool
+	begun    *policy.View
 	// ordersDue names the nodes that get orders at the end of the step.
 	ordersDue map[string]bool
 	// replaying: events come from the ledger, and following are those of the batch after the current one.
@@ -170,12 +178,19 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 	}
 	c.resume()
 	c.settle()
-	if !c.awaitsBids() && (c.scheduleDue || !c.next.IsZero() && !now.Before(c.next)) {
+	if r := c.deciding; r != nil && r.over {
+		c.deciding = nil
+		c.conclude(r)
+		c.mayEnd()
+		c.settle()
+	}
+	if c.mayDecide() && (c.scheduleDue || !c.next.IsZero() && !now.Before(c.next)) {
 		c.scheduleDue = false
 		c.schedule()
 		c.settle()
 	}
 	c.resume()
+	c.holding = c.holding && c.Deciding()
 	c.order()
 	c.out.Ask = c.questions()
 	c.out.More = len(c.later) > 0

@@ -46,7 +46,10 @@ func (c *Core) beforeFold(e *outbidv1.Event) error {
 	}
 	if c.replaying {
 		switch kind.Policy {
+		case state.PolicyBegins:
+			c.rebegin()
 		case state.PolicyStarts:
+			c.begun = nil // whoever decided then did not come to an end
 			if err := c.installPast(e.GetOrchestratorStarted().GetPolicy()); err != nil {
 				return err
 			}

@@ -46,6 +46,7 @@ func TestDecidingAndRestoringAreOneForEveryEvent(t *testing.T) {
 					l.happen()
 				}
 				l.compare()
+				l.audit()
 				mu.Lock()
 				defer mu.Unlock()
 				for name, n := range l.kinds {
@@ -59,8 +60,8 @@ func TestDecidingAndRestoringAreOneForEveryEvent(t *testing.T) {
 			t.Errorf("no life had an event of kind %s", k.Name)
 		}
 	}
-	if seen["bids"] == 0 || seen["bids after a restart"] == 0 {
-		t.Error("no life had agents outside bid")
+	if seen["bids"] == 0 || seen["rounds beside"] == 0 {
+		t.Error("no life had agents outside bid, or rounds decided beside")
 	}
 	t.Log(seen)
 }

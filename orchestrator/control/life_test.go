@@ -45,6 +45,9 @@ type life struct {
 	// auctions: sweeps may have an agent outside bid, which was asked question last; nil if nothing is open.
 	auctions bool
 	question *control.BidsQuestion
+	// slow policies decide some rounds beside: deciding is what is left of such a round, nil for none. calm is who wants none now.
+	slow, calm bool
+	deciding   func()
 }
 
 // machine is a node with a worker.
@@ -69,7 +72,7 @@ func newLife(t judge, policyName string, seed uint64) *life {
 	l := &life{
 		judge: t, dice: rand.New(rand.NewPCG(seed, 1)), policy: policyName, now: time.Unix(1_700_000_000, 0).UTC(), kinds: map[string]int{},
 		whole: ledger.NewMemory(), short: ledger.NewMemory(), processes: map[string]*asked{}, outside: seed%4 == 3,
-		auctions: policyName == "themis" && seed%2 == 1,
+		auctions: policyName == "themis" && seed%2 == 1, slow: seed%24 >= 18,
 	}
 	for i := range 3 {
 		l.machines = append(l.machines, &machine{name: fmt.Sprintf("n%d", i), devices: i + 1})
@@ -103,7 +106,7 @@ func (l *life) newPolicy() policy.Policy {
 
 func (l *life) settings() control.Settings {
 	set := settings()
-	set.Agents = &slowAgents{}
+	set.Agents, set.Beside = &slowAgents{}, l.beside
 	set.NewPolicy = func(s *outbidv1.PolicySettings) (policy.Policy, error) {
 		p, err := registry.New(s.GetName(), policy.NewOptions(s.GetOptions()))
 		return dividing(p), err
@@ -126,7 +129,7 @@ func (l *life) begin() {
 	started, err := l.core.Begin(l.now, "test", l.options())
 	l.must(err)
 	l.append([]*outbidv1.Event{started})
-	l.question = nil
+	l.question, l.deciding = nil, nil
 }
 
 func (l *life) append(events []*outbidv1.Event) {
@@ -170,6 +173,9 @@ func (l *life) step(inputs ...control.Input) []*outbidv1.Event {
 // compare restores the core in both ways, and lets all three decide once more.
 func (l *life) compare() {
 	l.Helper()
+	l.conclude()
+	l.calm = true
+	defer func() { l.calm = false }()
 	want := l.snapshot(l.core)
 	fromStart, _ := l.restore(l.whole)
 	fromSnapshot, _ := l.restore(l.short)
@@ -228,6 +234,8 @@ func (l *life) happen() {
 	}
 	names := slices.Sorted(maps.Keys(happenings))
 	switch name := pick(l, names); {
+	case l.deciding != nil && l.n(3) == 0:
+		l.conclude()
 	case l.question != nil && l.n(3) == 0:
 		l.hear()
 	case l.n(10) < 3:
@@ -346,7 +354,9 @@ func (l *life) pass() {
 }
 
 func (l *life) crash() {
-	l.compare()
+	if l.deciding == nil || l.n(2) == 0 {
+		l.compare()
+	}
 	l.begin()
 	l.all()
 }
@@ -361,6 +371,9 @@ func (l *life) all() {
 }
 
 func (l *life) save() {
+	if l.core.Deciding() {
+		return
+	}
 	data, err := l.core.Snapshot()
 	l.must(err)
 	l.must(l.short.SaveSnapshot(context.Background(), l.core.State().Seq, data))

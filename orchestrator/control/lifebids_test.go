@@ -1,6 +1,8 @@
 package control_test
 
 import (
+	"context"
+	"fmt"
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
@@ -51,4 +53,38 @@ func questions(q *control.BidsQuestion) []agent.Question {
 		return nil
 	}
 	return q.Asked
+}
+
+// beside has some rounds decided later.
+func (l *life) beside(decide func()) (over bool) {
+	if !l.slow || l.calm || l.n(4) > 0 {
+		decide()
+		return true
+	}
+	l.deciding = decide
+	return false
+}
+
+// conclude has a round decided that was left for later, on what there was then.
+func (l *life) conclude() {
+	if decide := l.deciding; decide != nil {
+		decide()
+		l.deciding = nil
+		l.kinds["rounds beside"]++
+		calm := l.calm
+		l.calm = true
+		l.step(control.PolicyDone{})
+		l.calm = calm
+	}
+}
+
+// audit has every round of the ledger decided again: it comes out as it did.
+func (l *life) audit() {
+	l.Helper()
+	audit, _, err := control.Replay(context.Background(), l.settings(), l.newPolicy(), l.whole.Another())
+	l.must(err)
+	if audit.Differing > 0 {
+		l.Fatal(fmt.Sprintf("of %d decisions %d come out otherwise: %+v", audit.Decisions, audit.Differing, audit.Differences))
+	}
+	l.kinds["decisions again"] += audit.Decisions
 }

@@ -84,6 +84,8 @@ type Loop struct {
 	// attended is when the loop last came round, by the monotonic clock, and took how long its last step was.
 	attended time.Time
 	took     Observation
+	// policy decides a round beside the loop.
+	policy sync.WaitGroup
 
 	recent recent
 	clock  *clock
@@ -123,6 +125,7 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 		askers: map[string]*asker{}, table: state.NewTable(), saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
 	}
 	l.leading, l.abandon = context.WithCancel(context.Background())
+	l.cfg.Settings.Beside = l.beside
 	initial, err := cfg.Policy.Snapshot()
 	for err == nil {
 		if err = l.takeOver(ctx); err == nil {
@@ -193,6 +196,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	stop := l.deletes.start()
 	defer stop()
 	defer l.startRenewing()()
+	defer l.policy.Wait()
 	defer l.endAskers()
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
@@ -201,7 +205,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			l.snapshot.Wait()
-			return l.finalSnapshot()
+			return l.finish(ctx)
 		case in := <-l.in:
 			inputs = l.gather(l.taken(in))
 		case <-tick.C:

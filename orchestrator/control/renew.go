@@ -19,7 +19,7 @@ const (
 	renewals = 1 << 16
 )
 
-// startRenewing sends nodes the orders that they have once more while a step takes long: a policy or a disk that
+// startRenewing sends nodes the orders that they have once more while a step takes long: a disk that
 // takes its time must not end what workers train. Nothing is said that is not in the ledger. Only nodes that were heard
 // just now are renewed: so none trains on for longer than it is waited for before it is taken for lost. What takes longer than
 // AppendPatience will not end well, and is not covered. The function that it returns ends that and waits.

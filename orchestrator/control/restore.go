@@ -71,15 +71,21 @@ func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
 }
 
 // redecide lets a policy with state go through a round again, as it did then. What it decides is in the events already.
-func (c *Core) redecide(round *outbidv1.RoundDecided) {
-	if c.policy == nil || round.GetPolicy() != c.policy.Name() || !c.stateful && c.audit == nil {
+func (c *Core) redecide(then *outbidv1.RoundDecided) {
+	r := &round{view: c.begun, beside: then.GetBegunBefore()}
+	c.begun = nil
+	if c.policy == nil || then.GetPolicy() != c.policy.Name() || !c.stateful && c.audit == nil {
 		return
 	}
 	c.hasHistory = true
-	v := c.views.refresh(c)
-	plan := c.decide(v, agent.Recorded(round.GetAuction()))
+	if !r.beside {
+		r.view = c.views.refresh(c)
+	} else if r.view == nil {
+		return // it was begun under another policy
+	}
+	r.plan = c.decide(r.view, agent.Recorded(then.GetAuction()))
 	if c.audit != nil {
-		c.audit(c.now, round, c.decided(v, plan), c.following)
+		c.audit(c.now, then, c.decisions(r), c.following)
 	}
 }
 

@@ -19,22 +19,7 @@ func (c *Core) schedule() {
 	}
 	c.placeSuspects()
 	c.askTuners()
-	v := c.views.refresh(c)
-	plan, decided := c.decideOrAsk(v)
-	c.next = plan.Next
-	if !decided {
-		return
-	}
-	if c.stateful || len(plan.Grants)+len(plan.Revokes)+len(plan.Renews) > 0 {
-		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_RoundDecided{RoundDecided: &outbidv1.RoundDecided{
-			Round: v.Round, Policy: c.policy.Name(), Reason: plan.Reason, Auction: plan.Auction,
-		}}})
-	}
-	for _, e := range c.decided(v, plan) {
-		if !c.refused(e) {
-			c.emit(e)
-		}
-	}
+	c.begin(c.views.refresh(c))
 }
 
 // decide asks the policy, in which agents outside the binary have the bids that outside says; nil for nobody. It leaves the view as

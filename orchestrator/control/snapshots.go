@@ -21,6 +21,9 @@ type Frozen struct {
 
 // Freeze returns the core as it is. That takes a fifth of the time that encoding it takes.
 func (c *Core) Freeze() (Frozen, error) {
+	if c.Deciding() {
+		return Frozen{}, errDeciding
+	}
 	snap := c.st.Snapshot()
 	for _, r := range snap.GetSweeps() {
 		if err := c.snapshotTuner(r); err != nil {
@@ -54,6 +57,10 @@ func (c *Core) Snapshot() ([]byte, error) {
 // happen while the loop goes on.
 func (l *Loop) maybeSnapshot() {
 	if l.events < max(l.cfg.SnapshotEvery, 2*l.core.trials()) {
+		return
+	}
+	if l.core.Deciding() {
+		l.core.HoldRound() // then it is made before the next
 		return
 	}
 	select {
@@ -97,6 +104,18 @@ func (l *Loop) saveSnapshot(frozen Frozen, timeout time.Duration) error {
 		l.cfg.Logger.Warn("the snapshot could not be saved; the next restart reads more of the ledger", "seq", frozen.seq, "err", err)
 	}
 	return nil
+}
+
+// finish has the round happen that the policy is still deciding, and then takes the last snapshot.
+func (l *Loop) finish(ctx context.Context) error {
+	if l.core.Deciding() {
+		l.core.HoldRound()
+		l.policy.Wait()
+		if _, err := l.step(ctx, []Input{PolicyDone{}}); err != nil {
+			return err
+		}
+	}
+	return l.finalSnapshot()
 }
 
 // finalSnapshot makes the next start quick.

@@ -23,6 +23,7 @@ type viewCache struct {
 	// estimates of how fast types of devices are, for jobs that may be forked.
 	estimates map[string]float64
 	apps      map[string]*appEntry
+	live      *live
 
 	// apart are the nodes that others keep off, for trials that run alone.
 	apart       map[string]bool
@@ -79,7 +80,10 @@ func (b *viewCache) mark(change state.Change) {
 // refresh brings the view up to date and returns it.
 func (b *viewCache) refresh(c *Core) *policy.View {
 	b.view.Now, b.view.Round, b.view.AppSeconds = c.now, c.st.NextRound, c.st.AppSeconds(c.now)
-	b.view.MeanWeight = c.st.MeanWeight
+	if b.live == nil {
+		b.live = &live{core: c}
+		b.view.MeanWeight = b.live.meanWeight
+	}
 	if apart := c.apart(); !maps.Equal(apart, b.apart) {
 		b.apart, b.staleNodes = apart, true
 	}
@@ -87,7 +91,7 @@ func (b *viewCache) refresh(c *Core) *policy.View {
 		b.rebuild(c)
 	}
 	for s := range b.staleSweeps { // in any order: each changes its own place only
-		b.refreshSweep(c, s)
+		b.refreshSweep(s)
 	}
 	stale := slices.SortedFunc(maps.Keys(b.staleTrials), func(t, o *state.Trial) int {
 		return cmp.Or(b.staleTrials[t].Order-b.staleTrials[o].Order, int(t.Number-o.Number))
@@ -143,7 +147,7 @@ func (b *viewCache) rebuild(c *Core) {
 	}
 }
 
-func (b *viewCache) refreshSweep(c *Core, s *state.Sweep) {
+func (b *viewCache) refreshSweep(s *state.Sweep) {
 	at := b.apps[s.ID]
 	if s.Done() {
 		if at != nil {
@@ -158,7 +162,10 @@ func (b *viewCache) refreshSweep(c *Core, s *state.Sweep) {
 		return
 	}
 	if at == nil || at.sweep.Spec != at.app.Spec {
-		at = b.describe(c, s, at)
+		at = b.describe(s, at)
+		for n := range at.jobs { // how far they are to be trained at most has changed, those that run too
+			b.staleTrials[s.Trials[n]] = s
+		}
 	}
 	at.update(s, len(s.Trials))
 	if at.forkable() {
@@ -178,14 +185,15 @@ func (at *appEntry) update(s *state.Sweep, trials int) {
 }
 
 // describe adds a sweep to the view, or brings it up to date after an extension.
-func (b *viewCache) describe(c *Core, s *state.Sweep, at *appEntry) *appEntry {
+func (b *viewCache) describe(s *state.Sweep, at *appEntry) *appEntry {
 	if at == nil {
 		at = &appEntry{sweep: s, app: &policy.App{}, jobs: map[int32]*jobEntry{}}
 		b.apps[s.ID] = at
 		i, _ := slices.BinarySearchFunc(b.view.Apps, s.Order, func(a *policy.App, order int) int { return a.Order - order })
 		b.view.Apps = slices.Insert(b.view.Apps, i, at.app)
 	}
-	at.describe(func() tuner.Outlook { o, _ := c.outlook(s.ID); return o })
+	of := b.live
+	at.describe(func() tuner.Outlook { return of.outlook(s.ID) })
 	return at
 }
 

@@ -91,6 +91,9 @@ func (f *folding) tunerAnswered(e *outbidv1.TunerAnswered) error {
 	return nil
 }
 
+// roundBegun: the policy decides on the state as it is here, and says later what.
+func (f *folding) roundBegun(*outbidv1.RoundBegun) error { return nil }
+
 func (f *folding) roundDecided(e *outbidv1.RoundDecided) error {
 	f.st.NextRound = e.GetRound() + 1
 	return nil

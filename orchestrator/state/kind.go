@@ -82,6 +82,7 @@ type PolicyPart string
 // What events mean to policies.
 const (
 	PolicyStarts  PolicyPart = "decided from here on; takes over on replay"
+	PolicyBegins  PolicyPart = "begins to decide, on what there is here"
 	PolicyDecided PolicyPart = "decided; decides again on replay"
 )
 

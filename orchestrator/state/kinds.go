@@ -80,6 +80,7 @@ func ledgerKinds() []*Kind {
 			nodeCourse(changing, "drained", "opened again", "silent", "heard of again", "said goodbye"), asks, ViewNodes),
 		of(AboutNode, (*event).GetUplinkSeen, (*folding).uplinkSeen, nodeCourse(heardOf, "heard of")),
 		of(AboutLedger, (*event).GetNote, (*folding).note, ReadersAside),
+		of(AboutLedger, (*event).GetRoundBegun, (*folding).roundBegun, PolicyBegins),
 		of(AboutLedger, (*event).GetRoundDecided, (*folding).roundDecided, PolicyDecided, ReadersRound),
 		of(AboutLedger, (*event).GetOrchestratorStarted, (*folding).started, TunerRecorded, PolicyStarts, ReadersLeader),
 	}

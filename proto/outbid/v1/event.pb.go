@@ -602,6 +602,7 @@ type Event struct {
 	//	*Event_ConsolidationOrdered
 	//	*Event_ForksEnded
 	//	*Event_TunerAnswered
+	//	*Event_RoundBegun
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -932,6 +933,15 @@ func (x *Event) GetTunerAnswered() *TunerAnswered {
 	return nil
 }
 
+func (x *Event) GetRoundBegun() *RoundBegun {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_RoundBegun); ok {
+			return x.RoundBegun
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -1064,6 +1074,10 @@ type Event_TunerAnswered struct {
 	TunerAnswered *TunerAnswered `protobuf:"bytes,32,opt,name=tuner_answered,json=tunerAnswered,proto3,oneof"`
 }
 
+type Event_RoundBegun struct {
+	RoundBegun *RoundBegun `protobuf:"bytes,33,opt,name=round_begun,json=roundBegun,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1127,6 +1141,8 @@ func (*Event_ConsolidationOrdered) isEvent_Kind() {}
 func (*Event_ForksEnded) isEvent_Kind() {}
 
 func (*Event_TunerAnswered) isEvent_Kind() {}
+
+func (*Event_RoundBegun) isEvent_Kind() {}
 
 // SweepSubmitted starts a sweep.
 type SweepSubmitted struct {
@@ -3611,6 +3627,51 @@ func (x *TrialAsked) GetClient() string {
 	return ""
 }
 
+// RoundBegun says that the policy takes its time over a round. It decides on what there is here, and events go on.
+type RoundBegun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Round         uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoundBegun) Reset() {
+	*x = RoundBegun{}
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoundBegun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoundBegun) ProtoMessage() {}
+
+func (x *RoundBegun) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoundBegun.ProtoReflect.Descriptor instead.
+func (*RoundBegun) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *RoundBegun) GetRound() uint64 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
 // RoundDecided explains one decision of the policy that granted or took something, or that changed the policy's state.
 type RoundDecided struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -3618,14 +3679,17 @@ type RoundDecided struct {
 	Policy string                 `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
 	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The record of an auction, if the policy held one.
-	Auction       *Auction `protobuf:"bytes,4,opt,name=auction,proto3" json:"auction,omitempty"`
+	Auction *Auction `protobuf:"bytes,4,opt,name=auction,proto3" json:"auction,omitempty"`
+	// It was decided on what there was at the last RoundBegun, and not on what there is here. Of what no longer fitted, nothing
+	// is decided.
+	BegunBefore   bool `protobuf:"varint,5,opt,name=begun_before,json=begunBefore,proto3" json:"begun_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +3701,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3650,7 +3714,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -3681,6 +3745,13 @@ func (x *RoundDecided) GetAuction() *Auction {
 	return nil
 }
 
+func (x *RoundDecided) GetBegunBefore() bool {
+	if x != nil {
+		return x.BegunBefore
+	}
+	return false
+}
+
 // OrchestratorStarted is a new orchestrator's first word. From then on whoever led before cannot append any more.
 type OrchestratorStarted struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -3699,7 +3770,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3711,7 +3782,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3724,7 +3795,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -3775,7 +3846,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3787,7 +3858,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3800,7 +3871,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -3840,7 +3911,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3852,7 +3923,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3865,7 +3936,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -3941,7 +4012,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3953,7 +4024,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3966,7 +4037,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -4044,7 +4115,7 @@ type OuterState struct {
 
 func (x *OuterState) Reset() {
 	*x = OuterState{}
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4056,7 +4127,7 @@ func (x *OuterState) String() string {
 func (*OuterState) ProtoMessage() {}
 
 func (x *OuterState) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4069,7 +4140,7 @@ func (x *OuterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OuterState.ProtoReflect.Descriptor instead.
 func (*OuterState) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *OuterState) GetBytes() int64 {
@@ -4098,7 +4169,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06events\x18\x05 \x01(\fR\x06events\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\x85\x10\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xbf\x10\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -4142,7 +4213,9 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x15consolidation_ordered\x18\x1e \x01(\v2\x1f.outbid.v1.ConsolidationOrderedH\x00R\x14consolidationOrdered\x128\n" +
 	"\vforks_ended\x18\x1f \x01(\v2\x15.outbid.v1.ForksEndedH\x00R\n" +
 	"forksEnded\x12A\n" +
-	"\x0etuner_answered\x18  \x01(\v2\x18.outbid.v1.TunerAnsweredH\x00R\rtunerAnsweredB\x06\n" +
+	"\x0etuner_answered\x18  \x01(\v2\x18.outbid.v1.TunerAnsweredH\x00R\rtunerAnswered\x128\n" +
+	"\vround_begun\x18! \x01(\v2\x15.outbid.v1.RoundBegunH\x00R\n" +
+	"roundBegunB\x06\n" +
 	"\x04kind\"\xbd\x01\n" +
 	"\x0eSweepSubmitted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
@@ -4352,12 +4425,16 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
 	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
-	"\x06client\x18\x04 \x01(\tR\x06client\"\x82\x01\n" +
+	"\x06client\x18\x04 \x01(\tR\x06client\"\"\n" +
+	"\n" +
+	"RoundBegun\x12\x14\n" +
+	"\x05round\x18\x01 \x01(\x04R\x05round\"\xa5\x01\n" +
 	"\fRoundDecided\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12,\n" +
-	"\aauction\x18\x04 \x01(\v2\x12.outbid.v1.AuctionR\aauction\"\xb9\x01\n" +
+	"\aauction\x18\x04 \x01(\v2\x12.outbid.v1.AuctionR\aauction\x12!\n" +
+	"\fbegun_before\x18\x05 \x01(\bR\vbegunBefore\"\xb9\x01\n" +
 	"\x13OrchestratorStarted\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
@@ -4458,7 +4535,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(RevokeKind)(0),               // 1: outbid.v1.RevokeKind
@@ -4503,23 +4580,24 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*UplinkSeen)(nil),            // 40: outbid.v1.UplinkSeen
 	(*Note)(nil),                  // 41: outbid.v1.Note
 	(*TrialAsked)(nil),            // 42: outbid.v1.TrialAsked
-	(*RoundDecided)(nil),          // 43: outbid.v1.RoundDecided
-	(*OrchestratorStarted)(nil),   // 44: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 45: outbid.v1.PolicySettings
-	(*Report)(nil),                // 46: outbid.v1.Report
-	(*Checkpoint)(nil),            // 47: outbid.v1.Checkpoint
-	(*OuterState)(nil),            // 48: outbid.v1.OuterState
-	nil,                           // 49: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 50: outbid.v1.Report.MetricsEntry
-	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
-	(*SweepSpec)(nil),             // 52: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 53: outbid.v1.Fairness
-	(*Outlook)(nil),               // 54: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 55: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 56: outbid.v1.Auction
+	(*RoundBegun)(nil),            // 43: outbid.v1.RoundBegun
+	(*RoundDecided)(nil),          // 44: outbid.v1.RoundDecided
+	(*OrchestratorStarted)(nil),   // 45: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 46: outbid.v1.PolicySettings
+	(*Report)(nil),                // 47: outbid.v1.Report
+	(*Checkpoint)(nil),            // 48: outbid.v1.Checkpoint
+	(*OuterState)(nil),            // 49: outbid.v1.OuterState
+	nil,                           // 50: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 51: outbid.v1.Report.MetricsEntry
+	(*timestamppb.Timestamp)(nil), // 52: google.protobuf.Timestamp
+	(*SweepSpec)(nil),             // 53: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 54: outbid.v1.Fairness
+	(*Outlook)(nil),               // 55: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 56: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 57: outbid.v1.Auction
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	51, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	52, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	9,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	10, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	11, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
@@ -4544,8 +4622,8 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	40, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
 	41, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
 	42, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	43, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	44, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	44, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	45, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
 	32, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
 	33, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
 	13, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
@@ -4553,42 +4631,43 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	28, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
 	29, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
 	16, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
-	52, // 34: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	15, // 35: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
-	4,  // 36: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	53, // 37: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	52, // 38: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	54, // 39: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
-	15, // 40: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
-	5,  // 41: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	46, // 42: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	47, // 43: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	51, // 44: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	31, // 45: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	31, // 46: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	47, // 47: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	51, // 48: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	47, // 49: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	30, // 50: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 51: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	51, // 52: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	1,  // 53: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	2,  // 54: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	55, // 55: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	6,  // 56: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	3,  // 57: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	56, // 58: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	45, // 59: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	49, // 60: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	50, // 61: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	51, // 62: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	51, // 63: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	48, // 64: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	43, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
+	53, // 35: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	15, // 36: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
+	4,  // 37: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	54, // 38: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	53, // 39: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	55, // 40: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	15, // 41: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	5,  // 42: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	47, // 43: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	48, // 44: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	52, // 45: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	31, // 46: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
+	31, // 47: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	48, // 48: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	52, // 49: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	48, // 50: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	30, // 51: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 52: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	52, // 53: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	1,  // 54: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	2,  // 55: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	56, // 56: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	6,  // 57: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	3,  // 58: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	57, // 59: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	46, // 60: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	50, // 61: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	51, // 62: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	52, // 63: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	52, // 64: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	49, // 65: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	66, // [66:66] is the sub-list for method output_type
+	66, // [66:66] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -4632,17 +4711,18 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_ConsolidationOrdered)(nil),
 		(*Event_ForksEnded)(nil),
 		(*Event_TunerAnswered)(nil),
+		(*Event_RoundBegun)(nil),
 	}
 	file_outbid_v1_event_proto_msgTypes[30].OneofWrappers = []any{}
 	file_outbid_v1_event_proto_msgTypes[34].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[40].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

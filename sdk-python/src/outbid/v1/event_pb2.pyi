@@ -315,6 +315,7 @@ class Event(google.protobuf.message.Message):
     CONSOLIDATION_ORDERED_FIELD_NUMBER: builtins.int
     FORKS_ENDED_FIELD_NUMBER: builtins.int
     TUNER_ANSWERED_FIELD_NUMBER: builtins.int
+    ROUND_BEGUN_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -379,6 +380,8 @@ class Event(google.protobuf.message.Message):
     def forks_ended(self) -> Global___ForksEnded: ...
     @property
     def tuner_answered(self) -> Global___TunerAnswered: ...
+    @property
+    def round_begun(self) -> Global___RoundBegun: ...
     def __init__(
         self,
         *,
@@ -414,10 +417,11 @@ class Event(google.protobuf.message.Message):
         consolidation_ordered: Global___ConsolidationOrdered | None = ...,
         forks_ended: Global___ForksEnded | None = ...,
         tuner_answered: Global___TunerAnswered | None = ...,
+        round_begun: Global___RoundBegun | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -1431,6 +1435,23 @@ class TrialAsked(google.protobuf.message.Message):
 Global___TrialAsked: typing_extensions.TypeAlias = TrialAsked
 
 @typing.final
+class RoundBegun(google.protobuf.message.Message):
+    """RoundBegun says that the policy takes its time over a round. It decides on what there is here, and events go on."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROUND_FIELD_NUMBER: builtins.int
+    round: builtins.int
+    def __init__(
+        self,
+        *,
+        round: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["round", b"round"]) -> None: ...
+
+Global___RoundBegun: typing_extensions.TypeAlias = RoundBegun
+
+@typing.final
 class RoundDecided(google.protobuf.message.Message):
     """RoundDecided explains one decision of the policy that granted or took something, or that changed the policy's state."""
 
@@ -1440,9 +1461,14 @@ class RoundDecided(google.protobuf.message.Message):
     POLICY_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     AUCTION_FIELD_NUMBER: builtins.int
+    BEGUN_BEFORE_FIELD_NUMBER: builtins.int
     round: builtins.int
     policy: builtins.str
     reason: builtins.str
+    begun_before: builtins.bool
+    """It was decided on what there was at the last RoundBegun, and not on what there is here. Of what no longer fitted, nothing
+    is decided.
+    """
     @property
     def auction(self) -> outbid.v1.auction_pb2.Auction:
         """The record of an auction, if the policy held one."""
@@ -1454,9 +1480,10 @@ class RoundDecided(google.protobuf.message.Message):
         policy: builtins.str = ...,
         reason: builtins.str = ...,
         auction: outbid.v1.auction_pb2.Auction | None = ...,
+        begun_before: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["auction", b"auction"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["auction", b"auction", "policy", b"policy", "reason", b"reason", "round", b"round"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["auction", b"auction", "begun_before", b"begun_before", "policy", b"policy", "reason", b"reason", "round", b"round"]) -> None: ...
 
 Global___RoundDecided: typing_extensions.TypeAlias = RoundDecided
 
