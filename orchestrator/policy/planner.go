@@ -150,7 +150,7 @@ func (p *Planner) Drop(j *Job) {
 // or its node drains.
 func (p *Planner) Renew(j *Job, reason string) bool {
 	switch {
-	case !j.Running() || j.Ending || p.Reclaimed(j) && (!p.free.Fits(j.Gang(), j.Demand) || !p.Keep(j)):
+	case !j.Running() || j.Ending || p.Reclaimed(j) && (!p.free.Fits(j.Held(), j.Demand) || !p.Keep(j)):
 		return false
 	case p.decided[j] != kept && p.decided[j] != undecided:
 		return false

@@ -138,12 +138,24 @@ func (v *View) Rate(j *Job, g cluster.Gang) float64 { return cluster.RateOf(v.No
 func (v *View) StepAt(j *Job) float64 {
 	step := float64(j.Step)
 	if j.Running() && !j.Reported.IsZero() && v.Now.After(j.Reported) {
-		step += v.Rate(j, j.Gang()) * v.Now.Sub(j.Reported).Seconds()
+		step += v.pace(j) * v.Now.Sub(j.Reported).Seconds()
 	}
 	if limit := j.limit(); limit > 0 {
 		step = min(step, max(float64(limit), float64(j.Step)))
 	}
 	return step
+}
+
+// pace is the steps per second that a running job makes: what its forks do adds up, otherwise its lead speaks for it.
+func (v *View) pace(j *Job) float64 {
+	if !j.Forked {
+		return v.Rate(j, j.Gang())
+	}
+	sum := 0.0
+	for _, g := range j.Gangs {
+		sum += v.Rate(j, g)
+	}
+	return sum
 }
 
 // limit is the furthest step that the job may be at; 0 if unknown.
@@ -166,7 +178,7 @@ func (v *View) Attained(j *Job) float64 {
 	if !j.Running() {
 		return j.DeviceSeconds
 	}
-	return j.DeviceSeconds + max(0, v.Now.Sub(j.Granted).Seconds())*float64(j.Gang().Size())
+	return j.DeviceSeconds + max(0, v.Now.Sub(j.Granted).Seconds())*float64(j.Held().Size())
 }
 
 // MeanApps is Themis's N_avg: the time-weighted mean number of apps over the app's life so far, itself included.

@@ -85,7 +85,7 @@ func (s *Stage) View() *policy.View {
 		}
 		v.Apps = append(v.Apps, a)
 		for _, j := range a.Jobs {
-			v.Free.Take(j.Gang(), j.Demand)
+			v.Free.Take(j.Held(), j.Demand)
 		}
 	}
 	return v
