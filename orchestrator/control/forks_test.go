@@ -123,6 +123,7 @@ func (c *forkedCluster) step(inputs ...control.Input) []*outbidv1.Event {
 	if err := sim.Check(c.core.State()); err != nil {
 		c.t.Fatal(err)
 	}
+	c.keepsWhatIsNeeded()
 	return out.Events
 }
 

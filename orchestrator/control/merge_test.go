@@ -5,6 +5,10 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
+	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -28,6 +32,98 @@ func (c *forkedCluster) leavesState(bytes int64) {
 	c.say(c.trial().Round.Node, &outbidv1.UplinkMessage{Fork: m.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: &outbidv1.Consolidated{
 		Attempt: m.GetAttempt(), Checkpoint: &outbidv1.Checkpoint{Key: m.GetKey(), Step: m.GetStep(), Outer: &outbidv1.OuterState{Bytes: bytes, Sha256: "ab"}},
 	}}})
+}
+
+// keepsWhatIsNeeded fails if something was deleted that a trial may still start from, or that is to be averaged.
+func (c *forkedCluster) keepsWhatIsNeeded() {
+	c.t.Helper()
+	for _, s := range c.core.State().Sweeps {
+		for _, t := range s.Trials {
+			needed := append(slices.Clone(t.Checkpoints), t.Start, t.From())
+			if r := t.Round; r != nil {
+				needed = append(needed, r.Start)
+				for i := range r.Parts {
+					needed = append(needed, r.Parts[i].Saved)
+				}
+			}
+			for _, ck := range needed {
+				if ck != nil && (slices.Contains(c.deleted, ck.GetKey()) || slices.Contains(c.deleted, objects.OuterKey(ck.GetKey()))) {
+					c.t.Fatalf("%s was deleted, and trial %d of %s may need it", ck.GetKey(), t.Number, s.ID)
+				}
+			}
+		}
+	}
+}
+
+// Whatever forks do, nothing is deleted that is needed still, and in the end nothing is left but what the spec says.
+func TestForksLeaveNothingThatNobodyNeeds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		c := newRoundCluster(t, rapid.SampledFrom([]string{"steps", "uniform", "outer"}).Draw(rt, "merge"))
+		saved := map[string]bool{}
+		for turn := 0; !c.trial().Done() && turn < 60; turn++ {
+			for _, node := range []string{"a", "b"} {
+				for _, l := range slices.Clone(c.trial().Leases) {
+					if l.Rank0() == node {
+						c.trainsOn(rt, node, l, saved)
+					}
+				}
+			}
+			if c.trial().Consolidating() && c.trial().Round.Node != "" {
+				switch failure := rapid.IntRange(0, 5).Draw(rt, "failure"); failure {
+				case 0:
+					c.consolidates(c.trial().Round.Node, "its disk is full", false)
+				case 1:
+					c.consolidates(c.trial().Round.Node, "they differ", true)
+				default:
+					saved[c.merge().GetKey()] = true
+					c.leavesState(9)
+				}
+			}
+		}
+		if !c.trial().Done() {
+			rt.Skip("it takes longer")
+		}
+		for key := range saved {
+			kept := slices.ContainsFunc(c.trial().Checkpoints, func(ck *outbidv1.Checkpoint) bool { return ck.GetKey() == key })
+			if !kept && !slices.Contains(c.deleted, key) {
+				rt.Fatalf("nobody needs %s, and it is there", key)
+			}
+		}
+	})
+}
+
+// trainsOn has a node's fork go on, save, end as it is told, or fail.
+func (c *forkedCluster) trainsOn(t *rapid.T, node string, l *state.Lease, saved map[string]bool) {
+	f := c.newest(node)
+	if f.GetLeaseId() != l.ID {
+		return
+	}
+	if l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+		c.ends(node)
+		return
+	}
+	from := max(l.Step, c.trial().From().GetStep())
+	if r := c.trial().Round; r != nil {
+		from = max(l.Step, r.From)
+	}
+	until := c.trial().Until(l)
+	step := rapid.Int64Range(from, max(until, from)).Draw(t, "step")
+	c.say(node, begins(f, from))
+	ck := saves(f, step)
+	if saved[ck.GetSaved().GetKey()] && step < until {
+		return // a worker stores no step twice
+	}
+	switch what := rapid.IntRange(0, 9).Draw(t, "what"); {
+	case what == 0:
+		c.say(node, endsFork(f, outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, step))
+	case step == until:
+		saved[ck.GetSaved().GetKey()] = true
+		c.reaches(node, step)
+	default:
+		saved[ck.GetSaved().GetKey()] = true
+		c.say(node, ck)
+	}
 }
 
 // A worker is told how to put forks together as the sweep says; an outer optimizer gets where the round began, and what the last

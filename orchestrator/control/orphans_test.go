@@ -40,10 +40,12 @@ func TestOrphansAreOldNamelessAndOfNoForkThatGoesOn(t *testing.T) {
 	now := time.Now()
 	old := now.Add(-2 * time.Hour)
 	for key, want := range map[string]int{
-		fmt.Sprintf("checkpoints/%s/0/000000000003-%d.ckpt", id, leaseID+7): 1,
-		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.ckpt", id, leaseID):   0, // of the fork that runs
-		"checkpoints/other-9/0/000000000003-1.ckpt":                         0, // of a sweep of somebody else
-		"checkpoints/" + id + "/99/000000000003-1.ckpt":                     0,
+		fmt.Sprintf("checkpoints/%s/0/000000000003-%d.ckpt", id, leaseID+7):              1,
+		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.ckpt", id, leaseID):                0, // of the fork that runs
+		fmt.Sprintf("checkpoints/%s/0/000000000003-%d.safetensors.outer", id, leaseID+7): 1, // an outer optimizer's
+		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.safetensors.outer", id, leaseID):   0,
+		"checkpoints/other-9/0/000000000003-1.ckpt":                                      0, // of a sweep of somebody else
+		"checkpoints/" + id + "/99/000000000003-1.ckpt":                                  0,
 		"checkpoints/readme": 0,
 	} {
 		if n, err := l.DeleteOrphans(t.Context(), shelf{key: old}, now.Add(-time.Hour)); err != nil || n != want {
