@@ -26,8 +26,9 @@ one model saved. A file's weight is 1 unless it is given, for example as the ste
 
 Floats (F64, F32, F16, BF16, F8) are averaged; integers and booleans are those of the file of the largest weight, as
 is the metadata. A running_var beside a running_mean (Keras: moving_variance, moving_mean) becomes the variance of
-all that the files' layers saw: the mean of their variances and the variance of their means. Files whose tensors differ in name, type or shape are refused, as are weights of which one is NaN or
-infinite and another is not. It takes some megabytes of memory, whatever the files' size.
+all that the files' layers saw: the mean of their variances and the variance of their means. Files whose tensors
+differ in name, type or shape are refused, as are weights of which one is NaN or infinite and another is not. It takes
+some megabytes of memory, whatever the files' size.
 
 Averaged weights are good where the files began from one checkpoint and did not move far from each other; of models
 that were trained from different beginnings they are useless. Test what you get.`,
