@@ -43,7 +43,7 @@ def lay_out(
         (f"best    {best_text(sweep, trials)}", ""),
     ]
     if held := held_text(sweep, trials):
-        lines.append((f"devices {held}", ""))
+        lines.append((f"devices {held}" if "held" in held else f"shared  {held}", ""))
     if sweep.waiting and not sweep.over:
         lines.append((f"waits   {sweep.waiting}", ""))
     lines += [(f"failed  {text}", "") for text in alike]

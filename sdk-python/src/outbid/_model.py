@@ -9,17 +9,14 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from google.protobuf import timestamp_pb2
 
 from outbid import _html, _tensors
 from outbid._config import Config, parse_config
+from outbid._whole import unpack
 from outbid.v1 import event_pb2, service_pb2
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 ENDED_SWEEP = frozenset({"done", "stopped", "failed"})
 ENDED_TRIAL = frozenset({"completed", "stopped", "failed", "cancelled"})
@@ -241,15 +238,18 @@ class TrialResult:
         """Whether the trial has ended for good."""
         return self.state in ENDED_TRIAL
 
-    def checkpoint(self, step: int | None = None) -> dict[str, npt.NDArray[np.generic]]:
-        """Return the weights of the best checkpoint, or of the one at `step`, by name.
+    def checkpoint(self, step: int | None = None) -> Any:
+        """Return the best checkpoint, or the one at `step`: weights by name, an object, or the path of a directory.
+
+        An object that was saved whole is unpickled here: do that with sweeps whose code you trust. A directory is
+        unpacked among the temporary files, and stays there.
 
         Raises NotFoundError if there is none, CheckpointError if it is no safetensors file (a program's): see
         `download`.
         """
         with tempfile.TemporaryDirectory(prefix="outbid-") as place:
             path = self.download(Path(place) / "checkpoint.safetensors", step)
-            return _tensors.read(path)[0]
+            return unpack(_tensors.read(path)[0])
 
     def metadata(self, step: int | None = None) -> dict[str, Any]:
         """Return what was given as `save(..., metadata=)` with the checkpoint."""

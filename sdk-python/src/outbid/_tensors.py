@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from outbid._errors import CheckpointError
+from outbid._whole import pack
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,14 +26,14 @@ _META = "outbid.metadata"
 def to_arrays(weights: Any, *, copy: bool) -> dict[str, Array]:
     """Return `weights` as named arrays: a mapping (nested ones joined by dots) or an object with state_dict().
 
+    Another object, or a directory named by its path, becomes one array: see `pack`.
+
     With `copy`, the arrays share no memory with the weights.
     """
     if not isinstance(weights, Mapping):
         state_dict = getattr(weights, "state_dict", None)
         if not callable(state_dict):
-            raise TypeError(
-                f"save: weights must be a dict of arrays or an object with state_dict(), got {type(weights).__name__}"
-            )
+            return pack(weights)
         weights = state_dict()
         if not isinstance(weights, Mapping):
             raise TypeError(f"save: state_dict() must return a dict, got {type(weights).__name__}")

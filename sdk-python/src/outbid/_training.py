@@ -18,6 +18,7 @@ from outbid._errors import ENDLESS, LATE_REPORT, CheckpointError, StopTrial, one
 from outbid._metrics import is_number, metric_values, step_number
 from outbid._saving import Keeper
 from outbid._session import Incoming, Link, Poke, Terminate
+from outbid._whole import unpack
 from outbid.v1 import bus_pb2, event_pb2, session_pb2
 
 if TYPE_CHECKING:
@@ -191,17 +192,17 @@ class Trial:
             self._skipped_save = not due
             return due
 
-    def checkpoint(self) -> dict[str, npt.NDArray[np.generic]] | None:
-        """Return the start checkpoint's weights by name, or None for a fresh start.
+    def checkpoint(self) -> Any:
+        """Return the start checkpoint, or None for a fresh start: weights by name, an object, or a directory's path.
 
-        The names are those given to `save`, nested ones joined by dots. Raises CheckpointError for a file
-        that cannot be read.
+        The names are those given to `save`, nested ones joined by dots. An object that was saved whole comes back as
+        it was; a directory is unpacked below `scratch`. Raises CheckpointError for a file that cannot be read.
         """
         path = self.checkpoint_path
         if path is None:
             return None
         arrays, self._metadata = _tensors.read(path)
-        return arrays
+        return unpack(arrays, self._a.scratch)
 
     def steps(self) -> Iterator[int]:
         """Count the steps to train: `start_step + 1`, `start_step + 2`, ...
@@ -271,7 +272,9 @@ class Trial:
         Cheap enough for every step: at the target, on a pause, and every so often (`Checkpoints(every=)`) the
         newest is written, beside them that of the best report, and the rest forgotten. `weights` is a dict of
         arrays (numpy, torch, jax, numbers; nested dicts are joined by dots) or an object with `state_dict()`;
-        `metadata` is JSON. With `copy=False` the arrays are not copied: do not change them in place later.
+        `metadata` is JSON. Anything else is saved whole: a directory, named by its path, or an object that can be
+        pickled, such as a model of scikit-learn. Forks of a trial cannot average that. With `copy=False` the arrays are
+        not copied: do not change them in place later.
 
         Raises TypeError for what is no array, naming it.
         """

@@ -150,3 +150,23 @@ def test_returned_values_conditions_and_load(real: ob.Client) -> None:
     sweep = ob.Sweep(count, space, metric="loss", mode="min", tuner=tuner, trials=2, stop={"score": 5})
     result = sweep.run(client=real, display=False, timeout=DEADLINE)
     assert [(trial.state, trial.step) for trial in result.trials] == [("completed", 5)] * 2
+
+
+def test_objects_and_directories_are_checkpoints(real: ob.Client) -> None:
+    def train(trial: ob.Trial) -> None:
+        for step in trial.steps():
+            if trial.number == 0:
+                trial.save({1, 2, step})
+            else:
+                (trial.scratch / "out").mkdir(exist_ok=True)
+                (trial.scratch / "out" / "step.txt").write_text(str(step))
+                trial.save(trial.scratch / "out")
+            trial.report(loss=1 / step)
+
+    space, keep = {"x": ob.uniform(0, 1)}, ob.Checkpoints(last=True)
+    sweep = ob.Sweep(
+        train, space, metric="loss", mode="min", tuner=ob.Random(max_steps=5), trials=2, name="whole", checkpoints=keep
+    )
+    trials = sweep.run(client=real, display=False, timeout=DEADLINE).trials
+    assert trials[0].checkpoint() == {1, 2, 5}
+    assert (trials[1].checkpoint() / "step.txt").read_text() == "5"
