@@ -12,8 +12,9 @@
     result = sweep.run()
     print(result.best.config)
 
-Everything public is a name of this package, of `outbid.plugin` (tuners and agents of your own) or of `outbid.rpc` (the
-server's API, call by call). Names are imported when they are first used.
+Everything public is a name of this package, of `outbid.optuna` (Optuna's objectives and studies), of `outbid.plugin`
+(tuners and agents of your own) or of `outbid.rpc` (the server's API, call by call).
+Names are imported when they are first used.
 """
 
 from __future__ import annotations

@@ -92,9 +92,13 @@ class Result:
 
     def space_scales(self) -> dict[str, bool]:
         """Return the numeric parameters by dotted path, and whether each is on a log scale."""
+        return dict(_scales(self._spec_of().space, ""))
+
+    def _spec_of(self) -> sweep_pb2.SweepSpec:
+        """Return the sweep's spec; asked of the server once."""
         if self._spec is None:
             self._spec = self._client.spec(self.sweep.id)
-        return dict(_scales(self._spec.space, ""))
+        return self._spec
 
     def _columns(self) -> list[str]:
         """Return the names of the columns; a parameter that not every trial has stands among the others."""

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,3 +111,55 @@ def test_yaml_says_what_a_sampler_needs(tmp_path: Path, monkeypatch: pytest.Monk
         done = run_yaml(client, "cmaes")
         assert done.returncode != 0
         assert "cmaes is one of Optuna's, which needs Python with Optuna where the server runs" in done.stderr
+
+
+def objective(trial: Any) -> Any:
+    """Be one that knows nothing of Outbid."""
+    x = trial.suggest_float("x", -5, 5)
+    kind = trial.suggest_categorical("kind", ["ball", "bowl"])
+    tilt = trial.suggest_int("tilt", 1, 4) if kind == "bowl" else 0
+    for step in range(4):
+        trial.report(x**2 + tilt, step)
+        if trial.should_prune() or (step == 2 and trial.number == 2):
+            raise optuna.TrialPruned
+    if trial.number == 3:
+        raise RuntimeError("the objective's own fault")
+    return x**2 + tilt
+
+
+def test_an_objective_of_optunas_runs_unchanged(real: ob.Client, tmp_path: Path) -> None:
+    import outbid.optuna
+
+    storage = str(tmp_path / "study.log")
+    options: Any = {"n_jobs": 2, "storage": storage, "study_name": "bowl"}
+    options |= {"display": False, "timeout": 100, "client": real}
+    study = outbid.optuna.optimize(objective, 12, sampler=optuna.samplers.TPESampler(seed=1), **options)
+    assert len(study.trials) == 12 and all(t.state.is_finished() for t in study.trials)
+    assert len({t.params["x"] for t in study.trials}) == 12, "no two processes draw the same"
+    for trial in study.trials:
+        assert trial.user_attrs["outbid"].startswith("objective-1/")
+        if trial.state.name == "COMPLETE":
+            assert sorted(trial.intermediate_values) == [0, 1, 2, 3]
+            assert trial.value == trial.params["x"] ** 2 + trial.params.get("tilt", 0)
+        else:
+            assert trial.state.name in ("PRUNED", "FAIL")
+    assert study.trials[2].state.name != "COMPLETE" and study.trials[3].state.name != "COMPLETE"
+    best = real.attach("objective-1").result().best
+    assert best.metric == min(min(t.intermediate_values.values()) for t in study.trials)
+    assert len(outbid.optuna.optimize(objective, 2, **options).trials) == 14, "the study goes on"
+
+
+def test_a_sweep_becomes_a_study(real: ob.Client, tmp_path: Path) -> None:
+    import outbid.optuna
+
+    tuner = ob.ASHA(max_steps=9, form="stop", seed=2)
+    sweep = ob.Sweep(train, SPACE, metric="loss", mode="min", tuner=tuner, trials=9, name="exported")
+    result = sweep.run(display=False, timeout=100, client=real)
+    study = outbid.optuna.to_study(result, storage=str(tmp_path / "study.log"))
+    assert study.study_name == result.sweep.id and len(study.trials) == 9
+    for trial, ours in zip(study.trials, result.trials, strict=True):
+        assert trial.params == dict(ours.config) and trial.user_attrs["outbid"] == ours.id
+        assert trial.state.name == {"completed": "COMPLETE", "stopped": "PRUNED"}[ours.state]
+        assert max(trial.intermediate_values) == ours.step
+    assert study.best_value == pytest.approx(result.best.metric)
+    assert ob.TPE(prior=study).to_proto().plugin.settings["prior"]

@@ -1,0 +1,216 @@
+"""Optuna's objectives on Outbid, and Outbid's sweeps in Optuna. Needs the extra outbid[optuna].
+
+    import optuna
+    import outbid.optuna
+
+    def objective(trial):
+        x = trial.suggest_float("x", -5, 5)
+        for step in range(10):
+            trial.report(..., step)
+            if trial.should_prune():
+                raise optuna.TrialPruned()
+        return ...
+
+    study = outbid.optuna.optimize(objective, n_trials=100)
+    print(study.best_params)
+
+Each trial of the study is a trial of a sweep, and runs where Outbid has a device free.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import optuna
+from optuna.distributions import CategoricalDistribution
+from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+
+from outbid._client import Client, default_client
+from outbid._resources import Resources
+from outbid._result import Result
+from outbid._sweep import Sweep
+from outbid._training import Trial
+from outbid._tuners import Random
+from outbid.plugin import Space
+from outbid.plugin._optuna import as_params
+from outbid.plugin._space import flatten
+
+__all__ = ["optimize", "to_study"]
+
+Objective = Callable[[optuna.Trial], float]
+_ATTRIBUTE = "outbid"  # of Optuna's trials: the trial of the sweep
+
+
+def optimize(
+    objective: Objective,
+    n_trials: int,
+    *,
+    direction: Literal["minimize", "maximize"] = "minimize",
+    sampler: optuna.samplers.BaseSampler | None = None,
+    pruner: optuna.pruners.BasePruner | None = None,
+    storage: str | None = None,
+    study_name: str | None = None,
+    n_jobs: int | None = None,
+    resources: Resources | None = None,
+    timeout: float | None = None,
+    display: bool = True,
+    client: Client | None = None,
+) -> optuna.Study:
+    """Run an objective as Optuna's `Study.optimize` does, but on Outbid's devices, and return the study.
+
+    The objective is called as it is: `trial` is Optuna's own. `sampler` and `pruner` are Optuna's, TPE and the median
+    if left out, and every process that runs trials has a copy of them. What the objective reports, and returns, is the
+    sweep's metric "value". An objective that raises TrialPruned ends its trial as pruned; one that raises anything else
+    fails, and is not tried again.
+
+    `storage` is where the study is kept: a URL of Optuna's, which every worker must reach, or a file of a journal that
+    ends with ".log". Left out, it is a journal in a temporary folder, which suits a server on this machine only. A
+    study that the storage has under that `study_name` goes on. `n_jobs` is how many trials run at once at the most.
+    Where `timeout` seconds are over TimeoutError is raised; the sweep goes on.
+    """
+    if not callable(objective):
+        raise TypeError(f"optimize: objective must be a function of a trial, got {objective!r:.80}")
+    client = client or default_client()
+    if storage is None:
+        if not client.local:
+            raise ValueError(
+                "optimize: the server is on another machine: name a storage that its workers reach, such as "
+                'storage="postgresql://..." or a file "study.log" in a folder that all of them share'
+            )
+        storage = str(Path(tempfile.mkdtemp(prefix="outbid-optuna-")) / "study.log")
+    study = optuna.create_study(
+        storage=_storage(storage),
+        study_name=study_name,
+        direction=direction,
+        sampler=sampler,
+        pruner=pruner,
+        load_if_exists=study_name is not None,
+    )
+    run = partial(
+        _train, objective=objective, storage=storage, name=study.study_name, sampler=study.sampler, pruner=study.pruner
+    )
+    sweep = Sweep(
+        run,
+        {"study": study.study_name},
+        metric="value",
+        mode="max" if study.direction == optuna.study.StudyDirection.MAXIMIZE else "min",
+        tuner=Random(),
+        trials=n_trials,
+        concurrency=n_jobs,
+        resources=resources,
+        max_restarts=0,
+        name=_name(objective),
+    )
+    sweep.run(display=display, timeout=timeout, client=client)
+    return study
+
+
+def to_study(result: Result, *, storage: str | None = None, study_name: str | None = None) -> optuna.Study:
+    """Return a sweep's trials as an Optuna study, kept in `storage` if that is given: optuna-dashboard opens it.
+
+    Trials that were stopped are pruned ones; what each reported of the metric are its intermediate values. Parameters
+    in groups have dotted names. Choices of what Optuna cannot hold, lists and dicts, are written as text.
+    """
+    study = optuna.create_study(
+        storage=None if storage is None else _storage(storage),
+        study_name=study_name or result.sweep.id,
+        direction="maximize" if result.sweep.mode == "max" else "minimize",
+    )
+    space = Space(result._spec_of().space)
+    reports: dict[int, dict[int, float]] = {}
+    for report in result.reports():
+        value = report.metrics.get(result.sweep.metric, math.nan)
+        if math.isfinite(value) and not report.superseded:
+            reports.setdefault(report.trial, {})[report.step] = value
+    for trial in result.trials:
+        values = flatten(trial.config, space)
+        params, distributions = as_params(space, values)
+        for d in space:
+            if d.kind == "choice" and d.path in params:
+                params[d.path] = _plain(d.values[params[d.path]])
+                distributions[d.path] = CategoricalDistribution([_plain(v) for v in d.values])
+        seen = reports.get(trial.number, {})
+        state = _STATES.get(trial.state, TrialState.RUNNING)
+        last = seen[max(seen)] if seen else None
+        if state == TrialState.COMPLETE and last is None:
+            state = TrialState.FAIL
+        study.add_trial(
+            optuna.trial.create_trial(
+                state=state,
+                value=last if state == TrialState.COMPLETE else None,
+                params=params,
+                distributions=distributions,
+                user_attrs={"outbid": trial.id},
+                intermediate_values=seen,
+            )
+        )
+    return study
+
+
+_STATES = {
+    "completed": TrialState.COMPLETE,
+    "stopped": TrialState.PRUNED,
+    "paused": TrialState.PRUNED,
+    "failed": TrialState.FAIL,
+    "cancelled": TrialState.FAIL,
+}
+
+
+def _train(
+    trial: Trial,
+    *,
+    objective: Objective,
+    storage: str,
+    name: str,
+    sampler: optuna.samplers.BaseSampler,
+    pruner: optuna.pruners.BasePruner,
+) -> None:
+    """Run one trial of the study in a worker's process."""
+    sampler.reseed_rng()  # every process has a copy, which would draw the same
+    study = optuna.load_study(study_name=name, storage=_storage(storage), sampler=sampler, pruner=pruner)
+    asked = study.ask()
+    asked.set_user_attr("outbid", trial.id)
+    own, done = asked.report, 0
+
+    def report(value: float, step: int) -> None:
+        nonlocal done
+        own(value, step)
+        if step >= done:
+            done = step + 1
+            trial.report({"value": float(value)}, step=done)
+
+    asked.report = report  # type: ignore[method-assign]
+    try:
+        value = float(objective(asked))
+    except optuna.TrialPruned:
+        study.tell(asked, state=TrialState.PRUNED)
+        return
+    except BaseException:
+        study.tell(asked, state=TrialState.FAIL)
+        raise
+    study.tell(asked, value)
+    trial.report({"value": value}, step=done + 1)
+
+
+def _storage(storage: str) -> str | BaseStorage:
+    if storage.endswith(".log") and "://" not in storage:
+        return JournalStorage(JournalFileBackend(str(Path(storage).absolute())))
+    return storage
+
+
+def _name(objective: Any) -> str:
+    made = re.sub(r"[^a-z0-9]+", "-", getattr(objective, "__name__", "objective").lower()).strip("-")
+    return made[:40].strip("-") or "objective"
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value, sort_keys=True) if isinstance(value, (list, dict)) else value
