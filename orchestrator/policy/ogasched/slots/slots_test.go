@@ -91,23 +91,27 @@ func TestRivalsStayFeasible(t *testing.T) {
 	})
 }
 
-// A run is the same again, and a small one's regret stays within the theorem.
+// A run is the same again, and the regret of one with steps by theory stays within the theorem.
 func TestRunsAreTheSameAgain(t *testing.T) {
 	t.Parallel()
 	s := Default()
-	s.Ports, s.Instances, s.Horizon = 4, 6, 300
+	s.Ports, s.Instances, s.Horizon = 4, 3, 200
 	for _, name := range Names() {
-		first, err := Run(s, name, 5, 100, 300)
+		first, err := Run(s, name, 5)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := Run(s, name, 5, 100, 300)
-		if err != nil || fmt.Sprint(first) != fmt.Sprint(again) || len(first.Regret) != 2 || first.Cumulative <= 0 {
+		again, err := Run(s, name, 5)
+		if err != nil || fmt.Sprint(first) != fmt.Sprint(again) || first.Cumulative <= 0 {
 			t.Errorf("%s: %+v, then %+v, %v", name, first, again, err)
 		}
-		if last := first.Regret[1]; name == Names()[1] && last.Most > last.Theorem {
-			t.Errorf("%s: regret %+v", name, last)
-		}
+	}
+	theory, err := Run(s, Names()[1], 5, 100, 200)
+	if err != nil || len(theory.Regret) != 2 {
+		t.Fatalf("%+v, %v", theory, err)
+	}
+	if last := theory.Regret[1]; last.Least > last.Most*(1+1e-9) || last.Most > last.Theorem {
+		t.Errorf("regret %+v", last)
 	}
 	if _, err := Run(s, "DRS", 1); err == nil {
 		t.Error("a policy that is not there runs")

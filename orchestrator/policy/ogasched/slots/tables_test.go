@@ -14,7 +14,10 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched/ascent"
 )
 
-var tables = flag.String("tables", "", "run all of docs/comparison-ogasched.md and write its tables into this file")
+var (
+	tables = flag.String("tables", "", "run all of docs/comparison-ogasched.md and write its tables into this file")
+	only   = flag.String("only", "", "only the tables with this in their title")
+)
 
 // seeds of the comparison, which no earlier run has seen, and the 97.5th percentile of Student's t for five of them.
 const (
@@ -28,34 +31,39 @@ func TestTables(t *testing.T) { //nolint:paralleltest // it measures for minutes
 		t.Skip("runs for minutes: give -tables FILE")
 	}
 	var b strings.Builder
-	write := func(title string, columns []column) {
+	write := func(title string, made func() string) {
 		t.Helper()
+		if !strings.Contains(title, *only) {
+			return
+		}
 		began := time.Now()
-		b.WriteString("**" + title + "**\n\n" + table(t, columns, seeds) + "\n")
+		b.WriteString("**" + title + "**\n\n" + made() + "\n")
 		t.Logf("%s: %s", title, time.Since(began).Round(time.Second))
 		if err := os.WriteFile(*tables, []byte(b.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("Default setting, 8,000 slots", []column{{"average reward", Default()}})
-	write("Slots", vary(func(s *Settings, x float64) { s.Horizon = int(x) }, 1000, 2000, 5000, 10_000))
-	write("Chance of a job", vary(func(s *Settings, x float64) { s.Chance = x }, 0.3, 0.5, 0.7, 0.9))
-	write("Ports of an instance", vary(func(s *Settings, x float64) { s.Density = x }, 2, 2.5, 3, 10))
-	write("Contention", vary(func(s *Settings, x float64) { s.Contention = x }, 0.1, 1, 5, 10, 20))
+	rewards := func(columns []column) func() string {
+		return func() string { return table(t, columns, seeds) }
+	}
+	write("Default setting, 8,000 slots", rewards([]column{{"average reward", Default()}}))
+	write("Regret, default setting", func() string { return regretTable(t) })
+	write("Slots", rewards(vary(func(s *Settings, x float64) { s.Horizon = int(x) }, 1000, 2000, 5000, 10_000)))
+	write("Chance of a job", rewards(vary(func(s *Settings, x float64) { s.Chance = x }, 0.3, 0.5, 0.7, 0.9)))
+	write("Ports of an instance", rewards(vary(func(s *Settings, x float64) { s.Density = x }, 2, 2.5, 3, 10)))
+	write("Contention", rewards(vary(func(s *Settings, x float64) { s.Contention = x }, 0.1, 1, 5, 10, 20)))
 	var utilities []column
 	for i, name := range []string{"linear", "log", "reciprocal", "poly"} {
 		s := Default()
 		s.Horizon, s.Utilities = 2000, []ascent.Utility{ascent.Utility(i)}
 		utilities = append(utilities, column{name, s})
 	}
-	write("Utilities", utilities)
-	b.WriteString("**Regret, default setting**\n\n" + regretTable(t) + "\n")
+	write("Utilities", rewards(utilities))
 	large := Default()
 	large.Ports, large.Instances, large.Horizon, large.Contention, large.Beta = 100, 1024, 10_000, 5, [2]float64{0.01, 0.015}
-	b.WriteString("**100 ports, 1,024 instances, 10,000 slots, one seed**\n\n" + table(t, []column{{"average reward", large}}, 1))
-	if err := os.WriteFile(*tables, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write("100 ports, 1,024 instances, 10,000 slots, one seed", func() string {
+		return table(t, []column{{"average reward", large}}, 1)
+	})
 }
 
 // column is a setting and its name.
