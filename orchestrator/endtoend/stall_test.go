@@ -291,9 +291,9 @@ func serveSlowAgent(after string, gate ...string) {
 
 type slowAgent time.Duration
 
-func (a slowAgent) Bid(o *agent.Offer, situations []*agent.AppState) ([]agent.Table, error) {
+func (a slowAgent) Bid(o *agent.Offer, states []*agent.AppState) ([]agent.Table, error) {
 	pause(time.Duration(a))
-	return agent.BuiltIn{}.Bid(o, situations)
+	return agent.BuiltIn{}.Bid(o, states)
 }
 
 // underAgent is a cluster whose sweeps may choose an agent that takes its time, with a sweep that runs, and another one

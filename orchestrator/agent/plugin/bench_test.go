@@ -36,7 +36,7 @@ func BenchmarkBid(b *testing.B) {
 			}
 			var apps []*agent.AppState
 			for i := range 64 {
-				s := situations("it")[0]
+				s := states("it")[0]
 				s.App = fmt.Sprint("s-", i)
 				apps = append(apps, s)
 			}

@@ -14,23 +14,23 @@ const longestReason = 200
 
 // answer reads a response. An error says which app's bid cannot be believed, and why.
 func answer(
-	offer *agent.Offer, situations []*agent.AppState, resp *outbidv1.BidResponse,
+	offer *agent.Offer, states []*agent.AppState, resp *outbidv1.BidResponse,
 ) ([]agent.Table, error) {
-	if got, want := len(resp.GetTables()), len(situations); got != want {
-		return nil, fmt.Errorf("it answered %d tables to %d situations", got, want)
+	if got, want := len(resp.GetTables()), len(states); got != want {
+		return nil, fmt.Errorf("it answered %d tables to %d states", got, want)
 	}
-	tables := make([]agent.Table, len(situations))
+	tables := make([]agent.Table, len(states))
 	for i, m := range resp.GetTables() {
 		if said := m.GetRefused(); said != "" {
 			tables[i].Refused = "it does not bid: " + oneLine(said)
 			continue
 		}
 		if n := len(m.GetRows()); n > agent.MaxRows {
-			return nil, fmt.Errorf("its bid for %s has %d rows, more than %d", situations[i].App, n, agent.MaxRows)
+			return nil, fmt.Errorf("its bid for %s has %d rows, more than %d", states[i].App, n, agent.MaxRows)
 		}
 		tables[i] = fromTable(m)
-		if err := check(&tables[i], offer, situations[i]); err != nil {
-			return nil, fmt.Errorf("its bid for %s %w", situations[i].App, err)
+		if err := check(&tables[i], offer, states[i]); err != nil {
+			return nil, fmt.Errorf("its bid for %s %w", states[i].App, err)
 		}
 	}
 	return tables, nil

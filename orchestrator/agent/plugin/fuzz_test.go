@@ -11,7 +11,7 @@ import (
 
 // Whatever a plugin answers, it is refused or fits what was offered.
 func FuzzAnswer(f *testing.F) {
-	s := situations("it")
+	s := states("it")
 	tables, err := agent.BuiltIn{}.Bid(offer(), s)
 	if err != nil {
 		f.Fatal(err)

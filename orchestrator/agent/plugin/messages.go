@@ -10,21 +10,21 @@ import (
 // noSpeeds is the index of speeds that nobody knows.
 const noSpeeds = -1
 
-func toRequest(offer *agent.Offer, situations []*agent.AppState) *outbidv1.BidRequest {
+func toRequest(offer *agent.Offer, states []*agent.AppState) *outbidv1.BidRequest {
 	req := &outbidv1.BidRequest{Round: offer.Round}
 	for _, l := range offer.Lots {
 		req.Lots = append(req.Lots, &outbidv1.OfferedLot{
 			Node: l.Node, Rack: l.Rack, Type: l.Type, Free: int32(l.Free), Slots: toInt32s(l.Slots),
 		})
 	}
-	if len(situations) > 0 {
-		for _, s := range situations[0].Cluster {
+	if len(states) > 0 {
+		for _, s := range states[0].Cluster {
 			req.Cluster = append(req.Cluster, &outbidv1.Stock{Type: s.Type, Devices: int32(s.Devices)})
 		}
 	}
 	// The server's own agent never fails; without its tables a plugin would only know less.
-	own, err := agent.BuiltIn{}.Bid(offer, situations)
-	for i, s := range situations {
+	own, err := agent.BuiltIn{}.Bid(offer, states)
+	for i, s := range states {
 		m := toSituation(s)
 		if err == nil && i < len(own) {
 			m.Own = toTable(&own[i])
@@ -34,7 +34,7 @@ func toRequest(offer *agent.Offer, situations []*agent.AppState) *outbidv1.BidRe
 	return req
 }
 
-// A speedBook gives each model's speeds one place in a situation.
+// A speedBook gives each model's speeds one place in a state.
 type speedBook struct {
 	index map[*cluster.Speeds]int32
 	list  []*outbidv1.SpeedTable
@@ -115,13 +115,13 @@ func fromRequest(req *outbidv1.BidRequest) (*agent.Offer, []*agent.AppState) {
 	for _, s := range req.GetCluster() {
 		stock = append(stock, agent.Stock{Type: s.GetType(), Devices: int(s.GetDevices())})
 	}
-	var situations []*agent.AppState
+	var states []*agent.AppState
 	for _, m := range req.GetSituations() {
 		s := fromSituation(m)
 		s.Cluster = stock
-		situations = append(situations, s)
+		states = append(states, s)
 	}
-	return offer, situations
+	return offer, states
 }
 
 func fromSituation(m *outbidv1.Situation) *agent.AppState {

@@ -71,14 +71,14 @@ func (s *server) Handshake(
 func (s *server) Bid(_ context.Context, req *outbidv1.BidRequest) (*outbidv1.BidResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	offer, situations := fromRequest(req)
-	tables, err := s.factory.Agent.Bid(offer, situations)
+	offer, states := fromRequest(req)
+	tables, err := s.factory.Agent.Bid(offer, states)
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	if len(tables) != len(situations) {
-		return nil, status.Error(codes.Internal, fmt.Sprintf("answered %d tables to %d situations",
-			len(tables), len(situations)))
+	if len(tables) != len(states) {
+		return nil, status.Error(codes.Internal, fmt.Sprintf("answered %d tables to %d states",
+			len(tables), len(states)))
 	}
 	return toResponse(tables), nil
 }

@@ -101,8 +101,8 @@ func offer() *agent.Offer {
 	}}
 }
 
-// situations are two apps that the agent called name answers for.
-func situations(name string) []*agent.AppState {
+// states are two apps that the agent called name answers for.
+func states(name string) []*agent.AppState {
 	settings, err := structpb.NewStruct(map[string]any{"minutes": 2})
 	if err != nil {
 		panic(err)
@@ -197,7 +197,7 @@ func bid(t *testing.T, p *Pool, s []*agent.AppState) []agent.Table {
 		t.Fatal(err)
 	}
 	if len(tables) != len(s) {
-		t.Fatalf("%d tables for %d situations", len(tables), len(s))
+		t.Fatalf("%d tables for %d states", len(tables), len(s))
 	}
 	return tables
 }
@@ -215,24 +215,24 @@ func TestAnAgentBidsTheSameAcrossTheBoundary(t *testing.T) {
 	t.Parallel()
 	p, _ := open(t, quick(), "none")
 	up(t, p)
-	want, err := agent.BuiltIn{}.Bid(offer(), situations("it"))
+	want, err := agent.BuiltIn{}.Bid(offer(), states("it"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, bid(t, p, situations("it"))); diff != "" {
+	if diff := cmp.Diff(want, bid(t, p, states("it"))); diff != "" {
 		t.Errorf("tables (-here +there):\n%s", diff)
 	}
 }
 
 func TestSituationsCrossTheBoundaryWhole(t *testing.T) {
 	t.Parallel()
-	want := situations("")
+	want := states("")
 	gotOffer, got := fromRequest(toRequest(offer(), want))
 	if diff := cmp.Diff(offer(), gotOffer); diff != "" {
 		t.Errorf("offer (-sent +came):\n%s", diff)
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-		t.Errorf("situations (-sent +came):\n%s", diff)
+		t.Errorf("states (-sent +came):\n%s", diff)
 	}
 }
 
@@ -263,7 +263,7 @@ func TestAnAgentThatGoesWrongLosesItsBidAndIsStartedAgain(t *testing.T) {
 			p, log := open(t, set, c.flaw)
 			for life := range 2 {
 				up(t, p)
-				for _, table := range bid(t, p, situations("it")) {
+				for _, table := range bid(t, p, states("it")) {
 					if life > 0 && strings.HasPrefix(table.Refused, "agent it is down") {
 						continue // it ended between the two
 					}
@@ -286,9 +286,9 @@ func TestAnAgentBidsAgainOnceItIsWell(t *testing.T) {
 	p, _ := open(t, quick(), "once", filepath.Join(t.TempDir(), "lived"))
 	up(t, p)
 	<-p.Up()
-	says(t, bid(t, p, situations("it"))[0].Refused, "lost its bid")
+	says(t, bid(t, p, states("it"))[0].Refused, "lost its bid")
 	<-p.Up()
-	for _, table := range bid(t, p, situations("it")) {
+	for _, table := range bid(t, p, states("it")) {
 		if table.Refused != "" || len(table.Rows) == 0 {
 			t.Errorf("it does not bid: %+v", table)
 		}
@@ -300,7 +300,7 @@ func TestNobodyWaitsForAnAgentThatIsDown(t *testing.T) {
 	set := quick()
 	set.FirstPause, set.LastPause = time.Hour, time.Hour
 	p, log := openCommand(t, set, []string{"false"})
-	refused := bid(t, p, situations("it"))[0].Refused
+	refused := bid(t, p, states("it"))[0].Refused
 	says(t, refused, "agent it is down")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -325,7 +325,7 @@ func TestAnAgentMayDecline(t *testing.T) {
 	t.Parallel()
 	p, log := open(t, quick(), "declines")
 	up(t, p)
-	tables := bid(t, p, situations("it"))
+	tables := bid(t, p, states("it"))
 	if want := "it does not bid: not today"; tables[0].Refused != want {
 		t.Errorf("refused because %q, want %q", tables[0].Refused, want)
 	}
@@ -348,9 +348,9 @@ func TestOneAgentsFlawIsNotTheOthers(t *testing.T) {
 	}
 	t.Cleanup(p.Close)
 	up(t, p)
-	s := situations("good")
+	s := states("good")
 	s[1].Agent = "bad"
-	third := situations("nobody")[0]
+	third := states("nobody")[0]
 	tables := bid(t, p, append(s, third))
 	if tables[0].Refused != "" || len(tables[0].Rows) == 0 {
 		t.Errorf("the good one has no bid: %+v", tables[0])
@@ -385,7 +385,7 @@ func TestTheAgentOfTheExamples(t *testing.T) {
 	t.Parallel()
 	p, log := openCommand(t, quick(), []string{python(t), "../../../examples/own-agent/agent.py"})
 	up(t, p)
-	s := situations("it")
+	s := states("it")
 	own, err := agent.BuiltIn{}.Bid(offer(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -429,7 +429,7 @@ func TestAgentsInPythonThatGoWrong(t *testing.T) {
 			}
 			p, log := openCommand(t, set, []string{interpreter, file})
 			up(t, p)
-			says(t, bid(t, p, situations("it"))[0].Refused, "agent it lost its bid", c.want)
+			says(t, bid(t, p, states("it"))[0].Refused, "agent it lost its bid", c.want)
 			says(t, log.String(), "an agent lost its bid", "agent=it")
 			up(t, p)
 		})

@@ -32,7 +32,7 @@ func Usual() Settings {
 	}
 }
 
-// A Pool is every agent outside the binary, as one agent: each situation is answered by the agent that it names. It is
+// A Pool is every agent outside the binary, as one agent: each app is answered for by the agent that its state names. It is
 // safe for concurrent use.
 type Pool struct {
 	ctx         context.Context //nolint:containedctx // an Agent's methods have no context of their own
@@ -105,22 +105,22 @@ func (p *Pool) Close() {
 	p.running.Wait()
 }
 
-// Bid implements agent.Agent. The agents are asked at the same time, each once with all its situations. What one of them
+// Bid implements agent.Agent. The agents are asked at the same time, each once with all its states. What one of them
 // does wrong refuses its own tables, and no others.
-func (p *Pool) Bid(offer *agent.Offer, situations []*agent.AppState) ([]agent.Table, error) {
+func (p *Pool) Bid(offer *agent.Offer, states []*agent.AppState) ([]agent.Table, error) {
 	asked := map[string][]int{}
-	for i, s := range situations {
+	for i, s := range states {
 		asked[s.Agent] = append(asked[s.Agent], i)
 	}
-	tables := make([]agent.Table, len(situations))
+	tables := make([]agent.Table, len(states))
 	var bids sync.WaitGroup
 	for name, indexes := range asked {
 		bids.Go(func() {
-			own := make([]*agent.AppState, len(indexes))
+			theirs := make([]*agent.AppState, len(indexes))
 			for n, i := range indexes {
-				own[n] = situations[i]
+				theirs[n] = states[i]
 			}
-			got := p.ask(name, offer, own)
+			got := p.ask(name, offer, theirs)
 			for n, i := range indexes {
 				tables[i] = got[n]
 			}
@@ -131,27 +131,27 @@ func (p *Pool) Bid(offer *agent.Offer, situations []*agent.AppState) ([]agent.Ta
 }
 
 // ask returns one agent's tables; a refusal in each if it went wrong.
-func (p *Pool) ask(name string, offer *agent.Offer, situations []*agent.AppState) []agent.Table {
+func (p *Pool) ask(name string, offer *agent.Offer, states []*agent.AppState) []agent.Table {
 	k := p.supervisors[name]
 	if k == nil {
-		return refused(situations, fmt.Sprintf("this server has no agent %q; it has %s", name, p.list()))
+		return refused(states, fmt.Sprintf("this server has no agent %q; it has %s", name, p.list()))
 	}
 	up, err := k.up()
 	if err != nil {
 		// The log has said so when it went down.
-		return refused(situations, fmt.Sprintf("agent %s is down: %v", name, err))
+		return refused(states, fmt.Sprintf("agent %s is down: %v", name, err))
 	}
-	tables, err := k.bid(p.ctx, up, offer, situations)
+	tables, err := k.bid(p.ctx, up, offer, states)
 	if err == nil {
 		return tables
 	}
-	apps := make([]string, len(situations))
-	for i, s := range situations {
+	apps := make([]string, len(states))
+	for i, s := range states {
 		apps[i] = s.App
 	}
 	p.log.Warn("an agent lost its bid for the round", "agent", name, "round", offer.Round,
 		"sweeps", strings.Join(apps, " "), "problem", err.Error())
-	return refused(situations, fmt.Sprintf("agent %s lost its bid: %v", name, err))
+	return refused(states, fmt.Sprintf("agent %s lost its bid: %v", name, err))
 }
 
 func (p *Pool) list() string {
@@ -161,8 +161,8 @@ func (p *Pool) list() string {
 	return strings.Join(p.Names(), ", ")
 }
 
-func refused(situations []*agent.AppState, why string) []agent.Table {
-	tables := make([]agent.Table, len(situations))
+func refused(states []*agent.AppState, why string) []agent.Table {
+	tables := make([]agent.Table, len(states))
 	for i := range tables {
 		tables[i].Refused = why
 	}

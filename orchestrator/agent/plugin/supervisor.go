@@ -169,16 +169,16 @@ func (s *supervisor) up() (*instance, error) {
 
 // bid asks an instance. An error is why its apps have no bid in this round.
 func (s *supervisor) bid(
-	ctx context.Context, i *instance, offer *agent.Offer, situations []*agent.AppState,
+	ctx context.Context, i *instance, offer *agent.Offer, states []*agent.AppState,
 ) ([]agent.Table, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.set.Deadline)
 	defer cancel()
-	resp, err := i.service.Bid(ctx, toRequest(offer, situations))
+	resp, err := i.service.Bid(ctx, toRequest(offer, states))
 	var tables []agent.Table
 	if err != nil {
 		err = s.worded(i, err)
 	} else {
-		tables, err = answer(offer, situations, resp)
+		tables, err = answer(offer, states, resp)
 	}
 	if err != nil {
 		s.fail(i, err)
