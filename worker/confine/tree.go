@@ -31,6 +31,9 @@ type group interface {
 	remove() error
 }
 
+// asideSuffix ends the name of the group that the process moves to: that of its first tree, and this.
+const asideSuffix = "-worker"
+
 // quotaPeriod is how often the share of CPUs is dealt out, in microseconds: the kernel's own default.
 const quotaPeriod = 100_000
 

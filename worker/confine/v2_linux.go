@@ -64,9 +64,6 @@ func openV2(mount, name string) (tree, error) {
 	return t, nil
 }
 
-// asideSuffix ends the name of the group that the process moves to: that of its first tree, and this.
-const asideSuffix = "-worker"
-
 // enable lets the groups below a directory have limits of a kind, with +, or no longer, with -.
 func enable(dir, controller string) error {
 	return os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(controller), 0o644) //nolint:gosec // a file of the kernel's
