@@ -25,7 +25,7 @@ func variants() []string {
 		"themis idle=cached leftover=gangs stagger=true", "themis newcomers=true short=true", "themis f=0.4 leftover=all", "themis error=0.3 liars=0.5",
 		"srsf unit=app", "srtf unit=app", "tiresias unit=app", "las unit=job", "gandiva-sliced migrate=false slice=1m", "tiresias promote=2", "gandiva migrate=false",
 		"yarn-cs borrow=false", "hived spot=false", "hived quota=x=2,y=1", "allox fair=tenant", "hadar choose=cost utility=relative", "hadar preempt=false conserve=false",
-		"gandiva-fair per=app",
+		"gandiva-fair per=app", "ogasched preempt=false utility=linear", "ogasched utility=reciprocal beta=0.3 rate=25",
 		"gavel-las whole-steps=true", "gavel-ftf-perf whole-steps=true interval=1m", "gavel-fifo round=1m interval=1m",
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/gavel/rounds"
 	"github.com/outbid-dev/outbid/orchestrator/policy/hadar"
 	"github.com/outbid-dev/outbid/orchestrator/policy/hived"
+	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched"
 	"github.com/outbid-dev/outbid/orchestrator/policy/rrh"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 )
@@ -33,6 +34,7 @@ func makers() map[string]maker {
 		"hadar":                    hadar.New,
 		"hadare":                   hadar.NewForking,
 		"hived":                    hived.New,
+		"ogasched":                 ogasched.New,
 		"rrh":                      rrh.New,
 		"themis":                   func(o *policy.Options) policy.Policy { return themis.New(o) },
 		"fifo-perf":                func(o *policy.Options) policy.Policy { return rounds.New("fifo-perf", o) },

@@ -1,0 +1,132 @@
+// Package ogasched is OGASched (Zhao et al., "Scheduling Multi-Server Jobs with Sublinear Regrets via Online Learning") for
+// a cluster of whole devices and jobs that go on. Package ascent is its mathematics, slots its paper's own model.
+//
+// Definition used. A sweep is a port (type of job), a node an instance, a type of device a kind of resource. Time is cut into
+// slots. After each, what is kept for each sweep of each node goes one step up the gradient of the slot's reward,
+//
+//	sum over nodes of alpha*f(y) - max over types of beta * sum over nodes of y
+//
+// and is projected onto what can be: no more than the node has, nor than the sweep's jobs there can use. f is one of the
+// paper's four utilities. alpha is the sweep's speed on that type as a part of its speed on its best one, times its weight. All
+// jobs of a sweep that hold devices or want some share its port (section 3.4's several arrivals, put together).
+//
+// Rounding. A sweep's share of a type is the sum of its fractions. At the end of a slot its running jobs are kept up to its
+// share, rounded up, and waiting ones are placed up to its share, rounded down, on the nodes of which it has most: so a
+// share that wavers about a whole number stops nobody. A gang is placed whole or not at all. What is then free goes to
+// those whose share is farthest above what they hold, and whose devices nobody wants keeps them. The reason of each slot's round says what the
+// fractions would be worth, and what whole devices are.
+package ogasched
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched/ascent"
+)
+
+// Policy is OGASched.
+type Policy struct {
+	slot        time.Duration
+	utility     ascent.Utility
+	beta        float64
+	rate, decay float64
+	preempt     bool
+	m           memory
+}
+
+// memory is what the policy knows beyond the view.
+type memory struct {
+	// Next is when the slot ends; zero before the first.
+	Next time.Time `json:"next"`
+	// Rate is the length of the next step.
+	Rate float64 `json:"rate"`
+	// Shares are the fractions of devices kept for each sweep, by node and type ("node-1/v100").
+	Shares map[string]map[string]float64 `json:"shares"`
+}
+
+// New makes the policy from its options.
+func New(o *policy.Options) policy.Policy {
+	p := &Policy{
+		slot: o.Duration("slot", time.Minute, "length of a slot, after which is learnt and running jobs may be stopped"),
+		beta: o.Float("beta", 0.05, 0, 1, "overhead of communication of a device, beside a gain of 1 for a first device"),
+		rate: o.Float("rate", 2, 1e-6, 1e6, "length of the first step up the gradient"),
+		decay: o.Float("decay", 0.9999, 0.5, 1,
+			"length of each further step as a part of the one before"),
+		preempt: o.Bool("preempt", true, "stop jobs that hold more than their sweep's share if others hold less"),
+	}
+	switch o.Text("utility", "log", "what devices of one node gain a sweep, by their number", "linear", "log", "reciprocal", "poly") {
+	case "linear":
+		p.utility = ascent.Linear
+	case "reciprocal":
+		p.utility = ascent.Reciprocal
+	case "poly":
+		p.utility = ascent.Poly
+	default:
+		p.utility = ascent.Log
+	}
+	p.reset()
+	return p
+}
+
+func (p *Policy) reset() { p.m = memory{Rate: p.rate, Shares: map[string]map[string]float64{}} }
+
+// Name implements policy.Policy.
+func (p *Policy) Name() string { return "ogasched" }
+
+// Preempts implements policy.Preemptive.
+func (p *Policy) Preempts() bool { return p.preempt }
+
+// Snapshot implements policy.Policy.
+func (p *Policy) Snapshot() ([]byte, error) { return json.Marshal(p.m) }
+
+// Restore implements policy.Policy.
+func (p *Policy) Restore(b []byte) error {
+	p.reset()
+	if err := json.Unmarshal(b, &p.m); err != nil {
+		return fmt.Errorf("ogasched: snapshot: %w", err)
+	}
+	return nil
+}
+
+// Decide implements policy.Policy.
+func (p *Policy) Decide(v *policy.View) policy.Plan {
+	jobs := v.Jobs()
+	if len(jobs) == 0 {
+		return policy.Plan{Reason: "no jobs"}
+	}
+	m := p.market(v)
+	var plan policy.Plan
+	if v.Now.Before(p.m.Next) {
+		fill := policy.Refill(v)
+		fill.Fill(m.byNeed(v.Waiting()), "free, and its sweep holds least of its share")
+		plan = fill.Plan("free devices, within a slot", "")
+	} else {
+		m.learn(p)
+		p.m.Next, p.m.Rate = v.Now.Add(p.slot), p.m.Rate*p.decay
+		plan = p.divide(v, m, jobs)
+	}
+	plan.Next = p.m.Next
+	return plan
+}
+
+// divide gives devices by the shares of a new slot.
+func (p *Policy) divide(v *policy.View, m *market, jobs []*policy.Job) policy.Plan {
+	fractions := m.reward(p, func(s *port) []float64 { return s.y })
+	var plan *policy.Planner
+	if p.preempt {
+		plan = policy.Preempt(v)
+		m.keep(plan, jobs)
+	} else {
+		plan = policy.Refill(v)
+	}
+	m.place(plan, m.byNeed(v.Waiting()))
+	for _, j := range jobs {
+		plan.Keep(j)
+	}
+	plan.Fill(m.byNeed(v.Waiting()), "free, and its sweep holds least of its share")
+	whole := m.reward(p, func(s *port) []float64 { return s.given })
+	reason := fmt.Sprintf("a slot: fractions of devices would be worth %.2f, the whole ones of them %.2f", fractions, whole)
+	return plan.Plan(reason, "its sweep holds more than its share, others less than theirs")
+}
