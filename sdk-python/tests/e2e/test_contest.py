@@ -36,8 +36,8 @@ def test_three_sweeps_end_as_they_do_alone(tmp_path: Path) -> None:
     rows = {line[0]: line for line in lines if line and line[0] in ("large", "medium", "small")}
     assert sorted(rows) == ["large", "medium", "small"], done.stdout
     assert all(row[-1] == "yes" for row in rows.values()), done.stdout
-    # Leases ran out while their trials trained, and the arbiter renewed them or took them back: which, goes by how fast the
-    # machine is.
+    # Leases ran out while their trials trained, and the arbiter renewed them or took them back: which, goes by how fast
+    # the machine is.
     counts = [int(number) for number in re.findall(r"\d+", done.stdout.splitlines()[0])]
     granted, renewed, taken = counts
     assert granted > 0 and renewed + taken > 0, done.stdout
