@@ -88,12 +88,7 @@ func TestPresignedAgainstMinio(t *testing.T) {
 	m := startMinio(t)
 	urls := objectstest.URLs(m.Endpoint)
 	objectstest.Run(t, func(t *testing.T) objects.Store {
-		s := open(t, urls())
-		signer, ok := s.(objects.Signer)
-		if !ok {
-			t.Fatalf("%T signs nothing", s)
-		}
-		return through{s, presigned(signing(signer))}
+		return signedThrough(t, urls())
 	})
 }
 
@@ -101,13 +96,19 @@ func TestPresignedAgainstVersity(t *testing.T) {
 	t.Parallel()
 	urls := objectstest.URLs(objectstest.StartVersity(t).Endpoint)
 	objectstest.Run(t, func(t *testing.T) objects.Store {
-		s := open(t, urls())
-		signer, ok := s.(objects.Signer)
-		if !ok {
-			t.Fatalf("%T signs nothing", s)
-		}
-		return through{s, presigned(signing(signer))}
+		return signedThrough(t, urls())
 	})
+}
+
+// signedThrough is a store whose objects are reached by presigned URLs.
+func signedThrough(t *testing.T, url string) through {
+	t.Helper()
+	s := open(t, url)
+	signer, ok := s.(objects.Signer)
+	if !ok {
+		t.Fatalf("%T signs nothing", s)
+	}
+	return through{s, presigned(signing(signer))}
 }
 
 // startMinio starts one that lets in who has this test's credentials.

@@ -68,12 +68,7 @@ func TestMinioOverTLS(t *testing.T) {
 	m := objectstest.StartMinioTLS(t, filepath.Join(certificateDir, "server.crt"), filepath.Join(certificateDir, "server.key"))
 	urls := objectstest.URLs(m.Endpoint)
 	objectstest.Run(t, func(t *testing.T) objects.Store {
-		s := open(t, urls())
-		signer, ok := s.(objects.Signer)
-		if !ok {
-			t.Fatalf("%T signs nothing", s)
-		}
-		return through{s, presigned(signing(signer))}
+		return signedThrough(t, urls())
 	})
 }
 

@@ -1,19 +1,14 @@
 package sim_test
 
 import (
-	"context"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
-	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -59,24 +54,7 @@ func TestSeedsOfForks(t *testing.T) {
 // runForks runs what a seed draws under HadarE in short slots.
 func runForks(d dice, seed uint64, kept *ledger.Memory) error {
 	set, slot := d.forkable(seed)
-	set.Ledger = kept
-	var last policy.Policy
-	set.Policy = func() policy.Policy {
-		last, _ = registry.New("hadare", policy.NewOptions(map[string]string{"round": slot}))
-		return last
-	}
-	ctx, stop := context.WithCancelCause(context.Background())
-	defer stop(nil)
-	set.Progress = func(at time.Duration, done, jobs int) {
-		if at > 365*24*time.Hour {
-			stop(fmt.Errorf("%d of %d jobs are done after a year", done, jobs))
-		}
-	}
-	r, err := sim.Run(ctx, set)
-	if err != nil {
-		return err
-	}
-	return again("hadare", map[string]string{"round": slot}, kept, r, last.Snapshot)
+	return runAndReplay(set, "hadare", map[string]string{"round": slot}, kept)
 }
 
 // forkable is a setup whose trials may be forked, and the slot of its rounds.

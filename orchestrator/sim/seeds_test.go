@@ -73,11 +73,15 @@ func TestSeedsWithFaults(t *testing.T) {
 }
 
 func runSetup(set sim.Setup, policyName string) error {
-	kept := ledger.NewMemory()
+	return runAndReplay(set, policyName, nil, ledger.NewMemory())
+}
+
+// runAndReplay runs a set-up to its end under a policy of the registry, and its ledger again.
+func runAndReplay(set sim.Setup, policyName string, options map[string]string, kept *ledger.Memory) error {
 	set.Ledger = kept
 	var last policy.Policy
 	set.Policy = func() policy.Policy {
-		last, _ = registry.New(policyName, nil) // its name is one of the registry's
+		last, _ = registry.New(policyName, policy.NewOptions(options)) // its name is one of the registry's
 		return last
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
@@ -91,7 +95,7 @@ func runSetup(set sim.Setup, policyName string) error {
 	if err != nil {
 		return err
 	}
-	return again(policyName, nil, kept, r, last.Snapshot)
+	return again(policyName, options, kept, r, last.Snapshot)
 }
 
 // again replays the run's ledger, and restores from it.

@@ -200,11 +200,9 @@ func raceOn(t *testing.T, task *curvetest.Task, racer int, seeds int, reasons ma
 	return regret
 }
 
-// Tuners race on real curves at equal budgets, with four workers. The tables of docs/tuners.md are made by
-//
-//	go test ./orchestrator/tuner -run Race -v -args -race-seeds 20
-func TestRaceOnRealCurves(t *testing.T) {
-	t.Parallel()
+// realTasks are the tasks of the shared curves; a test that they are not there for is skipped.
+func realTasks(t *testing.T) []curvetest.Task {
+	t.Helper()
 	if raceEnabled {
 		t.Skip("nothing happens at once here: make test runs it without the race detector")
 	}
@@ -215,6 +213,15 @@ func TestRaceOnRealCurves(t *testing.T) {
 	if len(tasks) == 0 {
 		t.Skip("the shared curves are not here")
 	}
+	return tasks
+}
+
+// Tuners race on real curves at equal budgets, with four workers. The tables of docs/tuners.md are made by
+//
+//	go test ./orchestrator/tuner -run Race -v -args -race-seeds 20
+func TestRaceOnRealCurves(t *testing.T) {
+	t.Parallel()
+	tasks := realTasks(t)
 	var table strings.Builder
 	sums := map[string][]float64{}
 	for _, task := range tasks {

@@ -182,16 +182,7 @@ func fittedHere(name string) bool {
 //	go test ./orchestrator/tuner -run WorkLeftOfReal -v
 func TestWorkLeftOfRealCurvesErrsOnTheLongSide(t *testing.T) {
 	t.Parallel()
-	if raceEnabled {
-		t.Skip("nothing happens at once here: make test runs it without the race detector")
-	}
-	tasks, err := curvetest.All(os.DirFS("../../../shared/data/curves"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(tasks) == 0 {
-		t.Skip("the shared curves are not here")
-	}
+	tasks := realTasks(t)
 	sets := map[string]*lefts{"TaskSet": newLefts(), "AlgoPerf": newLefts()}
 	var table strings.Builder
 	for _, task := range tasks {

@@ -17,7 +17,6 @@ import (
 // treeV2 is a group below the one that the worker was started in.
 type treeV2 struct {
 	mount, name, dir string
-	home             *homeGroup
 	has              []string
 }
 
@@ -45,7 +44,7 @@ func openV2(mount, name string) (tree, error) {
 		}
 		home.dir = filepath.Join(mount, own)
 	}
-	t := &treeV2{mount: mount, name: strings.TrimPrefix(filepath.Join(home.dir, name), mount), home: &home}
+	t := &treeV2{mount: mount, name: strings.TrimPrefix(filepath.Join(home.dir, name), mount)}
 	t.dir = filepath.Join(mount, t.name)
 	if _, err := cgroup2.NewManager(mount, t.name, &cgroup2.Resources{}); err != nil {
 		return nil, fmt.Errorf("the worker may make no control groups (version 2): %w", err)
@@ -161,7 +160,7 @@ func (t *treeV2) make(name string, l Limits) (group, error) {
 
 func (t *treeV2) close() error {
 	err := removeGroups(t.dir)
-	return errors.Join(err, t.home.left())
+	return errors.Join(err, home.left())
 }
 
 // groupV2 is one group.
