@@ -82,7 +82,7 @@ class BinaryHook(BuildHookInterface):  # type: ignore[type-arg]
             self.app.abort("outbid: the Go code is not here; name a binary in OUTBID_WHEEL_BINARY, or set that to none")
         if go is None:
             self.app.abort(WITHOUT_GO)
-        env = {**os.environ, "CGO_CFLAGS": "-Wno-deprecated-declarations"}
+        env = {"CGO_CFLAGS": "-O2 -Wno-deprecated-declarations", **os.environ}
         if not any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))):
             print("outbid: no C compiler: the binary will find no NVIDIA GPUs", file=sys.stderr)
             env["CGO_ENABLED"] = "0"

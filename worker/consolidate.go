@@ -73,7 +73,8 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 	}
 	if done.GetMismatch() {
 		// What cannot be averaged may be so because it is not what was stored: then it may be read well elsewhere.
-		sources := openSources(ctx, store, o)
+		_, sources := openOuter(ctx, store, o)
+		sources = append(sources, openSources(ctx, store, o)...)
 		defer closeSources(sources)
 		if damage := checkpoint.Verify(ctx, sources); damage != nil {
 			err, done.Mismatch = damage, false

@@ -38,11 +38,14 @@ func (r *rig) put(t *testing.T, key string, steps int64, data []byte) *outbidv1.
 	return &outbidv1.ConsolidationSource{Checkpoint: &outbidv1.Checkpoint{Key: key, Step: 100 + steps, Bytes: int64(len(data))}, Steps: steps}
 }
 
-func (r *rig) average(sources ...*outbidv1.ConsolidationSource) {
+func (r *rig) average(sources ...*outbidv1.ConsolidationSource) { r.averageFrom(nil, sources...) }
+
+// averageFrom has sources averaged, by an outer step if there is one.
+func (r *rig) averageFrom(outer *outbidv1.OuterStep, sources ...*outbidv1.ConsolidationSource) {
 	r.bus.orch.with(func() {
 		r.bus.orch.averages = []*outbidv1.Consolidation{{
 			Fork: &outbidv1.ForkRef{Sweep: "s-1", LeaseId: 7}, Attempt: 1, Step: 180, Key: "checkpoints/s-1/0/000000000180-7.safetensors",
-			Sources: sources,
+			Sources: sources, Outer: outer,
 		}}
 	})
 }
@@ -136,6 +139,16 @@ func TestAveragesThatFail(t *testing.T) {
 		b.Checkpoint.Sha256 = strings.Repeat("0", 64)
 		r.average(a, b)
 		r.bus.orch.awaitText(t, 7, "averaged 0  false: the checkpoints of its forks could not be averaged: the checkpoint is damaged: the SHA-256 of checkpoints/s-1/0/000000000120-8")
+	})
+	t.Run("where it began is damaged, for an outer step", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		start := r.put(t, "checkpoints/s-1/0/000000000100-6.safetensors", 0, []byte("no such file was stored")).Checkpoint
+		start.Sha256 = strings.Repeat("0", 64)
+		a := r.put(t, "checkpoints/s-1/0/000000000160-7.safetensors", 60, weights(t, "w", 1, 10))
+		b := r.put(t, "checkpoints/s-1/0/000000000120-8.safetensors", 20, weights(t, "w", 5, 2))
+		r.averageFrom(&outbidv1.OuterStep{Start: start, Rate: 0.5, Momentum: 0.5}, a, b)
+		r.bus.orch.awaitText(t, 7, "averaged 0  false: the checkpoints of its forks could not be averaged: the checkpoint is damaged: the SHA-256 of checkpoints/s-1/0/000000000100-6")
 	})
 	t.Run("cut off", func(t *testing.T) {
 		t.Parallel()

@@ -1,6 +1,6 @@
 // Package checkpoint averages checkpoints: safetensors files of the same tensors, such as those that the forks of one
-// trial saved, become one file of their weighted mean (HadarE's consolidation). It reads and computes piece by piece, so
-// that memory is bounded whatever the files' sizes and number.
+// trial saved, become one file of their weighted mean (HadarE's consolidation), or of the step that an outer optimizer makes
+// of it (DiLoCo). It reads and computes piece by piece, so that memory is bounded whatever the files' sizes and number.
 package checkpoint
 
 import (
@@ -44,9 +44,10 @@ var ErrWeight = errors.New("a bad weight")
 // Average is the weighted mean of checkpoints, as the bytes of a safetensors file that is computed where it is read. Its
 // tensors lie as in the source of the largest weight, the first of those if several are equal.
 //
-// Floats are added as float64 and rounded once, to the nearest: the mean of equal numbers is that number. Integers and
-// booleans are those of the source of the largest weight, as no mean of them means anything. An infinity that all sources
-// have in the same place, such as in an attention mask, stays one; any other number that is not finite is an ErrNotFinite.
+// Floats are added as float64 and rounded once, to the nearest: the mean of equal numbers is that number. To the mean of a
+// layer's running variances is added how far the means are apart that they are around. Integers and booleans are those of
+// the source of the largest weight, as no mean of them means anything. An infinity that all sources have in the same place,
+// such as in an attention mask, stays one; any other number that is not finite is an ErrNotFinite.
 type Average struct {
 	sources []*input // those whose weight is above 0
 	all     []*input // these, and what else is read for it

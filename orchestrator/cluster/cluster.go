@@ -1,6 +1,6 @@
 // Package cluster knows nodes and their devices: what is free, what a trial could use, where it is best placed, and how
-// much slower it trains there. It is pure: policies plan on a Capacity, which can be rolled back, and nothing here
-// touches the real machines.
+// fast it trains there, as measured or as guessed from the kind of device. It is pure: policies plan on a Capacity, which
+// can be rolled back, and nothing here touches the real machines.
 package cluster
 
 import (

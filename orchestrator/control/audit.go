@@ -84,10 +84,9 @@ func Replay(ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger)
 // compare puts a round's decisions beside those of then, in order.
 func (a *Audit) compare(seq uint64, at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event) {
 	a.Rounds++
-	// What begins a round of forks follows from its grants.
+	// What begins a round of forks follows from its grants, and is no decision.
 	now = slices.DeleteFunc(slices.Clone(now), func(e *outbidv1.Event) bool { return a.decision(e) == nil })
 	var before []*outbidv1.Event
-	now = slices.DeleteFunc(now, func(e *outbidv1.Event) bool { return a.decision(e) == nil }) // what begins a round of forks is none
 	for _, e := range then {
 		if a.table.Round(e) != nil {
 			break // a batch may hold another round

@@ -60,8 +60,8 @@ func TestDecidingAndRestoringAreOneForEveryEvent(t *testing.T) {
 			t.Errorf("no life had an event of kind %s", k.Name)
 		}
 	}
-	if seen["bids"] == 0 || seen["rounds beside"] == 0 {
-		t.Error("no life had agents outside bid, or rounds decided beside")
+	if seen["bids"] == 0 || seen["rounds beside"] == 0 || seen["bids after a restart"] == 0 || seen["decisions again"] == 0 {
+		t.Error("no life had agents outside bid, also after a restart, rounds decided beside, or decisions made again")
 	}
 	t.Log(seen)
 }

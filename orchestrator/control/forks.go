@@ -20,7 +20,7 @@ import (
 
 // checkForks says why a policy cannot have a sweep's trials forked, nil if it can or need not.
 func checkForks(p policy.Policy, sp *outbidv1.SweepSpec) error {
-	if forking, can := p.(policy.Forking); sp.GetResources().GetForks() == "" || can && forking.ForksJobs() {
+	if sp.GetResources().GetForks() == "" || policy.ForksJobs(p) {
 		return nil
 	}
 	return fmt.Errorf("%w: resources.forks: this server's policy, %s, forks no trials: start it with --policy hadare, or leave it out",

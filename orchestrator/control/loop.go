@@ -34,7 +34,7 @@ type Config struct {
 	// Uptime is a clock of this machine that nobody sets; nil for none.
 	Uptime Uptime
 	Logger *slog.Logger
-	// Fairness is Settings.Fairness for readers, who call it side by side; it must not wait for what that one does.
+	// Fairness is what readers, who call it side by side, are told; nil for Settings.Fairness.
 	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
 	// Info says what the server is, for the API.
 	Info func() *outbidv1.GetServerInfoResponse

@@ -31,7 +31,7 @@ type recent struct {
 func (r *recent) begin(from uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rounds, r.sizes, r.bytes, r.from = nil, nil, 0, from
+	r.rounds, r.sizes, r.bytes, r.from, r.fared = nil, nil, 0, from, nil
 }
 
 // add takes the rounds of a batch, which follows the one before. They are copied.

@@ -19,8 +19,8 @@ const (
 	renewals = 1 << 16
 )
 
-// startRenewing sends nodes the orders that they have once more while a step takes long: a disk that
-// takes its time must not end what workers train. Nothing is said that is not in the ledger. Only nodes that were heard
+// startRenewing sends nodes the orders that they have once more while a step takes long, or a policy at the end: what takes
+// its time must not end what workers train. Nothing is said that is not in the ledger. Only nodes that were heard
 // just now are renewed: so none trains on for longer than it is waited for before it is taken for lost. What takes longer than
 // AppendPatience will not end well, and is not covered. The function that it returns ends that and waits.
 func (l *Loop) startRenewing() (stop func()) {

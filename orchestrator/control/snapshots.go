@@ -110,6 +110,7 @@ func (l *Loop) saveSnapshot(frozen Frozen, timeout time.Duration) error {
 func (l *Loop) finish(ctx context.Context) error {
 	if l.core.Deciding() {
 		l.core.HoldRound()
+		l.busy.Store(time.Now().UnixNano()) // nodes are renewed meanwhile; the step below ends that
 		l.policy.Wait()
 		if _, err := l.step(ctx, []Input{PolicyDone{}}); err != nil {
 			return err

@@ -143,7 +143,7 @@ func TestReportsWaitForNoAgent(t *testing.T) {
 	c.worker("n1", "cpu:2", "")
 	twin := newCluster(t, "--lease", "15s")
 	other, calm := c.external("told", 2), twin.external("told", 2)
-	id := c.gated(24)
+	id := c.gated(60) // many, so that some are left when the agent is up again
 	g.awaitQuestion()
 	reports, usual := other.timeReports(), calm.timeReports()
 	pause(6 * time.Second)
@@ -179,10 +179,7 @@ func TestBidsForWhatIsGoneAreDropped(t *testing.T) {
 	poll(t, "both workers", func() bool { return len(c.nodes()) == 2 })
 	id := c.gated(4)
 	g.awaitQuestion()
-	if err := leaves.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	<-leaves.ended
+	leaves.stop()
 	poll(t, "n2 to have left", func() bool {
 		for _, n := range c.nodes() {
 			if n.GetInfo().GetName() == "n2" && n.GetState() != outbidv1.NodeState_NODE_STATE_UP {

@@ -263,9 +263,13 @@ func (c *forkCluster) check() (averaged int) {
 // checkKept fails unless what a round's forks had stored before a fault counts.
 func (c *forkCluster) checkKept(before *outbidv1.TrialRound) {
 	c.t.Helper()
-	after := c.trial().GetMerges()[0]
+	merges := c.trial().GetMerges()
+	if len(merges) == 0 || merges[0].GetRound() != 1 || len(merges[0].GetForks()) < len(before.GetForks()) {
+		c.t.Fatalf("of the round %v there is left %v", before, merges)
+	}
+	after := merges[0]
 	for i, f := range before.GetForks() {
-		if got := after.GetForks()[i].GetCounted(); after.GetRound() == 1 && got < f.GetCounted() {
+		if got := after.GetForks()[i].GetCounted(); got < f.GetCounted() {
 			c.t.Errorf("fork %d had saved %d steps, and %d count: %v", i, f.GetCounted(), got, after)
 		}
 	}

@@ -35,6 +35,12 @@ type Forking interface {
 	ForksJobs() bool
 }
 
+// ForksJobs says whether a policy has several forks train a job.
+func ForksJobs(p Policy) bool {
+	forking, can := p.(Forking)
+	return can && forking.ForksJobs()
+}
+
 // Plan is what should change.
 type Plan struct {
 	Grants  []Grant

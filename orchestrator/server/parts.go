@@ -132,7 +132,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
 			NewPolicy: s.cfg.earlierPolicy(s.log),
 		},
-		Policy: rules, PolicyOptions: options, Ledger: record, History: reports, Fairness: themis.Fairness,
+		Policy: rules, PolicyOptions: options, Ledger: record, History: reports,
 		Send:   s.members.send,
 		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe,
 	})
@@ -172,7 +172,7 @@ func (s *Server) start(ctx context.Context) {
 	}
 	s.group.start(ctx, "API", s.api.Serve)
 	s.group.start(ctx, "store", s.awaitStore)
-	s.group.start(ctx, "functions", s.tidyFunctions)
+	s.group.start(ctx, "functions", s.tidyStore)
 	s.group.start(ctx, "deleted sweeps", s.clearDeleted)
 	if s.tokens != nil || s.cert != nil || s.limits != nil {
 		s.group.start(ctx, "secrets", s.watchSecrets)

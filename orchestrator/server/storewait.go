@@ -46,9 +46,9 @@ func (s *Server) awaitStore(ctx context.Context) error {
 	}
 }
 
-// tidyFunctions deletes functions that no sweep uses, once in orphanAge: the first time only when whoever sent one before
-// this server started has had time to submit its sweep.
-func (s *Server) tidyFunctions(ctx context.Context) error {
+// tidyStore deletes functions that no sweep uses, and what broken-off uploads left, once in orphanAge. Functions go the first
+// time only when whoever sent one before this server started has had time to submit its sweep.
+func (s *Server) tidyStore(ctx context.Context) error {
 	tick := time.NewTicker(orphanAge)
 	defer tick.Stop()
 	for {

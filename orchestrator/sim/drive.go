@@ -283,10 +283,7 @@ type stopwatch struct {
 }
 
 // ForksJobs implements policy.Forking.
-func (s *stopwatch) ForksJobs() bool {
-	forking, ok := s.Policy.(policy.Forking)
-	return ok && forking.ForksJobs()
-}
+func (s *stopwatch) ForksJobs() bool { return policy.ForksJobs(s.Policy) }
 
 // Decide implements policy.Policy.
 func (s *stopwatch) Decide(v *policy.View) policy.Plan {

@@ -37,7 +37,7 @@ type Past struct {
 // it one process trains each.
 func (p *Past) Setup(under policy.Policy) Setup {
 	set := Setup{Nodes: p.Nodes, Stays: p.Stays, Apps: p.Apps, RestartDelay: p.Restart, Forks: p.Forks}
-	if forking, ok := under.(policy.Forking); !ok || !forking.ForksJobs() {
+	if !policy.ForksJobs(under) {
 		set.Apps = WithoutForks(p.Apps)
 	}
 	return set

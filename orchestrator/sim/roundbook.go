@@ -19,8 +19,6 @@ type roundBook struct {
 	parts map[uint64]*watchedPart
 	// made are the averages that workers stored, by key.
 	made map[string]*outbidv1.Consolidation
-	// averaged counts the rounds that ended with an average, lossy those whose other forks' steps were lost.
-	averaged, lossy int
 }
 
 type watchedRound struct {
@@ -167,21 +165,15 @@ func (v *invariants) forksEnded(e *outbidv1.ForksEnded) error {
 		}
 	}
 	excused := r.spoiled || r.orders >= mostOrders || v.quiet[key] || v.idle[key.sweep]
-	counted, average, err := r.counted(saved, e, v.rounds.made[e.GetCheckpoint().GetKey()], excused)
-	if err != nil {
+	if err := r.counted(saved, e, v.rounds.made[e.GetCheckpoint().GetKey()], excused); err != nil {
 		return fmt.Errorf("a round of %d forks of trial %d of %s, which began at step %d: %w", len(r.forks), key.trial, key.sweep, r.from, err)
-	}
-	if average {
-		v.rounds.averaged++
-	} else if counted < len(saved) {
-		v.rounds.lossy++
 	}
 	v.steps.together(key, e.GetStep(), e.GetCheckpoint().GetKey())
 	return nil
 }
 
-// counted is of how many forks the steps are counted, and whether they were averaged; an error if that is not as it should be.
-func (r *watchedRound) counted(saved []*watchedPart, e *outbidv1.ForksEnded, made *outbidv1.Consolidation, excused bool) (n int, average bool, err error) {
+// counted checks that the steps of all forks that saved are counted, or of one where that is excused.
+func (r *watchedRound) counted(saved []*watchedPart, e *outbidv1.ForksEnded, made *outbidv1.Consolidation, excused bool) error {
 	all, key := r.from, e.GetCheckpoint().GetKey()
 	for _, p := range saved {
 		all += p.trained
@@ -189,25 +181,25 @@ func (r *watchedRound) counted(saved []*watchedPart, e *outbidv1.ForksEnded, mad
 	steps := r.from
 	for _, f := range e.GetForks() {
 		if !slices.ContainsFunc(saved, func(p *watchedPart) bool { return p.lease == f.GetLeaseId() && p.trained == f.GetSteps() }) {
-			return 0, false, fmt.Errorf("%d steps of lease %d are counted, which saved others", f.GetSteps(), f.GetLeaseId())
+			return fmt.Errorf("%d steps of lease %d are counted, which saved others", f.GetSteps(), f.GetLeaseId())
 		}
 		steps += f.GetSteps()
 	}
 	switch {
 	case e.GetStep() != steps:
-		return 0, false, fmt.Errorf("it ends at %d, and its forks add up to %d", e.GetStep(), steps)
+		return fmt.Errorf("it ends at %d, and its forks add up to %d", e.GetStep(), steps)
 	case e.GetStep() != all && !excused:
-		return 0, false, fmt.Errorf("it ends at %d, and its forks had saved until %d: %s", e.GetStep(), all, e.GetReason())
+		return fmt.Errorf("it ends at %d, and its forks had saved until %d: %s", e.GetStep(), all, e.GetReason())
 	case len(saved) == 0 && key != "", len(saved) == 1 && key != saved[0].newest:
-		return 0, false, fmt.Errorf("the trial goes on from %q, and %d forks saved anything", key, len(saved))
+		return fmt.Errorf("the trial goes on from %q, and %d forks saved anything", key, len(saved))
 	case len(saved) < 2:
-		return len(saved), false, nil
+		return nil
 	case e.GetStep() == all:
-		return len(saved), true, r.madeOf(saved, key, made)
+		return r.madeOf(saved, key, made)
 	case len(e.GetForks()) != 1 || !slices.ContainsFunc(saved, func(p *watchedPart) bool { return p.newest == key }):
-		return 0, false, fmt.Errorf("the trial goes on from %q, which is no checkpoint of one fork", key)
+		return fmt.Errorf("the trial goes on from %q, which is no checkpoint of one fork", key)
 	}
-	return 1, false, nil
+	return nil
 }
 
 // madeOf checks that an average is of each fork's newest checkpoint, by the steps that it did.

@@ -313,6 +313,7 @@ def test_a_value_returned_instead_of_reported(tmp_path: Path) -> None:
     assert _trial.call(lambda trial: {"loss": 0.5, "model": object(), "ok": True}, w.trial) == ("", "")
     assert [(r.step, dict(r.metrics)) for r in w.reports] == [(1, {"loss": 0.5})], "what is no number is no metric"
     assert _trial.call(lambda trial: "fine", w.trial) == ("", ""), "after a report it may return what it likes"
+    assert _trial.call(lambda trial: {0: 0.5}, w.trial) == ("", ""), "scores of classes are no metrics"
     assert _trial.call(lambda trial: 0.25, w.trial) == ("", "")
     assert [(r.step, dict(r.metrics)) for r in w.reports[1:]] == [(1, {"loss": 0.25})], "the value of the last step"
 

@@ -1,7 +1,8 @@
 // Package claim lets one process of a machine hold something that the others then leave alone, such as a GPU or a user
-// id. A claim is a Unix socket in the kernel's abstract namespace: it has no file, it ends with its process however that
-// ends, every user of the machine sees it, and whoever finds it taken can ask it who holds it. Containers that have a
-// network of their own do not see each other's claims.
+// id. A claim is a Unix socket: it ends with its process however that ends, and whoever finds it taken can ask it who
+// holds it. On Linux it is in the kernel's abstract namespace: it has no file, and every user of the machine sees it, but
+// containers that have a network of their own do not see each other's claims. On macOS it is a file in the directory for
+// temporary files, which each user has for himself; one that a killed process left is removed by the next.
 package claim
 
 import (

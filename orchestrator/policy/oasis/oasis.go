@@ -18,6 +18,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy/pricing"
 )
 
 // Job is what arrives.
@@ -65,12 +67,8 @@ func New(slots int, capacity [][]float64, prices Prices) *Cluster {
 
 // Price of one unit of a kind on a server in a slot: Low * (High/Low)^(used/capacity).
 func (c *Cluster) Price(slot, server, kind int) float64 {
-	capacity := c.capacity[server][kind]
-	low, high := c.prices.Low[kind], c.prices.High[kind]
-	if capacity <= 0 {
-		return high
-	}
-	return low * math.Pow(high/low, c.used[slot][server][kind]/capacity)
+	between := pricing.Range{Low: c.prices.Low[kind], High: c.prices.High[kind]}
+	return between.Of(c.used[slot][server][kind], c.capacity[server][kind])
 }
 
 // Share is some workers on a server in a slot.

@@ -12,11 +12,14 @@ type Range struct {
 }
 
 // At is the price of a device in a pool of which so many are used: Low * (High/Low)^(used/capacity) (Hadar, eq. 5).
-func (r Range) At(used, capacity int) float64 {
+func (r Range) At(used, capacity int) float64 { return r.Of(float64(used), float64(capacity)) }
+
+// Of is the same of what is not counted in whole devices.
+func (r Range) Of(used, capacity float64) float64 {
 	if capacity <= 0 || used >= capacity {
 		return r.High
 	}
-	return r.Low * math.Pow(r.High/r.Low, float64(used)/float64(capacity))
+	return r.Low * math.Pow(r.High/r.Low, used/capacity)
 }
 
 // Competitive is alpha: the schedule is 2 alpha-competitive (Hadar, theorem 2).

@@ -39,7 +39,7 @@ func Simulate(ctx context.Context, r Request) (measure.Result, error) {
 	if err != nil {
 		return measure.Result{}, err
 	}
-	if forking, ok := rules.(policy.Forking); !ok || !forking.ForksJobs() {
+	if !policy.ForksJobs(rules) {
 		apps = sim.WithoutForks(apps)
 	}
 	setup := sim.Setup{

@@ -12,7 +12,7 @@ TRACEBACK = "traceback"
 """The level of a text that is a traceback."""
 
 _TRIES = 20  # after which a trial has printed no traceback, as one that was killed
-_MOMENT = 2.0  # seconds
+LATE_LOG = 2.0  # seconds that a log may come after the news of its trial
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # a Python exception, as one line
 _START = "Traceback (most recent call last):"
 _AROUND = re.compile(r"(?:failed for good: )?(.*?)(?:: it starts again .*|; it failed twice .*)?", re.DOTALL)
@@ -46,7 +46,7 @@ class Failures:
             if self._first(note):
                 told.append((note_text(note), note.level))
         told += [(trace, TRACEBACK) for trace in self._explained()]
-        waiting = Patience(_MOMENT)
+        waiting = Patience(LATE_LOG)
         while last and self._owed and self._explain and waiting.more():
             told += [(trace, TRACEBACK) for trace in self._explained()]
         return told

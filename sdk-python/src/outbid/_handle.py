@@ -17,7 +17,7 @@ from outbid._callbacks import Callback, Caller
 from outbid._connection import Connection
 from outbid._display import Display, NoDisplay, make_display
 from outbid._errors import OutbidError, SweepFailedError, UnavailableError
-from outbid._failures import last_traceback
+from outbid._failures import LATE_LOG, last_traceback
 from outbid._interrupt import interrupted
 from outbid._resources import Limits
 from outbid._result import Result
@@ -26,7 +26,6 @@ from outbid.rpc import Patience
 from outbid.v1 import service_pb2 as pb
 
 _TAIL = 500  # lines of a log in which a traceback is looked for
-_LATE_LOG = 2.0  # seconds that a log may come after the news of its trial
 
 
 @dataclass(frozen=True)
@@ -237,7 +236,7 @@ class SweepHandle(AskTell):
         failed = next((trial for trial in update.trials if trial.state == "failed"), None)
         if failed is not None:
             self.stop()
-            waiting = Patience(_LATE_LOG)
+            waiting = Patience(LATE_LOG)
             while not (trace := self._explain(failed.number)) and waiting.more():
                 pass
             reason = f"trial {failed.number} failed and fail_fast is set: {failed.reason}"

@@ -342,7 +342,7 @@ class Trial:
                 return self._seq > 0
             if not isinstance(answer, Mapping):
                 answer = {self._a.metric: answer}
-            numbers = {name: value for name, value in answer.items() if is_number(value)}
+            numbers = {k: v for k, v in answer.items() if isinstance(k, str) and k and is_number(v)}
             reported = self._seq > 0
             step = None if self._uses_steps or not reported else self._known
         if numbers:

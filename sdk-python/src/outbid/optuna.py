@@ -149,7 +149,7 @@ def to_study(result: Result, *, storage: str | None = None, study_name: str | No
                 value=last if state == TrialState.COMPLETE else None,
                 params=params,
                 distributions=distributions,
-                user_attrs={"outbid": trial.id},
+                user_attrs={_ATTRIBUTE: trial.id},
                 intermediate_values=seen,
             )
         )
@@ -178,7 +178,7 @@ def _train(
     sampler.reseed_rng()  # every process has a copy, which would draw the same
     study = optuna.load_study(study_name=name, storage=_storage(storage), sampler=sampler, pruner=pruner)
     asked = study.ask()
-    asked.set_user_attr("outbid", trial.id)
+    asked.set_user_attr(_ATTRIBUTE, trial.id)
     own, done = asked.report, 0
 
     def report(value: float, step: int) -> None:

@@ -38,6 +38,8 @@ def test_three_sweeps_end_as_they_do_alone(tmp_path: Path) -> None:
     assert all(row[-1] == "yes" for row in rows.values()), done.stdout
     # Leases ran out while their trials trained, and the arbiter renewed them or took them back: which, goes by how fast
     # the machine is.
-    counts = [int(number) for number in re.findall(r"\d+", done.stdout.splitlines()[0])]
-    granted, renewed, taken = counts
+    said = r"the arbiter granted (\d+), renewed (\d+) and took back (\d+) leases"
+    counts = re.fullmatch(said, done.stdout.splitlines()[0])
+    assert counts, done.stdout
+    granted, renewed, taken = map(int, counts.groups())
     assert granted > 0 and renewed + taken > 0, done.stdout
