@@ -18,7 +18,7 @@ WHOLE := TestSeeds TestFaultsChangeNothing TestAHundredThousandTrials TestProgra
   TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent TestAnOlderLedgerIsFoldedAsItWas
 WHOLE_IN := $(addprefix ./orchestrator/,sim control tuner curve policy/gavel policy/registry)
 
-.PHONY: help build wheel test test-go test-python matrix lint fmt gen demo bench fuzz mutate docs clean
+.PHONY: help build wheel test test-go test-python test-integrations matrix lint fmt gen demo bench fuzz mutate docs clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test-go: build ## run the Go tests, the object store's against a real MinIO and 
 
 test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbid
 	python=$$(.ci/python); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q
+
+test-integrations: build ## run the SDK's tests against Ray, MLflow and the other packages that it works with
+	python=$$(.ci/python integrations); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q tests/integrations
 
 matrix: build ## run every policy with every tuner on real servers, while a client reads all the time; make test runs a part
 	OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid go test -count 1 -timeout 15m -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend

@@ -25,12 +25,14 @@ import os, sys, time
 import numpy as np
 import outbid as ob
 
+GO_ON = os.path.abspath("go-on")  # until it is there, nothing ends while a test is still about to stop it
+
 def train(trial):
     weights = trial.checkpoint() or {"done": np.zeros((), dtype=np.int64)}
     for step in trial.steps():
         weights["done"] += 1
         assert weights["done"] == step
-        time.sleep(0.05)
+        time.sleep(0.05 if step < 10 or os.path.exists(GO_ON) else 1)
         trial.save(weights)
         trial.report(step=step, loss=trial.config.x / step, pid=os.getpid())
 
@@ -44,6 +46,7 @@ sweep = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", name
 RUN = SWEEP + "sweep.run(display=False, callbacks=[Told()])\n"
 GO_ON = """
 import outbid as ob
+open("go-on", "w").close()
 handle = ob.attach("long")
 before = {t.number: t.step for t in handle.trials()}
 result = handle.resume().wait()
@@ -164,7 +167,7 @@ def test_interrupt_saves_and_pauses(program: Callable[[str], Program], tmp_path:
 
 
 def test_second_interrupt_ends_at_once(program: Callable[[str], Program], tmp_path: Path) -> None:
-    first = program(RUN.replace("time.sleep(0.05)", "time.sleep(2 if step in (6, 7) else 0.05)"))
+    first = program(RUN.replace("time.sleep(0.05 if step", "time.sleep(2 if step in (6, 7) else 0.05 if step"))
     first.until("report 0 5 ")
     server = server_pid(tmp_path)
     first.interrupt()
@@ -181,6 +184,7 @@ def test_in_a_shell_it_goes_on_with_what_was_printed(program: Callable[[str], Pr
     first.until("report 0 5 ")
     first.interrupt()
     first.end()
+    (tmp_path / "go-on").touch()
     env = {**os.environ, "PYTHONPATH": SRC}
     binary = os.environ["OUTBID_BIN"]
     up = subprocess.Popen([binary, "up"], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
@@ -219,10 +223,12 @@ def test_a_second_client_keeps_the_server(program: Callable[[str], Program], tmp
     first.until("report 0 5 ")
     server = server_pid(tmp_path)
     wait = GO_ON.replace(".resume()", "").replace("before =", "print('attached', flush=True); before =")
+    wait = wait.replace('open("go-on", "w").close()', "")
     second = program(textwrap.dedent(wait))
     second.until("attached")
     first.process.kill()
     first.end()
+    (tmp_path / "go-on").touch()
     assert second.end() == 0, second.text
     assert ENDED in second.lines, second.text
     assert (tmp_path / ".outbid" / "server.log").read_text().count(" is up at ") == 1, "it was the same server"
@@ -239,7 +245,7 @@ def test_interrupted_notebook(tmp_path: Path) -> None:
         for text in (
             SWEEP,
             "sweep.run(callbacks=[Told()])",
-            "result = sweep.handle.resume().wait(); result.sweep.state",
+            "open(GO_ON, 'w').close(); result = sweep.handle.resume().wait(); result.sweep.state",
         )
     ]
     book.cells[1].metadata["tags"] = ["raises-exception"]
