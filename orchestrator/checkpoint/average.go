@@ -35,7 +35,8 @@ type Source struct {
 // ErrMismatch says that checkpoints do not have the same tensors, of the same types and shapes.
 var ErrMismatch = errors.New("the checkpoints differ in their tensors")
 
-// ErrNotFinite says that some checkpoint has a NaN or an infinity where another has not: its training diverged.
+// ErrNotFinite says that some checkpoint has a NaN or an infinity where another has not, or that what is made of the mean is
+// more than its type holds: the training diverged.
 var ErrNotFinite = errors.New("a weight is not finite")
 
 // ErrWeight says that a weight is no share of a mean.
@@ -246,7 +247,8 @@ func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reads)
 			add(sum, got, s.share, t.DType)
 		}
 	}
-	if m, ok := a.means[t.Name]; ok {
+	m, spreads := a.means[t.Name]
+	if spreads {
 		if err := a.addSpread(sum, m, from/t.DType.Size(), read); err != nil {
 			return err
 		}
@@ -256,7 +258,11 @@ func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reads)
 			return err
 		}
 	}
-	if put(out, sum, t.DType) {
+	whole := put(out, sum, t.DType)
+	if whole && (spreads || a.outer != nil) {
+		whole = !slices.ContainsFunc(decoded(out, len(sum), t.DType), infinite) // what moves off the mean may be more than the type holds
+	}
+	if whole {
 		return nil
 	}
 	return a.settle(t, from, out, sum, read)
@@ -288,29 +294,47 @@ func (a *Average) addWide(t safetensors.Tensor, from int64, raw []byte, sum []fl
 // settle looks at the numbers of a block that are not finite: those that every source has are kept, others are an error.
 func (a *Average) settle(t safetensors.Tensor, from int64, out []byte, sum []float64, read reads) error {
 	size := int(t.DType.Size())
-	buffer := make([]byte, len(out))
+	rounded := decoded(out, len(sum), t.DType)
 	lead, err := read(a.lead, t, from, make([]byte, len(out)))
 	if err != nil {
 		return err
 	}
+	buffer, values := make([]byte, len(out)), decoded(lead, len(sum), t.DType)
 	for _, s := range a.sources {
 		raw, err := read(s, t, from, buffer)
 		if err != nil {
 			return err
 		}
-		for k, v := range sum {
+		others := decoded(raw, len(sum), t.DType)
+		for k, v := range rounded {
 			at := k * size
-			if !math.IsNaN(v) && !math.IsInf(v, 0) || string(raw[at:at+size]) == string(lead[at:at+size]) {
+			same := string(raw[at:at+size]) == string(lead[at:at+size])
+			if finite(v) || same || finite(values[k]) && finite(others[k]) {
 				continue
 			}
 			return fmt.Errorf("%w: tensor %q, element %d: it differs between %s and %s, and one of all is NaN or infinite",
 				ErrNotFinite, t.Name, from/int64(size)+int64(k), a.lead.Name, s.Name)
 		}
 	}
-	for k, v := range sum {
-		if at := k * size; math.IsNaN(v) || math.IsInf(v, 0) {
+	for k, v := range rounded {
+		if !finite(v) && finite(values[k]) {
+			return fmt.Errorf("%w: tensor %q, element %d: what is made of the mean is beyond the largest %v",
+				ErrNotFinite, t.Name, from/int64(size)+int64(k), t.DType)
+		}
+		if at := k * size; !finite(v) {
 			copy(out[at:at+size], lead[at:at+size])
 		}
 	}
 	return nil
+}
+
+func infinite(v float64) bool { return !finite(v) }
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// decoded gives n numbers as their bytes have them.
+func decoded(raw []byte, n int, d safetensors.DType) []float64 {
+	values := make([]float64, n)
+	add(values, raw, 1, d)
+	return values
 }

@@ -61,8 +61,9 @@ func (a *Average) addSpread(sum []float64, m safetensors.Tensor, first int64, re
 	}
 	for i, s := range a.sources {
 		for k := range sum {
-			off := apart[i][k] - middle[k]
-			sum[k] += s.share * off * off
+			if off := apart[i][k] - middle[k]; finite(base[k]) { // else that is said of the mean itself
+				sum[k] += s.share * off * off
+			}
 		}
 	}
 	return nil

@@ -115,13 +115,18 @@ func (o *outer) step(sum []float64, t safetensors.Tensor, from int64, read reads
 		add(velocity, got, 1, t.DType)
 	}
 	for k, mean := range sum {
-		gradient := 0.0
-		if start[k] != mean { // which both may be infinite, as in an attention mask
-			gradient = start[k] - mean
-		}
-		v := o.Momentum*velocity[k] + gradient
-		if sum[k] = start[k] - o.Rate*(gradient+o.Momentum*v); o.gives {
-			sum[k] = v
+		switch {
+		case finite(mean) && finite(start[k]):
+			gradient, v := start[k]-mean, 0.0
+			if finite(velocity[k]) {
+				v = o.Momentum * velocity[k]
+			}
+			v += gradient
+			if sum[k] = start[k] - o.Rate*(gradient+o.Momentum*v); o.gives {
+				sum[k] = v
+			}
+		case o.gives: // nothing moves from an infinity or to one, as in an attention mask
+			sum[k] = 0
 		}
 	}
 	return nil

@@ -126,3 +126,71 @@ func TestABadOuterStepIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// What is made of a mean may be more than its type holds, also where all sources have the same number: that is said, and never
+// stored as an infinity, or as that number.
+func TestWhatOverflowsIsSaid(t *testing.T) {
+	t.Parallel()
+	f16 := func(name string, bits ...uint16) tensor {
+		return tensor{name, safetensors.F16, []int64{int64(len(bits))}, encode(bits)}
+	}
+	const most, below = 0x7bff, 0xfbff // 65504, and -65504
+	start, end := file(t, nil, f16("w", 0x3c00, below)), file(t, nil, f16("w", 0x3c00, most))
+	f8 := func(bits byte) []byte {
+		return file(t, nil, tensor{"w", safetensors.F8E4M3, []int64{1}, []byte{bits}})
+	}
+	for name, c := range map[string]struct {
+		start []byte
+		ends  [][]byte
+	}{
+		"alike":  {start, [][]byte{end, end}},
+		"unlike": {start, [][]byte{end, file(t, nil, f16("w", 0x3c00, most-1))}},
+		"F8":     {f8(0xfe), [][]byte{f8(0x7e), f8(0x7e)}},
+		"F64":    {file(t, nil, f64("w", -math.MaxFloat64)), [][]byte{file(t, nil, f64("w", math.MaxFloat64))}},
+	} {
+		var sources []checkpoint.Source
+		for _, e := range c.ends {
+			sources = append(sources, source("end", 1, e))
+		}
+		a, err := checkpoint.New(sources, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, v, err := a.WithOuter(checkpoint.Outer{Rate: 1.5, Start: source("start", 0, c.start)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, x := range map[string]*checkpoint.Average{"weights": w, "velocity": v} {
+			_, err = io.ReadAll(io.NewSectionReader(x, 0, x.Size()))
+			if !errors.Is(err, checkpoint.ErrNotFinite) || !strings.Contains(err.Error(), "beyond the largest") {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+	}
+	apart := func(mean uint16) []byte {
+		return file(t, nil, f16("n.running_mean", mean), f16("n.running_var", 0x3c00))
+	}
+	a, err := checkpoint.New([]checkpoint.Source{source("one", 1, apart(most)), source("two", 1, apart(below))}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = io.ReadAll(io.NewSectionReader(a, 0, a.Size())); !errors.Is(err, checkpoint.ErrNotFinite) {
+		t.Errorf("a spread: %v", err)
+	}
+}
+
+// Weights that became infinite in all forks have no velocity, and one that an earlier step left infinite is none.
+func TestAnOuterStepForgetsInfinities(t *testing.T) {
+	t.Parallel()
+	inf := float32(math.Inf(1))
+	start, end := file(t, nil, f32("w", 1, 2)), file(t, nil, f32("w", inf, 4))
+	velocity := source("velocity", 0, file(t, nil, f32("w", 3, inf)))
+	w, v := outerStep(t, checkpoint.Outer{Rate: 1, Momentum: 0.5, Start: source("start", 0, start), Velocity: &velocity},
+		source("one", 1, end), source("two", 1, end))
+	if got := values(t, w, "w"); !bytes.Equal(got, encode([]float32{inf, 5})) { // 2 - (-2 + 0.5 * -2)
+		t.Errorf("the weights are % x", got)
+	}
+	if got := values(t, v, "w"); !bytes.Equal(got, encode([]float32{0, -2})) {
+		t.Errorf("the velocity is % x", got)
+	}
+}
