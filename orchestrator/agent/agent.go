@@ -67,6 +67,8 @@ type AppState struct {
 	// Demand of the jobs that are still to come, and Speeds of their model.
 	Demand cluster.Demand
 	Speeds *cluster.Speeds
+	// Forks and LeastForks are those of its jobs, the ones that are still to come too.
+	Forks, LeastForks int
 	// TotalSteps of a job trained to its end; 0 if unknown.
 	TotalSteps float64
 	// StepsDone by all jobs, repeated ones counted once, and Finished jobs.
@@ -76,10 +78,19 @@ type AppState struct {
 	Outlook tuner.Outlook
 }
 
-// Stock is how many devices of a type there are.
+// Stock is how many devices of a type there are, and Machines how many nodes they are on; 0 if nobody says, then each is on one of
+// its own.
 type Stock struct {
-	Type    string
-	Devices int
+	Type              string
+	Devices, Machines int
+}
+
+// machines that have devices of the type.
+func (t *Stock) machines() int {
+	if t.Machines == 0 {
+		return t.Devices
+	}
+	return t.Machines
 }
 
 // Job is one trial that holds devices or wants some. Steps are counted from the trial's start.
@@ -94,6 +105,9 @@ type Job struct {
 	// Min and Max devices of its gang; MultiNode says that the gang may run over several machines.
 	Min, Max  int
 	MultiNode bool
+	// Forks are how many processes may train it at once, each with a gang on a machine of its own: 1 or less for one alone. Their
+	// rates add up. LeastForks is below how many it is trained by one.
+	Forks, LeastForks int
 	// Types it may run on, all if empty, and types it must not run on.
 	Types, Exclude []string
 	// Speeds of its model.

@@ -58,7 +58,7 @@ type estimator struct {
 	// held is the speeds of the gangs that the app keeps, the fastest first, and speed their sum.
 	held  []float64
 	speed float64
-	// most is the speed of the largest gang that one of its jobs can have; least that of the smallest.
+	// most is the speed of the largest gang that one of its jobs can have, or of all its forks; least that of the smallest gang.
 	most, least float64
 	ideal       float64
 	scratch     []float64
@@ -80,7 +80,7 @@ func newEstimator(s *AppState, lost bool) *estimator {
 		}
 	}
 	slices.SortFunc(e.held, func(a, b float64) int { return cmp.Compare(b, a) })
-	e.most, e.least = e.w.pace.Rate(e.w.best, gang, cluster.SameMachine), 0
+	e.most, e.least = e.fastest(gang), 0
 	for _, t := range s.Cluster {
 		if !s.Demand.Accepts(t.Type) || t.Devices == 0 {
 			continue
@@ -93,6 +93,33 @@ func newEstimator(s *AppState, lost bool) *estimator {
 		e.least = e.w.rate
 	}
 	return e
+}
+
+// fastest is the speed of a job that has all it can use: a gang of so many devices of the best type or, forked, one on each of the
+// fastest machines.
+func (e *estimator) fastest(gang int) float64 {
+	alone := e.w.pace.Rate(e.w.best, gang, cluster.SameMachine)
+	forks := forksOf(e.s, e.s.Forks, e.s.LeastForks)
+	if forks <= 1 {
+		return alone
+	}
+	var rates []float64
+	for i := range e.s.Cluster {
+		t := &e.s.Cluster[i]
+		if !e.s.Demand.Accepts(t.Type) || t.Devices == 0 {
+			continue
+		}
+		size := min(gang, max(1, t.Devices/t.machines()))
+		for range min(forks, t.machines()) {
+			rates = append(rates, e.w.pace.Rate(t.Type, size, cluster.SameMachine))
+		}
+	}
+	slices.SortFunc(rates, func(a, b float64) int { return cmp.Compare(b, a) })
+	sum := 0.0
+	for _, r := range rates[:min(forks, len(rates))] {
+		sum += r
+	}
+	return max(alone, sum)
 }
 
 func (e *estimator) hold(j *Job, h *Holding) {

@@ -160,3 +160,14 @@ func (sh *rackPool) cut(k int) bool {
 	}
 	return false
 }
+
+// pieces counts the pieces of k devices that could be cut, at most so many of one machine.
+func (s *typePool) pieces(k, each int) int {
+	n := 0
+	for i := range s.racks {
+		for size := k; size < len(s.racks[i].holes); size++ {
+			n += s.racks[i].holes[size] * min(size/k, each)
+		}
+	}
+	return n
+}

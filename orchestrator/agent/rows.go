@@ -20,6 +20,8 @@ type bidder struct {
 	// rate is the speed that was looked up last.
 	known pace
 	rate  float64
+	// room is how many gangs its jobs can use in all: one each, or as many as they may have forks.
+	room int
 }
 
 // pace names a speed.
@@ -35,6 +37,8 @@ type want struct {
 	spread   bool
 	left     float64
 	job      *Job
+	// forks are how many gangs it can use, each on a machine of its own.
+	forks int
 }
 
 // portion is a part of a row: gangs of one type.
@@ -61,7 +65,9 @@ func bid(m *offerIndex, s *AppState) Table {
 		j := &s.Jobs[i]
 		if j.Held.Devices == 0 && !j.Leaving {
 			least := max(1, j.Min)
-			b.wants = append(b.wants, want{least, max(least, j.Max), j.MultiNode, max(j.Total, j.Until) - j.Done, j})
+			forks := forksOf(s, j.Forks, j.LeastForks)
+			b.room += forks
+			b.wants = append(b.wants, want{least, max(least, j.Max), j.MultiNode, max(j.Total, j.Until) - j.Done, j, forks})
 		}
 	}
 	if len(b.wants) == 0 {
@@ -94,7 +100,7 @@ func (b *bidder) list(m *offerIndex) {
 		n := int(math.Pow(MaxRows*3/4, 1/float64(len(pools)))) - 1
 		parts := make([][]portion, len(pools))
 		for i, s := range pools {
-			parts[i] = b.portions(s, max(1, n), consolidated)
+			parts[i] = b.portions(s, b.growth(s), max(1, n), consolidated)
 		}
 		b.combine(parts, nil)
 	}
@@ -107,7 +113,11 @@ func (b *bidder) list(m *offerIndex) {
 			if room == 0 {
 				continue
 			}
-			for _, p := range b.portions(s, room, o) {
+			chain := b.growth(s)
+			if o != consolidated {
+				chain = b.chain(s)
+			}
+			for _, p := range b.portions(s, chain, room, o) {
 				b.add([]portion{p})
 			}
 		}
@@ -118,7 +128,7 @@ func (w *want) accepts(kind string) bool {
 	return cluster.Demand{Types: w.job.Types, Exclude: w.job.Exclude}.Accepts(kind)
 }
 
-// combine adds every choice of at most one portion of each type that does not hold more gangs than there are jobs.
+// combine adds every choice of at most one portion of each type that does not hold more gangs than its jobs can use.
 func (b *bidder) combine(parts [][]portion, chosen []portion) {
 	if len(parts) == 0 {
 		if len(chosen) > 0 {
@@ -132,7 +142,7 @@ func (b *bidder) combine(parts [][]portion, chosen []portion) {
 		jobs += chosen[i].jobs
 	}
 	for _, p := range parts[0] {
-		if jobs+p.jobs <= len(b.wants) {
+		if jobs+p.jobs <= b.room {
 			b.combine(parts[1:], append(chosen[:len(chosen):len(chosen)], p))
 		}
 	}
@@ -148,6 +158,9 @@ func (b *bidder) add(parts []portion) {
 		gangs = append(gangs, parts[i].gangs...)
 		b.fast = append(b.fast, parts[i].speeds...)
 	}
+	if more := len(b.held) + len(b.fast); len(b.fast) > len(b.wants) && !b.w.forked(more) {
+		return // no job has enough of them to be forked
+	}
 	if slices.ContainsFunc(b.rows, func(r Row) bool { return slices.Equal(r.Gangs, gangs) }) {
 		return
 	}
@@ -156,8 +169,7 @@ func (b *bidder) add(parts []portion) {
 }
 
 // portions lists up to n portions of a type, the smallest first.
-func (b *bidder) portions(s *typePool, n int, o order) []portion {
-	sizes := b.chain(s)
+func (b *bidder) portions(s *typePool, sizes []step, n int, o order) []portion {
 	var out []portion
 	for _, p := range grid(len(sizes), n) {
 		if got, ok := b.cut(s, sizes[:p], o); ok {
@@ -171,6 +183,41 @@ func (b *bidder) portions(s *typePool, n int, o order) []portion {
 
 // step is the growth of one gang in a chain: from a size, 0 for a new one, to another.
 type step struct{ from, to int }
+
+// growth is how a portion grows: with forks where jobs may have any, for which there are more gangs than jobs.
+func (b *bidder) growth(s *typePool) []step {
+	if b.room > len(b.wants) {
+		if forks := b.forks(s); len(forks) > 0 {
+			return forks
+		}
+	}
+	return b.chain(s)
+}
+
+// forks is how a portion grows by a gang after the other: of the longest job, of the others, then of further forks. No two forks of
+// a job are on one machine, so that a machine has no more gangs than there are jobs. Gangs are as large as the longest job takes
+// them, if there is room for one for each job, and as small otherwise.
+func (b *bidder) forks(s *typePool) []step {
+	var able []want
+	room := 0
+	for i := range b.wants {
+		if w := &b.wants[i]; w.accepts(s.kind) {
+			able, room = append(able, *w), room+w.forks
+		}
+	}
+	if len(able) == 0 {
+		return nil
+	}
+	size := able[0].max
+	if s.pieces(size, len(able)) < len(able) {
+		size = able[0].min
+	}
+	steps := make([]step, min(room, s.pieces(size, len(able))))
+	for i := range steps {
+		steps[i] = step{0, size}
+	}
+	return steps
+}
 
 // chain is how a portion grows. All gangs are of the least size until every job has one; then they are doubled, up to
 // what their jobs can use.

@@ -16,6 +16,10 @@ type work struct {
 	rate float64
 	// now is the steps left of every job in the phase at hand, the most first, and sum their prefix sums.
 	now, sum []float64
+	// room is how many gangs the longest jobs can use at once, by how many jobs they are: one each, or as many as they may have forks.
+	// With fewer gangs for a job than least it is not forked.
+	room  []int
+	least int
 	// later is the phases after it.
 	later []stage
 	// loose is work that waits for nobody, beside that of the jobs at hand (eq. 2 has none; ASHA's promotions and trials
@@ -37,13 +41,7 @@ func newWork(s *AppState) *work {
 	w := &work{done: s.StepsDone}
 	w.choosePace(s)
 	staged := s.Tuner == "successive_halving" || s.Tuner == "hyperband" || s.Tuner == "asha"
-	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		steps := left(j, s, staged) * w.slower(j)
-		w.now = append(w.now, steps)
-		w.left += steps
-	}
-	slices.SortFunc(w.now, func(a, b float64) int { return cmp.Compare(b, a) })
+	w.atHand(s, staged)
 	switch {
 	case staged && s.Tuner != "asha" && oneBracket(s):
 		w.stages(s)
@@ -54,13 +52,33 @@ func newWork(s *AppState) *work {
 	}
 	if w.left <= 0 {
 		// It is about to end: a step is less than anything that could matter.
-		w.now, w.left = append(w.now, 1), 1
+		w.now, w.room, w.left = append(w.now, 1), append(w.room, w.room[len(w.room)-1]+1), 1
 	}
 	w.sum = make([]float64, len(w.now)+1)
 	for i, steps := range w.now {
 		w.sum[i+1] = w.sum[i] + steps
 	}
 	return w
+}
+
+// atHand reads the work of the jobs at hand, the most first.
+func (w *work) atHand(s *AppState, staged bool) {
+	type one struct {
+		steps float64
+		forks int
+	}
+	jobs := make([]one, len(s.Jobs))
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		jobs[i] = one{left(j, s, staged) * w.slower(j), forksOf(s, j.Forks, j.LeastForks)}
+		w.left += jobs[i].steps
+		w.least = max(w.least, j.LeastForks)
+	}
+	slices.SortStableFunc(jobs, func(a, b one) int { return cmp.Compare(b.steps, a.steps) })
+	w.room = make([]int, 1, len(jobs)+2)
+	for i, j := range jobs {
+		w.now, w.room = append(w.now, j.steps), append(w.room, w.room[i]+j.forks)
+	}
 }
 
 // left is the steps that a job has to do in the phase or rung at hand if there are any, otherwise to its end as forecast
@@ -202,19 +220,28 @@ func (w *work) rest(s *AppState) {
 // seconds is T_sh less what has elapsed: the time that the work takes on gangs of the given speeds, the fastest first,
 // which are speed together, if a job can have at most one of speed most. Jobs take turns at the ends of leases, so that
 // a phase takes as long as the preemptive optimum on uniform machines (Horvath, Lam and Sethi, 1977): the k longest
-// jobs on the k fastest gangs, for the worst k, or everything on all. A phase ends with its last job (max_j in eq. 2).
+// jobs on the k fastest gangs, for the worst k, or everything on all. Jobs that may be forked are on as many gangs as they may have
+// forks, as what forks do adds up. A phase ends with its last job (max_j in eq. 2).
 func (w *work) seconds(speeds []float64, speed, most float64) float64 {
 	if speed <= 0 {
 		return 0
 	}
 	total := w.sum[len(w.now)] + w.loose
-	use, took := 0.0, 0.0
-	for k := range min(len(speeds), len(w.now)) {
-		use += speeds[k]
+	use, took, used := 0.0, 0.0, 0
+	forks := w.forked(len(speeds))
+	for k := 0; k < len(w.now) && used < len(speeds); k++ {
+		room := k + 1
+		if forks {
+			room = w.room[k+1]
+		}
+		for used < min(room, len(speeds)) {
+			use += speeds[used]
+			used++
+		}
 		took = max(took, w.sum[k+1]/use)
 	}
-	if len(speeds) > len(w.now) && w.loose > 0 {
-		for _, s := range speeds[len(w.now):] {
+	if w.loose > 0 {
+		for _, s := range speeds[used:] {
 			use += s
 		}
 	}
@@ -229,3 +256,6 @@ func (w *work) seconds(speeds []float64, speed, most float64) float64 {
 	}
 	return took
 }
+
+// forked says whether so many gangs are enough to fork a job, when every job has one.
+func (w *work) forked(gangs int) bool { return gangs-len(w.now)+1 >= max(2, w.least) }

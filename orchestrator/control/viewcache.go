@@ -210,7 +210,7 @@ func (at *appEntry) describe(outlook func() tuner.Outlook) {
 		ID: s.ID, Tenant: s.Spec.GetTenant(), Weight: weight, Submitted: s.Submitted, Order: s.Order, Spec: s.Spec,
 		AppSecondsBefore: s.AppSecondsBefore, Demand: s.Terms.Demand, Speeds: &cluster.Speeds{}, Jobs: jobs,
 		TotalSteps: spec.MaxSteps(s.Spec.GetTuner()), Tuner: spec.TunerKind(s.Spec.GetTuner()),
-		Utility: s.Terms.Utility, Outlook: outlook,
+		Utility: s.Terms.Utility, Outlook: outlook, Forks: s.Terms.MostForks, LeastForks: s.Terms.LeastForks,
 	}
 }
 

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"slices"
+
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
@@ -12,7 +14,7 @@ func (v *View) AppState(a *App, stock []agent.Stock, holdings func(*Job) (held, 
 	s := &agent.AppState{
 		App: a.ID, Tuner: a.Tuner, Weight: v.ShareOf(a), Elapsed: v.Now.Sub(a.Submitted).Seconds(), MeanApps: v.MeanApps(a),
 		Cluster: stock, Demand: a.Demand, Speeds: a.Speeds, TotalSteps: float64(a.TotalSteps),
-		StepsDone: float64(a.StepsDone), Finished: a.Finished, Outlook: a.Outlook(),
+		Forks: a.Forks, LeastForks: a.LeastForks, StepsDone: float64(a.StepsDone), Finished: a.Finished, Outlook: a.Outlook(),
 		Jobs: make([]agent.Job, 0, len(a.Jobs)),
 	}
 	if spec := a.Spec.GetAgent(); spec.GetPlugin() != "" {
@@ -25,21 +27,30 @@ func (v *View) AppState(a *App, stock []agent.Stock, holdings func(*Job) (held, 
 		job := agent.Job{
 			Trial: j.Trial, Done: step, Until: float64(j.UntilStep), Total: float64(j.TotalSteps),
 			Min: j.Demand.Min, Max: j.Demand.Max, MultiNode: j.Demand.MultiNode, Types: j.Demand.Types,
-			Exclude: j.Demand.Exclude, Speeds: j.Speeds, Leaving: j.Ending,
+			Exclude: j.Demand.Exclude, Speeds: j.Speeds, Forks: j.Forks, LeastForks: j.LeastForks,
 		}
 		if a.Tuner == "performance_curve" {
 			job.Forecast = max(job.Total, job.Until)
 		}
 		job.Held, job.Lost = holdings(j)
+		job.Leaving = j.Ending && job.Lost.Devices == 0
 		s.Jobs = append(s.Jobs, job)
 	}
 	s.StepsDone += unreported
 	return s
 }
 
-// Holding is a gang as a job's agent is told of it.
-func (v *View) Holding(j *Job, g cluster.Gang) agent.Holding {
-	return agent.Holding{Type: cluster.TypeOf(v.Nodes, g), Devices: g.Size(), Machines: len(g), Rate: v.Rate(j, g)}
+// Holding is a job's gangs as its agent is told of them: one, or those of all its forks, which train as fast as all together.
+func (v *View) Holding(j *Job, gangs ...cluster.Gang) agent.Holding {
+	h, all := agent.Holding{}, gangs[0]
+	if len(gangs) > 1 {
+		all = slices.Concat(gangs...)
+	}
+	h.Type, h.Devices, h.Machines = cluster.TypeOf(v.Nodes, all), all.Size(), len(all)
+	for _, g := range gangs {
+		h.Rate += v.Rate(j, g)
+	}
+	return h
 }
 
 // Stock counts the cluster's devices by type.
@@ -47,7 +58,7 @@ func (v *View) Stock() []agent.Stock {
 	inventory := v.Inventory()
 	stock := make([]agent.Stock, 0, len(inventory.Types()))
 	for k, kind := range inventory.Types() {
-		stock = append(stock, agent.Stock{Type: kind, Devices: inventory.Total(k)})
+		stock = append(stock, agent.Stock{Type: kind, Devices: inventory.Total(k), Machines: inventory.machines[k]})
 	}
 	return stock
 }

@@ -12,6 +12,8 @@ type Inventory struct {
 	total []int
 	// The most in one slot, on one node and in one rack.
 	slot, node, rack []int
+	// machines that have devices of the type.
+	machines []int
 }
 
 // Inventory counts the view's devices.
@@ -19,6 +21,7 @@ func (v *View) Inventory() *Inventory {
 	s := &Inventory{types: v.Free.Types()}
 	n := len(s.types)
 	s.total, s.slot, s.node, s.rack = make([]int, n), make([]int, n), make([]int, n), make([]int, n)
+	s.machines = make([]int, n)
 	racks := map[string][]int{}
 	for i := range v.Nodes {
 		node := &v.Nodes[i]
@@ -37,6 +40,7 @@ func (v *View) Inventory() *Inventory {
 		}
 		for k, count := range here {
 			s.total[k] += count
+			s.machines[k] += min(count, 1)
 			s.node[k] = max(s.node[k], count)
 			racks[node.Rack][k] += count
 			s.rack[k] = max(s.rack[k], racks[node.Rack][k])

@@ -48,6 +48,8 @@ type App struct {
 	// Demand of each of its jobs, and Speeds of their model where a job has none of its own.
 	Demand cluster.Demand
 	Speeds *cluster.Speeds
+	// Forks and LeastForks are those of each of its jobs, but for jobs that may not be forked any more.
+	Forks, LeastForks int
 	// TotalSteps is what a job trained to its end does; 0 if unknown.
 	TotalSteps int64
 	// Tuner is the kind of its tuner, as in the spec: "asha", "successive_halving", "random", ….

@@ -19,7 +19,7 @@ func toRequest(offer *agent.Offer, states []*agent.AppState) *outbidv1.BidReques
 	}
 	if len(states) > 0 {
 		for _, s := range states[0].Cluster {
-			req.Cluster = append(req.Cluster, &outbidv1.Stock{Type: s.Type, Devices: int32(s.Devices)})
+			req.Cluster = append(req.Cluster, &outbidv1.Stock{Type: s.Type, Devices: int32(s.Devices), Machines: int32(s.Machines)})
 		}
 	}
 	// The server's own agent never fails; without its tables a plugin would only know less.
@@ -47,7 +47,7 @@ func (b *speedBook) add(s *cluster.Speeds) int32 {
 	if i, ok := b.index[s]; ok {
 		return i
 	}
-	table := &outbidv1.SpeedTable{Slowdown: s.S[:]}
+	table := &outbidv1.SpeedTable{Slowdown: s.S[:], Estimated: s.Estimated}
 	for _, m := range s.Measured {
 		table.Measured = append(table.Measured, &outbidv1.MeasuredSpeed{
 			Type: m.Type, Devices: int32(m.Devices), Spread: int32(m.Locality), Rate: m.Rate,
@@ -67,7 +67,7 @@ func toSituation(s *agent.AppState) *outbidv1.Situation {
 		MinDevices: int32(s.Demand.Min), MaxDevices: int32(s.Demand.Max), Spread: s.Demand.MultiNode,
 		Types: s.Demand.Types, Exclude: s.Demand.Exclude, SpeedsIndex: book.add(s.Speeds),
 		TotalSteps: s.TotalSteps, StepsDone: s.StepsDone, Finished: int32(s.Finished), Outlook: s.Outlook.Message(),
-		Settings: s.Settings,
+		Settings: s.Settings, Forks: int32(s.Forks), LeastForks: int32(s.LeastForks),
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -75,6 +75,7 @@ func toSituation(s *agent.AppState) *outbidv1.Situation {
 			Trial: j.Trial, Done: j.Done, Until: j.Until, Total: j.Total, Forecast: j.Forecast,
 			MinDevices: int32(j.Min), MaxDevices: int32(j.Max), Spread: j.MultiNode, Types: j.Types, Exclude: j.Exclude,
 			SpeedsIndex: book.add(j.Speeds), Held: toHolding(j.Held), Lost: toHolding(j.Lost), Leaving: j.Leaving,
+			Forks: int32(j.Forks), LeastForks: int32(j.LeastForks),
 		})
 	}
 	m.Speeds = book.list
@@ -113,7 +114,7 @@ func fromRequest(req *outbidv1.BidRequest) (*agent.Offer, []*agent.AppState) {
 	}
 	var stock []agent.Stock
 	for _, s := range req.GetCluster() {
-		stock = append(stock, agent.Stock{Type: s.GetType(), Devices: int(s.GetDevices())})
+		stock = append(stock, agent.Stock{Type: s.GetType(), Devices: int(s.GetDevices()), Machines: int(s.GetMachines())})
 	}
 	var states []*agent.AppState
 	for _, m := range req.GetSituations() {
@@ -127,7 +128,7 @@ func fromRequest(req *outbidv1.BidRequest) (*agent.Offer, []*agent.AppState) {
 func fromSituation(m *outbidv1.Situation) *agent.AppState {
 	var book []*cluster.Speeds
 	for _, table := range m.GetSpeeds() {
-		s := &cluster.Speeds{}
+		s := &cluster.Speeds{Estimated: table.GetEstimated()}
 		copy(s.S[:], table.GetSlowdown())
 		for _, one := range table.GetMeasured() {
 			s.Measured = append(s.Measured, cluster.Speed{
@@ -151,6 +152,7 @@ func fromSituation(m *outbidv1.Situation) *agent.AppState {
 		},
 		Speeds: speeds(m.GetSpeedsIndex()), TotalSteps: m.GetTotalSteps(), StepsDone: m.GetStepsDone(),
 		Finished: int(m.GetFinished()), Outlook: tuner.OutlookOf(m.GetOutlook()), Settings: m.GetSettings(),
+		Forks: int(m.GetForks()), LeastForks: int(m.GetLeastForks()),
 	}
 	for _, j := range m.GetJobs() {
 		s.Jobs = append(s.Jobs, agent.Job{
@@ -158,6 +160,7 @@ func fromSituation(m *outbidv1.Situation) *agent.AppState {
 			Min: int(j.GetMinDevices()), Max: int(j.GetMaxDevices()), MultiNode: j.GetSpread(), Types: j.GetTypes(),
 			Exclude: j.GetExclude(), Speeds: speeds(j.GetSpeedsIndex()),
 			Held: fromHolding(j.GetHeld()), Lost: fromHolding(j.GetLost()), Leaving: j.GetLeaving(),
+			Forks: int(j.GetForks()), LeastForks: int(j.GetLeastForks()),
 		})
 	}
 	return s

@@ -1361,9 +1361,11 @@ func (x *OfferedLot) GetSlots() []int32 {
 
 // Stock is how many devices of a type there are.
 type Stock struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	Devices       int32                  `protobuf:"varint,2,opt,name=devices,proto3" json:"devices,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Type    string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Devices int32                  `protobuf:"varint,2,opt,name=devices,proto3" json:"devices,omitempty"`
+	// Nodes that they are on; 0 if nobody says, then each is on one of its own.
+	Machines      int32 `protobuf:"varint,3,opt,name=machines,proto3" json:"machines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1412,6 +1414,13 @@ func (x *Stock) GetDevices() int32 {
 	return 0
 }
 
+func (x *Stock) GetMachines() int32 {
+	if x != nil {
+		return x.Machines
+	}
+	return 0
+}
+
 // Situation is one app as it stands.
 type Situation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1446,7 +1455,10 @@ type Situation struct {
 	// What the sweep says to its agent: agent.settings of its spec.
 	Settings *structpb.Struct `protobuf:"bytes,19,opt,name=settings,proto3" json:"settings,omitempty"`
 	// What the server's own agent would bid: rho, the time alone and rows to start from.
-	Own           *BidTable `protobuf:"bytes,20,opt,name=own,proto3" json:"own,omitempty"`
+	Own *BidTable `protobuf:"bytes,20,opt,name=own,proto3" json:"own,omitempty"`
+	// How many forks may train each of its jobs at once, and below how many it is not forked: those that are still to come too.
+	Forks         int32 `protobuf:"varint,21,opt,name=forks,proto3" json:"forks,omitempty"`
+	LeastForks    int32 `protobuf:"varint,22,opt,name=least_forks,json=leastForks,proto3" json:"least_forks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1621,6 +1633,20 @@ func (x *Situation) GetOwn() *BidTable {
 	return nil
 }
 
+func (x *Situation) GetForks() int32 {
+	if x != nil {
+		return x.Forks
+	}
+	return 0
+}
+
+func (x *Situation) GetLeastForks() int32 {
+	if x != nil {
+		return x.LeastForks
+	}
+	return 0
+}
+
 // SituationJob is one trial that holds devices or wants some. Steps are counted from the trial's start.
 type SituationJob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1643,7 +1669,11 @@ type SituationJob struct {
 	// What it holds on a lease that is up, and that is on offer.
 	Lost *Holding `protobuf:"bytes,13,opt,name=lost,proto3" json:"lost,omitempty"`
 	// Its lease was revoked and it is saving.
-	Leaving       bool `protobuf:"varint,14,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Leaving bool `protobuf:"varint,14,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	// How many processes may train it at once, each with a gang on a machine of its own, so that their rates add up; 1 or less for one
+	// alone, as also with fewer than least_forks.
+	Forks         int32 `protobuf:"varint,15,opt,name=forks,proto3" json:"forks,omitempty"`
+	LeastForks    int32 `protobuf:"varint,16,opt,name=least_forks,json=leastForks,proto3" json:"least_forks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1776,6 +1806,20 @@ func (x *SituationJob) GetLeaving() bool {
 	return false
 }
 
+func (x *SituationJob) GetForks() int32 {
+	if x != nil {
+		return x.Forks
+	}
+	return 0
+}
+
+func (x *SituationJob) GetLeastForks() int32 {
+	if x != nil {
+		return x.LeastForks
+	}
+	return 0
+}
+
 // Holding is a gang as it is held.
 type Holding struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -1851,7 +1895,9 @@ type SpeedTable struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Measured []*MeasuredSpeed       `protobuf:"bytes,1,rep,name=measured,proto3" json:"measured,omitempty"`
 	// By how much iterations take longer in one slot, in one machine, in one rack and across racks; 0 for the usual.
-	Slowdown      []float64 `protobuf:"fixed64,2,rep,packed,name=slowdown,proto3" json:"slowdown,omitempty"`
+	Slowdown []float64 `protobuf:"fixed64,2,rep,packed,name=slowdown,proto3" json:"slowdown,omitempty"`
+	// How fast devices of each type are relative to others, as far as that is guessed, for those that were not measured.
+	Estimated     map[string]float64 `protobuf:"bytes,3,rep,name=estimated,proto3" json:"estimated,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1896,6 +1942,13 @@ func (x *SpeedTable) GetMeasured() []*MeasuredSpeed {
 func (x *SpeedTable) GetSlowdown() []float64 {
 	if x != nil {
 		return x.Slowdown
+	}
+	return nil
+}
+
+func (x *SpeedTable) GetEstimated() map[string]float64 {
+	if x != nil {
+		return x.Estimated
 	}
 	return nil
 }
@@ -2146,10 +2199,11 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\x04rack\x18\x02 \x01(\tR\x04rack\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\tR\x04type\x12\x12\n" +
 	"\x04free\x18\x04 \x01(\x05R\x04free\x12\x14\n" +
-	"\x05slots\x18\x05 \x03(\x05R\x05slots\"5\n" +
+	"\x05slots\x18\x05 \x03(\x05R\x05slots\"Q\n" +
 	"\x05Stock\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
-	"\adevices\x18\x02 \x01(\x05R\adevices\"\x98\x05\n" +
+	"\adevices\x18\x02 \x01(\x05R\adevices\x12\x1a\n" +
+	"\bmachines\x18\x03 \x01(\x05R\bmachines\"\xcf\x05\n" +
 	"\tSituation\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05tuner\x18\x02 \x01(\tR\x05tuner\x12\x16\n" +
@@ -2175,7 +2229,10 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\aoutlook\x18\x11 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\x12-\n" +
 	"\x06speeds\x18\x12 \x03(\v2\x15.outbid.v1.SpeedTableR\x06speeds\x123\n" +
 	"\bsettings\x18\x13 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12%\n" +
-	"\x03own\x18\x14 \x01(\v2\x13.outbid.v1.BidTableR\x03own\"\x97\x03\n" +
+	"\x03own\x18\x14 \x01(\v2\x13.outbid.v1.BidTableR\x03own\x12\x14\n" +
+	"\x05forks\x18\x15 \x01(\x05R\x05forks\x12\x1f\n" +
+	"\vleast_forks\x18\x16 \x01(\x05R\n" +
+	"leastForks\"\xce\x03\n" +
 	"\fSituationJob\x12\x14\n" +
 	"\x05trial\x18\x01 \x01(\x05R\x05trial\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x01R\x04done\x12\x14\n" +
@@ -2193,16 +2250,23 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\fspeeds_index\x18\v \x01(\x05R\vspeedsIndex\x12&\n" +
 	"\x04held\x18\f \x01(\v2\x12.outbid.v1.HoldingR\x04held\x12&\n" +
 	"\x04lost\x18\r \x01(\v2\x12.outbid.v1.HoldingR\x04lost\x12\x18\n" +
-	"\aleaving\x18\x0e \x01(\bR\aleaving\"g\n" +
+	"\aleaving\x18\x0e \x01(\bR\aleaving\x12\x14\n" +
+	"\x05forks\x18\x0f \x01(\x05R\x05forks\x12\x1f\n" +
+	"\vleast_forks\x18\x10 \x01(\x05R\n" +
+	"leastForks\"g\n" +
 	"\aHolding\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\adevices\x18\x02 \x01(\x05R\adevices\x12\x1a\n" +
 	"\bmachines\x18\x03 \x01(\x05R\bmachines\x12\x12\n" +
-	"\x04rate\x18\x04 \x01(\x01R\x04rate\"^\n" +
+	"\x04rate\x18\x04 \x01(\x01R\x04rate\"\xe0\x01\n" +
 	"\n" +
 	"SpeedTable\x124\n" +
 	"\bmeasured\x18\x01 \x03(\v2\x18.outbid.v1.MeasuredSpeedR\bmeasured\x12\x1a\n" +
-	"\bslowdown\x18\x02 \x03(\x01R\bslowdown\"i\n" +
+	"\bslowdown\x18\x02 \x03(\x01R\bslowdown\x12B\n" +
+	"\testimated\x18\x03 \x03(\v2$.outbid.v1.SpeedTable.EstimatedEntryR\testimated\x1a<\n" +
+	"\x0eEstimatedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"i\n" +
 	"\rMeasuredSpeed\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\adevices\x18\x02 \x01(\x05R\adevices\x12\x16\n" +
@@ -2233,7 +2297,7 @@ func file_outbid_v1_plugin_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_plugin_proto_rawDescData
 }
 
-var file_outbid_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_outbid_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_outbid_v1_plugin_proto_goTypes = []any{
 	(*ConfigureRequest)(nil),  // 0: outbid.v1.ConfigureRequest
 	(*ConfigureResponse)(nil), // 1: outbid.v1.ConfigureResponse
@@ -2263,58 +2327,60 @@ var file_outbid_v1_plugin_proto_goTypes = []any{
 	(*MeasuredSpeed)(nil),     // 25: outbid.v1.MeasuredSpeed
 	(*BidTable)(nil),          // 26: outbid.v1.BidTable
 	nil,                       // 27: outbid.v1.TunerReport.MetricsEntry
-	(*SweepSpec)(nil),         // 28: outbid.v1.SweepSpec
-	(*Outlook)(nil),           // 29: outbid.v1.Outlook
-	(TrialState)(0),           // 30: outbid.v1.TrialState
-	(*structpb.Struct)(nil),   // 31: google.protobuf.Struct
-	(*Bid)(nil),               // 32: outbid.v1.Bid
+	nil,                       // 28: outbid.v1.SpeedTable.EstimatedEntry
+	(*SweepSpec)(nil),         // 29: outbid.v1.SweepSpec
+	(*Outlook)(nil),           // 30: outbid.v1.Outlook
+	(TrialState)(0),           // 31: outbid.v1.TrialState
+	(*structpb.Struct)(nil),   // 32: google.protobuf.Struct
+	(*Bid)(nil),               // 33: outbid.v1.Bid
 }
 var file_outbid_v1_plugin_proto_depIdxs = []int32{
-	28, // 0: outbid.v1.ConfigureRequest.spec:type_name -> outbid.v1.SweepSpec
-	29, // 1: outbid.v1.ConfigureResponse.outlook:type_name -> outbid.v1.Outlook
+	29, // 0: outbid.v1.ConfigureRequest.spec:type_name -> outbid.v1.SweepSpec
+	30, // 1: outbid.v1.ConfigureResponse.outlook:type_name -> outbid.v1.Outlook
 	6,  // 2: outbid.v1.HandleRequest.events:type_name -> outbid.v1.TunerEvent
 	9,  // 3: outbid.v1.HandleResponse.actions:type_name -> outbid.v1.TunerAction
-	29, // 4: outbid.v1.HandleResponse.outlook:type_name -> outbid.v1.Outlook
+	30, // 4: outbid.v1.HandleResponse.outlook:type_name -> outbid.v1.Outlook
 	7,  // 5: outbid.v1.TunerEvent.reported:type_name -> outbid.v1.TunerReport
 	7,  // 6: outbid.v1.TunerEvent.reached:type_name -> outbid.v1.TunerReport
 	8,  // 7: outbid.v1.TunerEvent.exited:type_name -> outbid.v1.TunerExit
-	28, // 8: outbid.v1.TunerEvent.extended:type_name -> outbid.v1.SweepSpec
+	29, // 8: outbid.v1.TunerEvent.extended:type_name -> outbid.v1.SweepSpec
 	27, // 9: outbid.v1.TunerReport.metrics:type_name -> outbid.v1.TunerReport.MetricsEntry
-	30, // 10: outbid.v1.TunerExit.state:type_name -> outbid.v1.TrialState
+	31, // 10: outbid.v1.TunerExit.state:type_name -> outbid.v1.TrialState
 	10, // 11: outbid.v1.TunerAction.create:type_name -> outbid.v1.TunerCreate
 	11, // 12: outbid.v1.TunerAction.train:type_name -> outbid.v1.TunerTrain
 	12, // 13: outbid.v1.TunerAction.pause:type_name -> outbid.v1.TunerPause
 	13, // 14: outbid.v1.TunerAction.end:type_name -> outbid.v1.TunerEnd
 	14, // 15: outbid.v1.TunerAction.clone:type_name -> outbid.v1.TunerClone
-	30, // 16: outbid.v1.TunerEnd.state:type_name -> outbid.v1.TrialState
+	31, // 16: outbid.v1.TunerEnd.state:type_name -> outbid.v1.TrialState
 	19, // 17: outbid.v1.BidRequest.lots:type_name -> outbid.v1.OfferedLot
 	20, // 18: outbid.v1.BidRequest.cluster:type_name -> outbid.v1.Stock
 	21, // 19: outbid.v1.BidRequest.situations:type_name -> outbid.v1.Situation
 	26, // 20: outbid.v1.BidResponse.tables:type_name -> outbid.v1.BidTable
 	22, // 21: outbid.v1.Situation.jobs:type_name -> outbid.v1.SituationJob
-	29, // 22: outbid.v1.Situation.outlook:type_name -> outbid.v1.Outlook
+	30, // 22: outbid.v1.Situation.outlook:type_name -> outbid.v1.Outlook
 	24, // 23: outbid.v1.Situation.speeds:type_name -> outbid.v1.SpeedTable
-	31, // 24: outbid.v1.Situation.settings:type_name -> google.protobuf.Struct
+	32, // 24: outbid.v1.Situation.settings:type_name -> google.protobuf.Struct
 	26, // 25: outbid.v1.Situation.own:type_name -> outbid.v1.BidTable
 	23, // 26: outbid.v1.SituationJob.held:type_name -> outbid.v1.Holding
 	23, // 27: outbid.v1.SituationJob.lost:type_name -> outbid.v1.Holding
 	25, // 28: outbid.v1.SpeedTable.measured:type_name -> outbid.v1.MeasuredSpeed
-	32, // 29: outbid.v1.BidTable.rows:type_name -> outbid.v1.Bid
-	0,  // 30: outbid.v1.TunerService.Configure:input_type -> outbid.v1.ConfigureRequest
-	2,  // 31: outbid.v1.TunerService.Handle:input_type -> outbid.v1.HandleRequest
-	4,  // 32: outbid.v1.TunerService.Snapshot:input_type -> outbid.v1.SnapshotRequest
-	15, // 33: outbid.v1.AgentService.Handshake:input_type -> outbid.v1.HandshakeRequest
-	17, // 34: outbid.v1.AgentService.Bid:input_type -> outbid.v1.BidRequest
-	1,  // 35: outbid.v1.TunerService.Configure:output_type -> outbid.v1.ConfigureResponse
-	3,  // 36: outbid.v1.TunerService.Handle:output_type -> outbid.v1.HandleResponse
-	5,  // 37: outbid.v1.TunerService.Snapshot:output_type -> outbid.v1.SnapshotResponse
-	16, // 38: outbid.v1.AgentService.Handshake:output_type -> outbid.v1.HandshakeResponse
-	18, // 39: outbid.v1.AgentService.Bid:output_type -> outbid.v1.BidResponse
-	35, // [35:40] is the sub-list for method output_type
-	30, // [30:35] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	28, // 29: outbid.v1.SpeedTable.estimated:type_name -> outbid.v1.SpeedTable.EstimatedEntry
+	33, // 30: outbid.v1.BidTable.rows:type_name -> outbid.v1.Bid
+	0,  // 31: outbid.v1.TunerService.Configure:input_type -> outbid.v1.ConfigureRequest
+	2,  // 32: outbid.v1.TunerService.Handle:input_type -> outbid.v1.HandleRequest
+	4,  // 33: outbid.v1.TunerService.Snapshot:input_type -> outbid.v1.SnapshotRequest
+	15, // 34: outbid.v1.AgentService.Handshake:input_type -> outbid.v1.HandshakeRequest
+	17, // 35: outbid.v1.AgentService.Bid:input_type -> outbid.v1.BidRequest
+	1,  // 36: outbid.v1.TunerService.Configure:output_type -> outbid.v1.ConfigureResponse
+	3,  // 37: outbid.v1.TunerService.Handle:output_type -> outbid.v1.HandleResponse
+	5,  // 38: outbid.v1.TunerService.Snapshot:output_type -> outbid.v1.SnapshotResponse
+	16, // 39: outbid.v1.AgentService.Handshake:output_type -> outbid.v1.HandshakeResponse
+	18, // 40: outbid.v1.AgentService.Bid:output_type -> outbid.v1.BidResponse
+	36, // [36:41] is the sub-list for method output_type
+	31, // [31:36] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_plugin_proto_init() }
@@ -2345,7 +2411,7 @@ func file_outbid_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_plugin_proto_rawDesc), len(file_outbid_v1_plugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -556,15 +556,19 @@ class Stock(google.protobuf.message.Message):
 
     TYPE_FIELD_NUMBER: builtins.int
     DEVICES_FIELD_NUMBER: builtins.int
+    MACHINES_FIELD_NUMBER: builtins.int
     type: builtins.str
     devices: builtins.int
+    machines: builtins.int
+    """Nodes that they are on; 0 if nobody says, then each is on one of its own."""
     def __init__(
         self,
         *,
         type: builtins.str = ...,
         devices: builtins.int = ...,
+        machines: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["devices", b"devices", "type", b"type"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["devices", b"devices", "machines", b"machines", "type", b"type"]) -> None: ...
 
 Global___Stock: typing_extensions.TypeAlias = Stock
 
@@ -594,6 +598,8 @@ class Situation(google.protobuf.message.Message):
     SPEEDS_FIELD_NUMBER: builtins.int
     SETTINGS_FIELD_NUMBER: builtins.int
     OWN_FIELD_NUMBER: builtins.int
+    FORKS_FIELD_NUMBER: builtins.int
+    LEAST_FORKS_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     tuner: builtins.str
     """The kind of its tuner, as in the spec."""
@@ -613,6 +619,9 @@ class Situation(google.protobuf.message.Message):
     steps_done: builtins.float
     """Steps of all jobs, repeated ones counted once, and the jobs that have ended."""
     finished: builtins.int
+    forks: builtins.int
+    """How many forks may train each of its jobs at once, and below how many it is not forked: those that are still to come too."""
+    least_forks: builtins.int
     @property
     def free(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Free devices of each lot that the app may use; empty if it may use all."""
@@ -662,9 +671,11 @@ class Situation(google.protobuf.message.Message):
         speeds: collections.abc.Iterable[Global___SpeedTable] | None = ...,
         settings: google.protobuf.struct_pb2.Struct | None = ...,
         own: Global___BidTable | None = ...,
+        forks: builtins.int = ...,
+        least_forks: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["outlook", b"outlook", "own", b"own", "settings", b"settings"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["elapsed_seconds", b"elapsed_seconds", "exclude", b"exclude", "finished", b"finished", "free", b"free", "jobs", b"jobs", "max_devices", b"max_devices", "mean_apps", b"mean_apps", "min_devices", b"min_devices", "outlook", b"outlook", "own", b"own", "settings", b"settings", "speeds", b"speeds", "speeds_index", b"speeds_index", "spread", b"spread", "steps_done", b"steps_done", "sweep", b"sweep", "total_steps", b"total_steps", "tuner", b"tuner", "types", b"types", "weight", b"weight"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["elapsed_seconds", b"elapsed_seconds", "exclude", b"exclude", "finished", b"finished", "forks", b"forks", "free", b"free", "jobs", b"jobs", "least_forks", b"least_forks", "max_devices", b"max_devices", "mean_apps", b"mean_apps", "min_devices", b"min_devices", "outlook", b"outlook", "own", b"own", "settings", b"settings", "speeds", b"speeds", "speeds_index", b"speeds_index", "spread", b"spread", "steps_done", b"steps_done", "sweep", b"sweep", "total_steps", b"total_steps", "tuner", b"tuner", "types", b"types", "weight", b"weight"]) -> None: ...
 
 Global___Situation: typing_extensions.TypeAlias = Situation
 
@@ -688,6 +699,8 @@ class SituationJob(google.protobuf.message.Message):
     HELD_FIELD_NUMBER: builtins.int
     LOST_FIELD_NUMBER: builtins.int
     LEAVING_FIELD_NUMBER: builtins.int
+    FORKS_FIELD_NUMBER: builtins.int
+    LEAST_FORKS_FIELD_NUMBER: builtins.int
     trial: builtins.int
     done: builtins.float
     until: builtins.float
@@ -702,6 +715,11 @@ class SituationJob(google.protobuf.message.Message):
     """Index in the situation's speeds; -1 for unknown."""
     leaving: builtins.bool
     """Its lease was revoked and it is saving."""
+    forks: builtins.int
+    """How many processes may train it at once, each with a gang on a machine of its own, so that their rates add up; 1 or less for one
+    alone, as also with fewer than least_forks.
+    """
+    least_forks: builtins.int
     @property
     def types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
@@ -731,9 +749,11 @@ class SituationJob(google.protobuf.message.Message):
         held: Global___Holding | None = ...,
         lost: Global___Holding | None = ...,
         leaving: builtins.bool = ...,
+        forks: builtins.int = ...,
+        least_forks: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["held", b"held", "lost", b"lost"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["done", b"done", "exclude", b"exclude", "forecast", b"forecast", "held", b"held", "leaving", b"leaving", "lost", b"lost", "max_devices", b"max_devices", "min_devices", b"min_devices", "speeds_index", b"speeds_index", "spread", b"spread", "total", b"total", "trial", b"trial", "types", b"types", "until", b"until"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["done", b"done", "exclude", b"exclude", "forecast", b"forecast", "forks", b"forks", "held", b"held", "least_forks", b"least_forks", "leaving", b"leaving", "lost", b"lost", "max_devices", b"max_devices", "min_devices", b"min_devices", "speeds_index", b"speeds_index", "spread", b"spread", "total", b"total", "trial", b"trial", "types", b"types", "until", b"until"]) -> None: ...
 
 Global___SituationJob: typing_extensions.TypeAlias = SituationJob
 
@@ -770,21 +790,43 @@ class SpeedTable(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class EstimatedEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.float
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.float = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     MEASURED_FIELD_NUMBER: builtins.int
     SLOWDOWN_FIELD_NUMBER: builtins.int
+    ESTIMATED_FIELD_NUMBER: builtins.int
     @property
     def measured(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___MeasuredSpeed]: ...
     @property
     def slowdown(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
         """By how much iterations take longer in one slot, in one machine, in one rack and across racks; 0 for the usual."""
 
+    @property
+    def estimated(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
+        """How fast devices of each type are relative to others, as far as that is guessed, for those that were not measured."""
+
     def __init__(
         self,
         *,
         measured: collections.abc.Iterable[Global___MeasuredSpeed] | None = ...,
         slowdown: collections.abc.Iterable[builtins.float] | None = ...,
+        estimated: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["measured", b"measured", "slowdown", b"slowdown"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["estimated", b"estimated", "measured", b"measured", "slowdown", b"slowdown"]) -> None: ...
 
 Global___SpeedTable: typing_extensions.TypeAlias = SpeedTable
 
