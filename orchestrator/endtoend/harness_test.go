@@ -58,6 +58,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("NATS_DIR"); dir != "" {
 		os.Exit(runNATS(dir))
 	}
+	if takes := os.Getenv("POLICY_TAKES"); takes != "" {
+		os.Exit(serveSlowPolicy(takes, os.Args[1]))
+	}
 	if handshake := pluginhost.Handshake(pluginhost.Tuner); os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue {
 		servePlugin()
 		os.Exit(0)

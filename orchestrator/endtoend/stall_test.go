@@ -133,7 +133,12 @@ func pause(d time.Duration) { <-time.After(d) }
 // the reads of both wait for a core.
 func (c *cluster) stall(id string, during func()) {
 	c.t.Helper()
-	twin := newCluster(c.t, "--lease", "15s")
+	c.stallBeside(newCluster(c.t, "--lease", "15s"), id, during)
+}
+
+// stallBeside is stall with a server to compare with, which it stops.
+func (c *cluster) stallBeside(twin *cluster, id string, during func()) {
+	c.t.Helper()
 	twin.worker("twin", "cpu:2", "")
 	calm := twin.timeReads(twin.long())
 	before := c.leases(id)

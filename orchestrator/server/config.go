@@ -12,6 +12,7 @@ import (
 	"time"
 
 	agents "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 )
 
@@ -52,6 +53,8 @@ type Config struct {
 	// Policy is the name of the policy, by default the registry's; PolicyOptions are its options by name.
 	Policy        string
 	PolicyOptions map[string]string
+	// Policies makes a policy by its name; by default registry.New. A program that embeds a server has policies of its own by it.
+	Policies func(name string, options *policy.Options) (policy.Policy, error)
 	// Agents are the programs that bid for sweeps which name them: the words of the command by the agent's name.
 	Agents map[string][]string
 	// AgentTimeout is how long an agent may take in a round before it loses its bid; by default half a second.

@@ -9,10 +9,17 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
+func (c *Config) makePolicy(name string, options *policy.Options) (policy.Policy, error) {
+	if c.Policies != nil {
+		return c.Policies(name, options)
+	}
+	return registry.New(name, options)
+}
+
 // newPolicy makes the policy, and says which options it has now, given or not.
 func (c *Config) newPolicy() (policy.Policy, map[string]string, error) {
 	options := policy.NewOptions(c.PolicyOptions)
-	rules, err := registry.New(c.Policy, options)
+	rules, err := c.makePolicy(c.Policy, options)
 	if err != nil {
 		return nil, nil, badField("Policy", "%w", err)
 	}
@@ -23,7 +30,7 @@ func (c *Config) newPolicy() (policy.Policy, map[string]string, error) {
 // this version cannot make any more must not keep the server from starting: today's takes its place.
 func (c *Config) earlierPolicy(log *slog.Logger) func(*outbidv1.PolicySettings) (policy.Policy, error) {
 	return func(then *outbidv1.PolicySettings) (policy.Policy, error) {
-		rules, err := registry.New(then.GetName(), policy.NewOptions(then.GetOptions()))
+		rules, err := c.makePolicy(then.GetName(), policy.NewOptions(then.GetOptions()))
 		if err == nil {
 			return rules, nil
 		}
