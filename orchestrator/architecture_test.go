@@ -160,7 +160,7 @@ func walls() []wall {
 			tests: true, why: "the command line stands on top of everything",
 		},
 		{
-			from: []string{"orchestrator", "worker"}, except: orchestratorRooms("cli", "server"),
+			from: []string{"orchestrator", "worker"}, except: orchestratorRooms("cli", "server", "endtoend"),
 			to:    orchestratorRooms("server"),
 			tests: true, why: "a server is made of the other rooms, which do not know it",
 		},
