@@ -179,23 +179,26 @@ func TestBinaryStaysSmall(t *testing.T) {
 	}
 }
 
-// What tests leave out under the race detector, make test runs without it: the Makefile names those tests and where
-// they are.
-func TestWhatIsLeftOutUnderTheRaceDetectorRunsWithoutIt(t *testing.T) {
-	t.Parallel()
+// listed are the words of the Makefile that a pattern's group holds.
+func listed(t *testing.T, pattern string) []string {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := func(pattern string) []string {
-		found := regexp.MustCompile(pattern).FindStringSubmatch(strings.ReplaceAll(string(text), "\\\n", ""))
-		if found == nil {
-			t.Fatalf("the Makefile has no %s", pattern)
-		}
-		words := strings.Fields(found[1])
-		slices.Sort(words)
-		return words
+	found := regexp.MustCompile(pattern).FindStringSubmatch(strings.ReplaceAll(string(text), "\\\n", ""))
+	if found == nil {
+		t.Fatalf("the Makefile has no %s", pattern)
 	}
+	words := strings.Fields(found[1])
+	slices.Sort(words)
+	return words
+}
+
+// What tests leave out under the race detector, make test runs without it: the Makefile names those tests and where
+// they are.
+func TestWhatIsLeftOutUnderTheRaceDetectorRunsWithoutIt(t *testing.T) {
+	t.Parallel()
 	tests, folders := map[string]bool{}, map[string]bool{}
 	for _, s := range sources(t) {
 		if strings.HasSuffix(s.path, "/race_on_test.go") {
@@ -207,13 +210,45 @@ func TestWhatIsLeftOutUnderTheRaceDetectorRunsWithoutIt(t *testing.T) {
 			}
 		}
 	}
-	where := list(`(?m)^WHOLE_IN := .*,(.*)\)$`)
+	where := listed(t, `(?m)^WHOLE_IN := .*,(.*)\)$`)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(folders)), where); diff != "" {
 		t.Errorf("the Makefile's WHOLE_IN is not where tests ask for the race detector (-tests +Makefile):\n%s", diff)
 	}
-	for _, name := range list(`(?m)^WHOLE := (.*)$`) {
+	for _, name := range listed(t, `(?m)^WHOLE := (.*)$`) {
 		if !slices.ContainsFunc(where, func(dir string) bool { return tests["orchestrator/"+dir+" "+name] }) {
 			t.Errorf("the Makefile's WHOLE names %s, which is in none of %v", name, where)
+		}
+	}
+}
+
+// Rooms whose tests run without the race detector start nothing at once, and neither do their tests.
+func TestRoomsWithoutTheRaceDetectorStartNothing(t *testing.T) {
+	t.Parallel()
+	calm := listed(t, `(?m)^CALM := .*,(.*)\)$`)
+	for i, room := range calm {
+		calm[i] = "orchestrator/" + room
+	}
+	found := map[string]bool{}
+	for _, s := range sources(t) {
+		if !slices.Contains(calm, s.dir) {
+			continue
+		}
+		found[s.dir] = true
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s starts a goroutine: take the room off the Makefile's CALM", s.at(n))
+			case *ast.CallExpr:
+				if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "Go" {
+					t.Errorf("%s starts a goroutine: take the room off the Makefile's CALM", s.at(n))
+				}
+			}
+			return true
+		})
+	}
+	for _, dir := range calm {
+		if !found[dir] {
+			t.Errorf("the Makefile's CALM names %s, which is no room", dir)
 		}
 	}
 }

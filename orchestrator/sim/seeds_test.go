@@ -27,11 +27,14 @@ import (
 // Random clusters, workloads and faults under every policy in turn. Each run is checked event by event (see invariants.go), its
 // ledger decides the same again, and a state and a policy restored from it are those that the run ended with.
 func TestSeeds(t *testing.T) {
+	if raceEnabled {
+		t.Skip("TestSeedsWithFaults runs the same code and more: make test runs this one without the race detector")
+	}
 	t.Parallel()
 	names := registry.Names()
 	seeds := uint64(1000)
-	if testing.Short() || raceEnabled {
-		seeds = 2 * uint64(len(names)) // make test runs all of them without the race detector too
+	if testing.Short() {
+		seeds = 2 * uint64(len(names))
 	}
 	for seed := range seeds {
 		name := names[seed%uint64(len(names))]
@@ -57,7 +60,7 @@ func TestSeedsWithFaults(t *testing.T) {
 	names := registry.Names()
 	seeds := uint64(100)
 	if testing.Short() || raceEnabled {
-		seeds = uint64(len(names))
+		seeds = uint64(len(names)) // make test runs all of them without the race detector too
 	}
 	for seed := range seeds {
 		name := names[seed%uint64(len(names))]

@@ -203,9 +203,6 @@ func raceOn(t *testing.T, task *curvetest.Task, racer int, seeds int, reasons ma
 // realTasks are the tasks of the shared curves; a test that they are not there for is skipped.
 func realTasks(t *testing.T) []curvetest.Task {
 	t.Helper()
-	if raceEnabled {
-		t.Skip("nothing happens at once here: make test runs it without the race detector")
-	}
 	tasks, err := curvetest.All(os.DirFS("../../../shared/data/curves"))
 	if err != nil {
 		t.Fatal(err)

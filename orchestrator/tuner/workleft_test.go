@@ -152,9 +152,6 @@ func checkLefts(t *testing.T, name string, l *lefts) {
 // What a sweep has still to do errs on the long side, on made curves of every family: nine times in ten it does no more.
 func TestWorkLeftOfMadeCurvesErrsOnTheLongSide(t *testing.T) {
 	t.Parallel()
-	if raceEnabled {
-		t.Skip("nothing happens at once here: make test runs it without the race detector")
-	}
 	for _, family := range curvetest.Families() {
 		t.Run(family, func(t *testing.T) {
 			t.Parallel()

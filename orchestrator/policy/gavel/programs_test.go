@@ -133,17 +133,12 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// seeds of random jobs, fewer with the race detector: make test runs all of them without it too.
-func seeds() uint64 {
-	if raceEnabled {
-		return 20
-	}
-	return 200
-}
+// seeds of random jobs.
+const seeds = uint64(200)
 
 func TestProgramsAgainstSimplex(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds() {
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		n := 1 + rng.IntN(20)
 		j, steps := randomJobs(rng, n, 1+rng.IntN(4))
@@ -193,7 +188,7 @@ func TestProgramsAgainstSimplex(t *testing.T) {
 // At the rho that comes out the jobs' needs must be just feasible: the max-min over needs is 1, by the simplex.
 func TestFinishTimeAgainstSimplex(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds() {
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		n := 1 + rng.IntN(20)
 		j, steps := randomJobs(rng, n, 1+rng.IntN(4))

@@ -34,9 +34,6 @@ func variants() []string {
 // the file, next to how many grants, renewals and revocations there were. Who means to change decisions writes the file
 // anew (-update) and says why.
 func TestDecisionsStayAsTheyAre(t *testing.T) {
-	if raceEnabled {
-		t.Skip("make test runs it without the race detector")
-	}
 	t.Parallel()
 	lines := []string{}
 	for _, name := range append(registry.Names(), variants()...) {
