@@ -72,7 +72,7 @@ func checkNames(s *outbidv1.SweepSpec) error {
 }
 
 func checkSpace(s *outbidv1.SweepSpec) (*space.Space, error) {
-	if len(s.GetSpace()) == 0 {
+	if len(s.GetSpace()) == 0 && !drawsAlone(s) {
 		return nil, wrong("space", "is missing or empty; name at least one parameter, such as "+
 			"lr: {float: {low: 0.001, high: 0.1, log: true}}")
 	}
@@ -81,6 +81,12 @@ func checkSpace(s *outbidv1.SweepSpec) (*space.Space, error) {
 		return nil, fromSpace(err)
 	}
 	return compiled, nil
+}
+
+// drawsAlone says whether a program of its own draws a sweep's configurations: it may draw what no space says.
+func drawsAlone(s *outbidv1.SweepSpec) bool {
+	own := s.GetTuner().GetPlugin()
+	return len(own.GetCommand()) > 0 && own.GetRule() == nil
 }
 
 func checkMetric(s *outbidv1.SweepSpec) error {

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -240,4 +241,21 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("round trip (-want +got):\n%s\n%s", diff, text)
 		}
 	})
+}
+
+func TestAProgramThatDrawsNeedsNoSpace(t *testing.T) {
+	const spec = "name: digits\nmetric: accuracy\nmode: max\nprogram: {command: [train]}\ntuner: {plugin: {command: [draws]%s}}\n"
+	for more, want := range map[string]string{
+		"":                     "",
+		", rule: {random: {}}": "space: is missing or empty",
+		", rule: {sobol: {}}":  "space: is missing or empty",
+	} {
+		_, err := Parse(fmt.Appendf(nil, spec, more))
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("with%s: %v", more, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("with%s: got %v, want %q", more, err, want)
+		}
+	}
 }

@@ -1,0 +1,105 @@
+"""Ray Tune's names on Outbid: `from outbid import tune` in place of `from ray import tune`.
+
+    from outbid import tune
+
+    def train(config):
+        for _ in range(10):
+            tune.report({"loss": (config["lr"] - 0.1) ** 2})
+
+    tuner = tune.Tuner(
+        train,
+        param_space={"lr": tune.loguniform(1e-4, 1)},
+        tune_config=tune.TuneConfig(metric="loss", mode="min", num_samples=20),
+    )
+    print(tuner.fit().get_best_result().config)
+
+What of Ray Tune is here, and what is not, stands in docs/coming-from-ray-tune.md.
+"""
+
+from __future__ import annotations
+
+from outbid.tune._checkpoint import Checkpoint
+from outbid.tune._config import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig
+from outbid.tune._config import Placement as PlacementGroupFactory
+from outbid.tune._context import TuneContext, get_context
+from outbid.tune._errors import TuneError, UnsupportedError
+from outbid.tune._names import install
+from outbid.tune._registry import register_env, register_trainable
+from outbid.tune._results import Result, ResultGrid
+from outbid.tune._run import Experiment, run, run_experiments
+from outbid.tune._sample import (
+    choice,
+    grid_search,
+    lograndint,
+    loguniform,
+    qlograndint,
+    qloguniform,
+    qrandint,
+    qrandn,
+    quniform,
+    randint,
+    randn,
+    sample_from,
+    uniform,
+)
+from outbid.tune._session import checkpoint_dir, get_checkpoint, report
+from outbid.tune._trainable import Trainable, with_parameters, with_resources
+from outbid.tune._tuner import Tuner
+from outbid.tune.analysis import ExperimentAnalysis
+from outbid.tune.callback import Callback
+from outbid.tune.progress_reporter import CLIReporter, JupyterNotebookReporter, ProgressReporter
+from outbid.tune.schedulers import create_scheduler
+from outbid.tune.search import create_searcher
+from outbid.tune.stopper import Stopper
+
+install()  # the deeper names of Ray Tune's modules
+
+__all__ = [
+    "CLIReporter",
+    "Callback",
+    "Checkpoint",
+    "CheckpointConfig",
+    "Experiment",
+    "ExperimentAnalysis",
+    "FailureConfig",
+    "JupyterNotebookReporter",
+    "PlacementGroupFactory",
+    "ProgressReporter",
+    "Result",
+    "ResultGrid",
+    "ResumeConfig",
+    "RunConfig",
+    "Stopper",
+    "SyncConfig",
+    "Trainable",
+    "TuneConfig",
+    "TuneContext",
+    "TuneError",
+    "Tuner",
+    "UnsupportedError",
+    "checkpoint_dir",
+    "choice",
+    "create_scheduler",
+    "create_searcher",
+    "get_checkpoint",
+    "get_context",
+    "grid_search",
+    "lograndint",
+    "loguniform",
+    "qlograndint",
+    "qloguniform",
+    "qrandint",
+    "qrandn",
+    "quniform",
+    "randint",
+    "randn",
+    "register_env",
+    "register_trainable",
+    "report",
+    "run",
+    "run_experiments",
+    "sample_from",
+    "uniform",
+    "with_parameters",
+    "with_resources",
+]

@@ -1,0 +1,235 @@
+"""Runs an experiment: makes a sweep of it, follows that, and calls the user's callbacks meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import re
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from outbid._client import Client, default_client
+from outbid._display import make_display
+from outbid._handle import SweepHandle, _Cancel
+from outbid._interrupt import interrupted
+from outbid._model import TrialResult, Update
+from outbid._resources import Resources
+from outbid._sweep import Sweep
+from outbid._tuners import Plugin
+from outbid.tune._config import Placement, RunConfig, TuneConfig, seconds, storage_of
+from outbid.tune._encoding import decode
+from outbid.tune._errors import TuneError, unsupported
+from outbid.tune._plan import Plan, name_of
+from outbid.tune._program import Experiment, pack
+from outbid.tune._record import Run, collect
+from outbid.tune._registry import find_trainable
+from outbid.tune._trainable import placement_for
+from outbid.tune._trial import Trial
+from outbid.tune._variants import find
+from outbid.tune._watch import Watch
+from outbid.tune._work import Work
+from outbid.tune.schedulers import FIFOScheduler, create_scheduler
+from outbid.tune.search import BasicVariantGenerator, Searcher, create_searcher
+from outbid.tune.search._searcher import _Around
+
+DEFAULT_METRIC = "training_iteration"
+_ENDLESS = 10_000  # trials drawn for num_samples=-1
+_MANY = 100_000  # variants of one experiment
+
+
+def begin(
+    trainable: Any,
+    space: dict[str, Any] | None,
+    tune: TuneConfig,
+    run: RunConfig,
+    *,
+    placement: Placement | None = None,
+) -> tuple[Run, SweepHandle]:
+    """Submit an experiment."""
+    trainable = find_trainable(trainable)
+    space = dict(space or {})
+    name = name_of(trainable)
+    plan = Plan(
+        trainable=trainable,
+        name=name,
+        folder="",
+        prefix="",
+        space=space,
+        metric="",
+        mode="max",
+        placement=placement or placement_for(trainable, space),
+        checkpoints=run.checkpoint_config,  # type: ignore[arg-type]
+        stop=_stopper(run.stop),
+        trial_name=tune.trial_name_creator,
+        trial_dirname=tune.trial_dirname_creator,
+        chdir=os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0",
+        log_to_file=run.log_to_file,
+        as_ray=getattr(sys.modules.get("ray"), "_outbid", False),
+    )
+    plan.folder = str(storage_of(run.storage_path) / (run.name or f"{name}_{plan.began:%Y-%m-%d_%H-%M-%S}"))
+    experiment, limit = _experiment(plan, tune)
+    client = default_client()
+    sweep = _sweep(experiment, tune, run, limit, client)
+    handle = sweep.submit(client)
+    made = Run(plan, handle.id, client.url, tune=tune, config=run)
+    made.save()
+    return made, handle
+
+
+def resubmit(
+    made: Run, trials: list[TrialResult], trainable: Any, tune: TuneConfig, run: RunConfig, *, going_on: bool
+) -> tuple[Run, SweepHandle]:
+    """Submit trials of an experiment once more, under the numbers and in the directories that they had."""
+    numbers = [made.plan.numbers[t.number] if made.plan.numbers else t.number for t in trials]
+    plan = replace(made.plan, numbers=numbers, going_on=going_on)
+    if trainable is not None:
+        plan.trainable = find_trainable(trainable)
+    points = [decode(t.config) for t in trials]
+    scheduler = FIFOScheduler()
+    client = default_client()
+    sweep = _sweep(Experiment(plan, scheduler, None, points, len(points)), tune, run, 0, client)
+    handle = sweep.submit(client)
+    return Run(plan, handle.id, client.url, tune=tune, config=run), handle
+
+
+def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> Run:
+    """Wait for the end of an experiment, and call its callbacks meanwhile."""
+    watch = Watch(made, tune, run)
+    display = make_display(run.verbose != 0 and not watch.shows, handle._explain)
+    fail_fast: Any = run.failure_config and run.failure_config.fail_fast
+    watch.begin()
+    with contextlib.closing(display):
+        try:
+            for update in handle._watch(watch.wants_reports, None, _Cancel()):
+                display.update(update)
+                _take(made, update)
+                watch.update(update)
+                failed = fail_fast and any(t.state == "failed" for t in update.trials)
+                if (failed or watch.enough) and update.sweep.state not in ("stopping", "stopped", "done", "failed"):
+                    handle.stop()
+        except KeyboardInterrupt:
+            raise interrupted(handle, handle._client, display) from None
+        result = handle.result()
+        display.end(result.sweep, result.trials)
+    made.infos = {t.number: t for t in result.trials}
+    if result.sweep.state == "failed":
+        made.failed = result.sweep.reason
+    made.trials = [collect(made.plan, info) for info in result.trials]
+    watch.end(made.trials)
+    if made.failed and not any(t.status == Trial.ERROR for t in made.trials):
+        raise TuneError(f"the experiment failed: {made.failed}")
+    if fail_fast == "raise":
+        for trial in made.trials:
+            if trial.error is not None:
+                raise trial.error
+    return made
+
+
+def _take(made: Run, update: Update) -> None:
+    made.infos.update({t.number: t for t in update.trials})
+
+
+def _stopper(stop: Any) -> Any:
+    from outbid.tune.stopper import CombinedStopper, FunctionStopper, Stopper
+
+    if stop is None or isinstance(stop, (Mapping, Stopper)):
+        return dict(stop) if isinstance(stop, Mapping) else stop
+    if isinstance(stop, (list, tuple)):
+        return CombinedStopper(*stop)
+    if callable(stop):
+        return FunctionStopper(stop)
+    raise ValueError(f"stop must be a dict, a function of (trial_id, result), or a Stopper, got {stop!r:.80}")
+
+
+def _experiment(plan: Plan, tune: TuneConfig) -> tuple[Experiment, int]:
+    """Return an experiment, whose plan knows by what it goes, and the most trials at once (0: any number)."""
+    search: Any = tune.search_alg
+    if isinstance(search, str):
+        search = create_searcher(search, metric=tune.metric, mode=tune.mode)
+    scheduler: Any = tune.scheduler or FIFOScheduler()
+    if isinstance(scheduler, str):
+        scheduler = create_scheduler(scheduler)
+    if search is None:
+        search = BasicVariantGenerator()
+    metric, mode = _goal(tune, search, scheduler)
+    plan.metric, plan.mode = metric or DEFAULT_METRIC, mode or "max"
+    if not scheduler.set_search_properties(metric, mode, **plan.space):
+        raise ValueError("metric and mode are given twice, to the scheduler and to TuneConfig: leave out one of them")
+    limit = int(tune.max_concurrent_trials or 0) or int(getattr(search, "max_concurrent", 0) or 0)
+    if isinstance(search, BasicVariantGenerator):
+        plan.prefix = search.prefix
+        if search.total(plan.space, tune.num_samples) > _MANY:
+            unsupported(f"more than {_MANY} variants", "draw them at random, or with OptunaSearch")
+        drawn = search.draw(plan.space, tune.num_samples)
+        points = [config for _, config in itertools.islice(drawn, _ENDLESS if tune.num_samples == -1 else None)]
+        return Experiment(plan, scheduler, None, points, len(points)), limit
+    if not isinstance(search, Searcher) and not hasattr(search, "suggest"):
+        unsupported(f"search algorithm {type(search).__name__}", "use OptunaSearch, or a subclass of Searcher")
+    plan.prefix = BasicVariantGenerator().prefix
+    if not search.set_search_properties(tune.metric, tune.mode, plan.space) and find(plan.space):
+        warnings.warn(
+            f"{type(search).__name__} has a space of its own; the parameters of param_space are not drawn", stacklevel=4
+        )
+    return Experiment(plan, scheduler, search, None, 0 if tune.num_samples == -1 else tune.num_samples), limit
+
+
+def _goal(tune: TuneConfig, search: Any, scheduler: Any) -> tuple[str | None, str | None]:
+    """Return metric and mode, of the first who says so."""
+    metric, mode = tune.metric, tune.mode
+    inner = search
+    while isinstance(inner, _Around):
+        inner = inner.searcher
+    for other in (scheduler, getattr(scheduler, "_base", None), inner):
+        metric = metric or getattr(other, "_metric", None)
+        mode = mode or getattr(other, "_mode", None)
+    if isinstance(metric, (list, tuple)):
+        metric, mode = metric[0], (mode[0] if isinstance(mode, (list, tuple)) else mode)
+    if not metric and mode:
+        metric = "_metric"
+    return metric, mode
+
+
+def _sweep(experiment: Experiment, tune: TuneConfig, run: RunConfig, limit: int, client: Client) -> Sweep:
+    plan = experiment.plan
+    failures = run.failure_config.max_failures if run.failure_config else 0
+    python = sys.executable if client.local else "python3"
+    total = len(experiment.points) if experiment.points is not None else experiment.samples
+    name = re.sub(r"[^a-z0-9]+", "-", Path(plan.folder).name.lower()).strip("-0123456789")[:40].strip("-")
+    return Sweep(
+        Work(plan),
+        {},
+        metric=plan.metric,
+        mode=plan.mode,  # type: ignore[arg-type]
+        tuner=Plugin([python, "-m", "outbid.tune._program"], settings={"experiment": pack(experiment)}),
+        resources=_resources(plan.placement, client),
+        trials=total or None,
+        concurrency=limit or None,
+        wall_time=seconds(tune.time_budget_s),
+        max_restarts=1_000_000 if failures < 0 else failures,
+        name=name or "experiment",
+    )
+
+
+def _resources(placement: Placement, client: Client) -> Resources:
+    """Return what a trial needs in Outbid's terms: whole devices, and cores beside them."""
+    wanted = placement.required_resources
+    gpus, cpus = wanted.get("GPU", 0.0), wanted.get("CPU", 0.0)
+    for name in wanted:
+        if name not in ("CPU", "GPU", "memory", "object_store_memory") and not name.startswith("accelerator_type:"):
+            warnings.warn(f"the resource {name!r} is unknown here and left out", stacklevel=5)
+    if gpus and gpus != int(gpus):
+        warnings.warn(f"a device has one trial at a time: {gpus:g} GPU counts as {math.ceil(gpus)}", stacklevel=5)
+    if gpus:
+        return Resources(devices=math.ceil(gpus), exclude_types=("cpu",))
+    if cpus > 1 and client.local:
+        most = os.cpu_count() or 1
+        if cpus > most:
+            warnings.warn(f"this machine has {most} cores: a trial that asks for {cpus:g} has {most}", stacklevel=5)
+        cpus = min(cpus, most)
+    return Resources(cpus=cpus if cpus > 1 else 0.0)

@@ -1,0 +1,86 @@
+"""Configurations on their way: JSON for all to read, and beside it what JSON cannot say."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+_FLOATS, _WHOLE = "~floats", "~pickle"
+
+
+def encode(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration as JSON can hold it. `decode` makes the very same of it, objects and tuples included."""
+    floats: list[str] = []
+    exact = [True]
+    plain: dict[str, Any] = _plain(config, floats, exact)
+    if not exact[0]:
+        import cloudpickle
+
+        return {**plain, _WHOLE: base64.b64encode(cloudpickle.dumps(dict(config))).decode()}
+    return {**plain, _FLOATS: floats} if floats else plain
+
+
+def decode(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration that was encoded."""
+    if _WHOLE in config:
+        import cloudpickle
+
+        whole: dict[str, Any] = cloudpickle.loads(base64.b64decode(config[_WHOLE]))
+        return whole
+    out: dict[str, Any] = _copy({k: v for k, v in config.items() if k != _FLOATS})
+    for path in config.get(_FLOATS, ()):
+        *around, last = json.loads(path)
+        inside: Any = out
+        for key in around:
+            inside = inside[key]
+        inside[last] = float(inside[last])
+    return out
+
+
+def shown(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without what is for the machine."""
+    return {k: v for k, v in config.items() if k not in (_FLOATS, _WHOLE)}
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _copy(v) for k, v in value.items()}
+    return [_copy(v) for v in value] if isinstance(value, list) else value
+
+
+def _plain(value: Any, floats: list[str], exact: list[bool], at: tuple[Any, ...] = ()) -> Any:
+    kind = type(value)
+    if value is None or kind in (str, bool):
+        return value
+    if kind is int:
+        exact[0] = exact[0] and abs(value) <= 1 << 53
+        return value
+    if kind is float:
+        if not math.isfinite(value):
+            exact[0] = False
+            return str(value)
+        if value.is_integer():
+            exact[0] = exact[0] and abs(value) <= 1 << 53 and not (value == 0 and math.copysign(1, value) < 0)
+            floats.append(json.dumps(at, default=str))
+            return value
+        return value
+    if kind is dict:
+        out = {}
+        for key, entry in value.items():
+            exact[0] = exact[0] and type(key) is str and key not in (_FLOATS, _WHOLE)
+            out[str(key)] = _plain(entry, floats, exact, (*at, key))
+        return out
+    if kind is list:
+        return [_plain(entry, floats, exact, (*at, i)) for i, entry in enumerate(value)]
+    exact[0] = False
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v, floats, exact) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(v, floats, exact) for v in value]
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "ndim", None) == 0:
+        return _plain(item(), floats, exact)
+    return str(value)[:200]

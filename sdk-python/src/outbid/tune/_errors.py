@@ -1,0 +1,20 @@
+"""What goes wrong, and what there is not."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from outbid._errors import OutbidError
+
+
+class TuneError(OutbidError):
+    """An experiment, or one of its trials, went wrong."""
+
+
+class UnsupportedError(OutbidError, NotImplementedError):
+    """A part of Ray Tune that Outbid does not have; the message says what to use."""
+
+
+def unsupported(what: str, use: str) -> NoReturn:
+    """Raise the error for something that Outbid does not have."""
+    raise UnsupportedError(f"outbid.tune has no {what}: {use}")

@@ -1,0 +1,136 @@
+"""The modules that Ray Tune's names are found in: which of Outbid's each is.
+
+`install` makes `from outbid.tune.schedulers.pb2 import PB2` and its like work. `pretend` makes `import ray` mean
+Outbid, for scripts that stay as they are: `python -m outbid.tune script.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+_SCHEDULERS = ("async_hyperband", "hyperband", "hb_bohb", "median_stopping_rule", "pb2", "pbt", "trial_scheduler")
+_SEARCH = ("basic_variant", "concurrency_limiter", "repeater", "searcher", "search_algorithm", "search_generator")
+
+_TUNE = {
+    **{f"schedulers.{name}": "schedulers" for name in (*_SCHEDULERS, "resource_changing_scheduler")},
+    **{f"search.{name}": "search" for name in _SEARCH},
+    "search.sample": "_sample",
+    "search.variant_generator": "_variant_names",
+    "search.optuna.optuna_search": "search.optuna",
+    **{
+        f"search.{name}": "search._absent"
+        for one in ("ax", "bayesopt", "bohb", "hebo", "hyperopt", "nevergrad", "zoopt")
+        for name in (one, f"{one}.{one}_search")
+    },
+    "suggest": "search",
+    **{f"suggest.{name}": "search" for name in ("basic_variant", "suggestion", "repeater")},
+    "suggest.optuna": "search.optuna",
+    **{
+        f"suggest.{name}": "search._absent"
+        for name in ("ax", "bayesopt", "bohb", "hebo", "hyperopt", "nevergrad", "zoopt")
+    },
+    "sample": "_sample",
+    "stopper.stopper": "stopper",
+    **{
+        f"stopper.{name}": "stopper"
+        for name in ("experiment_plateau", "function_stopper", "maximum_iteration", "noop", "timeout", "trial_plateau")
+    },
+    **{f"logger.{name}": "logger" for name in ("logger", "json", "csv", "tensorboardx", "aim", "unified", "noop")},
+    "analysis.experiment_analysis": "analysis",
+    "execution.placement_groups": "_placement_names",
+    "execution": "_placement_names",
+    "experiment": "_experiment_names",
+    "experiment.trial": "_experiment_names",
+    "experiment.experiment": "_experiment_names",
+    "error": "_errors",
+    "registry": "_registry",
+    "result_grid": "_results",
+    "syncer": "_config",
+    "trainable": "_trainable_names",
+    "trainable.trainable": "_trainable_names",
+    "trainable.util": "_trainable_names",
+    "trainable.function_trainable": "_trainable_names",
+    "trainable.trainable_fn_utils": "_session",
+    "tuner": "_tuner",
+    "tune_config": "_config",
+    "tune": "_run",
+    "context": "_context",
+    "resources": "_placement_names",
+    "impl.config": "_config",
+    "impl": "_config",
+    "utils.log": "_log_names",
+}
+
+_RAY = {
+    "ray": "outbid.tune._as_ray",
+    "ray.util": "outbid.tune._as_ray",
+    "ray.tune": "outbid.tune",
+    "ray.train": "outbid.train",
+    "ray.air": "outbid.air",
+}
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds a module under a name that is another's."""
+
+    def __init__(self, names: dict[str, str], prefix: str = "") -> None:
+        self._names, self._prefix = names, prefix
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return a spec for a name that is here."""
+        if self._real(fullname) is None:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """Return the module that is meant."""
+        real = self._real(spec.name)
+        assert real is not None
+        module = importlib.import_module(real)
+        self._kept = module.__spec__, module.__dict__.get("__path__")
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave the module as it is; its own spec comes back."""
+        module.__spec__ = self._kept[0]
+        # Deeper names are looked for below modules that are files, too.
+        module.__path__ = self._kept[1] or []
+
+    def _real(self, name: str) -> str | None:
+        if name in self._names:
+            return self._names[name]
+        if not self._prefix or not name.startswith(self._prefix):
+            return None
+        for there in ("ray.tune", "ray.train", "ray.air"):
+            if name.startswith(there + "."):
+                own = f"outbid.{there[4:]}.{name[len(there) + 1 :]}"
+                try:
+                    return own if importlib.util.find_spec(own) is not None else None
+                except (ImportError, ValueError):
+                    return None
+        return None
+
+
+def install() -> None:
+    """Let Ray Tune's modules be found below outbid.tune."""
+    if not any(isinstance(f, _Finder) and not f._prefix for f in sys.meta_path):
+        names = {f"outbid.tune.{name}": f"outbid.tune.{real}" for name, real in _TUNE.items()}
+        sys.meta_path.insert(0, _Finder(names))
+
+
+def pretend() -> None:
+    """Let `import ray` mean Outbid from here on."""
+    if any(isinstance(f, _Finder) and f._prefix for f in sys.meta_path):
+        return
+    importlib.import_module("outbid.tune")
+    for name in [n for n in sys.modules if n == "ray" or n.startswith("ray.")]:
+        del sys.modules[name]
+    sys.meta_path.insert(0, _Finder(_RAY, "ray."))

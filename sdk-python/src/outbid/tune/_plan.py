@@ -1,0 +1,99 @@
+"""What every process of an experiment knows of it."""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from outbid.tune._config import CheckpointConfig, Placement
+from outbid.tune._trial import Trial, name_trial
+
+_MARKS = ".trials"  # of an experiment's directory: a file for each trial, with its directory's name
+
+
+@dataclass
+class Plan:
+    """An experiment: what is trained, over what, and where its files are."""
+
+    trainable: Any
+    name: str
+    folder: str
+    prefix: str
+    space: dict[str, Any]
+    metric: str
+    mode: str
+    placement: Placement
+    checkpoints: CheckpointConfig
+    stop: Any = None
+    began: datetime.datetime = field(default_factory=datetime.datetime.now)
+    trial_name: Any = None
+    trial_dirname: Any = None
+    chdir: bool = True
+    log_to_file: Any = False
+    as_ray: bool = False
+    numbers: list[int] | None = None
+    """In a run that goes on where another ended: the trials' numbers in that one."""
+    going_on: bool = False
+
+    def trial(self, number: int, config: dict[str, Any]) -> Trial:
+        """Return a trial of this run, named as it was when it began."""
+        number = self.numbers[number] if self.numbers is not None else number
+        trial = Trial(number, f"{self.prefix}_{number:05d}", self.name, config)
+        trial.placement, trial.local_experiment_path = self.placement, self.folder
+        name_trial(trial, self.space, name=self.trial_name, dirname=self.trial_dirname, date=self.began)
+        mark = Path(self.folder, _MARKS, trial.trial_id)
+        if mark.is_file():
+            # Its configuration may have changed since it was named.
+            trial.relative_logdir = mark.read_text()
+            trial.experiment_tag = trial.experiment_tag if self.trial_dirname else _tag(trial)
+        return trial
+
+    def claim(self, trial: Trial) -> Path | None:
+        """Make a trial's directory; None where there can be none."""
+        mark = Path(self.folder, _MARKS, trial.trial_id)
+        path = Path(trial.local_path)
+        try:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
+            if not mark.is_file():
+                mark.write_text(trial.relative_logdir)
+        except OSError:
+            return None
+        return path
+
+
+def _tag(trial: Trial) -> str:
+    """Return a trial's tag as its directory's name holds it."""
+    own = trial.relative_logdir.removeprefix(f"{trial!r}_")
+    cut = len("_2000-01-01_00-00-00")
+    return own[:-cut] if len(own) > cut else trial.experiment_tag
+
+
+def name_of(trainable: Any) -> str:
+    """Return what a trainable is called."""
+    while isinstance(trainable, partial) or hasattr(trainable, "_tune_inner"):
+        trainable = getattr(trainable, "_tune_inner", None) or trainable.func
+    if inspect.isclass(trainable) or hasattr(trainable, "__name__"):
+        name = str(trainable.__name__)
+        return "lambda" if name == "<lambda>" else name
+    return type(trainable).__name__
+
+
+def met(stop: Mapping[str, Any], result: Mapping[str, Any], flat: Mapping[str, Any]) -> bool:
+    """Return whether a result reaches one of the values that are enough."""
+    from outbid.tune._errors import TuneError
+
+    for name, enough in stop.items():
+        found = result.get(name, flat.get(name))
+        if found is None:
+            raise TuneError(
+                f"the stopping criterion {name!r} is not among what was reported: {', '.join(sorted(map(str, flat)))}"
+            )
+        if found >= enough:
+            return True
+    return False

@@ -1,0 +1,129 @@
+"""What an experiment leaves behind: its state, its trials, what they reported and saved."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from outbid import _pickle
+from outbid._model import ENDED_TRIAL, TrialResult
+from outbid.tune._checkpoint import Checkpoint
+from outbid.tune._config import RunConfig, TuneConfig
+from outbid.tune._encoding import decode
+from outbid.tune._errors import TuneError
+from outbid.tune._plan import Plan
+from outbid.tune._trial import Trial, read_results
+from outbid.tune._work import Work
+
+STATE = "tuner.pkl"
+"""Of an experiment's directory: what `Tuner.restore` needs."""
+
+
+@dataclass
+class Run:
+    """An experiment that was run, or runs."""
+
+    plan: Plan
+    sweep: str
+    url: str
+    trials: list[Trial] = field(default_factory=list)
+    infos: dict[int, TrialResult] = field(default_factory=dict)
+    failed: str = ""
+    tune: TuneConfig | None = None
+    config: RunConfig | None = None
+
+    def save(self) -> None:
+        """Write down what is needed to go on with it."""
+        import cloudpickle
+
+        kept: dict[str, Any] = {"plan": _pickle.dump(Work(self.plan)), "sweep": self.sweep, "url": self.url}
+        if self.tune is not None and self.config is not None:
+            # Search algorithm, scheduler and callbacks have their own lives.
+            kept["tune"] = replace(self.tune, search_alg=None, scheduler=None)
+            kept["config"] = replace(self.config, callbacks=None, progress_reporter=None, stop=None)
+        with contextlib.suppress(OSError):
+            Path(self.plan.folder).mkdir(parents=True, exist_ok=True)
+            Path(self.plan.folder, STATE).write_bytes(cloudpickle.dumps(kept))
+
+    @staticmethod
+    def load(folder: Path) -> Run:
+        """Return the run that a directory is of."""
+        kept = pickle.loads((folder / STATE).read_bytes())
+        work: Any = _pickle.load(kept["plan"])
+        plan = replace(work._plan, folder=str(folder))
+        return Run(plan, kept["sweep"], kept["url"], tune=kept.get("tune"), config=kept.get("config"))
+
+
+_STATES = {"queued": Trial.PENDING, "running": Trial.RUNNING, "paused": Trial.PAUSED, "failed": Trial.ERROR}
+
+
+def status_of(info: TrialResult) -> str:
+    """Return a trial's state in Ray's words."""
+    return _STATES.get(info.state, Trial.TERMINATED)
+
+
+def trial_of(plan: Plan, info: TrialResult) -> Trial:
+    """Return a trial as the server shows it."""
+    trial = plan.trial(info.number, decode(info.config))
+    trial.status = status_of(info)
+    return trial
+
+
+def collect(plan: Plan, info: TrialResult) -> Trial:
+    """Return a trial with all that it has reported and saved."""
+    trial = trial_of(plan, info)
+    folder = Path(trial.local_path)
+    trial.history = read_results(folder)
+    if not trial.history and info.step:
+        trial.history = [from_report(trial, r.step, r.metrics) for r in info.reports() if not r.superseded]
+    for result in trial.history:
+        result["config"] = trial.config
+        name = result.get("checkpoint_dir_name")
+        if name and (folder / name).is_dir():
+            trial.checkpoints.append((Checkpoint(folder / name), result))
+    if trial.history:
+        trial.last_result = dict(trial.history[-1])
+        with contextlib.suppress(OSError, pickle.PickleError, AttributeError, ImportError):
+            exact = pickle.loads((folder / ".last.pkl").read_bytes())
+            if exact.get("training_iteration") == trial.last_result.get("training_iteration"):
+                trial.last_result = {**exact, "config": trial.config}
+        if info.state in ENDED_TRIAL and info.state != "failed":
+            trial.last_result["done"] = True
+        trial.last_result["experiment_tag"] = trial.experiment_tag
+    if not trial.checkpoints and info.checkpoints and not folder.is_dir():
+        trial.checkpoints.append((Checkpoint(info.checkpoint(info.checkpoints[-1].step)), trial.last_result))
+    if info.state == "failed":
+        trial.error_msg = info.reason
+        trial.error = _error(folder, info)
+    return trial
+
+
+def _error(folder: Path, info: TrialResult) -> Exception:
+    try:
+        found = pickle.loads((folder / "error.pkl").read_bytes())
+        if isinstance(found, Exception):
+            return found
+    except Exception:
+        pass
+    return TuneError(info.reason or f"trial {info.number} failed")
+
+
+def from_report(trial: Trial, step: int, metrics: Mapping[str, float]) -> dict[str, Any]:
+    """Return a result made of a report's numbers, where the trial's files cannot be read here."""
+    out: dict[str, Any] = {}
+    for path, value in metrics.items():
+        inside = out
+        *around, last = path.split("/")
+        for key in around:
+            inside = inside.setdefault(key, {})
+            if not isinstance(inside, dict):
+                break
+        else:
+            inside[last] = value
+    out.setdefault("training_iteration", step)
+    out["training_iteration"] = int(out["training_iteration"])
+    return {**out, "trial_id": trial.trial_id, "config": trial.config, "done": False}

@@ -1,0 +1,242 @@
+"""Results: of one trial, and of all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outbid._errors import MissingExtraError
+from outbid.tune._checkpoint import Checkpoint
+from outbid.tune._trial import Trial, flatten, read_results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def frame(records: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return records as a table."""
+    try:
+        import pandas
+    except ImportError:
+        raise MissingExtraError("dataframes need pandas: pip install 'outbid[frame]'") from None
+    return pandas.DataFrame.from_records(records)
+
+
+def table(history: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return what a trial has reported as a table, as its progress.csv has it."""
+    return frame([flatten(result) for result in history])
+
+
+class Result:
+    """What a trial has found: its last metrics, its checkpoints, its error, and where its files are."""
+
+    def __init__(
+        self,
+        metrics: dict[str, Any] | None = None,
+        checkpoint: Checkpoint | None = None,
+        error: Exception | None = None,
+        metrics_dataframe: Any = None,
+        best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] | None = None,
+        *,
+        path: str = "",
+        history: list[dict[str, Any]] | None = None,
+    ) -> None:
+        self.metrics = metrics
+        self.checkpoint = checkpoint
+        self.error = error
+        self.best_checkpoints = best_checkpoints or []
+        self.path = path
+        self._frame = metrics_dataframe
+        self._history = history or []
+
+    def __repr__(self) -> str:
+        shown = {k: v for k, v in (self.metrics or {}).items() if k not in ("config", "date", "pid", "hostname")}
+        wrong = f", error={type(self.error).__name__}" if self.error else ""
+        return f"Result(metrics={shown}, path={self.path!r}, checkpoint={self.checkpoint}{wrong})"
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        """The trial's configuration."""
+        return (self.metrics or {}).get("config")
+
+    @property
+    def log_dir(self) -> Path:
+        """The trial's directory."""
+        return Path(self.path)
+
+    @property
+    def metrics_dataframe(self) -> Any:
+        """Everything that was reported, a row for each."""
+        if self._frame is None and self._history:
+            self._frame = table(self._history)
+        return self._frame
+
+    def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
+        """Return the checkpoint with the best value of a metric."""
+        if not self.best_checkpoints:
+            return None
+        sign = {"max": 1, "min": -1}[mode]
+        found = [(flatten(m).get(metric, m.get(metric)), c) for c, m in self.best_checkpoints]
+        scored = [(sign * float(value), c) for value, c in found if value is not None]
+        if not scored:
+            known = sorted({k for _, m in self.best_checkpoints for k in flatten(m) if not k.startswith("config/")})
+            raise RuntimeError(f"no checkpoint has the metric {metric!r}; they have {', '.join(known)}")
+        return max(scored, key=lambda pair: pair[0])[1]
+
+    @classmethod
+    def from_path(cls, path: str, storage_filesystem: Any = None) -> Result:
+        """Return the result of the trial whose directory this is."""
+        folder = Path(path).expanduser()
+        if not folder.is_dir():
+            raise RuntimeError(f"there is no directory {folder}")
+        history = read_results(folder)
+        with contextlib.suppress(OSError, ValueError):
+            config = json.loads((folder / "params.json").read_text())
+            for result in history:
+                result["config"] = config
+        error = None
+        with contextlib.suppress(OSError, pickle.PickleError):
+            error = pickle.loads((folder / "error.pkl").read_bytes())
+        kept = [
+            (Checkpoint(folder / name), r)
+            for r in history
+            if (name := r.get("checkpoint_dir_name")) and (folder / name).is_dir()
+        ]
+        return cls(
+            history[-1] if history else {},
+            kept[-1][0] if kept else None,
+            error,
+            None,
+            kept,
+            path=str(folder),
+            history=history,
+        )
+
+
+def result_of(trial: Trial) -> Result:
+    """Return a trial's result."""
+    return Result(
+        metrics=trial.last_result or {"config": trial.config},
+        checkpoint=trial.checkpoint,
+        error=trial.error,
+        best_checkpoints=list(trial.checkpoints),
+        path=trial.local_path,
+        history=trial.history,
+    )
+
+
+def value_of(trial: Trial, metric: str, mode: str, scope: str) -> float | None:
+    """Return a trial's value of a metric over a scope: last, all, avg, last-5-avg or last-10-avg."""
+    values = [v for r in trial.history if isinstance(v := r.get(metric, flatten(r).get(metric)), (int, float))]
+    if scope == "last":
+        last = trial.last_result.get(metric, flatten(trial.last_result).get(metric))
+        return None if last is None else float(last)
+    if not values:
+        return None
+    if scope == "all":
+        finite = [v for v in values if not math.isnan(v)] or values
+        return float(max(finite) if mode == "max" else min(finite))
+    cut = {"avg": len(values), "last-5-avg": 5, "last-10-avg": 10}
+    if scope not in cut:
+        raise ValueError(f"scope must be last, all, avg, last-5-avg or last-10-avg, got {scope!r}")
+    return float(sum(values[-cut[scope] :]) / len(values[-cut[scope] :]))
+
+
+def best_of(trials: list[Trial], metric: str, mode: str, scope: str, finite: bool) -> Trial | None:
+    """Return the best trial, the first of equals."""
+    if mode not in ("max", "min"):
+        raise ValueError(f"mode must be 'min' or 'max', got {mode!r}")
+    best: tuple[float, Trial] | None = None
+    for trial in trials:
+        value = value_of(trial, metric, mode, scope)
+        if value is None or (finite and not math.isfinite(value)):
+            continue
+        score = value if mode == "max" else -value
+        score = -math.inf if math.isnan(score) else score
+        if best is None or score > best[0]:
+            best = (score, trial)
+    return best[1] if best else None
+
+
+class ResultGrid:
+    """The results of an experiment, one for each trial, in their order."""
+
+    def __init__(self, trials: list[Trial], folder: str, metric: str | None, mode: str | None) -> None:
+        self._trials, self._folder = trials, folder
+        self._metric, self._mode = metric, mode
+        self._results = [result_of(trial) for trial in trials]
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __getitem__(self, i: int) -> Result:
+        return self._results[i]
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self._results)
+
+    def __repr__(self) -> str:
+        return f"ResultGrid<[{', '.join(map(repr, self._results))}]>"
+
+    @property
+    def experiment_path(self) -> str:
+        """The experiment's directory."""
+        return self._folder
+
+    @property
+    def errors(self) -> list[Exception]:
+        """The errors of those trials that failed."""
+        return [r.error for r in self._results if r.error is not None]
+
+    @property
+    def num_errors(self) -> int:
+        """How many trials failed."""
+        return sum(t.status == Trial.ERROR for t in self._trials)
+
+    @property
+    def num_terminated(self) -> int:
+        """How many trials ended well."""
+        return sum(t.status == Trial.TERMINATED for t in self._trials)
+
+    def get_best_result(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        scope: str = "last",
+        filter_nan_and_inf: bool = True,
+    ) -> Result:
+        """Return the result with the best value of a metric; those of TuneConfig if none are given."""
+        if len(self._trials) == 1 and not (metric or self._metric):
+            return self._results[0]
+        metric, mode = metric or self._metric, mode or self._mode
+        if not metric:
+            raise ValueError("get_best_result: name a metric, here or in TuneConfig")
+        if not mode:
+            raise ValueError("get_best_result: mode must be 'min' or 'max', here or in TuneConfig")
+        best = best_of(self._trials, metric, mode, scope, filter_nan_and_inf)
+        if best is None:
+            some = "; some failed" if self.num_errors else ""
+            known = sorted({k for t in self._trials for k in flatten(t.last_result) if not k.startswith("config/")})
+            raise RuntimeError(
+                f"no trial has a value of the metric {metric!r}{some}; "
+                f"what was reported is {', '.join(known) or 'nothing'}"
+            )
+        return self._results[self._trials.index(best)]
+
+    def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None) -> pd.DataFrame:
+        """Return a table with each trial's last result, or its best by a metric."""
+        rows = []
+        for trial in self._trials:
+            row = trial.last_result
+            if filter_metric and trial.history:
+                sign = 1 if (filter_mode or self._mode) == "max" else -1
+                scored = [r for r in trial.history if flatten(r).get(filter_metric) is not None]
+                row = max(scored, key=lambda r: sign * flatten(r)[filter_metric], default=row)
+            flat = {k: v for k, v in flatten(row).items() if k != "experiment_tag"}
+            rows.append({**flat, "logdir": Path(trial.local_path).name})
+        return frame(rows)

@@ -1,0 +1,354 @@
+"""The trial that runs in this process: what `tune.report` and its like talk to."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import datetime
+import json
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from outbid import _training
+from outbid._metrics import is_number
+from outbid.tune._checkpoint import Checkpoint
+from outbid.tune._config import Placement
+from outbid.tune._encoding import decode
+from outbid.tune._plan import Plan, met
+from outbid.tune._trial import Trial, flatten, read_results, to_json
+
+current: Session | None = None
+"""The session of the trial that runs in this process."""
+
+_ABOUT = "outbid"  # of a saved trial: what is counted beside the trial's own steps
+
+
+class Session:
+    """One trial in its process: counts its iterations, writes its files, and talks to Outbid's trial."""
+
+    def __init__(self, plan: Plan, trial: _training.Trial) -> None:
+        self._plan, self._own = plan, trial
+        self.config = decode(json.loads(trial._a.config_json or "{}"))
+        self.trial: Trial = plan.trial(trial.number, self.config)
+        self.folder = plan.claim(self.trial)
+        self._start: Checkpoint | None = None
+        self._offset, self._before = 0, 0.0  # iterations and seconds of another run
+        self._load()
+        self.iteration = trial.start_step + self._offset
+        self.since_restore = 0
+        self._clock = self._began = time.time()
+        self.time_total = self._before
+        self._kept: list[tuple[float, Path]] = []
+        self._made = 0  # checkpoints so far
+        self.counts: dict[str, float] = {}
+        self._results: IO[str] | None = None
+        self._progress: Any = None
+        self._open()
+        self._enough = False
+        trial._stop = lambda step, metrics: self._enough
+        self._pending: str | None = None  # a directory of `checkpoint_dir`, until the report that follows
+        self.last: dict[str, Any] = {}
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Return what the trial starts from."""
+        return self._start
+
+    @property
+    def save_due(self) -> bool:
+        """Whether Outbid wants a checkpoint of the coming iteration."""
+        return self._own.save_due
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether one of the coming iteration is due by the run's own rule."""
+        every = self._plan.checkpoints.checkpoint_frequency
+        return bool(every) and (self.iteration + 1) % every == 0
+
+    @property
+    def at_end(self) -> bool:
+        """Whether a checkpoint is wanted at the trial's end."""
+        return bool(self._plan.checkpoints.checkpoint_at_end)
+
+    @property
+    def placement(self) -> Placement:
+        """What the trial has."""
+        return self._plan.placement
+
+    @property
+    def plan(self) -> Plan:
+        """The experiment."""
+        return self._plan
+
+    def report(self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None, name: str | None = None) -> None:
+        """Take one result. Raises StopTrial where the trial is to end or to pause."""
+        result = self.fill(metrics)
+        flat = flatten(result)
+        enough = bool(result.get("done")) or self._stops(result, flat)
+        result["done"] = flat["done"] = enough
+        if checkpoint is None and self._pending is not None:
+            checkpoint = Checkpoint(self._pending)
+        if checkpoint is not None:
+            about = {_ABOUT: {"offset": self._offset, "time_total": self.time_total, "counts": self.counts}}
+            self._own.save(checkpoint.path, metadata=about)
+            result["checkpoint_dir_name"] = self._keep(checkpoint, result, flat, name)
+            if self._pending is not None:
+                shutil.rmtree(self._pending, ignore_errors=True)
+        self._pending = None
+        self.iteration += 1
+        self.since_restore += 1
+        self._write(result, flat)
+        self.last = result
+        self._enough = self._enough or enough
+        numbers = {k: float(v) for k, v in flat.items() if k not in _UNSENT and is_number(v) and not _configured(k)}
+        try:
+            self._own.report(numbers, step=None)
+        finally:
+            self._clock = time.time()
+
+    def fill(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a result with what Ray adds to it."""
+        now = datetime.datetime.now()
+        took = metrics.get("time_this_iter_s")
+        took = time.time() - self._clock if took is None else took
+        self.time_total += took
+        result = dict(metrics)
+        for one, total in (("timesteps_this_iter", "timesteps_total"), ("episodes_this_iter", "episodes_total")):
+            if result.get(one) is not None:
+                self.counts[total] = self.counts.get(total, 0) + result[one]
+            if total in self.counts:
+                result.setdefault(total, self.counts[total])
+        result.setdefault("timestamp", int(now.timestamp()))
+        result.setdefault("checkpoint_dir_name", None)
+        result.setdefault("done", False)
+        result.setdefault("training_iteration", self.iteration + 1)
+        result.update(
+            trial_id=self.trial.trial_id,
+            date=now.strftime("%Y-%m-%d_%H-%M-%S"),
+            time_this_iter_s=took,
+            time_total_s=self.time_total,
+            pid=os.getpid(),
+            hostname=platform.node(),
+            node_ip=_address(),
+            config=self.config,
+            time_since_restore=self.time_total - self._before,
+            iterations_since_restore=self.since_restore + 1,
+        )
+        return result
+
+    @contextlib.contextmanager
+    def checkpoint_dir(self) -> Iterator[str]:
+        """Give a directory that the next report keeps as its checkpoint."""
+        self._pending = tempfile.mkdtemp(prefix="checkpoint_")
+        yield self._pending
+
+    def failed(self, error: BaseException) -> None:
+        """Write down why the trial failed."""
+        if self.folder is None:
+            return
+        with contextlib.suppress(OSError):
+            (self.folder / "error.txt").write_text("".join(traceback.format_exception(error)))
+            with contextlib.suppress(Exception):
+                import cloudpickle
+
+                (self.folder / "error.pkl").write_bytes(cloudpickle.dumps(error))
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in (self._results, self._progress and self._progress[0]):
+            if file:
+                file.close()
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Keep a checkpoint of the last result in the trial's directory, after the trial was told to end."""
+        self._keep(checkpoint, self.last, flatten(self.last), None)
+
+    def _load(self) -> None:
+        """Find what the trial starts from: Outbid's checkpoint, else that of the run that this one goes on from."""
+        own = self._own.checkpoint()
+        if own is not None:
+            about = self._own.metadata.get(_ABOUT, {})
+            self._offset, self._before = int(about.get("offset", 0)), float(about.get("time_total", 0.0))
+            self.counts = dict(about.get("counts", {}))
+            self._start = Checkpoint(own)
+            return
+        if not self._plan.going_on or self.folder is None:
+            return
+        for result in reversed(read_results(self.folder)):
+            path = self.folder / str(result.get("checkpoint_dir_name"))
+            if result.get("checkpoint_dir_name") and path.is_dir():
+                self._offset, self._before = int(result["training_iteration"]), float(result["time_total_s"])
+                self._start = Checkpoint(path)
+                return
+
+    def _open(self) -> None:
+        """Open the trial's files; what was reported after the start is forgotten, as it comes again."""
+        if self.folder is None:
+            return
+        for name in ("error.txt", "error.pkl"):
+            (self.folder / name).unlink(missing_ok=True)
+        (self.folder / "params.json").write_text(to_json(self.config))
+        with contextlib.suppress(Exception):
+            import cloudpickle
+
+            (self.folder / "params.pkl").write_bytes(cloudpickle.dumps(self.config))
+        before = read_results(self.folder)[: self.iteration]  # a line for each iteration
+        self._results = (self.folder / "result.json").open("w")
+        self._progress = None
+        for result in before:
+            self._write(result, flatten(result))
+        score = self._plan.checkpoints.checkpoint_score_attribute
+        for path in sorted(self.folder.glob("checkpoint_[0-9]*")):
+            self._made = max(self._made, int(path.name.split("_")[1]) + 1)
+            of = next((r for r in before if r.get("checkpoint_dir_name") == path.name), None)
+            if of is not None:
+                self._kept.append((float(flatten(of).get(score or "", 0) or 0), path))
+
+    def _write(self, result: dict[str, Any], flat: dict[str, Any]) -> None:
+        if self._results is None or self.folder is None:
+            return
+        self._results.write(to_json(result) + "\n")
+        self._results.flush()
+        if self._progress is None:
+            file = (self.folder / "progress.csv").open("w", newline="")
+            self._progress = file, csv.DictWriter(file, list(flat), extrasaction="ignore")
+            self._progress[1].writeheader()
+        self._progress[1].writerow(flat)
+        self._progress[0].flush()
+
+    def _keep(
+        self, checkpoint: Checkpoint, result: Mapping[str, Any], flat: Mapping[str, Any], name: str | None
+    ) -> str | None:
+        """Copy a checkpoint into the trial's directory, and delete those that are too many."""
+        if self.folder is None:
+            return None
+        path = self.folder / (name or f"checkpoint_{self._made:06d}")
+        self._made += 1
+        if Path(checkpoint.path).resolve() != path.resolve():
+            shutil.copytree(checkpoint.path, path, dirs_exist_ok=True)
+        rules = self._plan.checkpoints
+        by = rules.checkpoint_score_attribute
+        score = result.get(by, flat.get(by)) if by else None
+        sign = 1 if rules.checkpoint_score_order == "max" else -1
+        # Without a score to go by the newest are kept.
+        self._kept.append((sign * float(score) if score is not None else (-float("inf") if by else 0.0), path))
+        while rules.num_to_keep and len(self._kept) > rules.num_to_keep:
+            # The newest stays, whatever its score, as the trial may have to go on from it.
+            worst = min(range(len(self._kept) - 1), key=lambda i: self._kept[i][0], default=None)
+            if worst is None:
+                break
+            shutil.rmtree(self._kept.pop(worst)[1], ignore_errors=True)
+        return path.name
+
+    def _stops(self, result: dict[str, Any], flat: dict[str, Any]) -> bool:
+        stop = self._plan.stop
+        if stop is None:
+            return False
+        if isinstance(stop, Mapping):
+            return met(stop, result, flat)
+        return bool(stop(self.trial.trial_id, result))
+
+
+_UNSENT = frozenset(
+    {"timestamp", "trial_id", "date", "pid", "hostname", "node_ip", "time_since_restore", "done"}
+    | {"iterations_since_restore", "checkpoint_dir_name", "config"}
+)
+
+
+def _configured(name: str) -> bool:
+    return name.startswith("config/")
+
+
+_own_address = ""
+
+
+def _address() -> str:
+    global _own_address
+    if not _own_address:
+        try:
+            _own_address = socket.gethostbyname(socket.gethostname())
+        except OSError:
+            _own_address = "127.0.0.1"
+    return _own_address
+
+
+def report(
+    metrics: Any = None,
+    *,
+    checkpoint: Checkpoint | None = None,
+    checkpoint_dir_name: str | None = None,
+    **named: Any,
+) -> None:
+    """Report one iteration's metrics: a dict, or keywords, with a checkpoint if there is one."""
+    if "_metric" in named:
+        metrics = named.pop("_metric") if metrics is None else metrics
+    if metrics is not None and not isinstance(metrics, Mapping):
+        metrics = {"_metric": metrics}
+    if current is None:
+        warnings.warn("tune.report() outside of a trial does nothing", stacklevel=2)
+        return
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint) and hasattr(checkpoint, "path"):
+        checkpoint = Checkpoint(checkpoint.path)
+    current.report({**(metrics or {}), **named}, checkpoint, checkpoint_dir_name)
+
+
+def get_checkpoint() -> Checkpoint | None:
+    """Return what the trial starts from; None for a fresh start."""
+    return None if current is None else current.checkpoint()
+
+
+@contextlib.contextmanager
+def checkpoint_dir(step: int) -> Iterator[str]:
+    """Give a directory whose files the next `tune.report` keeps, as Ray had it until 1.13."""
+    if current is None:
+        yield tempfile.mkdtemp(prefix="checkpoint_")
+        return
+    with current.checkpoint_dir() as path:
+        yield path
+
+
+class Tee:
+    """Standard output, or error, that goes to a file of the trial's too."""
+
+    def __init__(self, stream: Any, file: IO[str]) -> None:
+        self._stream, self._file = stream, file
+
+    def write(self, text: str) -> int:
+        """Write to both."""
+        self._file.write(text)
+        return int(self._stream.write(text))
+
+    def flush(self) -> None:
+        """Flush both."""
+        self._file.flush()
+        self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def logged(session: Session) -> Iterator[None]:
+    """Write what is printed into files of the trial's directory, if that is asked for."""
+    names = session.plan.log_to_file
+    if not names or session.folder is None:
+        yield
+        return
+    out, err = ("stdout", "stderr") if names is True else (names, names) if isinstance(names, str) else names
+    with (session.folder / out).open("a") as first, contextlib.ExitStack() as stack:
+        second = first if out == err else stack.enter_context((session.folder / err).open("a"))
+        own = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = Tee(own[0], first), Tee(own[1], second)
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = own

@@ -1,0 +1,146 @@
+"""A trial as callbacks, schedulers and functions that name things see it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from outbid.tune._checkpoint import Checkpoint
+from outbid.tune._config import Placement
+from outbid.tune._variants import find, look_up, tag
+
+_LONGEST = 130  # characters of a directory's name before the date
+
+
+class Trial:
+    """One configuration of an experiment."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    TERMINATED = "TERMINATED"
+    ERROR = "ERROR"
+
+    def __init__(self, number: int, trial_id: str, trainable_name: str, config: dict[str, Any]) -> None:
+        self.number = number
+        self.trial_id = trial_id
+        self.trainable_name = trainable_name
+        self.config = config
+        self.evaluated_params: dict[str, Any] = {}
+        self.experiment_tag = str(number)
+        self.status = self.PENDING
+        self.last_result: dict[str, Any] = {}
+        self.custom_trial_name: str | None = None
+        self.error_msg = ""
+        self.error: Exception | None = None
+        self.placement = Placement([{"CPU": 1}])
+        self.local_experiment_path = ""
+        self.relative_logdir = ""
+        self.checkpoints: list[tuple[Checkpoint, dict[str, Any]]] = []
+        self.history: list[dict[str, Any]] = []
+
+    def __repr__(self) -> str:
+        return self.custom_trial_name or f"{self.trainable_name}_{self.trial_id}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Trial) and self.trial_id == other.trial_id
+
+    def __hash__(self) -> int:
+        return hash(self.trial_id)
+
+    @property
+    def local_path(self) -> str:
+        """The trial's directory."""
+        return os.path.join(self.local_experiment_path, self.relative_logdir)
+
+    path = logdir = local_dir = local_path
+    storage_path = local_path
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint."""
+        return self.checkpoints[-1][0] if self.checkpoints else None
+
+    @property
+    def placement_group_factory(self) -> Placement:
+        """What it needs."""
+        return self.placement
+
+    def is_finished(self) -> bool:
+        """Whether it has ended."""
+        return self.status in (self.TERMINATED, self.ERROR)
+
+    def set_status(self, status: str) -> None:
+        """Change the status."""
+        self.status = status
+
+    def get_trainable_cls(self) -> Any:
+        """Return nothing: classes live in the workers."""
+        return None
+
+
+def name_trial(trial: Trial, space: Any, *, name: Any, dirname: Any, date: datetime.datetime) -> None:
+    """Give a trial its tag, its name and its directory's name."""
+    values = {}
+    for path, _ in find(space):
+        try:
+            values[path] = look_up(trial.config, path)
+        except (LookupError, TypeError):
+            continue
+    trial.evaluated_params = {"/".join(map(str, path)): value for path, value in values.items()}
+    trial.experiment_tag = f"{trial.number}_{tag(values)}" if values else str(trial.number)
+    if name is not None:
+        trial.custom_trial_name = str(name(trial))
+    if dirname is not None:
+        made = str(dirname(trial))
+        if "/" in made:
+            raise ValueError(f"trial_dirname_creator: a directory's name must hold no '/', got {made!r}")
+    else:
+        made = f"{trial!r}_{trial.experiment_tag}"[:_LONGEST] + f"_{date:%Y-%m-%d_%H-%M-%S}"
+    trial.relative_logdir = made.replace("/", "_")
+
+
+def flatten(thing: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested dicts as one, their names joined by slashes."""
+    out: dict[str, Any] = {}
+    for key, value in thing.items():
+        if isinstance(value, Mapping) and value:
+            out.update(flatten(value, f"{prefix}{key}/"))
+        else:
+            out[f"{prefix}{key}"] = value
+    return out
+
+
+def to_json(thing: Any) -> str:
+    """Return a result as one line of JSON; what JSON cannot hold becomes text."""
+    return json.dumps(thing, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    for name in ("item", "tolist"):
+        call = getattr(value, name, None)
+        if callable(call) and (name == "tolist" or getattr(value, "ndim", None) == 0):
+            try:
+                return call()
+            except Exception:
+                break
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def read_results(folder: Path) -> list[dict[str, Any]]:
+    """Return what a trial has reported, as its directory says; a line that is being written is left out."""
+    try:
+        lines = (folder / "result.json").read_text().splitlines()
+    except OSError:
+        return []
+    out = []
+    for line in lines:
+        try:
+            out.append(json.loads(line))
+        except ValueError:
+            break
+    return out

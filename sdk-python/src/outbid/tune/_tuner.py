@@ -1,0 +1,107 @@
+"""Tuner: what a Ray Tune script runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from outbid.tune._config import RunConfig, TuneConfig
+from outbid.tune._driver import begin, follow
+from outbid.tune._errors import unsupported
+from outbid.tune._record import STATE, Run
+from outbid.tune._results import ResultGrid
+
+
+class Tuner:
+    """Runs a training function, or a Trainable, over a space of parameters."""
+
+    def __init__(
+        self,
+        trainable: Any = None,
+        *,
+        param_space: dict[str, Any] | None = None,
+        tune_config: TuneConfig | None = None,
+        run_config: RunConfig | None = None,
+        _restored: Any = None,
+        **more: Any,
+    ) -> None:
+        if more:
+            unsupported(f"{next(iter(more))} of Tuner", "leave it out")
+        if trainable is None and _restored is None:
+            raise TypeError("Tuner: give a training function or a tune.Trainable")
+        if tune_config is not None and not isinstance(tune_config, TuneConfig):
+            raise TypeError(f"Tuner: tune_config must be a tune.TuneConfig, got {tune_config!r:.80}")
+        self._trainable = trainable
+        self._space: Any = param_space
+        self._tune = tune_config or TuneConfig()
+        self._run = run_config or RunConfig()
+        self._restored = _restored
+        self._grid: ResultGrid | None = None
+
+    def fit(self) -> ResultGrid:
+        """Run the experiment, and return its results. A trial that fails is among them, with its error."""
+        if self._restored is not None:
+            made = self._restored.run()
+        else:
+            made = follow(*begin(self._trainable, self._space, self._tune, self._run), self._tune, self._run)
+        self._grid = _grid(made, self._tune)
+        return self._grid
+
+    def get_results(self) -> ResultGrid:
+        """Return the results of the experiment that `fit` has run, or of the one that was restored."""
+        if self._grid is not None:
+            return self._grid
+        if self._restored is None:
+            raise RuntimeError("get_results: run the experiment with fit() first, or restore one")
+        return _grid(self._restored.results(), self._tune)
+
+    @classmethod
+    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
+        """Return whether a directory is that of an experiment."""
+        return (_folder(path) / STATE).is_file()
+
+    @classmethod
+    def restore(
+        cls,
+        path: str | os.PathLike[str],
+        trainable: Any = None,
+        resume_unfinished: bool = True,
+        resume_errored: bool = False,
+        restart_errored: bool = False,
+        param_space: dict[str, Any] | None = None,
+        storage_filesystem: Any = None,
+        _resume_config: Any = None,
+    ) -> Tuner:
+        """Return a tuner that goes on with the experiment in a directory.
+
+        Trials that had not ended go on from their checkpoints, and so do those that failed if `resume_errored`; with
+        `restart_errored` those begin anew.
+        """
+        from outbid.tune._restore import Restored
+
+        folder = _folder(path)
+        if not (folder / STATE).is_file():
+            raise ValueError(f"{folder} is no directory of an experiment: there is no {STATE}")
+        restored = Restored(Run.load(folder), trainable, resume_unfinished, resume_errored, restart_errored)
+        tuner = cls(_restored=restored, tune_config=restored.tune, run_config=restored.config)
+        tuner._space = param_space
+        return tuner
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    text = os.fspath(path)
+    return Path(text.removeprefix("file://")).expanduser().absolute()
+
+
+def _grid(made: Run, tune: TuneConfig) -> ResultGrid:
+    metric = tune.metric if isinstance(tune.metric, str) else None
+    mode = tune.mode if isinstance(tune.mode, str) else None
+    # What only the scheduler or the search algorithm was told counts as well.
+    known = made.plan.metric != "training_iteration"
+    return ResultGrid(
+        made.trials,
+        made.plan.folder,
+        metric or (made.plan.metric if known else None),
+        mode or (made.plan.mode if known else None),
+    )

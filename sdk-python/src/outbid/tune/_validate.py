@@ -1,0 +1,34 @@
+"""Checks on a trainable before it is tuned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outbid._errors import FunctionError
+
+
+def validate_save_restore(trainable_cls: Any, config: dict[str, Any] | None = None, num_gpus: int = 0) -> bool:
+    """Train an iteration, save, restore into another one, and train on; raises what goes wrong."""
+    first = trainable_cls(dict(config or {}))
+    first.train()
+    kept = first.save()
+    second = trainable_cls(dict(config or {}))
+    second.restore(kept)
+    done = second.train()["training_iteration"]
+    for one in (first, second):
+        one.stop()
+    if done != 2:
+        raise RuntimeError(f"after a restore the iteration is {done}, not 2")
+    return True
+
+
+def diagnose_serialization(trainable: Any) -> bool:
+    """Return whether a trainable can be sent to the workers; says what cannot."""
+    from outbid import _pickle
+
+    try:
+        _pickle.dump(trainable)
+    except FunctionError as error:
+        print(error)
+        return False
+    return True

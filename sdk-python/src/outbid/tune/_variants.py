@@ -1,0 +1,181 @@
+"""Configurations out of a space: the grid's product, and what is drawn in between, in the order that Ray has."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from outbid.tune._sample import Categorical, Domain, Function, Rng
+
+Path: TypeAlias = tuple[Any, ...]
+Variant: TypeAlias = tuple[dict[Path, Any], dict[str, Any]]
+"""The values that were drawn, by path, and the whole configuration."""
+
+_PASSES = 20  # over parameters that wait for one another
+
+
+class Unresolved(RuntimeError):
+    """A function looked at a parameter that is not drawn yet."""
+
+
+class Spec(dict[str, Any]):
+    """What a function of `sample_from` sees: entries are attributes, and those not drawn yet raise Unresolved."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if dict.__contains__(self, name):
+            return self[name]
+        return super().__getattribute__(name)
+
+    def __getitem__(self, name: Any) -> Any:
+        value = super().__getitem__(name)
+        if unresolved(value) is not None:
+            raise Unresolved(f"{name!r} is not drawn yet")
+        return Spec(value) if isinstance(value, dict) else value
+
+
+class _Seen(Spec):
+    """A spec whose configuration's entries are found without `config` too."""
+
+    def __missing__(self, name: Any) -> Any:
+        return Spec(dict.__getitem__(self, "config"))[name]
+
+
+def unresolved(value: Any) -> Domain | None:
+    """Return the domain that stands for a value; None if it is one itself."""
+    if isinstance(value, Domain):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        if "grid_search" in value:
+            return Categorical(value["grid_search"], grid=True)
+        if "eval" in value:
+            text = value["eval"]
+            return Function(lambda spec: eval(text, {"random": random, "np": np}, {"spec": spec}))
+    return None
+
+
+def find(space: Any, at: Path = ()) -> list[tuple[Path, Domain]]:
+    """Return the domains in a space with their paths, in the space's order."""
+    found: list[tuple[Path, Domain]] = []
+    items: Any = space.items() if isinstance(space, Mapping) else enumerate(space)
+    for key, value in items:
+        domain = unresolved(value)
+        if domain is not None:
+            found.append(((*at, key), domain))
+        elif isinstance(value, (dict, list, tuple)):
+            found.extend(find(value, (*at, key)))
+    return found
+
+
+def look_up(thing: Any, path: Path) -> Any:
+    """Return what is at a path."""
+    for key in path:
+        thing = thing[key]
+    return thing
+
+
+def assign(space: Any, path: Path, value: Any) -> None:
+    """Put a value at a path; a tuple on the way is made anew."""
+    *around, last = path
+    parent = look_up(space, tuple(around))
+    if isinstance(parent, tuple):
+        assign(space, tuple(around), (*parent[:last], value, *parent[last + 1 :]))
+    else:
+        parent[last] = value
+
+
+def variants(space: dict[str, Any], rng: Rng, *, constant: bool = False) -> Iterator[Variant]:
+    """Yield every combination of the grids, the other parameters drawn for each; with `constant`, once for all."""
+    space = copy.deepcopy(space)
+    found = find(space)
+    if not found:
+        yield {}, space
+        return
+    drawn = [(path, domain) for path, domain in found if not domain.is_grid()]
+    grids = sorted(((path, domain) for path, domain in found if domain.is_grid()), key=lambda pair: pair[0])
+    fixed: dict[Path, Any] = {}
+    if constant:
+        fixed = _draw(space, drawn, rng, strict=False)
+        drawn = [(path, domain) for path, domain in drawn if path not in fixed]
+    # The first of the grids changes fastest.
+    for values in itertools.product(*(domain.categories for _, domain in reversed(grids))):  # type: ignore[attr-defined]
+        one = copy.deepcopy(space)
+        for (path, _), value in zip(grids, reversed(values), strict=True):
+            assign(one, path, copy.deepcopy(value))
+        mine = {**fixed, **_draw(one, drawn, rng)}
+        # What was drawn may hold parameters itself.
+        for inner, whole in variants(one, rng, constant=constant):
+            values_of = {**mine, **{path: look_up(whole, path) for path, _ in grids}, **inner}
+            yield {path: value for path, value in values_of.items() if unresolved(value) is None}, whole
+
+
+def _draw(
+    space: dict[str, Any], wanted: list[tuple[Path, Domain]], rng: Rng, *, strict: bool = True
+) -> dict[Path, Any]:
+    """Draw parameters into a space, those first that others look at; returns them."""
+    resolved: dict[Path, Any] = {}
+    waits: Unresolved | None = None
+    for _ in range(_PASSES):
+        waits = None
+        for path, domain in wanted:
+            if path in resolved:
+                continue
+            try:
+                value = domain.sample(_Seen({"config": space}), random_state=rng)
+            except Unresolved as error:
+                waits = error
+                continue
+            except Exception as error:
+                where = "/".join(map(str, path))
+                raise ValueError(
+                    f"the parameter {where} could not be drawn: {type(error).__name__}: {error}"
+                ) from error
+            assign(space, path, value)
+            resolved[path] = value
+        if waits is None:
+            break
+    if waits is not None and strict:
+        raise waits
+    return resolved
+
+
+def preset(space: dict[str, Any], point: Mapping[str, Any], rng: Rng, *, constant: bool = False) -> Iterator[Variant]:
+    """Yield the variants of a space in which a point's values are set."""
+    space = copy.deepcopy(space)
+    _overwrite(space, point, ())
+    return variants(space, rng, constant=constant)
+
+
+def _overwrite(space: Any, point: Mapping[str, Any], at: Path) -> None:
+    for key, value in point.items():
+        if key not in space:
+            raise ValueError(f"the point to evaluate has {'/'.join(map(str, (*at, key)))!r}, which the space has not")
+        inside = space[key]
+        if isinstance(value, Mapping) and isinstance(inside, dict) and unresolved(inside) is None:
+            _overwrite(inside, value, (*at, key))
+        else:
+            space[key] = value
+
+
+def count(space: dict[str, Any]) -> int:
+    """Count the combinations of the grids that stand in a space."""
+    n = 1
+    for _, domain in find(space):
+        if isinstance(domain, Categorical) and domain.is_grid():
+            n *= len(domain)
+    return n
+
+
+def tag(values: Mapping[Path, Any]) -> str:
+    """Return drawn values as text that a directory may be named by."""
+    ordered = sorted(values.items(), key=lambda pair: tuple(map(str, pair[0])))
+    return ",".join(f"{_clean(path[-1])}={_clean(value)}" for path, value in ordered)
+
+
+def _clean(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else re.sub(r"[^a-zA-Z0-9_-]+", "_", str(value)).strip("_")

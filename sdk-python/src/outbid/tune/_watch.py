@@ -1,0 +1,140 @@
+"""Calls a user's callbacks, and asks stoppers, while an experiment is followed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from outbid._model import TrialResult, Update
+from outbid.tune._checkpoint import Checkpoint
+from outbid.tune._config import RunConfig, TuneConfig
+from outbid.tune._record import Run, collect, from_report, status_of, trial_of
+from outbid.tune._trial import Trial, read_results
+
+
+class Watch:
+    """What is called here, in the program that waits for the experiment."""
+
+    def __init__(self, made: Run, tune: TuneConfig, run: RunConfig) -> None:
+        self._made, self._tune, self._run = made, tune, run
+        self._callbacks = list(run.callbacks or [])
+        stop = made.plan.stop
+        self._stopper = None if stop is None or isinstance(stop, Mapping) else stop
+        reporter = run.progress_reporter
+        self._reporter = reporter if reporter is not None and getattr(reporter, "own", False) else None
+        self._trials: dict[int, Trial] = {}
+        self._said: dict[int, int] = {}  # results told, by trial
+        self._started: set[int] = set()
+        self._ended: set[int] = set()
+        self._lines: dict[int, list[dict[str, Any]]] = {}
+        self._iteration = 0
+        self.enough = False
+        """Whether a stopper has ended the experiment."""
+
+    @property
+    def shows(self) -> bool:
+        """Whether a reporter of the user's shows the progress."""
+        return self._reporter is not None
+
+    @property
+    def wants_reports(self) -> bool:
+        """Whether anybody looks at results as they come."""
+        return bool(self._callbacks) or self._stopper is not None or self._reporter is not None
+
+    def begin(self) -> None:
+        """Call setup."""
+        total = self._tune.num_samples
+        for callback in self._callbacks:
+            if hasattr(callback, "setup"):
+                callback.setup(stop=self._run.stop, num_samples=total, total_num_samples=total)
+        if self._reporter is not None:
+            self._reporter.setup(metric=self._made.plan.metric, mode=self._made.plan.mode)
+
+    def update(self, update: Update) -> None:
+        """Call what follows from news of the sweep."""
+        if not self.wants_reports:
+            return
+        self._iteration += 1
+        self._call("on_step_begin")
+        for info in update.trials:
+            self._trial(info)
+        for report in update.reports:
+            known = self._made.infos.get(report.trial)
+            if known is not None and not report.superseded:
+                self._result(self._trial(known), report.step, report.metrics)
+        for info in update.trials:
+            if info.over and info.number not in self._ended:
+                self._end(info)
+        self._call("on_step_end")
+        if self._stopper is not None and self._stopper.stop_all():
+            self.enough = True
+        if self._reporter is not None and self._reporter.should_report(self._all(), False):
+            self._reporter.report(self._all(), False)
+
+    def end(self, trials: list[Trial]) -> None:
+        """Call what is due at the end."""
+        if not self.wants_reports:
+            return
+        for trial in trials:
+            known = self._trials.get(trial.number)
+            if known is not None:
+                known.__dict__.update(trial.__dict__)
+        for callback in self._callbacks:
+            if hasattr(callback, "on_experiment_end"):
+                callback.on_experiment_end(trials=trials)
+        if self._reporter is not None:
+            self._reporter.report(trials, True)
+
+    def _all(self) -> list[Trial]:
+        return [self._trials[n] for n in sorted(self._trials)]
+
+    def _trial(self, info: TrialResult) -> Trial:
+
+        trial = self._trials.get(info.number)
+        if trial is None:
+            trial = self._trials[info.number] = trial_of(self._made.plan, info)
+        trial.status = status_of(info)
+        if info.number not in self._started and (info.state == "running" or info.step or info.over):
+            self._started.add(info.number)
+            self._call("on_trial_start", trial=trial)
+        return trial
+
+    def _result(self, trial: Trial, step: int, metrics: Mapping[str, float]) -> None:
+
+        own = next(n for n, t in self._trials.items() if t is trial)
+        lines = self._lines.get(own, [])
+        if step > len(lines):
+            trial.relative_logdir = self._made.plan.trial(own, trial.config).relative_logdir
+            lines = self._lines[own] = read_results(Path(trial.local_path))
+        at = int(metrics.get("training_iteration", step))
+        result = dict(lines[step - 1]) if step <= len(lines) else from_report(trial, at, metrics)
+        result["config"] = trial.config
+        trial.last_result = result
+        self._said[own] = step
+        if self._stopper is not None:
+            self._stopper(trial.trial_id, result)
+        self._call("on_trial_result", trial=trial, result=result)
+        name = result.get("checkpoint_dir_name")
+        if name:
+            checkpoint = Checkpoint(Path(trial.local_path, name))
+            trial.checkpoints = [*trial.checkpoints, (checkpoint, result)]
+            self._call("on_trial_save", trial=trial)
+            self._call("on_checkpoint", trial=trial, checkpoint=checkpoint)
+
+    def _end(self, info: TrialResult) -> None:
+
+        self._ended.add(info.number)
+        trial = self._trials[info.number]
+        # The last reports of a trial may come after the news of its end: what its files say is whole.
+        whole = collect(self._made.plan, info)
+        for step in range(self._said.get(info.number, 0) + 1, len(whole.history) + 1):
+            self._result(trial, step, whole.history[step - 1])
+        trial.__dict__.update(whole.__dict__)
+        self._call("on_trial_error" if info.state == "failed" else "on_trial_complete", trial=trial)
+
+    def _call(self, hook: str, **more: Any) -> None:
+        for callback in self._callbacks:
+            call = getattr(callback, hook, None)
+            if call is not None:
+                call(iteration=self._iteration, trials=self._all(), **more)

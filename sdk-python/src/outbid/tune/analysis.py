@@ -1,0 +1,179 @@
+"""ExperimentAnalysis: what `tune.run` returns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outbid.tune._checkpoint import Checkpoint
+from outbid.tune._record import STATE, Run, collect
+from outbid.tune._results import best_of, frame, table
+from outbid.tune._trial import Trial, flatten
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ExperimentAnalysis:
+    """The trials of an experiment, and questions about them. It is made of an experiment's directory, too."""
+
+    def __init__(
+        self,
+        experiment_checkpoint_path: Any = None,
+        *,
+        storage_filesystem: Any = None,
+        trials: list[Trial] | None = None,
+        default_metric: str | None = None,
+        default_mode: str | None = None,
+        folder: str = "",
+    ) -> None:
+        self.default_metric, self.default_mode = default_metric, default_mode
+        if trials is None:
+            path = Path(str(experiment_checkpoint_path)).expanduser().absolute()
+            path = path.parent if path.is_file() else path
+            if not (path / STATE).is_file():
+                raise ValueError(f"{path} is no directory of an experiment: there is no {STATE}")
+            trials, folder = _of(path), str(path)
+        self.trials = trials
+        self._folder = folder
+
+    @property
+    def experiment_path(self) -> str:
+        """The experiment's directory."""
+        return self._folder
+
+    @property
+    def best_trial(self) -> Trial:
+        """The trial whose last value is the best."""
+        found = self.get_best_trial()
+        if found is None:
+            raise ValueError(f"no trial has a value of {self.default_metric!r}")
+        return found
+
+    @property
+    def best_config(self) -> dict[str, Any]:
+        """The configuration of the best trial."""
+        return self.best_trial.config
+
+    @property
+    def best_result(self) -> dict[str, Any]:
+        """The last result of the best trial."""
+        return self.best_trial.last_result
+
+    @property
+    def best_result_df(self) -> pd.DataFrame:
+        """The last result of the best trial as a table of one row."""
+        return frame([flatten(self.best_result)])
+
+    @property
+    def best_dataframe(self) -> pd.DataFrame:
+        """All results of the best trial."""
+        return table(self.best_trial.history)
+
+    @property
+    def best_checkpoint(self) -> Checkpoint | None:
+        """The best checkpoint of the best trial."""
+        return self.get_best_checkpoint(self.best_trial)
+
+    @property
+    def best_logdir(self) -> str:
+        """The directory of the best trial."""
+        return self.best_trial.local_path
+
+    @property
+    def results(self) -> dict[str, dict[str, Any]]:
+        """The last results, by the trials' ids."""
+        return {t.trial_id: t.last_result for t in self.trials}
+
+    @property
+    def results_df(self) -> pd.DataFrame:
+        """The last results as a table, by the trials' ids."""
+        made = frame([flatten(t.last_result) for t in self.trials])
+        return made.set_index("trial_id") if "trial_id" in made else made
+
+    @property
+    def trial_dataframes(self) -> dict[str, pd.DataFrame]:
+        """All results of each trial, by its directory."""
+        return {t.local_path: table(t.history) for t in self.trials}
+
+    def dataframe(self, metric: str | None = None, mode: str | None = None) -> pd.DataFrame:
+        """Return a row for each trial: its last result, or its best by a metric."""
+        if mode is not None and mode not in ("max", "min"):
+            raise ValueError(f"mode must be 'min' or 'max', got {mode!r}")
+        rows = []
+        for trial in self.trials:
+            row = trial.last_result
+            if metric and mode and trial.history:
+                sign = 1 if mode == "max" else -1
+                scored = [r for r in trial.history if flatten(r).get(metric) is not None]
+                row = max(scored, key=lambda r: sign * flatten(r)[metric], default=row)
+            rows.append({**flatten(row), "logdir": trial.local_path})
+        return frame(rows)
+
+    def get_best_trial(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        scope: str = "last",
+        filter_nan_and_inf: bool = True,
+    ) -> Trial | None:
+        """Return the best trial, None if none has a value."""
+        if len(self.trials) == 1:
+            return self.trials[0]
+        return best_of(self.trials, self._metric(metric), self._mode(mode), scope, filter_nan_and_inf)
+
+    def get_best_config(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> Any:
+        """Return the configuration of the best trial."""
+        found = self.get_best_trial(metric, mode, scope)
+        return found.config if found else None
+
+    def get_best_logdir(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> str | None:
+        """Return the directory of the best trial."""
+        found = self.get_best_trial(metric, mode, scope)
+        return found.local_path if found else None
+
+    def get_best_checkpoint(
+        self, trial: Trial, metric: str | None = None, mode: str | None = None
+    ) -> Checkpoint | None:
+        """Return a trial's checkpoint with the best value."""
+        metric, sign = self._metric(metric), 1 if self._mode(mode) == "max" else -1
+        scored = [(sign * flatten(r)[metric], c) for c, r in trial.checkpoints if flatten(r).get(metric) is not None]
+        return max(scored, key=lambda pair: pair[0])[1] if scored else trial.checkpoint
+
+    def get_trial_checkpoints_paths(self, trial: Trial, metric: str | None = None) -> list[tuple[str, Any]]:
+        """Return a trial's checkpoints with their values."""
+        name = metric or self.default_metric or "training_iteration"
+        return [(c.path, flatten(r).get(name)) for c, r in trial.checkpoints]
+
+    def get_last_checkpoint(self, trial: Trial | None = None, metric: str = "", mode: str = "") -> Checkpoint | None:
+        """Return the newest checkpoint of a trial, of the best one if none is named."""
+        trial = trial or self.get_best_trial(metric or "training_iteration", mode or "max")
+        return trial.checkpoint if trial else None
+
+    def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
+        """Return the configurations, by the trials' directories."""
+        return {t.local_path: {f"config/{k}" if prefix else k: v for k, v in t.config.items()} for t in self.trials}
+
+    def _metric(self, metric: str | None) -> str:
+        found = metric or self.default_metric
+        if not found:
+            raise ValueError("name a metric, here or in tune.run(metric=)")
+        return found
+
+    def _mode(self, mode: str | None) -> str:
+        found = mode or self.default_mode
+        if found not in ("min", "max"):
+            raise ValueError(f"mode must be 'min' or 'max', here or in tune.run(mode=), got {found!r}")
+        return found
+
+
+def _of(path: Path) -> list[Trial]:
+    from outbid._client import default_client
+
+    run = Run.load(path)
+    return [collect(run.plan, info) for info in default_client().attach(run.sweep).trials()]
+
+
+Analysis = ExperimentAnalysis
+
+__all__ = ["Analysis", "ExperimentAnalysis"]

@@ -1,0 +1,64 @@
+"""Callbacks: code that is called where `fit` waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outbid.tune._checkpoint import Checkpoint
+from outbid.tune._trial import Trial
+
+
+class Callback:
+    """Base of callbacks: override what you need."""
+
+    def setup(
+        self, stop: Any = None, num_samples: int | None = None, total_num_samples: int | None = None, **info: Any
+    ) -> None:
+        """Begin."""
+
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Hear that there is news."""
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Hear that all news have been told."""
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Hear of a trial that begins."""
+
+    def on_trial_restore(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Hear of a trial that goes on from a checkpoint."""
+
+    def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Hear of a trial that has saved."""
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """Hear of a result."""
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Hear of a trial that has ended."""
+
+    def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Hear of a trial that failed and goes on."""
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Hear of a trial that failed."""
+
+    def on_checkpoint(
+        self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
+    ) -> None:
+        """Hear of a checkpoint."""
+
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """Hear of the end of all."""
+
+    def get_state(self) -> dict[str, Any] | None:
+        """Return what a restored experiment would need."""
+        return None
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take it up."""
+
+
+__all__ = ["Callback"]

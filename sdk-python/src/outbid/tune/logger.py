@@ -1,0 +1,144 @@
+"""Loggers. Every trial's directory has its result.json, progress.csv and params.json in any case."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from outbid._errors import MissingExtraError
+from outbid.tune._checkpoint import Checkpoint
+from outbid.tune._trial import Trial, flatten
+from outbid.tune.callback import Callback
+
+
+class LoggerCallback(Callback):
+    """Base of callbacks that log: override `log_trial_start`, `log_trial_result` and `log_trial_end`."""
+
+    def log_trial_start(self, trial: Trial) -> None:
+        """Begin with a trial."""
+
+    def log_trial_restore(self, trial: Trial) -> None:
+        """Go on with a trial."""
+
+    def log_trial_save(self, trial: Trial) -> None:
+        """Note that a trial has saved."""
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+        """Note a result."""
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        """End with a trial."""
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """Log it."""
+        self.log_trial_result(iteration, trial, result)
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Log it."""
+        self.log_trial_start(trial)
+
+    def on_trial_restore(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Log it."""
+        self.log_trial_restore(trial)
+
+    def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Log it."""
+        self.log_trial_save(trial)
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Log it."""
+        self.log_trial_end(trial, failed=False)
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Log it."""
+        self.log_trial_end(trial, failed=True)
+
+
+class JsonLoggerCallback(LoggerCallback):
+    """Of no consequence: every trial writes its result.json."""
+
+
+class CSVLoggerCallback(LoggerCallback):
+    """Of no consequence: every trial writes its progress.csv."""
+
+
+class TBXLoggerCallback(LoggerCallback):
+    """Writes TensorBoard's event files into the trials' directories; needs tensorboardX or torch."""
+
+    def __init__(self) -> None:
+        self._writers: dict[str, Any] = {}
+        self._kind = _writer()
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+        """Write the numbers."""
+        writer = self._writers.get(trial.trial_id)
+        if writer is None:
+            writer = self._writers[trial.trial_id] = self._kind(trial.local_path)
+        step = int(result.get("timesteps_total") or result["training_iteration"])
+        for name, value in flatten({k: v for k, v in result.items() if k != "config"}).items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                writer.add_scalar(f"ray/tune/{name}", value, step)
+        writer.flush()
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        """Close the file."""
+        writer = self._writers.pop(trial.trial_id, None)
+        if writer is None:
+            return
+        flat = flatten(trial.evaluated_params)
+        plain = {k: v for k, v in flat.items() if isinstance(v, (int, float, str, bool))}
+        with contextlib.suppress(Exception):
+            writer.add_hparams(plain, {"ray/tune/done": 1.0})
+        writer.close()
+
+
+def _writer() -> Any:
+    for module in ("tensorboardX", "torch.utils.tensorboard"):
+        with contextlib.suppress(ImportError):
+            return __import__(module, fromlist=["SummaryWriter"]).SummaryWriter
+    raise MissingExtraError("TBXLoggerCallback needs tensorboardX: pip install tensorboardX")
+
+
+class AimLoggerCallback(LoggerCallback):
+    """Not here."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        from outbid.tune._errors import unsupported
+
+        unsupported("AimLoggerCallback", "write a LoggerCallback of your own, or use TBXLoggerCallback")
+
+
+def pretty_print(result: dict[str, Any], exclude: set[str] | None = None) -> str:
+    """Return a result as text, a line for each entry."""
+    shown = {k: v for k, v in result.items() if v is not None and k not in (exclude or {"config"})}
+    return "\n".join(f"{k}: {v}" for k, v in flatten(shown).items()) + "\n"
+
+
+class Logger:
+    """Base of loggers as Ray had them until 2.6; a subclass is not called."""
+
+    def __init__(self, config: dict[str, Any], logdir: str | Path, trial: Trial | None = None) -> None:
+        self.config, self.logdir, self.trial = config, logdir, trial
+
+
+CSVLogger = JsonLogger = TBXLogger = NoopLogger = Logger
+DEFAULT_LOGGERS = (JsonLoggerCallback, CSVLoggerCallback)
+
+__all__ = [
+    "DEFAULT_LOGGERS",
+    "AimLoggerCallback",
+    "CSVLogger",
+    "CSVLoggerCallback",
+    "Checkpoint",
+    "JsonLogger",
+    "JsonLoggerCallback",
+    "Logger",
+    "LoggerCallback",
+    "NoopLogger",
+    "TBXLogger",
+    "TBXLoggerCallback",
+    "pretty_print",
+]

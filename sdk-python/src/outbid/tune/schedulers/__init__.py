@@ -1,0 +1,62 @@
+"""Schedulers: who goes on, who stops, and who goes on from another's checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outbid.tune._errors import unsupported
+from outbid.tune.schedulers._base import FIFOScheduler, TrialScheduler
+from outbid.tune.schedulers._halving import AsyncHyperBandScheduler, HyperBandForBOHB, HyperBandScheduler
+from outbid.tune.schedulers._median import MedianStoppingRule
+from outbid.tune.schedulers._pb2 import PB2
+from outbid.tune.schedulers._population import PopulationBasedTraining, PopulationBasedTrainingReplay
+from outbid.tune.schedulers._resources import (
+    DistributeResources,
+    DistributeResourcesToTopJob,
+    ResourceChangingScheduler,
+)
+
+ASHAScheduler = AsyncHyperBandScheduler
+
+SCHEDULERS: dict[str, Any] = {
+    "fifo": FIFOScheduler,
+    "async_hyperband": AsyncHyperBandScheduler,
+    "asynchyperband": AsyncHyperBandScheduler,
+    "asha": ASHAScheduler,
+    "median_stopping_rule": MedianStoppingRule,
+    "medianstopping": MedianStoppingRule,
+    "hyperband": HyperBandScheduler,
+    "hb_bohb": HyperBandForBOHB,
+    "pbt": PopulationBasedTraining,
+    "pbt_replay": PopulationBasedTrainingReplay,
+    "pb2": PB2,
+    "resource_changing": ResourceChangingScheduler,
+}
+
+
+def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
+    """Return a scheduler by its name, such as "asha"."""
+    kind = SCHEDULERS.get(scheduler.lower())
+    if kind is None:
+        unsupported(f"scheduler {scheduler!r}", f"use one of {', '.join(sorted(SCHEDULERS))}")
+    made: TrialScheduler = kind(**kwargs)
+    return made
+
+
+__all__ = [
+    "PB2",
+    "SCHEDULERS",
+    "ASHAScheduler",
+    "AsyncHyperBandScheduler",
+    "DistributeResources",
+    "DistributeResourcesToTopJob",
+    "FIFOScheduler",
+    "HyperBandForBOHB",
+    "HyperBandScheduler",
+    "MedianStoppingRule",
+    "PopulationBasedTraining",
+    "PopulationBasedTrainingReplay",
+    "ResourceChangingScheduler",
+    "TrialScheduler",
+    "create_scheduler",
+]

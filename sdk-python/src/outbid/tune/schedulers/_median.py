@@ -1,0 +1,58 @@
+"""The median stopping rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from outbid.tune._trial import Trial
+from outbid.tune.schedulers._base import FIFOScheduler
+
+
+class MedianStoppingRule(FIFOScheduler):
+    """Stops a trial whose best is below the median of the others' running means."""
+
+    def __init__(
+        self,
+        time_attr: str = "time_total_s",
+        metric: str | None = None,
+        mode: str | None = None,
+        grace_period: float = 60.0,
+        min_samples_required: int = 3,
+        min_time_slice: int = 0,
+        hard_stop: bool = True,
+    ) -> None:
+        self._time, self._metric, self._mode = time_attr, metric, mode
+        self._grace, self._least, self._slice, self._hard = (
+            grace_period,
+            min_samples_required,
+            min_time_slice,
+            hard_stop,
+        )
+        self._results: dict[str, list[tuple[float, float]]] = {}
+
+    def target(self, trial: Trial, step: int) -> int:
+        """Decide on every result after the grace period."""
+        if self._time == "training_iteration":
+            return max(step + 1, int(self._grace))
+        return step + 1
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """Compare a trial with those that have come as far."""
+        time, score = result.get(self._time), self._score(result)
+        if time is None or score is None:
+            return self.CONTINUE
+        own = self._results.setdefault(trial.trial_id, [])
+        own.append((float(time), score))
+        others = [
+            [s for t, s in seen if self._grace <= t <= time]
+            for name, seen in self._results.items()
+            if name != trial.trial_id and seen[-1][0] >= min(float(time), self._grace)
+        ]
+        means = [float(np.mean(scores)) for scores in others if scores]
+        if len(means) < self._least or time < self._grace:
+            return self.CONTINUE
+        if max(s for _, s in own) < float(np.median(means)):
+            return self.STOP if self._hard else self.PAUSE
+        return self.CONTINUE

@@ -1,0 +1,257 @@
+"""Population based training."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from outbid.tune._errors import unsupported
+from outbid.tune._sample import Domain, Function
+from outbid.tune._trial import Trial, to_json
+from outbid.tune.schedulers._base import Exploit, FIFOScheduler, next_multiple
+
+
+def explore(
+    config: Mapping[str, Any],
+    mutations: Mapping[str, Any],
+    resample: float,
+    factors: Sequence[float],
+    custom: Callable[[dict[str, Any]], dict[str, Any] | None] | None,
+) -> dict[str, Any]:
+    """Return a configuration with its parameters drawn anew, or moved a little."""
+    made = copy.deepcopy(dict(config))
+    for name, values in mutations.items():
+        if isinstance(values, dict):
+            made[name] = explore(config.get(name, {}), values, resample, factors, None)
+        elif isinstance(values, (list, tuple)):
+            if name not in config or random.random() < resample or config[name] not in values:
+                made[name] = random.choice(values)
+            else:
+                at = list(values).index(config[name]) + random.choice([-1, 1])
+                made[name] = values[min(max(at, 0), len(values) - 1)]
+        elif name not in config or random.random() < resample:
+            made[name] = draw(values)
+        else:
+            moved = config[name] * random.choice(list(factors))
+            made[name] = int(moved) if isinstance(config[name], int) else moved
+    if custom is not None:
+        found = custom(made)
+        if found is None:
+            raise ValueError("custom_explore_fn must return the configuration")
+        made = found
+    return made
+
+
+def draw(values: Any) -> Any:
+    """Draw one value of a mutation."""
+    if isinstance(values, Domain):
+        return values.sample()
+    return random.choice(list(values)) if isinstance(values, (list, tuple)) else values()
+
+
+def fill(config: dict[str, Any], mutations: Mapping[str, Any]) -> None:
+    """Draw those parameters that a new trial's configuration lacks."""
+    for name, values in mutations.items():
+        if isinstance(values, dict):
+            fill(config.setdefault(name, {}), values)
+        elif name not in config:
+            config[name] = draw(values)
+
+
+class _Member:
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        self.tag = trial.experiment_tag
+        self.score: float | None = None
+        self.trained = 0.0  # by the time attribute, at its last result
+        self.perturbed = 0.0
+        self.ready = False  # waits for the others, where all are to be at the same point
+
+
+class PopulationBasedTraining(FIFOScheduler):
+    """The worst of a population go on from the checkpoints of the best, with their configurations changed a little."""
+
+    def __init__(
+        self,
+        time_attr: str = "time_total_s",
+        metric: str | None = None,
+        mode: str | None = None,
+        perturbation_interval: float = 60.0,
+        burn_in_period: float = 0.0,
+        hyperparam_mutations: dict[str, Any] | None = None,
+        quantile_fraction: float = 0.25,
+        resample_probability: float = 0.25,
+        perturbation_factors: tuple[float, float] = (1.2, 0.8),
+        custom_explore_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        log_config: bool = True,
+        require_attrs: bool = True,
+        synch: bool = False,
+    ) -> None:
+        mutations = hyperparam_mutations or {}
+        for name, values in mutations.items():
+            if isinstance(values, Function):
+                raise ValueError(f"PBT: {name}: tune.sample_from cannot be a mutation; give a function of nothing")
+            if not isinstance(values, (dict, list, tuple, Domain)) and not callable(values):
+                raise TypeError(
+                    f"PBT: {name}: a mutation is a list, a dict, a domain or a function, got {values!r:.80}"
+                )
+        if not mutations and not custom_explore_fn:
+            raise ValueError("PBT: give hyperparam_mutations or custom_explore_fn")
+        if not 0 <= quantile_fraction <= 0.5:
+            raise ValueError(f"PBT: quantile_fraction must be from 0 to 0.5, got {quantile_fraction!r}")
+        if perturbation_interval <= 0:
+            raise ValueError(f"PBT: perturbation_interval must be above 0, got {perturbation_interval!r}")
+        self._time, self._metric, self._mode = time_attr, metric, mode
+        self._interval, self._burn_in = perturbation_interval, burn_in_period
+        self._mutations, self._quantile = mutations, quantile_fraction
+        self._resample, self._factors, self._custom = (
+            resample_probability,
+            tuple(perturbation_factors),
+            custom_explore_fn,
+        )
+        self._log, self._require, self._synch = log_config, require_attrs, synch
+        self._members: dict[str, _Member] = {}
+        self._next_sync = max(perturbation_interval, burn_in_period)
+        self._num_perturbations = 0
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        """Take in a trial; parameters that its configuration lacks are drawn."""
+        self._members[trial.trial_id] = _Member(trial)
+        fill(trial.config, self._mutations)
+
+    def target(self, trial: Trial, step: int) -> int:
+        """Wait at each multiple of the interval."""
+        whole = float(self._interval).is_integer()
+        return next_multiple(step, int(self._interval)) if self._time == "training_iteration" and whole else step + 1
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> Any:
+        """Let a trial go on, from its own checkpoint or from a better one's."""
+        time, score = result.get(self._time), self._score(result)
+        if time is None or score is None:
+            if self._require:
+                missing = self._time if time is None else self._metric
+                raise ValueError(f"PBT: {missing!r} was not reported; require_attrs=False lets such results pass")
+            return self.CONTINUE
+        member = self._members[trial.trial_id]
+        if self._synch:
+            return self._synchronous(tune_controller, member, float(time), score)
+        if time < self._burn_in or time - member.perturbed < self._interval:
+            return self.CONTINUE
+        member.score, member.trained, member.perturbed = score, float(time), float(time)
+        lower, upper = self._quantiles()
+        exploit = self._exploit(member, upper) if member in lower else None
+        if exploit is not None:
+            return exploit
+        others = (t for t in tune_controller.get_trials() if t is not trial)
+        waits = any(t.status in (Trial.PENDING, Trial.PAUSED) for t in others) or not tune_controller.no_more_trials()
+        return self.PAUSE if waits else self.CONTINUE
+
+    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
+        """Let the others go on where they wait for a trial that has ended."""
+        if self._synch:
+            self._members[trial.trial_id].ready = False
+            self._release(tune_controller, None)
+
+    on_trial_remove = on_trial_complete  # type: ignore[assignment]
+
+    def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
+        """Let the others go on where they wait for a trial that has failed."""
+        self.on_trial_complete(tune_controller, trial, {})
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        """Return the paused trial that is furthest behind."""
+        paused = [
+            t for t in tune_controller.get_trials() if t.status == Trial.PAUSED and not self._members[t.trial_id].ready
+        ]
+        return min(paused, key=lambda t: self._members[t.trial_id].trained, default=None)
+
+    def debug_string(self) -> str:
+        """Return a line about it."""
+        return f"PopulationBasedTraining: {self._num_perturbations} perturbs"
+
+    def _synchronous(self, controller: Any, member: _Member, time: float, score: float) -> Any:
+        if time < self._next_sync:
+            return self.CONTINUE
+        member.score, member.trained, member.ready = score, time, True
+        return self._release(controller, member) or self.PAUSE
+
+    def _release(self, controller: Any, asked: _Member | None) -> Any:
+        """Let all go on once all are at the same point; returns what the one that is asked about does."""
+        live = [m for m in self._members.values() if not m.trial.is_finished()]
+        if not live or not controller.no_more_trials() or not all(m.ready for m in live):
+            return None
+        lower, upper = self._quantiles()
+        answer: Any = None
+        for member in live:
+            member.ready, member.perturbed = False, member.trained
+            exploit = self._exploit(member, upper) if member in lower else None
+            if member is asked:
+                answer = exploit or self.CONTINUE
+            elif exploit is not None:
+                controller.exploit_trial(member.trial, exploit)
+        self._next_sync = max(self._next_sync + self._interval, max(m.trained for m in live))
+        return answer
+
+    def _quantiles(self) -> tuple[list[_Member], list[_Member]]:
+        """Return the worst and the best of those that have a score."""
+        ranked = [
+            m
+            for m in self._members.values()
+            if m.score is not None and not math.isnan(m.score) and not m.trial.is_finished()
+        ]
+        ranked.sort(key=lambda m: m.score or 0.0)
+        if len(ranked) <= 1:
+            return [], []
+        count = min(math.ceil(len(ranked) * self._quantile), len(ranked) // 2)
+        return (ranked[:count], ranked[-count:]) if count else ([], [])
+
+    def _exploit(self, member: _Member, upper: list[_Member]) -> Exploit | None:
+        if not upper:
+            return None
+        source = random.choice(upper)
+        config = self._new_config(member, source)
+        if self._log:
+            self._write(member, source, config)
+        member.trained, member.perturbed = source.trained, source.perturbed
+        self._num_perturbations += 1
+        return Exploit(source.trial, config)
+
+    def _new_config(self, member: _Member, source: _Member) -> dict[str, Any]:
+        return explore(source.trial.config, self._mutations, self._resample, self._factors, self._custom)
+
+    def _write(self, member: _Member, source: _Member, config: dict[str, Any]) -> None:
+        """Note a change in the experiment's directory, for `PopulationBasedTrainingReplay`."""
+        trial, other = member.trial, source.trial
+        line = to_json(
+            [
+                member.tag,
+                source.tag,
+                trial.last_result.get("training_iteration", 0),
+                other.last_result.get("training_iteration", 0),
+                other.config,
+                config,
+            ]
+        )
+        folder = Path(trial.local_experiment_path)
+        own, its = (folder / f"pbt_policy_{t.trial_id}.txt" for t in (trial, other))
+        try:
+            with (folder / "pbt_global.txt").open("a") as file:
+                file.write(line + "\n")
+            before = its.read_text() if its.is_file() else ""
+            own.write_text(before + line + "\n")
+        except OSError:
+            pass  # where the program has no such directory
+
+
+class PopulationBasedTrainingReplay(FIFOScheduler):
+    """Ray's replay of one policy; Outbid cannot change the configuration of one trial alone."""
+
+    def __init__(self, policy_file: str) -> None:
+        unsupported(
+            "PopulationBasedTrainingReplay",
+            f"{policy_file} names the configurations in their order: train them one after another in one trial",
+        )

@@ -1,0 +1,58 @@
+"""Search algorithms of Ray's that are not here: each says what to use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outbid.tune._errors import unsupported
+from outbid.tune.search._searcher import Searcher
+
+_SAMPLERS = "outbid.tune.search.optuna.OptunaSearch"
+
+
+class _Absent(Searcher):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        use = {name: advice for name, (advice, _) in ABSENT.items()}
+        unsupported(type(self).__name__, next(use[n] for n, (_, kind) in ABSENT.items() if kind is type(self)))
+
+
+class AxSearch(_Absent):
+    """Not here."""
+
+
+class BayesOptSearch(_Absent):
+    """Not here."""
+
+
+class TuneBOHB(_Absent):
+    """Not here."""
+
+
+class HEBOSearch(_Absent):
+    """Not here."""
+
+
+class HyperOptSearch(_Absent):
+    """Not here."""
+
+
+class NevergradSearch(_Absent):
+    """Not here."""
+
+
+class ZOOptSearch(_Absent):
+    """Not here."""
+
+
+_GP = f"use {_SAMPLERS}(sampler=optuna.samplers.GPSampler()), a Gaussian process"
+_TPE = f"use {_SAMPLERS}(), which is TPE as well"
+
+ABSENT: dict[str, tuple[str, Any]] = {
+    "ax": (_GP, AxSearch),
+    "bayesopt": (_GP, BayesOptSearch),
+    "bohb": (f"use {_SAMPLERS}() with HyperBandForBOHB: TPE in Hyperband's brackets", TuneBOHB),
+    "hebo": (_GP, HEBOSearch),
+    "hyperopt": (_TPE, HyperOptSearch),
+    "nevergrad": (f"use {_SAMPLERS}(sampler=optuna.samplers.CmaEsSampler())", NevergradSearch),
+    "zoopt": (_TPE, ZOOptSearch),
+}

@@ -1,0 +1,178 @@
+"""Stoppers: when a trial, or all of them, have done enough."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class Stopper:
+    """Base of stoppers. It is asked about a result where the trial runs, and about the whole where `fit` waits."""
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Return whether a trial is to end."""
+        raise NotImplementedError
+
+    def stop_all(self) -> bool:
+        """Return whether the experiment is to end."""
+        raise NotImplementedError
+
+
+class NoopStopper(Stopper):
+    """Stops nothing."""
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Return whether a trial is to end."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Never."""
+        return False
+
+
+class FunctionStopper(Stopper):
+    """Stops a trial when a function of (trial_id, result) says so."""
+
+    def __init__(self, function: Callable[[str, dict[str, Any]], bool]) -> None:
+        self._function = function
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Return whether a trial is to end."""
+        return bool(self._function(trial_id, result))
+
+    def stop_all(self) -> bool:
+        """Never."""
+        return False
+
+
+class CombinedStopper(Stopper):
+    """Stops when one of several does."""
+
+    def __init__(self, *stoppers: Stopper) -> None:
+        self._stoppers = stoppers
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Return whether a trial is to end."""
+        return any([stopper(trial_id, result) for stopper in self._stoppers])
+
+    def stop_all(self) -> bool:
+        """When one does."""
+        return any([stopper.stop_all() for stopper in self._stoppers])
+
+
+class MaximumIterationStopper(Stopper):
+    """Stops a trial after so many iterations."""
+
+    def __init__(self, max_iter: int) -> None:
+        self._most = max_iter
+        self._seen: dict[str, int] = defaultdict(int)
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Return whether a trial is to end."""
+        self._seen[trial_id] = max(self._seen[trial_id] + 1, int(result.get("training_iteration", 0)))
+        return self._seen[trial_id] >= self._most
+
+    def stop_all(self) -> bool:
+        """Never."""
+        return False
+
+
+class TimeoutStopper(Stopper):
+    """Stops everything after a time, in seconds or as a timedelta."""
+
+    def __init__(self, timeout: float | datetime.timedelta) -> None:
+        self._timeout = timeout.total_seconds() if isinstance(timeout, datetime.timedelta) else float(timeout)
+        if self._timeout < 0:
+            raise ValueError(f"TimeoutStopper: timeout must not be negative, got {timeout!r}")
+        self._began: float | None = None
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Return whether a trial is to end."""
+        self._began = self._began if self._began is not None else time.time()
+        return False
+
+    def stop_all(self) -> bool:
+        """When the time is over."""
+        self._began = self._began if self._began is not None else time.time()
+        return time.time() - self._began >= self._timeout
+
+
+class ExperimentPlateauStopper(Stopper):
+    """Stops everything when the best `top` results have hardly differed for `patience` results."""
+
+    def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
+        if mode not in ("min", "max"):
+            raise ValueError(f"ExperimentPlateauStopper: mode must be 'min' or 'max', got {mode!r}")
+        if top <= 1 or patience < 0 or std <= 0:
+            raise ValueError("ExperimentPlateauStopper: top must be above 1, std above 0, and patience at least 0")
+        self._metric, self._std, self._top, self._mode, self._patience = metric, std, top, mode, patience
+        self._best: list[float] = []
+        self._flat = 0
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Return whether a trial is to end."""
+        self._best.append(float(result[self._metric]))
+        self._best = sorted(self._best, reverse=self._mode == "max")[: self._top]
+        self._flat = self._flat + 1 if self._plateau() else 0
+        return self.stop_all()
+
+    def stop_all(self) -> bool:
+        """When there is a plateau."""
+        return self._plateau() and self._flat >= self._patience
+
+    def _plateau(self) -> bool:
+        return len(self._best) == self._top and float(np.std(self._best)) <= self._std
+
+
+class TrialPlateauStopper(Stopper):
+    """Stops a trial whose last `num_results` hardly differ."""
+
+    def __init__(
+        self,
+        metric: str,
+        std: float = 0.01,
+        num_results: int = 4,
+        grace_period: int = 4,
+        metric_threshold: float | None = None,
+        mode: str | None = None,
+    ) -> None:
+        if metric_threshold is not None and mode not in ("min", "max"):
+            raise ValueError(f"TrialPlateauStopper: mode must be 'min' or 'max' with a threshold, got {mode!r}")
+        self._metric, self._std, self._grace = metric, std, grace_period
+        self._count, self._threshold, self._mode = num_results, metric_threshold, mode
+        self._seen: dict[str, int] = defaultdict(int)
+        self._window: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=num_results))
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Return whether a trial is to end."""
+        value = float(result.get(self._metric, "nan"))
+        self._window[trial_id].append(value)
+        self._seen[trial_id] += 1
+        if self._seen[trial_id] < self._grace or len(self._window[trial_id]) < self._count:
+            return False
+        if self._threshold is not None and (
+            (self._mode == "min" and value > self._threshold) or (self._mode == "max" and value < self._threshold)
+        ):
+            return False
+        return float(np.std(self._window[trial_id])) < self._std
+
+    def stop_all(self) -> bool:
+        """Never."""
+        return False
+
+
+__all__ = [
+    "CombinedStopper",
+    "ExperimentPlateauStopper",
+    "FunctionStopper",
+    "MaximumIterationStopper",
+    "NoopStopper",
+    "Stopper",
+    "TimeoutStopper",
+    "TrialPlateauStopper",
+]
