@@ -14,6 +14,15 @@ sys.path.insert(0, str(Path(__file__).parent))  # for the fakes, under importlib
 import outbid as ob
 from fake_server import FakeServer
 from fake_worker import FakeWorker
+from outbid import _server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def servers_end() -> Iterator[None]:
+    """Wait at the end for servers that were left to end by themselves: on a busy machine they take a while."""
+    yield
+    for process in _server._staying:
+        process.wait(120)
 
 
 @pytest.fixture

@@ -36,10 +36,11 @@ def test_three_sweeps_end_as_they_do_alone(tmp_path: Path) -> None:
     rows = {line[0]: line for line in lines if line and line[0] in ("large", "medium", "small")}
     assert sorted(rows) == ["large", "medium", "small"], done.stdout
     assert all(row[-1] == "yes" for row in rows.values()), done.stdout
-    # Leases ran out while their trials trained, and the arbiter renewed them or took them back: which, goes by how fast
-    # the machine is.
+    # Where the sweeps took longer than some leases, those ran out while trials trained, and the arbiter renewed them or
+    # took them back: which, goes by how fast the machine is.
     said = r"the arbiter granted (\d+), renewed (\d+) and took back (\d+) leases"
     counts = re.fullmatch(said, done.stdout.splitlines()[0])
     assert counts, done.stdout
     granted, renewed, taken = map(int, counts.groups())
-    assert granted > 0 and renewed + taken > 0, done.stdout
+    longest = max(float(row[2].removesuffix("s")) for row in rows.values())
+    assert granted > 0 and (renewed + taken > 0 or longest < 5), done.stdout

@@ -19,12 +19,14 @@ SRC = str(Path(__file__).resolve().parents[2] / "src")
 ROOT = Path(__file__).resolve().parents[3]
 
 MODEL = """
-import time
+import os, sys, time
 import numpy as np
 
+HOLD = os.path.abspath("hold")  # while it is there, trials wait after nine steps: their sweep still runs
+
 class Model:
-    def __init__(self, config):
-        self.config, self.x = config, np.zeros(3)
+    def __init__(self, config, trial):
+        self.config, self.x, self.trial, self.steps = config, np.zeros(3), trial, 0
 
     def load(self, weights):
         self.x = weights["x"]
@@ -33,13 +35,18 @@ class Model:
         return {"x": self.x}
 
     def train_one_epoch(self):
-        time.sleep(0.003)  # so that the sweep still runs when the guide pauses it
+        self.steps += 1
+        while self.steps > 9 and os.path.exists(HOLD):
+            time.sleep(0.02)
         self.x = self.x + self.config.lr * (1 - self.x)
-        return float(np.mean((1 - self.x) ** 2)), float(np.mean(self.x))
+        # The guide reads what trial 3 prints until it ends: it is the worst, and ends with its first rung.
+        return float(np.mean((1 - self.x) ** 2)), float(np.mean(self.x)) - (self.trial == 3)
 
 def build(config):
-    return Model(config)
+    return Model(config, sys._getframe(1).f_locals["trial"].number)
 """
+RUNS = "handle = sweep.submit()"  # the guide's lines from here on want the sweep to run until they stop it
+STOPS = "handle.pause(); handle.resume(); handle.stop()"
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -54,7 +61,10 @@ def test_guide_runs_as_printed(tmp_path: Path) -> None:
         pytest.skip("the guide is not beside the SDK")
     blocks = re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 5
-    (tmp_path / "guide.py").write_text(MODEL + "\n".join(blocks) + "\nprint('all of it')\n")
+    text = "\n".join(blocks)
+    assert text.index(RUNS) < text.index(STOPS)
+    text = text.replace(RUNS, f"open(HOLD, 'w').close(); {RUNS}", 1).replace(STOPS, f"{STOPS}; os.remove(HOLD)")
+    (tmp_path / "guide.py").write_text(MODEL + text + "\nprint('all of it')\n")
     done = subprocess.run(
         [sys.executable, "guide.py"],
         cwd=tmp_path,
