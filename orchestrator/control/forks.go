@@ -23,7 +23,7 @@ func checkForks(p policy.Policy, sp *outbidv1.SweepSpec) error {
 	if sp.GetResources().GetForks() == "" || policy.ForksJobs(p) {
 		return nil
 	}
-	return fmt.Errorf("%w: resources.forks: this server's policy, %s, forks no trials: start it with --policy hadare, or leave it out",
+	return fmt.Errorf("%w: resources.forks: this server's policy, %s, forks no trials: start it with --policy themis or hadare, or leave it out",
 		state.ErrInvalid, p.Name())
 }
 

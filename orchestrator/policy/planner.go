@@ -105,6 +105,9 @@ func (p *Planner) Free() *cluster.Capacity { return p.free }
 // Pending says whether a device that is planned with has still to be released by somebody.
 func (p *Planner) Pending(node, device int) bool { return p.pending.device(node, device) }
 
+// PendingAny says whether some device of a gang that is planned with has still to be released by somebody.
+func (p *Planner) PendingAny(g cluster.Gang) bool { return p.pending.anyOf(g) }
+
 // Reclaim plans with the devices of a running job, which is revoked at the end unless it is kept.
 func (p *Planner) Reclaim(j *Job) {
 	if !j.Running() || p.all {

@@ -81,8 +81,8 @@ func (r *Reservation) Claimant(v *View, a *App, g cluster.Gang, taken func(*Job)
 		switch {
 		case taken(j):
 		case j.Trial == r.Job.Trial:
-			// It may still be saving; unless it went on somewhere else, it comes.
-			if !j.Running() || j.Ending {
+			// It, or the last of its forks, may still be saving; unless it went on somewhere else, it comes.
+			if !j.Running() || j.Ending || j.Forked {
 				return j
 			}
 		case other == nil && j.Waiting() && g.Size() >= j.Demand.Min && g.Size() <= j.Demand.Max &&
@@ -106,20 +106,11 @@ const (
 // Claim grants a job the gang that was reserved for it, if all of it is free and the job waits. Otherwise it holds back
 // what is free, as long as somebody who is about to leave stands in the way. Claims come before all else in a plan.
 func (p *Planner) Claim(j *Job, g cluster.Gang, reason string) Claim {
-	if p.free.Fits(g, j.Demand) && j.Waiting() && p.PlaceOn(j, g, reason) {
+	if p.free.Fits(g, j.Demand) && j.Waiting() && !p.pending.anyOf(g) && p.PlaceOn(j, g, reason) {
 		return Fulfilled
 	}
-	part, some := make(cluster.Gang, 0, len(g)), false
-	for _, at := range g {
-		var free []int
-		for _, d := range at.Devices {
-			if p.free.IsFree(cluster.Gang{{Node: at.Node, Devices: []int{d}}}) {
-				free = append(free, d)
-			}
-		}
-		some = some || len(free) > 0
-		part = append(part, cluster.Place{Node: at.Node, Devices: free})
-	}
+	part := p.freeOf(g)
+	some := part.Size() > 0
 	switch {
 	case j.Waiting() && p.free.IsFree(g) && !p.leaving(g, sameNode):
 		return Lapsed // there are no cores or memory for it any more
@@ -140,7 +131,7 @@ func (p *Planner) leaving(g cluster.Gang, meets func(a, b cluster.Place) bool) b
 			if !j.Ending {
 				continue
 			}
-			for _, at := range j.Gang() {
+			for _, at := range j.Held() {
 				if slices.ContainsFunc(g, func(o cluster.Place) bool { return meets(at, o) }) {
 					return true
 				}

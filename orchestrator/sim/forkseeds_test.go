@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Random sweeps whose trials may be forked, on random clusters of unlike nodes under HadarE, half of them undisturbed or with failing
+// Random sweeps whose trials may be forked, on random clusters of unlike nodes under HadarE and under Themis in turn, half of them undisturbed or with failing
 // nodes and code, half behind a network that loses and delays messages, with an orchestrator that crashes and averages that
 // fail. Each run keeps to every invariant, so that the steps that forks trained and saved count once and none is lost
 // (roundbook.go); its ledger decides the same again. OUTBID_FORK_SEEDS=1000 runs more of them.
@@ -51,9 +51,12 @@ func TestSeedsOfForks(t *testing.T) {
 	}
 }
 
-// runForks runs what a seed draws under HadarE in short slots.
+// runForks runs what a seed draws under HadarE in short slots, or under Themis with leases as short.
 func runForks(d dice, seed uint64, kept *ledger.Memory) error {
 	set, slot := d.forkable(seed)
+	if seed%2 == 1 {
+		return runAndReplay(set, "themis", map[string]string{"lease": slot, "restart": "3s"}, kept)
+	}
 	return runAndReplay(set, "hadare", map[string]string{"round": slot}, kept)
 }
 

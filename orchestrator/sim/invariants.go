@@ -350,7 +350,7 @@ func (v *invariants) mayHold(e *outbidv1.LeaseGranted, l *watched) error {
 }
 
 // leaseRevoked: before its term's end only a tuner, a person, a failure, or a new target of a gang over several nodes may
-// end a lease.
+// end a lease; and a policy that of a trial which may be forked, which leaves it for several where nodes would idle.
 func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	l := v.leases[e.GetLeaseId()]
 	if l == nil {
@@ -358,7 +358,8 @@ func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	}
 	part := v.rounds.parts[e.GetLeaseId()]
 	excused := l.revoked || l.failed || l.stale || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1 ||
-		part != nil && (part.reached || part.suspected(v.w.core.State()))
+		part != nil && (part.reached || part.suspected(v.w.core.State())) ||
+		part == nil && len(l.places) == 1 && v.w.core.State().Sweeps[l.key.sweep].Terms.MostForks > 1
 	if v.w.clock.now.Before(l.term) && !excused {
 		return fmt.Errorf("lease %d of trial %d of %s is revoked %s before the end of its term: %s", e.GetLeaseId(), l.key.trial,
 			l.key.sweep, l.term.Sub(v.w.clock.now), e.GetReason())

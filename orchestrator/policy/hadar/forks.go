@@ -1,13 +1,12 @@
 package hadar
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
-	"github.com/outbid-dev/outbid/orchestrator/fork"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/forking"
 )
 
 // HadarE (section V of the paper's second part): a job that may be forked runs as copies on several nodes at once, so that no
@@ -191,52 +190,28 @@ func (p *Policy) share(v *policy.View, done *policy.Plan, plan *policy.Planner, 
 			grants = append(grants, g)
 			continue
 		}
-		free, rates := []cluster.Gang{}, []float64{}
+		free := []cluster.Gang{}
 		for i, gang := range c.gangs {
-			if i == 0 || !pendingAny(plan, gang) {
-				free, rates = append(free, gang), append(rates, c.rates[i])
+			if i == 0 || !plan.PendingAny(gang) {
+				free = append(free, gang)
 			}
 		}
 		if len(free) < len(c.gangs) && patient {
 			continue
 		}
-		grants = append(grants, p.divided(v, g, free, rates, ends)...)
+		grants = append(grants, p.divided(v, g, free, ends)...)
 	}
 	done.Grants = grants
 }
 
-// pendingAny says whether some device of a gang has still to be released.
-func pendingAny(plan *policy.Planner, g cluster.Gang) bool {
-	return slices.ContainsFunc(g, func(at cluster.Place) bool {
-		return slices.ContainsFunc(at.Devices, func(d int) bool { return plan.Pending(at.Node, d) })
-	})
-}
-
 // divided are the grants of a round of a job: as many copies as it needs, the one with the largest share first.
-func (p *Policy) divided(v *policy.View, g policy.Grant, gangs []cluster.Gang, rates []float64, ends time.Time) []policy.Grant {
+func (p *Policy) divided(v *policy.View, g policy.Grant, gangs []cluster.Gang, ends time.Time) []policy.Grant {
 	slot := ends.Sub(v.Now)
 	slot -= min(time.Duration(p.restart*float64(time.Second)), slot/2)
-	left := g.Job.UntilStep - g.Job.StartStep - 1
-	shares := fork.Divide(left, rates, slot)
-	order := make([]int, 0, len(gangs))
-	for i, share := range shares {
-		if share > 0 {
-			order = append(order, i)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(shares[b], shares[a]) })
-	switch {
-	case len(order) == 0:
-		return []policy.Grant{g}
-	case len(order) < max(2, g.Job.LeastForks):
-		g.Gang = gangs[order[0]]
-		return []policy.Grant{g}
-	}
-	grants := make([]policy.Grant, len(order))
-	for k, i := range order {
-		grants[k] = policy.Grant{
-			Job: g.Job, Gang: gangs[i], Fork: k > 0, Steps: shares[i], Rate: rates[i], TermEnd: ends,
-			Reason: g.Reason + ", as one of its copies",
+	grants := forking.Grants(v, g, gangs, slot)
+	if len(grants) > 1 {
+		for i := range grants {
+			grants[i].TermEnd = ends
 		}
 	}
 	return grants

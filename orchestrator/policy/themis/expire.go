@@ -2,6 +2,7 @@ package themis
 
 import (
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
@@ -16,7 +17,7 @@ func expire(v *policy.View, next time.Time) (expired []*policy.Job, ends time.Ti
 	for _, a := range v.Apps {
 		for _, j := range a.Jobs {
 			switch {
-			case !j.Running() || j.Ending || a.Paused || v.Draining(j.Gang()):
+			case !j.Running() || j.Ending || a.Paused || j.Forked && !j.TermEnd.After(v.Now) || v.Draining(j.Held()):
 			case j.TermEnd.After(v.Now):
 				ends = sooner(ends, j.TermEnd)
 			default:
@@ -25,6 +26,47 @@ func expire(v *policy.View, next time.Time) (expired []*policy.Job, ends time.Ti
 		}
 	}
 	return expired, ends
+}
+
+// resting lists the jobs whose slot of forks is over: their forks save, or what they saved is put together. They go on where the round
+// has a place for them, and what they still hold is on offer. It is planned with here; a slot that nobody has ended yet ends.
+func resting(v *policy.View, plan *policy.Planner) (rests []*policy.Job) {
+	for _, a := range v.Apps {
+		if a.Forks <= 1 || a.Paused {
+			continue
+		}
+		for _, j := range a.Jobs {
+			switch {
+			case j.Consolidating && !j.Running():
+			case !j.Running() || !j.Forked || j.TermEnd.IsZero() || j.TermEnd.After(v.Now):
+				continue
+			case j.Ending:
+				plan.Reclaim(j)
+			default:
+				plan.Evict(j, "the slot of its forks is over")
+			}
+			rests = append(rests, j)
+		}
+	}
+	return rests
+}
+
+// stays are reservations of jobs whose forks have done their shares before their terms end: each goes on where its first fork was.
+func stays(v *policy.View, open []policy.Reservation) []policy.Reservation {
+	for _, a := range v.Apps {
+		if a.Forks <= 1 || a.Paused {
+			continue
+		}
+		for _, j := range a.Jobs {
+			if !j.Running() || !j.Forked || !j.Ending || !j.TermEnd.After(v.Now) {
+				continue
+			}
+			if !slices.ContainsFunc(open, func(r policy.Reservation) bool { return r.Job == j.Name() }) {
+				open = append(open, policy.Reservation{Job: j.Name(), Made: v.Now, Nodes: v.Named(j.Gang())})
+			}
+		}
+	}
+	return open
 }
 
 // sooner is the earlier of two times; zero is never.

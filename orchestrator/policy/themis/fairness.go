@@ -18,8 +18,8 @@ func Fairness(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness {
 		return nil
 	}
 	s := v.AppState(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) {
-		if j.Running() && !j.Ending {
-			held = v.Holding(j, j.Gang())
+		if j.Running() && (!j.Ending || j.Forked) {
+			held = v.Holding(j, j.Gangs...)
 		}
 		return held, lost
 	})

@@ -12,7 +12,7 @@ const leftOver = "left over from the auction"
 // worst off first. rule is the option of that name.
 func (p *placing) leftovers(asked []int, rule string, chance *rand.Rand) {
 	if rule == "all" {
-		p.share(chance.Perm(len(p.shares)))
+		p.shareOut(chance.Perm(len(p.shares)))
 		return
 	}
 	was := make([]bool, len(p.shares))
@@ -40,8 +40,24 @@ func (p *placing) leftovers(asked []int, rule string, chance *rand.Rand) {
 			}
 		}
 	}
-	p.share(unasked)
-	p.share(rest)
+	p.shareOut(unasked, rest)
+}
+
+// shareOut gives to each in turn until nobody can take more: first gangs for jobs that have none, then forks. What jobs got that
+// have too little to be forked is shared out again.
+func (p *placing) shareOut(turns ...[]int) {
+	for freed := true; freed; {
+		for _, turn := range turns {
+			p.share(turn)
+		}
+		for _, turn := range turns {
+			p.forks(turn)
+		}
+		freed = false
+		for _, c := range p.gathered {
+			freed = p.disband(c) || freed
+		}
+	}
 }
 
 // share gives to each in turn until nobody can take more.
@@ -76,13 +92,13 @@ func (p *placing) takeOne(i, each int, none *policy.Unplaceable) bool {
 	}
 	s := &p.shares[i]
 	for _, j := range s.open {
-		if j.Running() || none.Covers(j.Demand) {
+		if j.Running() && !p.supply.rests[j] || none.Covers(j.Demand) {
 			continue
 		}
 		least := max(1, j.Demand.Min)
 		n := min(max(least, each), max(least, j.Demand.Max))
 		g, ok := p.together(j.Demand, n, least, "")
-		if !ok || !p.plan.PlaceOn(j, g, leftOver) {
+		if !ok || !p.place(i, j, g, leftOver) {
 			none.Add(j.Demand)
 			continue
 		}
@@ -97,7 +113,7 @@ func (p *placing) takeOne(i, each int, none *policy.Unplaceable) bool {
 func (p *placing) renewOne(i, least int) bool {
 	s := &p.shares[i]
 	for _, j := range s.open {
-		if max(1, j.Demand.Min) >= least && p.renew(j, leftOver) {
+		if max(1, j.Demand.Min) >= least && p.renew(i, j, leftOver) {
 			s.served(j, j.Gang())
 			s.leftover, s.renewed = book(p.v, s.leftover, j.Gang()), book(p.v, s.renewed, j.Gang())
 			return true

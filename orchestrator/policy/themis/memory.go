@@ -61,7 +61,7 @@ func recall(
 func held(a *policy.App) int {
 	n := 0
 	for _, j := range a.Jobs {
-		n += j.Gang().Size()
+		n += j.Held().Size()
 	}
 	return n
 }

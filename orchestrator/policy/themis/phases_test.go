@@ -98,7 +98,7 @@ func TestStandings(t *testing.T) {
 	jobs[2].Ending = true
 	jobs[4].Step = 900
 	v := s.View()
-	offered := newSupply([]*policy.Job{jobs[0]}, map[*policy.Job]cluster.Gang{jobs[3]: gang(6, 7)})
+	offered := newSupply([]*policy.Job{jobs[0]}, nil, map[*policy.Job][]cluster.Gang{jobs[3]: {gang(6, 7)}})
 	got := standings(v, offered)
 	// Job 0 is on a lease that is up, 4 and 5 wait, 4 with least left to do. 1 keeps one device, 3 has two reserved.
 	if want := []*policy.Job{jobs[0], jobs[5], jobs[4]}; len(got) != 1 || !slices.Equal(got[0].open, want) || got[0].keeps != 3 {
@@ -108,7 +108,7 @@ func TestStandings(t *testing.T) {
 		t.Errorf("%d jobs on leases that are up", len(offered.expired))
 	}
 	jobs[0].App.Paused = true
-	if got := standings(v, newSupply(nil, nil)); len(got) != 0 || newSupply(nil, nil).tradable(v) {
+	if got := standings(v, newSupply(nil, nil, nil)); len(got) != 0 || newSupply(nil, nil, nil).tradable(v) {
 		t.Errorf("a paused app stands in line: %+v", got)
 	}
 }
@@ -225,7 +225,7 @@ func TestHowLongAnAppWaits(t *testing.T) {
 			a.Jobs = append(a.Jobs, &tc.jobs[i])
 		}
 		m := memory{HeldAt: tc.heldAt}
-		if got := m.idle(now, a, newSupply(nil, nil)).IdleSince; !got.Equal(tc.want) {
+		if got := m.idle(now, a, newSupply(nil, nil, nil)).IdleSince; !got.Equal(tc.want) {
 			t.Errorf("%s: it waits for %v, want %v", name, now.Sub(got), now.Sub(tc.want))
 		}
 	}
@@ -262,7 +262,7 @@ func TestFulfil(t *testing.T) {
 		tc.change(s, jobs[0], jobs[1], &r)
 		v := s.View()
 		plan := policy.Extend(v)
-		secured, still := fulfil(v, plan, []policy.Reservation{r}, lease)
+		secured, still, _ := fulfil(v, plan, []policy.Reservation{r}, lease)
 		if len(plan.Plan("", "").Grants) != tc.granted || len(secured) != tc.secured || len(still) != tc.still {
 			t.Errorf("%s: secured %v, still reserved %v", name, secured, still)
 		}
@@ -279,7 +279,7 @@ func TestOffer(t *testing.T) {
 	before := policytest.Imprint(v)
 	plain := &agent.AppState{}
 	picky := &agent.AppState{Demand: cluster.Demand{Min: 1, Max: 1, Exclude: []string{"old"}}}
-	o := offerTo(v, newSupply(jobs[:1], nil), []*agent.AppState{plain, picky})
+	o := offerTo(v, newSupply(jobs[:1], nil, nil), []*agent.AppState{plain, picky})
 	if len(o.Lots) != 2 || o.Lots[0].Free != 7 || o.Lots[1].Free != 2 || o.Lots[1].Type != "old" {
 		t.Errorf("offered %+v", o.Lots)
 	}
@@ -406,7 +406,7 @@ func TestRecordingChangesNothing(t *testing.T) {
 	s, jobs := stage(6, 0, time.Minute)
 	v := s.View()
 	set := settings{rank: passedOver, lease: time.Minute, knob: 0, cover: 1, nothing: 1}
-	offered := newSupply(jobs[:1], nil)
+	offered := newSupply(jobs[:1], nil, nil)
 	state := func(a *policy.App) *agent.AppState {
 		return v.AppState(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) { return offered.holdings(v, j) })
 	}
@@ -419,7 +419,7 @@ func TestRecordingChangesNothing(t *testing.T) {
 	offer := offerTo(v, offered, states)
 	bids := collect(offer, []int{0}, states, nil, &study{})
 	awards, result := hold(offer, bids, &set, rand.New(rand.NewPCG(1, 1)))
-	p := newPlacing(v, policy.Extend(v), offered, order)
+	p := newPlacing(v, policy.Extend(v), offered, order, &set)
 	p.give(awards)
 	after, rhos := learn(v, order, awards, p.shares, known, &set)
 	r := recorded{&set, 1, offer, result, order, awards, p.shares, after, rhos}

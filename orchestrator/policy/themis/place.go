@@ -28,8 +28,11 @@ func (s *share) served(j *policy.Job, g cluster.Gang) {
 
 // placing turns awards and leftovers into grants, renewals and reservations of a plan.
 type placing struct {
-	v    *policy.View
-	plan *policy.Planner
+	v      *policy.View
+	plan   *policy.Planner
+	supply *supply
+	set    *settings
+	order  []ranked
 	// expired jobs hold leases that are up, and lost are those of them that have got nothing yet. Their devices are in
 	// the plan's free capacity once reclaimed.
 	expired   []*policy.Job
@@ -37,10 +40,15 @@ type placing struct {
 	reclaimed bool
 	// shares of the apps, in the order of rank.
 	shares []share
+	// parties are where jobs that may be forked are to run, and gathered they in their order.
+	parties  map[*policy.Job]*party
+	gathered []*party
 }
 
-func newPlacing(v *policy.View, plan *policy.Planner, s *supply, order []ranked) *placing {
-	p := &placing{v: v, plan: plan, expired: s.expired, lost: maps.Clone(s.up), shares: make([]share, len(order))}
+func newPlacing(v *policy.View, plan *policy.Planner, s *supply, order []ranked, set *settings) *placing {
+	p := &placing{
+		v: v, plan: plan, supply: s, set: set, order: order, expired: s.expired, lost: maps.Clone(s.up), shares: make([]share, len(order)),
+	}
 	for i := range order {
 		p.shares[i] = share{open: slices.Clone(order[i].open), devices: order[i].keeps}
 	}
@@ -58,7 +66,7 @@ func (p *placing) offered() []offered {
 		return offer
 	}
 	for j := range p.lost {
-		for _, at := range j.Gang() {
+		for _, at := range j.Held() {
 			for _, d := range at.Devices {
 				kind := p.v.Nodes[at.Node].Devices[d].Type
 				k := slices.IndexFunc(offer, func(o offered) bool { return o.kind == kind })
@@ -94,8 +102,8 @@ func (p *placing) reclaim() {
 }
 
 // renew lets a job go on where it is, if nobody was given its devices.
-func (p *placing) renew(j *policy.Job, reason string) bool {
-	if !p.lost[j] || !p.plan.Renew(j, reason) {
+func (p *placing) renew(of int, j *policy.Job, reason string) bool {
+	if !p.lost[j] || !p.keep(of, j, reason) {
 		return false
 	}
 	delete(p.lost, j)
@@ -106,23 +114,34 @@ func (p *placing) renew(j *policy.Job, reason string) bool {
 type win struct {
 	*award
 	gang agent.Gangs
+	// spreads: its app has won more gangs than it has jobs, for forks, which must be on different nodes.
+	spreads bool
 }
 
 // give gives the winners what they won, the largest gangs first: what divides evenly fits the machines, and small gangs
-// that go on where they are do not break up the places that large ones need. A gang that fits nowhere any more is left over.
+// that go on where they are do not break up the places that large ones need. Among gangs of a size those of forks come first, as no two of a
+// job fit on one node. A gang that fits nowhere any more is left over.
 func (p *placing) give(awards []award) {
 	var wins []win
 	for i := range awards {
-		for _, g := range awards[i].gangs {
-			wins = append(wins, win{&awards[i], g})
+		a := &awards[i]
+		spreads := p.order[a.of].app.Forks > 1 && len(a.gangs) > len(p.shares[a.of].open)
+		for _, g := range a.gangs {
+			wins = append(wins, win{a, g, spreads})
 		}
 	}
 	slices.SortStableFunc(wins, func(a, b win) int {
-		return cmp.Or(cmp.Compare(b.gang.Devices, a.gang.Devices), cmp.Compare(b.gang.Machines, a.gang.Machines))
+		if n := cmp.Or(cmp.Compare(b.gang.Devices, a.gang.Devices), cmp.Compare(b.gang.Machines, a.gang.Machines)); n != 0 || a.spreads == b.spreads {
+			return n
+		}
+		if a.spreads {
+			return -1
+		}
+		return 1
 	})
 	for _, w := range wins {
-		if !p.goOn(w) {
-			p.deliver(w)
+		if !p.goOn(w) && !p.deliver(w) {
+			p.forkWon(w)
 		}
 	}
 }
@@ -131,7 +150,7 @@ func (p *placing) give(awards []award) {
 func (p *placing) goOn(w win) bool {
 	s := &p.shares[w.of]
 	for _, j := range s.open {
-		if p.lost[j] && alike(p.v, j.Gang(), w.gang) && p.renew(j, w.reason()) {
+		if p.lost[j] && alike(p.v, j.Gang(), w.gang) && p.renew(w.of, j, w.reason()) {
 			s.served(j, j.Gang())
 			s.won, s.renewed = book(p.v, s.won, j.Gang()), book(p.v, s.renewed, j.Gang())
 			return true
@@ -155,20 +174,21 @@ func alike(v *policy.View, held cluster.Gang, g agent.Gangs) bool {
 }
 
 // deliver finds a job and a place for a gang that was won.
-func (p *placing) deliver(w win) {
+func (p *placing) deliver(w win) bool {
 	s := &p.shares[w.of]
 	i := slices.IndexFunc(s.open, func(j *policy.Job) bool {
 		return j.Demand.Min <= w.gang.Size() && j.Demand.Accepts(w.gang.Type) && (w.gang.Machines == 1 || j.Demand.MultiNode)
 	})
 	if i < 0 {
-		return
+		return false
 	}
 	j := s.open[i]
 	n := min(w.gang.Size(), max(j.Demand.Min, j.Demand.Max))
-	if g, ok := p.locate(w.gang, j.Demand, n); ok && p.plan.PlaceOn(j, g, w.reason()) {
+	if g, ok := p.locate(w.gang, j.Demand, n); ok && p.place(w.of, j, g, w.reason()) {
 		s.served(j, g)
 		s.won = book(p.v, s.won, g)
 	}
+	return true
 }
 
 // locate finds a gang's place: on the node that it names, on one machine if it is for one, otherwise wherever there is
@@ -225,8 +245,8 @@ func (p *placing) together(d cluster.Demand, n, least int, kind string) (cluster
 func (p *placing) end(reserved []policy.Reservation) policy.Plan {
 	for _, j := range p.expired {
 		moves := slices.ContainsFunc(reserved, func(r policy.Reservation) bool { return r.Job == j.Name() })
-		if p.lost[j] && !moves {
-			p.renew(j, "nobody else wants its devices")
+		if p.lost[j] && !moves && p.plan.Renew(j, "nobody else wants its devices") {
+			delete(p.lost, j)
 		}
 	}
 	for _, j := range p.expired {

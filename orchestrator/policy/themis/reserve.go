@@ -5,42 +5,89 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/forking"
 )
 
+// settling is the part of a lease for which a job waits until all devices of its forks are free; then it has those that are.
+const settling = 4
+
 // fulfil grants, in the plan, devices that were reserved for jobs and are free now, and holds back the others. It returns
-// the gangs that jobs have or will have by that, and the reservations that still stand. One lasts for a lease.
+// the gangs that jobs have or will have by that, the reservations that still stand, and when the first job has waited for long enough
+// for the last devices of its forks; zero for none. A reservation lasts for a lease.
 func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lease time.Duration) (
-	secured map[*policy.Job]cluster.Gang, still []policy.Reservation,
+	secured map[*policy.Job][]cluster.Gang, still []policy.Reservation, patience time.Time,
 ) {
 	if len(open) == 0 {
-		return nil, nil
+		return nil, nil, patience
 	}
-	secured = map[*policy.Job]cluster.Gang{}
+	secured = map[*policy.Job][]cluster.Gang{}
 	taken := func(j *policy.Job) bool { return secured[j] != nil }
 	apps := map[string]*policy.App{}
 	for _, a := range v.Apps {
 		apps[a.ID] = a
 	}
-	for _, r := range open {
-		a := apps[r.Job.App]
-		if a == nil || a.Paused || v.Now.Sub(r.Made) >= lease {
+	for len(open) > 0 {
+		of := together(open)
+		open = open[len(of):]
+		a, made := apps[of[0].Job.App], of[0].Made
+		if a == nil || a.Paused || v.Now.Sub(made) >= lease {
 			continue
 		}
-		g, ok := r.Nodes.In(v)
-		if !ok || v.Draining(g) {
+		of, gangs := present(v, of)
+		if len(of) == 0 {
 			continue
 		}
-		j := r.Claimant(v, a, g, taken)
+		j := of[0].Claimant(v, a, gangs[0], taken)
 		if j == nil {
 			continue
 		}
-		switch plan.Claim(j, g, "won in an auction, and free now") {
+		if len(of) > 1 && j.MayFork() {
+			waits := made.Add(lease / settling)
+			claim, coming := plan.ClaimForks(j, gangs, v.Now.Before(waits), secureNow, divider(v))
+			if claim == policy.Held {
+				still = append(still, of...)
+				if waits.After(v.Now) {
+					patience = sooner(patience, waits)
+				}
+			}
+			if claim != policy.Lapsed {
+				secured[j] = coming
+			}
+			continue
+		}
+		switch plan.Claim(j, gangs[0], secureNow) {
 		case policy.Fulfilled:
-			secured[j] = g
+			secured[j] = gangs[:1]
 		case policy.Held:
-			secured[j] = g
-			still = append(still, r)
+			secured[j] = gangs[:1]
+			still = append(still, of[0])
 		}
 	}
-	return secured, still
+	return secured, still, patience
+}
+
+const secureNow = "won in an auction, and free now"
+
+// together are the first reservations of a list that were made for the forks of one job; or for a job alone.
+func together(open []policy.Reservation) []policy.Reservation {
+	n := 1
+	for n < len(open) && open[n].Job == open[0].Job && open[n].Made.Equal(open[0].Made) {
+		n++
+	}
+	return open[:n:n]
+}
+
+// present are the reservations whose nodes are there and take jobs, and their gangs.
+func present(v *policy.View, of []policy.Reservation) (there []policy.Reservation, gangs []cluster.Gang) {
+	for _, r := range of {
+		if g, ok := r.Nodes.In(v); ok && !v.Draining(g) {
+			there, gangs = append(there, r), append(gangs, g)
+		}
+	}
+	return there, gangs
+}
+
+// divider divides what a job has left over all its forks.
+func divider(v *policy.View) policy.Divider {
+	return func(g policy.Grant, gangs []cluster.Gang) []policy.Grant { return forking.Grants(v, g, gangs, 0) }
 }

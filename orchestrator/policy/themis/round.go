@@ -18,13 +18,15 @@ import (
 func (p *Policy) Decide(v *policy.View) policy.Plan {
 	plan := policy.Extend(v)
 	plan.UntilBy(func(g cluster.Gang) time.Time { return p.set.termEnd(v.Now, v.Nodes[g[0].Node].Name) })
-	secured, reserved := fulfil(v, plan, p.Reservations, p.set.lease)
+	rests := resting(v, plan)
+	secured, reserved, patience := fulfil(v, plan, stays(v, p.Reservations), p.set.lease)
 	expired, ends := expire(v, p.Ends)
-	offered := newSupply(expired, secured)
+	offered := newSupply(expired, rests, secured)
 	p.Seen = forget(v, p.Seen)
 	held := p.auction(v, plan, offered)
 	p.Seen = held.known
 
+	held.placing.settle()
 	reserved = append(reserved, plan.Reservations()...)
 	decided := held.placing.end(reserved)
 	for _, g := range decided.Grants {
@@ -38,6 +40,9 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	}
 	if ends.After(v.Now) {
 		decided.Next = ends
+	}
+	if len(reserved) > 0 {
+		decided.Next = sooner(decided.Next, patience)
 	}
 	p.Reservations, p.Ends = reserved, ends
 	changes := len(decided.Grants)+len(decided.Renews)+len(decided.Revokes) > 0
@@ -69,7 +74,7 @@ func (a *auctioned) heard() bool {
 // auction ranks the apps, asks the worst off, and plans with what they won and with what is left over.
 func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *auctioned {
 	if !s.tradable(v) {
-		return &auctioned{known: p.Seen, placing: newPlacing(v, plan, s, nil)}
+		return &auctioned{known: p.Seen, placing: newPlacing(v, plan, s, nil, &p.set)}
 	}
 	stock := v.Stock()
 	state := func(a *policy.App) *agent.AppState {
@@ -83,7 +88,7 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *aucti
 	all := standings(v, s)
 	known := recall(v, s, all, p.Seen, &p.set, state)
 	a := &auctioned{known: known, order: rank(v, all, known, &p.set)}
-	a.placing = newPlacing(v, plan, s, a.order)
+	a.placing = newPlacing(v, plan, s, a.order, &p.set)
 	asked := ask(a.order, a.placing.offered(), &p.set)
 	if len(asked) == 0 {
 		a.placing.leftovers(nil, p.set.leftover, p.rng)

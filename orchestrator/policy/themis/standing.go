@@ -9,28 +9,29 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// supply is what a round has to give: the jobs on leases that are up, and the gangs that were secured by reservations and
-// are nobody else's.
+// supply is what a round has to give: the jobs on leases that are up, those that rest between two slots of forks, and the gangs
+// that were secured by reservations and are nobody else's.
 type supply struct {
 	expired []*policy.Job
+	rests   map[*policy.Job]bool
 	up      map[*policy.Job]bool
-	secured map[*policy.Job]cluster.Gang
+	secured map[*policy.Job][]cluster.Gang
 }
 
-func newSupply(expired []*policy.Job, secured map[*policy.Job]cluster.Gang) *supply {
-	s := &supply{expired: expired, secured: secured}
-	if len(expired) > 0 {
-		s.up = make(map[*policy.Job]bool, len(expired))
-	}
+func newSupply(expired, rests []*policy.Job, secured map[*policy.Job][]cluster.Gang) *supply {
+	s := &supply{expired: expired, secured: secured, up: make(map[*policy.Job]bool, len(expired)), rests: make(map[*policy.Job]bool, len(rests))}
 	for _, j := range expired {
 		s.up[j] = true
+	}
+	for _, j := range rests {
+		s.rests[j] = true
 	}
 	return s
 }
 
 // open says whether a job could take a gang.
 func (s *supply) open(j *policy.Job) bool {
-	if j.Running() {
+	if j.Running() && !s.rests[j] {
 		return s.up[j]
 	}
 	return s.secured[j] == nil
@@ -40,11 +41,11 @@ func (s *supply) open(j *policy.Job) bool {
 func (s *supply) holdings(v *policy.View, j *policy.Job) (held, lost agent.Holding) {
 	switch g := s.secured[j]; {
 	case g != nil:
-		held = v.Holding(j, g)
-	case j.Running() && s.up[j]:
-		lost = v.Holding(j, j.Gang())
+		held = v.Holding(j, g...)
+	case j.Running() && (s.up[j] || s.rests[j]):
+		lost = v.Holding(j, j.Gangs...)
 	case j.Running() && !j.Ending:
-		held = v.Holding(j, j.Gang())
+		held = v.Holding(j, j.Gangs...)
 	}
 	return held, lost
 }
@@ -60,8 +61,13 @@ func (s *supply) tradable(v *policy.View) bool {
 		return true
 	}
 	return v.Free.FreeDevices() > 0 && slices.ContainsFunc(v.Apps, func(a *policy.App) bool {
-		return !a.Paused && slices.ContainsFunc(a.Jobs, s.open)
+		return !a.Paused && (slices.ContainsFunc(a.Jobs, s.open) || a.Forks > 1 && slices.ContainsFunc(a.Jobs, s.alone))
 	})
+}
+
+// alone says whether a job that keeps its devices is trained by one process, and might by several.
+func (s *supply) alone(j *policy.Job) bool {
+	return j.MayFork() && j.Running() && !j.Forked && !j.Ending && !s.up[j] && s.secured[j] == nil && len(j.Gangs) == 1
 }
 
 // standing is how an app stands before the auction.
@@ -83,11 +89,13 @@ func standings(v *policy.View, s *supply) []standing {
 		for _, j := range a.Jobs {
 			switch g := s.secured[j]; {
 			case g != nil:
-				one.keeps += g.Size()
+				for _, gang := range g {
+					one.keeps += gang.Size()
+				}
 			case s.open(j):
 				one.open = append(one.open, j)
 			case !j.Ending:
-				one.keeps += j.Gang().Size()
+				one.keeps += j.Held().Size()
 			}
 		}
 		left := make(map[*policy.Job]float64, len(one.open))

@@ -64,6 +64,7 @@ type Policy struct {
 var (
 	_ policy.Bidding    = (*Policy)(nil)
 	_ policy.Preemptive = (*Policy)(nil)
+	_ policy.Forking    = (*Policy)(nil)
 )
 
 // settings are the policy's options.
@@ -79,6 +80,8 @@ type settings struct {
 	nothing  float64
 	study    study
 	leftover string
+	// restart is what a job loses, in seconds, when it starts again as several forks.
+	restart float64
 	// stagger, newcomers and short are deviations from the paper, off unless they are chosen.
 	stagger, newcomers, short, ownWeights bool
 }
@@ -124,7 +127,9 @@ func New(o *policy.Options) *Policy {
 			"random", "keep", "gangs", "worst", "all"),
 		ownWeights: o.Text("weights", "tenant", "an app's weight shares out what is due to its tenant, among the tenant's apps: "+
 			"tenant; or makes more due to it whoever else there is, without bound: own", "tenant", "own") == "own",
-		stagger:   o.Bool("stagger", false, "leases end machine by machine, each on a grid of its own, and not all at once"),
+		stagger: o.Bool("stagger", false, "leases end machine by machine, each on a grid of its own, and not all at once"),
+		restart: o.Duration("restart", 10*time.Second,
+			"what a job loses when it starts again as several forks; one that would gain less is not forked").Seconds(),
 		newcomers: o.Bool("newcomers", false, "apps that never held anything are asked beside the worst"),
 		short:     o.Bool("short", false, "apps that could end within a lease are asked beside the worst"),
 	}}
@@ -140,6 +145,9 @@ func (*Policy) Name() string { return "themis" }
 
 // Preempts implements policy.Preemptive.
 func (*Policy) Preempts() bool { return true }
+
+// ForksJobs implements policy.Forking.
+func (*Policy) ForksJobs() bool { return true }
 
 // UseAgents implements policy.Bidding.
 func (p *Policy) UseAgents(a agent.Agent) { p.agents = a }

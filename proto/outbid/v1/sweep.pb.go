@@ -1907,7 +1907,7 @@ type Resources struct {
 	Mixed bool `protobuf:"varint,7,opt,name=mixed,proto3" json:"mixed,omitempty"`
 	// Processes of a trial: "one" (default) sees all its devices; "per_device" starts one for each, as torchrun would.
 	Processes string `protobuf:"bytes,8,opt,name=processes,proto3" json:"processes,omitempty"`
-	// Several forks of a trial may train it at once, each with its devices on a node of its own, under the policy hadare: "auto"
+	// Several forks of a trial may train it at once, each with its devices on a node of its own, under the policies themis and hadare: "auto"
 	// for as many as there are idle nodes, or the least and the most, such as "2-5". What they learned is averaged. "" for no.
 	Forks string `protobuf:"bytes,9,opt,name=forks,proto3" json:"forks,omitempty"`
 	// How what forks learned is put together: "steps" (default) by the steps that each did; "uniform", all alike; "outer", DiLoCo's

@@ -29,9 +29,9 @@ class Resources:
 
     With `forks`, several processes on nodes of their own may train one trial at once, where nodes would idle: "auto"
     for any number, or `(least, most)`. Each trains a share of the steps, and what they saved is averaged, round after
-    round; see `Trial.fork`. The server's policy must be hadare. `forks_merge` says how: "steps" counts each by the
-    steps that it did, "uniform" all alike, and "outer" gives their mean to DiLoCo's outer optimizer, of rate 0.7 and
-    momentum 0.9, or of those that "outer(0.5, 0.8)" names.
+    round; see `Trial.fork`. The server's policy must be themis, as it is by default, or hadare. `forks_merge` says how:
+    "steps" counts each by the steps that it did, "uniform" all alike, and "outer" gives their mean to DiLoCo's outer
+    optimizer, of rate 0.7 and momentum 0.9, or of those that "outer(0.5, 0.8)" names.
     """
 
     devices: int | tuple[int, int] = 1

@@ -872,7 +872,7 @@ class Resources(google.protobuf.message.Message):
     processes: builtins.str
     """Processes of a trial: "one" (default) sees all its devices; "per_device" starts one for each, as torchrun would."""
     forks: builtins.str
-    """Several forks of a trial may train it at once, each with its devices on a node of its own, under the policy hadare: "auto"
+    """Several forks of a trial may train it at once, each with its devices on a node of its own, under the policies themis and hadare: "auto"
     for as many as there are idle nodes, or the least and the most, such as "2-5". What they learned is averaged. "" for no.
     """
     forks_merge: builtins.str

@@ -1,0 +1,111 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+)
+
+// MayFork says whether a job may be trained by several forks, each with a gang on a node of its own.
+func (j *Job) MayFork() bool { return j.Forks > 1 }
+
+// Divider makes the grants of a round of a job's forks of one grant and the gangs that are free for them.
+type Divider func(Grant, []cluster.Gang) []Grant
+
+// PlaceForks gives a job several gangs, each for a fork of its own. They are granted now, as the divider has it, if the job waits and
+// every device is free now; otherwise all are reserved for it. A job that runs is revoked, to go on as forks: it is told
+// why. It fails if some gang is not free in the plan, or it was said already where the job goes on.
+func (p *Planner) PlaceForks(j *Job, gangs []cluster.Gang, reason string, divide Divider) bool {
+	try := p.Statement()
+	if j.Running() && !j.Ending {
+		p.makeWay(j)
+	}
+	if j.App.Paused || !p.placeable(j) || !p.take(j, gangs) {
+		try.Discard()
+		return false
+	}
+	try.Commit()
+	if j.Waiting() && !slices.ContainsFunc(gangs, func(g cluster.Gang) bool { return p.pending.blocks(p.free, g) }) {
+		p.decide(j, granted)
+		p.plan.Grants = append(p.plan.Grants, divide(Grant{Job: j, Gang: gangs[0], Reason: reason, TermEnd: p.until(gangs[0])}, gangs)...)
+		return true
+	}
+	p.decide(j, reserved)
+	for _, g := range gangs {
+		p.settle(g, j.Demand)
+		p.reserved = append(p.reserved, Reserved{Job: j, Gang: g})
+	}
+	return true
+}
+
+// makeWay revokes a running job that is to go on as forks.
+func (p *Planner) makeWay(j *Job) {
+	p.Drop(j)
+	switch {
+	case p.decided[j] == undecided && !p.all:
+		p.release(j)
+	case !p.Reclaimed(j):
+		return
+	}
+	p.decide(j, evicted)
+	p.plan.Revokes = append(p.plan.Revokes, Revoke{Job: j, Reason: "it goes on as several forks"})
+}
+
+// take takes gangs out of what the plan leaves free, if all of them are.
+func (p *Planner) take(j *Job, gangs []cluster.Gang) bool {
+	for _, g := range gangs {
+		if !p.free.Fits(g, j.Demand) {
+			return false
+		}
+		p.free.Take(g, j.Demand)
+	}
+	return true
+}
+
+// ClaimForks grants a job the gangs that were reserved for its forks, if it waits and all are free; or those that are, if it is not
+// to wait for the others any longer. Otherwise it holds back what is free, as long as there is something or somebody who is
+// about to leave stands in the way. It returns the gangs that the job has, or waits for.
+func (p *Planner) ClaimForks(j *Job, gangs []cluster.Gang, patient bool, reason string, divide Divider) (Claim, []cluster.Gang) {
+	var free, coming []cluster.Gang
+	for _, g := range gangs {
+		switch {
+		case p.free.Fits(g, j.Demand) && !p.pending.anyOf(g):
+			free, coming = append(free, g), append(coming, g)
+		case p.free.IsFree(g) || p.leaving(g, sameDevice):
+			coming = append(coming, g)
+		}
+	}
+	if j.Waiting() && len(free) > 0 && (len(free) == len(coming) || !patient) {
+		done := false
+		if len(free) == 1 {
+			done = p.PlaceOn(j, free[0], reason)
+		} else {
+			done = p.PlaceForks(j, free, reason, divide)
+		}
+		if done {
+			return Fulfilled, free
+		}
+	}
+	if len(coming) == 0 {
+		return Lapsed, nil
+	}
+	for _, g := range coming {
+		p.HoldBack(p.freeOf(g), j.Demand)
+	}
+	return Held, coming
+}
+
+// freeOf is the part of a gang that the plan leaves free.
+func (p *Planner) freeOf(g cluster.Gang) cluster.Gang {
+	part := make(cluster.Gang, 0, len(g))
+	for _, at := range g {
+		var free []int
+		for _, d := range at.Devices {
+			if p.free.IsFree(cluster.Gang{{Node: at.Node, Devices: []int{d}}}) {
+				free = append(free, d)
+			}
+		}
+		part = append(part, cluster.Place{Node: at.Node, Devices: free})
+	}
+	return part
+}

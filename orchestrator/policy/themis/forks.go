@@ -1,0 +1,268 @@
+package themis
+
+import (
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// Forks are one more way in which a grant is used. An app whose jobs may be forked bids for more gangs than it has jobs, of whatever
+// types, and what it wins beyond one gang for each job goes to forks; so does, in the end, what is left over when every job of
+// every app that can have a gang has one. No two forks of a job are on one node. All forks of a job begin together, with a share of
+// its steps each, and end with the term of its leases at the latest; then they are averaged, and the job bids again.
+
+// party is where a job that may be forked is to run: alone, or with a fork on each of several nodes.
+type party struct {
+	job *policy.Job
+	// of is its app's index in the order of rank.
+	of     int
+	gangs  []cluster.Gang
+	reason string
+	// here: it runs on the first gang already, and goes on there without a stop unless it gets more.
+	here bool
+	// whole: it is to have no more gangs.
+	whole bool
+}
+
+// rate is what its forks do together, in steps per second.
+func (c *party) rate(v *policy.View) (sum float64) {
+	for _, g := range c.gangs {
+		sum += v.Rate(c.job, g)
+	}
+	return sum
+}
+
+// on says whether it has a gang on a node.
+func (c *party) on(node int) bool {
+	return slices.ContainsFunc(c.gangs, func(g cluster.Gang) bool {
+		return slices.ContainsFunc(g, func(at cluster.Place) bool { return at.Node == node })
+	})
+}
+
+// place gives a job a gang that is free in the plan. One that may be forked has it set aside until it is known what else it gets.
+func (p *placing) place(of int, j *policy.Job, g cluster.Gang, reason string) bool {
+	if !j.MayFork() {
+		return p.plan.PlaceOn(j, g, reason)
+	}
+	if p.parties[j] != nil || !p.plan.Free().Fits(g, j.Demand) {
+		return false
+	}
+	p.plan.HoldBack(g, j.Demand)
+	p.gather(&party{job: j, of: of, gangs: []cluster.Gang{g}, reason: reason})
+	return true
+}
+
+// keep lets a job go on where it is. One that may be forked may still leave, for more.
+func (p *placing) keep(of int, j *policy.Job, reason string) bool {
+	if !j.MayFork() {
+		return p.plan.Renew(j, reason)
+	}
+	if p.plan.Reclaimed(j) && (!p.plan.Free().Fits(j.Held(), j.Demand) || !p.plan.Keep(j)) {
+		return false
+	}
+	p.gather(&party{job: j, of: of, gangs: []cluster.Gang{j.Gang()}, reason: reason, here: true})
+	return true
+}
+
+func (p *placing) gather(c *party) {
+	if p.parties == nil {
+		p.parties = map[*policy.Job]*party{}
+	}
+	p.parties[c.job] = c
+	p.gathered = append(p.gathered, c)
+}
+
+// settle plans with what was set aside, now that no more is given.
+func (p *placing) settle() {
+	for _, c := range p.gathered {
+		p.setDown(c)
+	}
+}
+
+// setDown plans with a party, the devices of which are set aside until then.
+func (p *placing) setDown(c *party) {
+	if c.here && len(c.gangs) == 1 {
+		p.plan.Renew(c.job, c.reason)
+		return
+	}
+	for i, g := range c.gangs {
+		if i > 0 || !c.here {
+			p.plan.Free().Release(g, c.job.Demand)
+		}
+	}
+	if len(c.gangs) == 1 || !p.plan.PlaceForks(c.job, c.gangs, c.reason, divider(p.v)) {
+		p.plan.PlaceOn(c.job, c.gangs[0], c.reason)
+	}
+}
+
+// disband leaves a job one gang if it has fewer than it takes to fork it. It says whether that freed something.
+func (p *placing) disband(c *party) bool {
+	if len(c.gangs) == 1 || len(c.gangs) >= c.job.LeastForks {
+		return false
+	}
+	best := 0
+	for i, g := range c.gangs {
+		if !c.here && p.v.Rate(c.job, g) > p.v.Rate(c.job, c.gangs[best]) {
+			best = i
+		}
+	}
+	for i, g := range c.gangs {
+		if i != best {
+			p.plan.Free().Release(g, c.job.Demand)
+			p.shares[c.of].devices -= g.Size()
+		}
+	}
+	c.gangs, c.whole = c.gangs[best:best+1], true
+	return true
+}
+
+// forkWon gives a gang that was won, and that no job of the app can have as its first, to a fork: of the job that ends sooner by it.
+func (p *placing) forkWon(w win) bool {
+	if w.gang.Machines != 1 {
+		return false
+	}
+	c, g := p.bestFork(w.of, w.gang)
+	if c == nil {
+		return false
+	}
+	c.reason = w.reason()
+	s := &p.shares[w.of]
+	s.won = book(p.v, s.won, g)
+	return p.join(c, g)
+}
+
+// join gives a job one more gang.
+func (p *placing) join(c *party, g cluster.Gang) bool {
+	p.plan.HoldBack(g, c.job.Demand)
+	c.gangs = append(c.gangs, g)
+	p.shares[c.of].devices += g.Size()
+	return true
+}
+
+// bestFork is the job of an app, and the free place, of such a gang, by which the job ends sooner by most; nil if there is none by
+// which any does. A gang of the zero value is any.
+func (p *placing) bestFork(of int, like agent.Gangs) (best *party, where cluster.Gang) {
+	most := 0.0
+	for _, c := range p.candidates(of) {
+		if g, sooner := p.another(c, like); sooner > most {
+			best, where, most = c, g, sooner
+		}
+	}
+	if best != nil && p.parties[best.job] == nil {
+		p.gather(best)
+	}
+	return best, where
+}
+
+// candidates are the jobs of an app that could have one more fork: those that have a place in this round, and those that run alone
+// on a lease that goes on.
+func (p *placing) candidates(of int) (all []*party) {
+	a := p.order[of].app
+	if a.Forks <= 1 {
+		return nil
+	}
+	for _, j := range a.Jobs {
+		c := p.parties[j]
+		if c == nil && p.supply.alone(j) && !p.v.Draining(j.Held()) {
+			c = &party{job: j, of: of, gangs: []cluster.Gang{j.Gang()}, here: true}
+		}
+		if c != nil && !c.whole && len(c.gangs) < j.Forks && len(c.gangs[0]) == 1 {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// another is a free place of such a gang on one more node, and by how many seconds the job ends sooner by it; 0 if its forks would
+// cost more time than they save.
+func (p *placing) another(c *party, like agent.Gangs) (g cluster.Gang, sooner float64) {
+	left, have := p.left(c.job), c.rate(p.v)
+	if left < float64(len(c.gangs))+2 { // a step for each, and the last, which is done alone
+		return nil, 0
+	}
+	g, rate := p.fastest(c, like)
+	switch {
+	case rate <= 0:
+		return nil, 0
+	case have <= 0:
+		return g, 1
+	}
+	then := left / (have + rate)
+	if len(c.gangs) == 1 {
+		then += p.set.restart // its forks are averaged, and it starts again
+	}
+	return g, left/have - then
+}
+
+// fastest is the fastest free place of such a gang on a node where the job has none, and its rate; 0 if there is none. Of places
+// that are as fast one comes first that nobody has to leave.
+func (p *placing) fastest(c *party, like agent.Gangs) (best cluster.Gang, fastest float64) {
+	free, late := p.plan.Free(), false
+	for node := range p.v.Nodes {
+		n := &p.v.Nodes[node]
+		if like.Node != "" && like.Node != n.Name || like.Rack != "" && like.Rack != n.Rack || c.on(node) || !free.Admits(node, c.job.Demand) {
+			continue
+		}
+		for _, kind := range free.Types() {
+			g, ok := p.at(node, kind, c.job.Demand, like)
+			if !ok {
+				continue
+			}
+			rate, pending := p.v.Rate(c.job, g), p.plan.PendingAny(g)
+			if rate > fastest || rate > 0 && rate == fastest && late && !pending {
+				best, fastest, late = g, rate, pending
+			}
+		}
+	}
+	return best, fastest
+}
+
+// at is a place of such a gang on a node, as large as the job takes it.
+func (p *placing) at(node int, kind string, d cluster.Demand, like agent.Gangs) (cluster.Gang, bool) {
+	if !d.Accepts(kind) || like.Type != "" && like.Type != kind {
+		return nil, false
+	}
+	n := min(max(1, d.Min, d.Max), p.plan.Free().FreeAt(node, kind))
+	if like.Devices > 0 {
+		n = min(n, like.Devices)
+	}
+	if n < max(1, d.Min) {
+		return nil, false
+	}
+	return p.plan.Free().PlaceAt(node, d, n, kind)
+}
+
+// left is the steps that a job has to its target.
+func (p *placing) left(j *policy.Job) float64 {
+	if j.Running() {
+		return float64(j.UntilStep) - p.v.StepAt(j)
+	}
+	return float64(j.UntilStep - j.StartStep)
+}
+
+// forks gives what is left when nobody can have a gang for a job any more to forks: to the apps in turns, a gang each.
+func (p *placing) forks(turn []int) {
+	if !slices.ContainsFunc(turn, func(i int) bool { return p.order[i].app.Forks > 1 }) {
+		return
+	}
+	p.reclaim()
+	for len(turn) > 0 && p.plan.Free().FreeDevices() > 0 {
+		still := turn[:0:0]
+		for _, i := range turn {
+			c, g := p.bestFork(i, agent.Gangs{})
+			if c == nil {
+				continue
+			}
+			if c.reason == "" {
+				c.reason = leftOver
+			}
+			s := &p.shares[i]
+			s.leftover = book(p.v, s.leftover, g)
+			p.join(c, g)
+			still = append(still, i)
+		}
+		turn = still
+	}
+}
