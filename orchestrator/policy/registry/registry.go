@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/allox"
+	"github.com/outbid-dev/outbid/orchestrator/policy/astraea"
 	"github.com/outbid-dev/outbid/orchestrator/policy/baseline"
 	"github.com/outbid-dev/outbid/orchestrator/policy/elastic"
 	"github.com/outbid-dev/outbid/orchestrator/policy/gandivafair"
@@ -30,6 +31,7 @@ func makers() map[string]maker {
 		"slaq":                     elastic.NewSLAQ,
 		"dorm":                     elastic.NewDorm,
 		"allox":                    allox.New,
+		"astraea":                  astraea.New,
 		"gandiva-fair":             gandivafair.New,
 		"hadar":                    hadar.New,
 		"hadare":                   hadar.NewForking,

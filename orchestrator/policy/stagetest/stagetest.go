@@ -114,6 +114,12 @@ func (s *Stage) Decide(t TB, p policy.Policy) policy.Plan {
 		s.leaving[r.Job] = s.Now.Add(s.Stop)
 		s.Revoked++
 	}
+	for _, r := range plan.Renews {
+		if !r.Job.Running() || r.Job.Ending || r.Reason == "" || !r.TermEnd.After(s.Now) {
+			t.Fatalf("bad renewal of %v until %v: %q", r.Job.Name(), r.TermEnd, r.Reason)
+		}
+		r.Job.TermEnd = r.TermEnd
+	}
 	for _, g := range plan.Grants {
 		n := g.Gang.Size()
 		if !g.Job.Waiting() || !free.Fits(g.Gang, g.Job.Demand) || n < g.Job.Demand.Min || n > g.Job.Demand.Max || g.Reason == "" {
@@ -122,6 +128,7 @@ func (s *Stage) Decide(t TB, p policy.Policy) policy.Plan {
 		free.Take(g.Gang, g.Job.Demand)
 		j := g.Job
 		j.Gangs, j.Granted, j.Reported, j.Queued = []cluster.Gang{g.Gang}, s.Now, s.Now, time.Time{}
+		j.TermEnd = g.TermEnd
 		j.Leases++
 	}
 	s.ask = plan.Next
@@ -185,7 +192,7 @@ func (s *Stage) pass(long time.Duration) {
 		used := s.Now.Sub(j.Granted).Seconds() * float64(j.Gang().Size())
 		j.DeviceSeconds += used
 		j.App.DeviceSeconds += used
-		j.Gangs, j.Ending, j.Granted, j.Reported, j.Queued = nil, false, time.Time{}, time.Time{}, s.Now
+		j.Gangs, j.Ending, j.Granted, j.TermEnd, j.Reported, j.Queued = nil, false, time.Time{}, time.Time{}, time.Time{}, s.Now
 		delete(s.leaving, j)
 		if done {
 			s.Ended[j.Name()] = s.Now.Sub(s.start)

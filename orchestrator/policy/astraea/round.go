@@ -1,0 +1,211 @@
+package astraea
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// round is one round in the making: algorithm 1.
+type round struct {
+	p       *Policy
+	v       *policy.View
+	plan    *policy.Planner
+	tenants tenants
+	none    policy.Unplaceable
+	// empty is the cluster with nothing on it; nil until somebody finds no place.
+	empty *cluster.Capacity
+	// next is when some term ends.
+	next time.Time
+}
+
+// round decides who gets what is free and what terms have ended of. calm says that nobody waited at the round before: then
+// the terms that have ended since were renewed as they ended.
+func (p *Policy) round(v *policy.View, jobs []*policy.Job, calm bool) policy.Plan {
+	r := &round{p: p, v: v, plan: policy.Refill(v)}
+	end := p.begin(v.Now)
+	r.next = end
+	r.ask(jobs, calm)
+	r.plan.Until(end)
+	heap.Init(&r.tenants)
+	for len(r.tenants) > 0 && r.plan.Free().FreeDevices() > 0 {
+		r.serve()
+	}
+	plan := r.plan.Plan("two phases: the tenant with the least rho, and of its jobs the one with the least",
+		"its term ended, and others have had less of their share")
+	plan.Next = later(r.next, v.Now.Add(max(p.interval, time.Second)))
+	return plan
+}
+
+// begin is when the terms that begin now end.
+func (p *Policy) begin(now time.Time) time.Time {
+	if !p.together {
+		return now.Add(p.term)
+	}
+	if !now.Before(p.books.TermEnd) {
+		p.books.TermEnd = now.Add(p.term)
+	}
+	return p.books.TermEnd
+}
+
+// ask finds out who asks for a term: who waits, and who runs at the end of one. Their devices are planned with.
+func (r *round) ask(jobs []*policy.Job, calm bool) {
+	asking := map[string]*tenant{}
+	for _, j := range jobs {
+		switch {
+		case j.Waiting():
+		case !j.Running() || j.Ending:
+			continue
+		case j.TermEnd.After(r.v.Now):
+			r.next = earlier(r.next, j.TermEnd)
+			continue
+		case calm && !j.TermEnd.IsZero() && !r.p.together:
+			until := r.v.Now.Add(r.p.term - r.v.Now.Sub(j.TermEnd)%r.p.term)
+			r.next = earlier(r.next, until)
+			r.plan.Until(until)
+			if r.plan.Renew(j, "nobody waited at its term's end") {
+				continue
+			}
+			r.plan.Reclaim(j)
+		default:
+			r.plan.Reclaim(j)
+		}
+		t := asking[j.App.Tenant]
+		if t == nil {
+			t = &tenant{name: j.App.Tenant, account: r.p.books.Tenants[j.App.Tenant], order: len(asking)}
+			asking[j.App.Tenant] = t
+			r.tenants = append(r.tenants, t)
+		}
+		t.jobs = append(t.jobs, turn{job: j, rho: r.p.books.rho(r.v, j), fresh: r.p.newFirst && j.Leases == 0 && !j.Running(), order: len(t.jobs)})
+	}
+	for _, t := range r.tenants {
+		heap.Init(&t.jobs)
+	}
+}
+
+// serve is one pass of algorithm 1: the tenant with the least rho, and its job that comes first.
+func (r *round) serve() {
+	t := r.tenants[0]
+	if len(t.jobs) == 0 {
+		heap.Pop(&r.tenants)
+		return
+	}
+	turn := t.jobs[0]
+	heap.Pop(&t.jobs)
+	if !r.place(t, turn) {
+		if r.p.skipTenant && r.feasible(turn.job) {
+			heap.Pop(&r.tenants)
+		}
+		return
+	}
+	n := turn.job.Held().Size()
+	if n == 0 {
+		n = max(1, turn.job.Demand.Min)
+	}
+	t.charged += float64(n) * r.p.term.Seconds()
+	heap.Fix(&r.tenants, 0)
+}
+
+// place renews a job's lease, or finds it a place.
+func (r *round) place(t *tenant, turn turn) bool {
+	j := turn.job
+	if r.none.Covers(j.Demand) && !j.Running() {
+		return false
+	}
+	reason := fmt.Sprintf("tenant %s has had %.3g of its share, and the job %.3g", t.name, t.rho(), turn.rho)
+	if turn.fresh {
+		reason = fmt.Sprintf("tenant %s has had %.3g of its share, and the job is new", t.name, t.rho())
+	}
+	if j.Running() && r.plan.Renew(j, reason) {
+		return true
+	}
+	if r.plan.Place(j, reason) {
+		return true
+	}
+	r.none.Add(j.Demand)
+	return false
+}
+
+// feasible says whether a job would find a place were the cluster empty. Who would not keeps nobody else waiting.
+func (r *round) feasible(j *policy.Job) bool {
+	if r.empty == nil {
+		r.empty = cluster.NewCapacity(r.v.Nodes)
+	}
+	_, ok := r.empty.Best(j.Demand)
+	return ok
+}
+
+// tenant is one with jobs that ask.
+type tenant struct {
+	*account
+	name string
+	// charged device-seconds of the terms given in this round.
+	charged float64
+	jobs    turns
+	order   int
+}
+
+// rho is what the tenant has had, the terms of this round included, over what its share was worth. A second of its quota
+// counts in that, so that it is finite at once.
+func (t *tenant) rho() float64 { return (t.Had + t.charged) / (t.Due + t.Quota) }
+
+// tenants is a heap with the least rho first.
+type tenants []*tenant
+
+func (h tenants) Len() int      { return len(h) }
+func (h tenants) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h tenants) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].rho(), h[j].rho()), h[i].order-h[j].order) < 0
+}
+func (h *tenants) Push(x any) { *h = append(*h, x.(*tenant)) } //nolint:forcetypeassert // heap.Interface is untyped
+func (h *tenants) Pop() any {
+	last := len(*h) - 1
+	t := (*h)[last]
+	*h = (*h)[:last]
+	return t
+}
+
+// turn is a job that asks.
+type turn struct {
+	job   *policy.Job
+	rho   float64
+	fresh bool
+	order int
+}
+
+// turns is a heap of a tenant's jobs: algorithm 2, with the new ones first.
+type turns []turn
+
+func (h turns) Len() int      { return len(h) }
+func (h turns) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h turns) Less(i, j int) bool {
+	if h[i].fresh != h[j].fresh {
+		return h[i].fresh
+	}
+	return cmp.Or(cmp.Compare(h[i].rho, h[j].rho), h[i].order-h[j].order) < 0
+}
+func (h *turns) Push(x any) { *h = append(*h, x.(turn)) } //nolint:forcetypeassert // heap.Interface is untyped
+func (h *turns) Pop() any {
+	last := len(*h) - 1
+	t := (*h)[last]
+	*h = (*h)[:last]
+	return t
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
