@@ -57,6 +57,18 @@ def test_no_name_needs_a_heavy_package() -> None:
     assert not modules_after("import outbid; [getattr(outbid, n) for n in outbid.__all__]") & set(HEAVY)
 
 
+def test_without_ray_its_package_says_how_to_install_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.modules['ray'] = None; import outbid.ray"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith("MissingExtraError: outbid.ray needs Ray: pip install 'outbid[ray]'")
+
+
 def test_training_process_starts_light() -> None:
     loaded = modules_after("import outbid._trial")
     assert not loaded & {*HEAVY, "rich", "cloudpickle", "safetensors", "numpy"}

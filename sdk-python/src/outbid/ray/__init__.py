@@ -1,0 +1,44 @@
+"""Outbid on a Ray cluster: Ray holds the machines, and Outbid's workers run in its actors. Needs the extra outbid[ray].
+
+    import outbid as ob
+    import outbid.ray
+
+    with outbid.ray.up(workers="auto", resources={"GPU": 1}) as cluster:
+        result = ob.Sweep(train, ...).run(client=cluster.client)
+
+`up` starts a server and one worker for each bundle of resources that Ray gives it; nodes that join are used, nodes
+that are drained save first. `attach` finds a cluster that was started with `detached=True`. Training functions may
+use Ray themselves: `connect` and `bundle`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+from outbid._errors import MissingExtraError
+
+if importlib.util.find_spec("ray") is None:
+    raise MissingExtraError("outbid.ray needs Ray: pip install 'outbid[ray]'", name="ray")
+
+if TYPE_CHECKING:
+    from outbid.ray._cluster import Cluster, Worker, attach, up
+    from outbid.ray._inside import bundle, connect
+
+_HOMES = {"_cluster": ("Cluster", "Worker", "attach", "up"), "_inside": ("bundle", "connect")}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["Cluster", "Worker", "attach", "bundle", "connect", "up"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

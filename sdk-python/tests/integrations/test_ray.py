@@ -1,0 +1,220 @@
+"""Outbid on a real cluster of Ray's, whose nodes come, are drained, and die."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outbid as ob
+from integrations.ray_cluster import ENVIRONMENT, PATIENCE, RayCluster, eventually
+from outbid.v1 import event_pb2
+from outbid.v1 import service_pb2 as pb
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray's own
+OPTIONS = ["--lease", "3s"]
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    """Start a cluster of one head and one node of two CPUs, to which the tests are connected."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # where servers keep what they are told no place for
+        import ray
+
+        made = RayCluster()
+        try:
+            made.add(2)
+            ray.init(address=made.address, log_to_driver=False)
+            yield made
+        finally:
+            ray.shutdown()
+            made.end()
+
+
+def train(trial: ob.Trial) -> None:
+    """Train, saving at each step, until the file `go` is there."""
+    import os
+    import time
+    from pathlib import Path
+
+    place = Path(trial.config.place)
+    (place / f"{trial.number}-{trial.start_step}-{os.environ['OUTBID_NODE']}").touch()
+    for step in trial.steps():
+        trial.save({"step": float(step)})
+        trial.report(loss=trial.config.x / step)
+        if (place / "go").exists():
+            break
+        time.sleep(0.05)
+
+
+def starts(place: Path) -> list[tuple[int, int, str]]:
+    """Return who started: the trial, the step that it went on from, and the worker."""
+    found = (path.name.split("-", 2) for path in place.glob("[0-9]*-*"))
+    return sorted((int(number), int(step), node) for number, step, node in found)
+
+
+def states(client: ob.Client) -> dict[str, Any]:
+    """Return the server's nodes by name."""
+    return {node.info.name: node for node in client.rpc.list_nodes(pb.ListNodesRequest()).nodes}
+
+
+def sweep(place: Path, trials: int) -> ob.Sweep:
+    space = {"x": ob.uniform(0, 1), "place": ob.constant(str(place))}
+    keep = ob.Checkpoints(every=1)
+    tuner = ob.Random(seed=0)
+    return ob.Sweep(train, space, metric="loss", mode="min", tuner=tuner, trials=trials, checkpoints=keep)
+
+
+def test_nodes_come_and_go_in_mid_sweep(nodes: RayCluster, tmp_path: Path) -> None:
+    import outbid.ray
+
+    place = tmp_path / "trials"
+    place.mkdir()
+    with outbid.ray.up(data=tmp_path / "data", server_options=OPTIONS) as cluster:
+        cluster.wait(2)
+        handle = sweep(place, 3).submit(client=cluster.client)
+        eventually("two trials run", lambda: len(starts(place)) >= 2)
+        assert len({node for _, _, node in starts(place)}) == 2
+
+        # A node that comes is used.
+        first = nodes.add(1)
+        third = eventually("the third runs", lambda: [s for s in starts(place) if s[0] == 2])[0]
+        assert third[2] not in {node for number, _, node in starts(place) if number != 2}
+
+        # One that is killed is lost: its trial goes on from its checkpoint, on the next that comes.
+        saved = lambda: handle.trials()[2].checkpoints  # noqa: E731
+        eventually("the third has saved", saved)
+        nodes.kill(first, [states(cluster.client)[third[2]].info.pid])
+        second = nodes.add(1)
+        again = eventually("the third goes on", lambda: [s for s in starts(place) if s[0] == 2 and s[1] > 0])[0]
+        assert again[2] != third[2]
+
+        # One that is drained saves first.
+        there = next(worker for worker in cluster.workers() if worker.name == again[2])
+        nodes.drain(there.node)
+        eventually(
+            "the worker has left in good order",
+            lambda: states(cluster.client)[again[2]].state == event_pb2.NODE_STATE_LEFT,
+        )
+        assert again[2] not in {worker.name for worker in cluster.workers() if worker.state == "up"}
+        (place / "go").touch()
+        result = handle.wait()
+        assert [trial.state for trial in result.trials] == ["completed"] * 3
+        assert result.trials[2].restarts == 0
+        nodes.cluster.remove_node(second, allow_graceful=False)
+
+
+END = """
+import sys, outbid as ob, outbid.ray
+cluster = outbid.ray.up(workers=1, data=sys.argv[1], name="passing", server_options=["--lease", "3s"]).wait(1)
+print(cluster.url, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_everything_ends_with_the_driver(nodes: RayCluster, tmp_path: Path) -> None:
+    with nodes.driver(END, str(tmp_path / "data")) as driver:
+        assert driver.stdout
+        with ob.connect(driver.stdout.readline().strip()) as client:
+            handle = sweep(tmp_path, 1).submit(client=client)
+            eventually("the trial has done three steps", lambda: handle.trials()[0].step >= 3)
+            worker = next(iter(states(client).values())).info.pid
+        os.kill(driver.pid, signal.SIGKILL)
+    eventually("the worker has ended", lambda: not Path(f"/proc/{worker}").exists())
+    # The server goes last: it removes the file when it has ended in good order.
+    eventually("the server has ended", lambda: not (tmp_path / "data" / "server.json").exists())
+    # The next one goes on where it stopped, from what was saved at the end.
+    import outbid.ray
+
+    with outbid.ray.up(workers=1, data=tmp_path / "data", server_options=OPTIONS) as cluster:
+        handle = cluster.client.attach(handle.id)
+        eventually("the trial goes on", lambda: [s for s in starts(tmp_path) if s[1] >= 3])
+        (tmp_path / "go").touch()
+        assert [trial.state for trial in handle.wait().trials] == ["completed"]
+        assert handle.trials()[0].restarts == 0
+
+
+DETACHED = """
+import sys, outbid.ray
+outbid.ray.up(workers=1, data=sys.argv[1], name="stays", detached=True, secure=True).wait(1)
+"""
+
+
+def test_a_detached_cluster_stays_and_is_found(nodes: RayCluster, tmp_path: Path) -> None:
+    import outbid.ray
+
+    with nodes.driver(DETACHED, str(tmp_path / "data")) as driver:
+        assert driver.wait() == 0
+    (tmp_path / "go").touch()
+    cluster = outbid.ray.attach("stays")
+    assert cluster.url.startswith("https://127.0.0.1:") and cluster.token
+    with pytest.raises(ob.UnauthenticatedError):
+        ob.connect(cluster.url, ca_file=cluster.ca_file)
+    with pytest.raises(ob.ConflictError, match="stays"):
+        outbid.ray.up(workers=1, name="stays", data=tmp_path / "other")
+    with cluster:
+        assert sweep(tmp_path, 1).run(client=cluster.client, display=False).trials[0].state == "completed"
+    outbid.ray.attach("stays").down()
+    with pytest.raises(ob.NotFoundError, match="detached=True"):
+        outbid.ray.attach("stays")
+
+
+def spread(trial: ob.Trial) -> float:
+    """Compute on the trial's bundle, with tasks that start tasks."""
+    import ray
+
+    import outbid.ray
+
+    there = outbid.ray.connect()
+
+    def group() -> str:
+        return str(ray.util.get_current_placement_group().id.hex())
+
+    def outer() -> list[str]:
+        return [group(), str(ray.get(ray.remote(group).remote()))]  # the second one is captured
+
+    for name in ray.get(ray.remote(outer).options(scheduling_strategy=there).remote()):
+        assert name == there.placement_group.id.hex()
+    return 1.0
+
+
+def test_a_trial_uses_ray_on_its_bundle(nodes: RayCluster, tmp_path: Path) -> None:
+    import outbid.ray
+
+    with outbid.ray.up(workers=1, resources={"CPU": 2}, devices="slot:1", data=tmp_path / "data") as cluster:
+        result = ob.Sweep(spread, {"x": ob.constant(1)}, metric="result", mode="max", trials=1).run(
+            client=cluster.client, display=False
+        )
+        assert result.best.metric == 1
+
+
+def test_the_guide_runs_as_printed(nodes: RayCluster, tmp_path: Path) -> None:
+    guide = Path(__file__).parents[3] / "docs" / "ray.md"
+    first, second = re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)[:2]
+    assert first.count("outbid.ray.up(") == 1
+    # The second block's function takes the first one's place for one more sweep, on bundles of its own.
+    more = """
+        inside = ob.Sweep(evaluate, {"x": ob.constant(1)}, metric="parts", mode="max", trials=1)
+        print(dict(inside.run(client=cluster.client, display=False).best.metrics))
+"""
+    script = tmp_path / "guide.py"
+    script.write_text(first.replace("def train(", second + "\n\ndef train(") + more)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "RAY_ADDRESS": nodes.address, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "'parts': 14.0" in done.stdout, done.stdout
