@@ -210,8 +210,8 @@ func (f *fork) Reports(reports []*outbidv1.Report) {
 	kept := reports[:0:len(reports)]
 	for _, r := range reports {
 		if reportBytes(r) > maxReportBytes {
-			f.note("warning", fmt.Sprintf("the report of step %d is dropped: its %d metrics take more than %d KiB",
-				r.GetStep(), len(r.GetMetrics()), maxReportBytes>>10))
+			f.note("warning", fmt.Sprintf("the report of step %d is dropped: its %d metrics and %d attributes take more than %d KiB",
+				r.GetStep(), len(r.GetMetrics()), len(r.GetAttributes()), maxReportBytes>>10))
 			continue
 		}
 		kept = append(kept, r)

@@ -247,5 +247,8 @@ func reportBytes(r *outbidv1.Report) int {
 	for name := range r.GetMetrics() {
 		n += len(name) + 16
 	}
+	for name, value := range r.GetAttributes() {
+		n += len(name) + len(value) + 8
+	}
 	return n
 }

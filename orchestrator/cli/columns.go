@@ -39,7 +39,7 @@ func appendColumns(list []configColumn, above []string, space map[string]*outbid
 // kindOf is the kind of column that holds every value of a parameter.
 func kindOf(p *outbidv1.Parameter) columnKind {
 	switch k := p.GetKind().(type) {
-	case *outbidv1.Parameter_Float:
+	case *outbidv1.Parameter_Float, *outbidv1.Parameter_Normal:
 		return kindFloat
 	case *outbidv1.Parameter_Int:
 		return kindInt

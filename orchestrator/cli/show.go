@@ -188,6 +188,9 @@ func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 		}
 		add("last report", fmt.Sprintf("step %s: %s", formatCount(v.Last.Step), strings.Join(parts, " ")))
 	}
+	for _, name := range sortedKeys(v.Attributes) {
+		add("noted "+clean(name), clean(string(v.Attributes[name])))
+	}
 	add("where", place(v))
 	if v.StepsPerSecond > 0 {
 		add("speed", formatMetric(float64(v.StepsPerSecond))+" steps/s")

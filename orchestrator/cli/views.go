@@ -85,33 +85,34 @@ type noteView struct {
 
 // trialView is a trial.
 type trialView struct {
-	ID             string           `json:"id" doc:"SWEEP/TRIAL, such as digits-1/17"`
-	Sweep          string           `json:"sweep" doc:"id of its sweep"`
-	Trial          int32            `json:"trial" doc:"number within the sweep, from 0"`
-	State          string           `json:"state" doc:"queued, running, paused, completed, stopped, failed or cancelled"`
-	Reason         string           `json:"reason" doc:"why it is in that state"`
-	Config         json.RawMessage  `json:"config" doc:"configuration; integers and floats are kept apart"`
-	Step           int64            `json:"step" doc:"steps done"`
-	UntilStep      int64            `json:"until_step" doc:"step it is trained until; 0 until its code ends"`
-	Metric         *number          `json:"metric" doc:"best value of the sweep's metric; null before the first report"`
-	MetricStep     int64            `json:"metric_step" doc:"step of that value"`
-	Last           *reportView      `json:"last" doc:"newest report: step, metrics, time, train_seconds; null before the first"`
-	StepsPerSecond number           `json:"steps_per_second" doc:"speed of its newest process; 0 if unknown"`
-	Bracket        int32            `json:"bracket" doc:"bracket of Hyperband or ASHA"`
-	Restarts       int32            `json:"restarts" doc:"how often its process was started again after a failure"`
-	Resumes        int32            `json:"resumes" doc:"how often it was paused and went on"`
-	NodeLosses     int32            `json:"node_losses" doc:"nodes lost under it since it last got further"`
-	Suspected      bool             `json:"suspected" doc:"runs alone on a node until it gets further, as nodes were lost under it"`
-	Node           string           `json:"node" doc:"where it runs; empty if it does not"`
-	Devices        []int32          `json:"devices" doc:"indexes of its devices on that node"`
-	Leases         []leaseView      `json:"leases" doc:"leases that it holds, the oldest first: lease_id, holder (workers or client), client, state, places (node, devices, type, ended), since, term_end, from_step, step"`
-	Round          *forkRoundView   `json:"round" doc:"round of forks that trains it: from_step, began, ends, forks (lease_id, places, state, share, steps, counted, steps_per_second, forecast_steps_per_second), consolidates_on, attempt; null for none"`
-	Rounds         int32            `json:"rounds" doc:"rounds of forks that have ended"`
-	Merges         []mergeView      `json:"merges" doc:"the newest of them, oldest first, eight at most: round, began, time, from_step, step, forks, averaged_on (the node that averaged; empty if nothing was averaged), reason"`
-	DeviceSeconds  number           `json:"device_seconds" doc:"device-seconds used"`
-	Created        *time.Time       `json:"created" doc:"time in UTC"`
-	Ended          *time.Time       `json:"ended" doc:"time in UTC; null while it goes on"`
-	Checkpoints    []checkpointView `json:"checkpoints" doc:"checkpoints that are kept: key, step, bytes, sha256, time, metric"`
+	ID             string                     `json:"id" doc:"SWEEP/TRIAL, such as digits-1/17"`
+	Sweep          string                     `json:"sweep" doc:"id of its sweep"`
+	Trial          int32                      `json:"trial" doc:"number within the sweep, from 0"`
+	State          string                     `json:"state" doc:"queued, running, paused, completed, stopped, failed or cancelled"`
+	Reason         string                     `json:"reason" doc:"why it is in that state"`
+	Config         json.RawMessage            `json:"config" doc:"configuration; integers and floats are kept apart"`
+	Step           int64                      `json:"step" doc:"steps done"`
+	UntilStep      int64                      `json:"until_step" doc:"step it is trained until; 0 until its code ends"`
+	Metric         *number                    `json:"metric" doc:"best value of the sweep's metric; null before the first report"`
+	MetricStep     int64                      `json:"metric_step" doc:"step of that value"`
+	Last           *reportView                `json:"last" doc:"newest report: step, metrics, time, train_seconds; null before the first"`
+	Attributes     map[string]json.RawMessage `json:"attributes" doc:"what its training code noted: values by name"`
+	StepsPerSecond number                     `json:"steps_per_second" doc:"speed of its newest process; 0 if unknown"`
+	Bracket        int32                      `json:"bracket" doc:"bracket of Hyperband or ASHA"`
+	Restarts       int32                      `json:"restarts" doc:"how often its process was started again after a failure"`
+	Resumes        int32                      `json:"resumes" doc:"how often it was paused and went on"`
+	NodeLosses     int32                      `json:"node_losses" doc:"nodes lost under it since it last got further"`
+	Suspected      bool                       `json:"suspected" doc:"runs alone on a node until it gets further, as nodes were lost under it"`
+	Node           string                     `json:"node" doc:"where it runs; empty if it does not"`
+	Devices        []int32                    `json:"devices" doc:"indexes of its devices on that node"`
+	Leases         []leaseView                `json:"leases" doc:"leases that it holds, the oldest first: lease_id, holder (workers or client), client, state, places (node, devices, type, ended), since, term_end, from_step, step"`
+	Round          *forkRoundView             `json:"round" doc:"round of forks that trains it: from_step, began, ends, forks (lease_id, places, state, share, steps, counted, steps_per_second, forecast_steps_per_second), consolidates_on, attempt; null for none"`
+	Rounds         int32                      `json:"rounds" doc:"rounds of forks that have ended"`
+	Merges         []mergeView                `json:"merges" doc:"the newest of them, oldest first, eight at most: round, began, time, from_step, step, forks, averaged_on (the node that averaged; empty if nothing was averaged), reason"`
+	DeviceSeconds  number                     `json:"device_seconds" doc:"device-seconds used"`
+	Created        *time.Time                 `json:"created" doc:"time in UTC"`
+	Ended          *time.Time                 `json:"ended" doc:"time in UTC; null while it goes on"`
+	Checkpoints    []checkpointView           `json:"checkpoints" doc:"checkpoints that are kept: key, step, bytes, sha256, time, metric"`
 }
 
 type leaseView struct {
@@ -267,7 +268,7 @@ func viewTrial(t *outbidv1.Trial) trialView {
 		StepsPerSecond: number(t.GetStepsPerSecond()), Bracket: t.GetBracket(), Restarts: t.GetRestarts(),
 		Resumes: t.GetResumes(), NodeLosses: t.GetNodeLosses(), Suspected: t.GetSuspected(), Node: t.GetNode(), Devices: t.GetDevices(), DeviceSeconds: number(t.GetDeviceSeconds()),
 		Created: viewTime(t.GetCreated()), Ended: viewTime(t.GetEnded()), Checkpoints: []checkpointView{},
-		Leases: []leaseView{}, Round: viewForkRound(t.GetRound()), Rounds: t.GetRounds(), Merges: viewMerges(t.GetMerges()),
+		Attributes: viewAttributes(t.GetAttributes()), Leases: []leaseView{}, Round: viewForkRound(t.GetRound()), Rounds: t.GetRounds(), Merges: viewMerges(t.GetMerges()),
 	}
 	for _, l := range t.GetLeases() {
 		v.Leases = append(v.Leases, viewLease(l))
@@ -286,6 +287,17 @@ func viewTrial(t *outbidv1.Trial) trialView {
 	}
 	for _, c := range t.GetCheckpoints() {
 		v.Checkpoints = append(v.Checkpoints, viewCheckpoint(c))
+	}
+	return v
+}
+
+// viewAttributes are values that were noted as JSON.
+func viewAttributes(noted map[string]string) map[string]json.RawMessage {
+	v := make(map[string]json.RawMessage, len(noted))
+	for name, value := range noted {
+		if json.Valid([]byte(value)) {
+			v[name] = json.RawMessage(value)
+		}
 	}
 	return v
 }

@@ -23,11 +23,11 @@ func tunerEvent(change state.Change) tuner.Event {
 			Metric: comparable(r.GetMetrics()[s.Spec.GetMetric()]), Metrics: r.GetMetrics(),
 		}
 	case *outbidv1.Event_TrialReached:
-		return tuner.Reached{Trial: tuner.Trial(t.Number), Step: k.TrialReached.GetStep(), Metric: comparable(t.Metric)}
+		return tuner.Reached{Trial: tuner.Trial(t.Number), Step: k.TrialReached.GetStep(), Metric: comparable(t.Metric), Metrics: t.Last.GetMetrics()}
 	case *outbidv1.Event_TrialEnded:
 		return tuner.Exited{
 			Trial: tuner.Trial(t.Number), Step: t.Step, Metric: comparable(t.Metric),
-			Failed: k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_FAILED,
+			Failed: k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_FAILED, Metrics: t.Last.GetMetrics(),
 		}
 	case *outbidv1.Event_SweepExtended:
 		return tuner.Extended{Settings: tuner.Settings{Spec: k.SweepExtended.GetSpec()}}

@@ -225,7 +225,7 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv
 	if leads && has && !state.Finite(value) && !t.NaNNoted {
 		c.note(s.ID, &t.Number, "warning", "reported %s for %s at step %d: it counts as the worst value", unbounded(value), s.Spec.GetMetric(), r.GetStep())
 	}
-	if leads && !has && s.Best < 0 && !s.LackNoted {
+	if leads && !has && s.Best < 0 && !s.LackNoted && len(r.GetMetrics()) > 0 {
 		c.note(s.ID, &t.Number, "warning", "the report of step %d has no %s, which the sweep is to optimise; %s. A trial that never reports it fails",
 			r.GetStep(), quoted(s.Spec.GetMetric()), reportedInstead(s.Spec.GetMetric(), r))
 	}

@@ -31,7 +31,7 @@ func Check(s *outbidv1.SweepSpec) error {
 		return err
 	}
 	for _, check := range []func(*outbidv1.SweepSpec) error{
-		checkMetric, checkLimits, checkUtility, checkResources, checkShare, checkAgent, checkCheckpoints, checkRestarts,
+		checkMetric, checkObjectives, checkLimits, checkUtility, checkResources, checkShare, checkAgent, checkCheckpoints, checkRestarts,
 	} {
 		if err := check(s); err != nil {
 			return err
@@ -89,17 +89,41 @@ func drawsAlone(s *outbidv1.SweepSpec) bool {
 	return len(own.GetCommand()) > 0 && own.GetRule() == nil
 }
 
-func checkMetric(s *outbidv1.SweepSpec) error {
+func checkMetric(s *outbidv1.SweepSpec) error { return checkObjective("", s.GetMetric(), s.GetMode()) }
+
+// maxObjectives bounds the metrics that are optimised beside the first: a front of more says little.
+const maxObjectives = 9
+
+func checkObjectives(s *outbidv1.SweepSpec) error {
+	if n := len(s.GetObjectives()); n > maxObjectives {
+		return wrong("objectives", "%d are too many beside %s; %d are allowed", n, s.GetMetric(), maxObjectives)
+	}
+	seen := map[string]bool{s.GetMetric(): true}
+	for i, o := range s.GetObjectives() {
+		field := "objectives[" + itoa(i) + "]."
+		if err := checkObjective(field, o.GetMetric(), o.GetMode()); err != nil {
+			return err
+		}
+		if seen[o.GetMetric()] {
+			return wrong(field+"metric", "%q is optimised already", o.GetMetric())
+		}
+		seen[o.GetMetric()] = true
+	}
+	return nil
+}
+
+// checkObjective checks a metric and which way it is better; around is what stands before the names of the fields.
+func checkObjective(around, metric, mode string) error {
 	switch {
-	case s.GetMetric() == "":
-		return wrong("metric", "is missing; name the reported value that is optimised, such as accuracy")
-	case !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]{0,99}$`).MatchString(s.GetMetric()):
-		return wrong("metric", "%q cannot be a metric; start with a letter or _, then use letters, digits and _ . / -",
-			s.GetMetric())
-	case s.GetMode() == "":
-		return wrong("mode", "is missing; write max if %s is better when higher, min if lower", s.GetMetric())
-	case s.GetMode() != "max" && s.GetMode() != "min":
-		return wrong("mode", "%q is unknown; use max or min", s.GetMode())
+	case metric == "":
+		return wrong(around+"metric", "is missing; name the reported value that is optimised, such as accuracy")
+	case !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]{0,99}$`).MatchString(metric):
+		return wrong(around+"metric", "%q cannot be a metric; start with a letter or _, then use letters, digits and _ . / -",
+			metric)
+	case mode == "":
+		return wrong(around+"mode", "is missing; write max if %s is better when higher, min if lower", metric)
+	case mode != "max" && mode != "min":
+		return wrong(around+"mode", "%q is unknown; use max or min", mode)
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func TestBadExtensions(t *testing.T) {
 		},
 		{
 			"a broken parameter", "", `{"space": {"lr": {}}}`,
-			"space.lr: has no kind; set one of float, int, choice, constant or group",
+			"space.lr: has no kind; set one of float, int, normal, choice, constant or group",
 		},
 	} {
 		_, err := Extend(mustParse(t, compose(tc.lines+"\nprogram: {command: [a]}")), request(t, tc.request))

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -68,6 +69,12 @@ func (f *folding) reported(e *outbidv1.TrialReported) error {
 	if l != t.Lead() {
 		return nil
 	}
+	if len(r.GetAttributes()) > 0 {
+		t.annotate(r.GetAttributes())
+		if len(r.GetMetrics()) == 0 {
+			return nil
+		}
+	}
 	t.Last = r
 	if t.Part(l) == nil {
 		s.advance(t, r.GetStep())
@@ -82,6 +89,15 @@ func (f *folding) reported(e *outbidv1.TrialReported) error {
 		s.LackNoted = true
 	}
 	return nil
+}
+
+// annotate keeps what the training code noted, in place of what it noted before under the same names. The map of before stays
+// as it is: who reads an earlier state has it.
+func (t *Trial) annotate(noted map[string]string) {
+	all := make(map[string]string, len(t.Attributes)+len(noted))
+	maps.Copy(all, t.Attributes)
+	maps.Copy(all, noted)
+	t.Attributes = all
 }
 
 // reportIsNews says whether the tuner hears of a report. What a restarted fork repeats is no news, nor what one says that

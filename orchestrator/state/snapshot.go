@@ -202,7 +202,7 @@ func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 		LeaseCount: r.GetLeases(), Measured: measuredOf(r.GetMeasured()), Curve: curve,
 		Number: v.GetNumber(), State: v.GetState(), Reason: v.GetReason(), Config: v.GetConfigJson(),
 		Bracket: v.GetBracket(), Seed: r.GetSeed(), Step: v.GetStep(), UntilStep: v.GetUntilStep(),
-		MaxStep: r.GetMaxStep(), Last: v.GetLast(),
+		MaxStep: r.GetMaxStep(), Last: v.GetLast(), Attributes: v.GetAttributes(),
 		Metric: orNaN(r.Metric), Best: orNaN(v.Best), BestStep: v.GetBestStep(),
 		Created: from(v.GetCreated()), Queued: from(r.GetQueued()), Ended: from(v.GetEnded()),
 		Restarts: v.GetRestarts(), Resumes: v.GetResumes(), DeviceSeconds: v.GetDeviceSeconds(),

@@ -150,6 +150,8 @@ type Trial struct {
 	MaxStep int64
 	// Last report; nil before the first.
 	Last *outbidv1.Report
+	// Attributes are what the training code noted: values as JSON by name. The map never changes.
+	Attributes map[string]string
 	// Metric is the newest value of the sweep's metric, Best the best one and BestStep its step; NaN before any.
 	Metric, Best float64
 	BestStep     int64

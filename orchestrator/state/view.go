@@ -104,7 +104,7 @@ func (l *Lease) placesView() []*outbidv1.TrialPlace {
 func (t *Trial) record(sweep string) *outbidv1.Trial {
 	v := &outbidv1.Trial{
 		Sweep: sweep, Number: t.Number, State: t.State, Reason: t.Reason, ConfigJson: t.Config,
-		Step: t.Step, UntilStep: t.UntilStep, Last: t.Last, BestStep: t.BestStep,
+		Step: t.Step, UntilStep: t.UntilStep, Last: t.Last, Attributes: t.Attributes, BestStep: t.BestStep,
 		Created: stamp(t.Created), Ended: stamp(t.Ended), Restarts: t.Restarts, Resumes: t.Resumes,
 		DeviceSeconds: t.DeviceSeconds, Bracket: t.Bracket, Checkpoints: slices.Clone(t.Checkpoints),
 		NodeLosses: t.NodeLosses, Suspected: t.Suspected, Rounds: t.Rounds, Merges: t.Merges,

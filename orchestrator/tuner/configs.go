@@ -15,6 +15,7 @@ import (
 const (
 	trialStream   = 0x747269616c
 	exploreStream = 0x6578706c6f7265
+	pointStream   = 0x706f696e74
 )
 
 // configs is where new configurations and the trials' seeds come from.
@@ -22,6 +23,8 @@ type configs struct {
 	space   *space.Space
 	sampler sample.Sampler
 	root    uint64
+	// points are the first configurations to try: trial t tries points[t].
+	points []space.Point
 	// dry is set once the sampler has no more: a grid that is done.
 	dry bool
 }
@@ -32,8 +35,10 @@ func newConfigs(spec *outbidv1.SweepSpec) (*configs, error) {
 		return nil, err
 	}
 	c := &configs{space: s, root: spec.GetTuner().GetSeed()}
-	c.sampler, err = newSampler(spec.GetTuner(), s)
-	return c, err
+	if c.sampler, err = newSampler(spec.GetTuner(), s); err != nil {
+		return nil, err
+	}
+	return c, c.readPoints(spec)
 }
 
 func newSampler(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
@@ -72,8 +77,12 @@ func samplerName(t *outbidv1.Tuner) string {
 	}
 }
 
-// next draws a configuration; false means that there are no more.
-func (c *configs) next() (Config, bool, error) {
+// next is the configuration of a new trial: one of the first ones to try, or a draw. False means that there are no more.
+func (c *configs) next(t Trial) (Config, bool, error) {
+	if int(t) < len(c.points) {
+		config, err := c.point(int(t))
+		return config, err == nil, err
+	}
 	config, ok, err := c.sampler.Next()
 	if err != nil {
 		return nil, false, err
@@ -102,5 +111,5 @@ func (c *configs) widen(old, now *outbidv1.SweepSpec) error {
 		return err
 	}
 	c.space, c.dry = wider, false
-	return nil
+	return c.readPoints(now)
 }

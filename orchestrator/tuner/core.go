@@ -75,11 +75,14 @@ func (c *core) canCreate() bool {
 
 // create makes the next trial and returns its configuration. It reports false, and does nothing, if there is none left.
 func (c *core) create(r record, until int64, label int, reason string) (Config, bool, error) {
-	config, ok, err := c.configs.next()
+	config, ok, err := c.configs.next(Trial(len(c.trials)))
 	if err != nil || !ok {
 		return nil, false, err
 	}
 	t := Trial(len(c.trials))
+	if n := len(c.configs.points); int(t) < n {
+		reason += fmt.Sprintf(", the configuration given as point %d of %d", t+1, n)
+	}
 	c.trials = append(c.trials, r)
 	c.do(Create{Config: config, UntilStep: until, Bracket: label, Seed: c.configs.seed(t), Reason: reason})
 	return config, true, nil

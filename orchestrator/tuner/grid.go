@@ -12,7 +12,8 @@ func newGrid(c *core) (rules, error) {
 	}
 	f.total = func() (int, error) {
 		if g, ok := c.configs.sampler.(*sample.Grid); ok {
-			return g.Total()
+			n, err := g.Total()
+			return n + len(c.configs.points), err
 		}
 		return 0, nil
 	}

@@ -26,7 +26,7 @@ func Outside(t *outbidv1.Tuner) {
 		return
 	}
 	rule := proto.CloneOf(t)
-	rule.Seed = nil
+	rule.Seed, rule.Points = nil, nil
 	inner, fields := ruleKind(rule)
 	inner.Set(fields.ByName("sampler"), protoreflect.ValueOfString("random"))
 	t.Kind = &outbidv1.Tuner_Plugin{Plugin: &outbidv1.PluginTuner{
@@ -42,6 +42,7 @@ func RuleSpec(spec *outbidv1.SweepSpec) *outbidv1.SweepSpec {
 	own := spec.GetTuner().GetPlugin()
 	rule := own.GetRule()
 	rule.Seed = spec.GetTuner().Seed //nolint:protogetter // absent stays absent
+	rule.Points = spec.GetTuner().GetPoints()
 	if inner, fields := ruleKind(rule); fields != nil {
 		inner.Set(fields.ByName("max_steps"), protoreflect.ValueOfInt64(own.GetMaxSteps()))
 	}

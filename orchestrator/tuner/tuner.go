@@ -63,11 +63,12 @@ type Reported struct {
 }
 
 // Reached says that a trial did the steps it was to do. Metric is that of its newest report, NaN if it never
-// reported the sweep's metric.
+// reported the sweep's metric; Metrics are all values of its newest report.
 type Reached struct {
-	Trial  Trial
-	Step   int64
-	Metric float64
+	Trial   Trial
+	Step    int64
+	Metric  float64
+	Metrics map[string]float64
 }
 
 // Exited says that a trial ended without being told to: its code ended before the target or without one, it failed
@@ -79,6 +80,8 @@ type Exited struct {
 	Failed bool
 	// Metric is the newest, NaN if there is none.
 	Metric float64
+	// Metrics are all values of the newest report.
+	Metrics map[string]float64
 }
 
 // Extended replaces the settings: more trials, longer steps or a wider space. CheckExtension says beforehand whether a

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // maxTries bounds how often a process is asked again when a configuration does not meet the constraints.
@@ -26,6 +27,8 @@ type Ruled struct {
 	draws *Client
 	// validator knows which trials the rule has ended: nothing is told of them any more. It also holds the space.
 	validator *validator
+	// objectives are the metrics that are optimised beside the first.
+	objectives []*outbidv1.Objective
 	ruledState
 }
 
@@ -38,6 +41,8 @@ type ruledState struct {
 	// Metrics are the newest of each trial, NaN if there is none; Steps say where they were reported.
 	Metrics []float64
 	Steps   []int64
+	// Objectives are the newest values of the metrics that are optimised beside the first, where there are any.
+	Objectives map[tuner.Trial]map[string]float64
 }
 
 // unknown is the number of a trial that the program does not know.
@@ -61,7 +66,7 @@ func LaunchRuled(ctx context.Context, s tuner.Settings, snapshot []byte, logger 
 			return nil, fmt.Errorf("%w: %w", tuner.ErrBadSnapshot, err)
 		}
 	}
-	r := &Ruled{ruledState: kept.State}
+	r := &Ruled{ruledState: kept.State, objectives: s.Spec.GetObjectives()}
 	var err error
 	if r.validator, err = newValidator(s); err != nil {
 		return nil, err
@@ -75,7 +80,11 @@ func LaunchRuled(ctx context.Context, s tuner.Settings, snapshot []byte, logger 
 	if err != nil {
 		return nil, err
 	}
-	if r.draws, err = Launch(ctx, command(s), drawSettings(s), kept.Draws, logger); err != nil {
+	drawn, err := drawSettings(s)
+	if err != nil {
+		return nil, err
+	}
+	if r.draws, err = Launch(ctx, command(s), drawn, kept.Draws, logger); err != nil {
 		return nil, needsOptuna(s, err)
 	}
 	return r, nil
@@ -97,12 +106,18 @@ func ruleSettings(s tuner.Settings) tuner.Settings {
 	return tuner.Settings{Spec: tuner.RuleSpec(s.Spec)}
 }
 
-// drawSettings are the sweep's for the program: it sets no targets, so that there is no bound of steps for it.
-func drawSettings(s tuner.Settings) tuner.Settings {
+// drawSettings are the sweep's for the program: it sets no targets, so that there is no bound of steps for it. The first
+// configurations to try are complete, and meet the constraints.
+func drawSettings(s tuner.Settings) (tuner.Settings, error) {
 	spec := proto.CloneOf(s.Spec)
+	points, err := tuner.Points(spec)
+	if err != nil {
+		return tuner.Settings{}, err
+	}
+	spec.GetTuner().Points = points
 	own := spec.GetTuner().GetPlugin()
 	own.MaxSteps, own.Rule = 0, tuner.RuleSpec(s.Spec).GetTuner()
-	return tuner.Settings{Spec: spec}
+	return tuner.Settings{Spec: spec}, nil
 }
 
 // Handle implements tuner.Tuner.
@@ -116,22 +131,26 @@ func (r *Ruled) Handle(event tuner.Event) ([]tuner.Action, error) {
 	rules := event
 	switch e := event.(type) {
 	case tuner.Reported:
-		r.note(e.Trial, e.Step, e.Metric)
+		r.note(e.Trial, e.Step, e.Metric, e.Metrics)
 	case tuner.Reached:
-		r.note(e.Trial, e.Step, e.Metric)
+		r.note(e.Trial, e.Step, e.Metric, e.Metrics)
 		if err := r.tell(e.Trial, func(n tuner.Trial) tuner.Event {
-			return tuner.Reported{Trial: n, Step: e.Step, Metric: e.Metric}
+			return tuner.Reported{Trial: n, Step: e.Step, Metric: e.Metric, Metrics: r.Objectives[e.Trial]}
 		}); err != nil {
 			return nil, err
 		}
 	case tuner.Exited:
-		r.note(e.Trial, e.Step, e.Metric)
+		r.note(e.Trial, e.Step, e.Metric, e.Metrics)
 		if err := r.ended(e.Trial, e.Failed); err != nil {
 			return nil, err
 		}
 	case tuner.Extended:
 		rules = tuner.Extended{Settings: ruleSettings(e.Settings)}
-		if _, err := r.draws.Handle(tuner.Extended{Settings: drawSettings(e.Settings)}); err != nil {
+		drawn, err := drawSettings(e.Settings)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := r.draws.Handle(tuner.Extended{Settings: drawn}); err != nil {
 			return nil, err
 		}
 	}
@@ -195,16 +214,30 @@ func (r *Ruled) draw(a tuner.Create) (tuner.Create, error) {
 	return a, nil
 }
 
-// note keeps the newest metric of a trial.
-func (r *Ruled) note(t tuner.Trial, step int64, metric float64) {
-	if !math.IsNaN(metric) {
-		r.Metrics[t], r.Steps[t] = metric, step
+// note keeps the newest metric of a trial, and what goes with it of the metrics that are optimised beside it.
+func (r *Ruled) note(t tuner.Trial, step int64, metric float64, metrics map[string]float64) {
+	if math.IsNaN(metric) {
+		return
+	}
+	r.Metrics[t], r.Steps[t] = metric, step
+	for _, o := range r.objectives {
+		value, ok := metrics[o.GetMetric()]
+		if !ok {
+			continue
+		}
+		if r.Objectives == nil {
+			r.Objectives = map[tuner.Trial]map[string]float64{}
+		}
+		if r.Objectives[t] == nil {
+			r.Objectives[t] = map[string]float64{}
+		}
+		r.Objectives[t][o.GetMetric()] = value
 	}
 }
 
 func (r *Ruled) ended(t tuner.Trial, failed bool) error {
 	return r.tell(t, func(n tuner.Trial) tuner.Event {
-		return tuner.Exited{Trial: n, Step: r.Steps[t], Metric: r.Metrics[t], Failed: failed}
+		return tuner.Exited{Trial: n, Step: r.Steps[t], Metric: r.Metrics[t], Failed: failed, Metrics: r.Objectives[t]}
 	})
 }
 

@@ -20,7 +20,7 @@ func ToEvent(event tuner.Event) (*outbidv1.TunerEvent, error) {
 		}}}, nil
 	case tuner.Reached:
 		return &outbidv1.TunerEvent{Kind: &outbidv1.TunerEvent_Reached{Reached: &outbidv1.TunerReport{
-			Trial: int32(e.Trial), Step: e.Step, Metric: e.Metric,
+			Trial: int32(e.Trial), Step: e.Step, Metric: e.Metric, Metrics: e.Metrics,
 		}}}, nil
 	case tuner.Exited:
 		state := outbidv1.TrialState_TRIAL_STATE_COMPLETED
@@ -28,7 +28,7 @@ func ToEvent(event tuner.Event) (*outbidv1.TunerEvent, error) {
 			state = outbidv1.TrialState_TRIAL_STATE_FAILED
 		}
 		return &outbidv1.TunerEvent{Kind: &outbidv1.TunerEvent_Exited{Exited: &outbidv1.TunerExit{
-			Trial: int32(e.Trial), Step: e.Step, State: state, Metric: e.Metric,
+			Trial: int32(e.Trial), Step: e.Step, State: state, Metric: e.Metric, Metrics: e.Metrics,
 		}}}, nil
 	case tuner.Extended:
 		return &outbidv1.TunerEvent{Kind: &outbidv1.TunerEvent_Extended{Extended: e.Settings.Spec}}, nil
@@ -50,11 +50,12 @@ func FromEvent(m *outbidv1.TunerEvent) (tuner.Event, error) {
 	case *outbidv1.TunerEvent_Reached:
 		return tuner.Reached{
 			Trial: tuner.Trial(e.Reached.GetTrial()), Step: e.Reached.GetStep(), Metric: e.Reached.GetMetric(),
+			Metrics: e.Reached.GetMetrics(),
 		}, nil
 	case *outbidv1.TunerEvent_Exited:
 		return tuner.Exited{
 			Trial: tuner.Trial(e.Exited.GetTrial()), Step: e.Exited.GetStep(), Metric: e.Exited.GetMetric(),
-			Failed: e.Exited.GetState() == outbidv1.TrialState_TRIAL_STATE_FAILED,
+			Failed: e.Exited.GetState() == outbidv1.TrialState_TRIAL_STATE_FAILED, Metrics: e.Exited.GetMetrics(),
 		}, nil
 	case *outbidv1.TunerEvent_Extended:
 		return tuner.Extended{Settings: tuner.Settings{Spec: e.Extended}}, nil

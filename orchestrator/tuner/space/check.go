@@ -117,6 +117,11 @@ func containsDist(now, old dist) string {
 		return ""
 	case floatDist:
 		return containsFloat(now, o)
+	case normalDist:
+		if n, ok := now.(normalDist); !ok || n.q != o.q {
+			return "was a normal and must stay one, with the same quantum"
+		}
+		return ""
 	default:
 		return "is of an unknown kind"
 	}

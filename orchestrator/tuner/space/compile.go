@@ -91,11 +91,13 @@ func newDist(field string, p *outbidv1.Parameter) (dist, error) {
 		return newInt(field+".int", k.Int)
 	case *outbidv1.Parameter_Choice:
 		return newChoice(field+".choice.values", k.Choice.GetValues())
+	case *outbidv1.Parameter_Normal:
+		return newNormal(field+".normal", k.Normal)
 	case *outbidv1.Parameter_Constant:
 		v, err := fromValue(field+".constant", k.Constant, 0)
 		return constDist{value: v}, err
 	default:
-		return nil, wrong(field, "has no kind; set one of float, int, choice, constant or group")
+		return nil, wrong(field, "has no kind; set one of float, int, normal, choice, constant or group")
 	}
 }
 

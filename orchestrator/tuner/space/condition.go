@@ -35,6 +35,10 @@ func (s *Space) resolve() error {
 			return wrong(c.field+".param", "%q is a float without quantum, which never equals a given value; "+
 				"ask about a choice, a constant, an int or a quantised float", c.param)
 		}
+		if n, ok := d.(normalDist); ok && n.q == 0 {
+			return wrong(c.field+".param", "%q is a normal without quantum, which never equals a given value; "+
+				"ask about a choice, a constant, an int or a quantised number", c.param)
+		}
 		for i, v := range c.in {
 			if problem := d.check(v); problem != "" {
 				return wrong(fmt.Sprintf("%s.in[%d]", c.field, i), "%s, so %q never has this value", problem, c.param)

@@ -118,7 +118,7 @@ func (s *Space) types() types.Map {
 
 func typeOf(d dist) types.Type {
 	switch d := d.(type) {
-	case floatDist:
+	case floatDist, normalDist:
 		return types.Float64
 	case intDist:
 		return types.Int64

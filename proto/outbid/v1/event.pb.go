@@ -3904,7 +3904,10 @@ type Report struct {
 	LeaseId uint64 `protobuf:"varint,6,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	// Where several forks train the trial: steps done by the one that says it. step is then the trial's: where they began, and
 	// what all of them have done since. 0 otherwise.
-	ForkStep      int64 `protobuf:"varint,7,opt,name=fork_step,json=forkStep,proto3" json:"fork_step,omitempty"`
+	ForkStep int64 `protobuf:"varint,7,opt,name=fork_step,json=forkStep,proto3" json:"fork_step,omitempty"`
+	// What the training code notes of the trial beside its metrics: values as JSON by name. Each stays with the trial until it is
+	// noted anew. A report with attributes and no metrics says nothing else.
+	Attributes    map[string]string `protobuf:"bytes,8,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3986,6 +3989,13 @@ func (x *Report) GetForkStep() int64 {
 		return x.ForkStep
 	}
 	return 0
+}
+
+func (x *Report) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
 }
 
 // Checkpoint is one saved state of a trial.
@@ -4446,7 +4456,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\aoptions\x18\x02 \x03(\v2&.outbid.v1.PolicySettings.OptionsEntryR\aoptions\x1a:\n" +
 	"\fOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaf\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb1\x03\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x128\n" +
@@ -4454,10 +4464,16 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12#\n" +
 	"\rtrain_seconds\x18\x05 \x01(\x01R\ftrainSeconds\x12\x17\n" +
 	"\blease_id\x18\x06 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfork_step\x18\a \x01(\x03R\bforkStep\x1a:\n" +
+	"\tfork_step\x18\a \x01(\x03R\bforkStep\x12A\n" +
+	"\n" +
+	"attributes\x18\b \x03(\v2!.outbid.v1.Report.AttributesEntryR\n" +
+	"attributes\x1a:\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\x9e\x02\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9e\x02\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
@@ -4535,7 +4551,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(RevokeKind)(0),               // 1: outbid.v1.RevokeKind
@@ -4589,15 +4605,16 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*OuterState)(nil),            // 49: outbid.v1.OuterState
 	nil,                           // 50: outbid.v1.PolicySettings.OptionsEntry
 	nil,                           // 51: outbid.v1.Report.MetricsEntry
-	(*timestamppb.Timestamp)(nil), // 52: google.protobuf.Timestamp
-	(*SweepSpec)(nil),             // 53: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 54: outbid.v1.Fairness
-	(*Outlook)(nil),               // 55: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 56: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 57: outbid.v1.Auction
+	nil,                           // 52: outbid.v1.Report.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
+	(*SweepSpec)(nil),             // 54: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 55: outbid.v1.Fairness
+	(*Outlook)(nil),               // 56: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 57: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 58: outbid.v1.Auction
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	52, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	53, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	9,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	10, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	11, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
@@ -4632,42 +4649,43 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	29, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
 	16, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
 	43, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
-	53, // 35: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	54, // 35: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
 	15, // 36: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
 	4,  // 37: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	54, // 38: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	53, // 39: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	55, // 40: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	55, // 38: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	54, // 39: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	56, // 40: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
 	15, // 41: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
 	5,  // 42: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
 	47, // 43: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
 	48, // 44: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	52, // 45: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	53, // 45: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
 	31, // 46: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
 	31, // 47: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
 	48, // 48: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	52, // 49: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	53, // 49: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
 	48, // 50: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
 	30, // 51: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
 	0,  // 52: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	52, // 53: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	53, // 53: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
 	1,  // 54: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
 	2,  // 55: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	56, // 56: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	57, // 56: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
 	6,  // 57: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
 	3,  // 58: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	57, // 59: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	58, // 59: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
 	46, // 60: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
 	50, // 61: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
 	51, // 62: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	52, // 63: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	52, // 64: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	49, // 65: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	66, // [66:66] is the sub-list for method output_type
-	66, // [66:66] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	53, // 63: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	52, // 64: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	53, // 65: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	49, // 66: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	67, // [67:67] is the sub-list for method output_type
+	67, // [67:67] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -4722,7 +4740,7 @@ func file_outbid_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

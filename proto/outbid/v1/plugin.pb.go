@@ -561,7 +561,9 @@ type TunerExit struct {
 	// FAILED if it failed for good; otherwise it ended by itself.
 	State TrialState `protobuf:"varint,3,opt,name=state,proto3,enum=outbid.v1.TrialState" json:"state,omitempty"`
 	// The sweep's metric in its newest report; NaN if there is none.
-	Metric        float64 `protobuf:"fixed64,4,opt,name=metric,proto3" json:"metric,omitempty"`
+	Metric float64 `protobuf:"fixed64,4,opt,name=metric,proto3" json:"metric,omitempty"`
+	// All values of its newest report.
+	Metrics       map[string]float64 `protobuf:"bytes,5,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -622,6 +624,13 @@ func (x *TunerExit) GetMetric() float64 {
 		return x.Metric
 	}
 	return 0
+}
+
+func (x *TunerExit) GetMetrics() map[string]float64 {
+	if x != nil {
+		return x.Metrics
+	}
+	return nil
 }
 
 // TunerAction is something a tuner wants.
@@ -2136,12 +2145,16 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\ametrics\x18\x04 \x03(\v2#.outbid.v1.TunerReport.MetricsEntryR\ametrics\x1a:\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"z\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xf3\x01\n" +
 	"\tTunerExit\x12\x14\n" +
 	"\x05trial\x18\x01 \x01(\x05R\x05trial\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12+\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x15.outbid.v1.TrialStateR\x05state\x12\x16\n" +
-	"\x06metric\x18\x04 \x01(\x01R\x06metric\"\x95\x02\n" +
+	"\x06metric\x18\x04 \x01(\x01R\x06metric\x12;\n" +
+	"\ametrics\x18\x05 \x03(\v2!.outbid.v1.TunerExit.MetricsEntryR\ametrics\x1a:\n" +
+	"\fMetricsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\x95\x02\n" +
 	"\vTunerAction\x120\n" +
 	"\x06create\x18\x01 \x01(\v2\x16.outbid.v1.TunerCreateH\x00R\x06create\x12-\n" +
 	"\x05train\x18\x02 \x01(\v2\x15.outbid.v1.TunerTrainH\x00R\x05train\x12-\n" +
@@ -2297,7 +2310,7 @@ func file_outbid_v1_plugin_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_plugin_proto_rawDescData
 }
 
-var file_outbid_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_outbid_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_outbid_v1_plugin_proto_goTypes = []any{
 	(*ConfigureRequest)(nil),  // 0: outbid.v1.ConfigureRequest
 	(*ConfigureResponse)(nil), // 1: outbid.v1.ConfigureResponse
@@ -2327,60 +2340,62 @@ var file_outbid_v1_plugin_proto_goTypes = []any{
 	(*MeasuredSpeed)(nil),     // 25: outbid.v1.MeasuredSpeed
 	(*BidTable)(nil),          // 26: outbid.v1.BidTable
 	nil,                       // 27: outbid.v1.TunerReport.MetricsEntry
-	nil,                       // 28: outbid.v1.SpeedTable.EstimatedEntry
-	(*SweepSpec)(nil),         // 29: outbid.v1.SweepSpec
-	(*Outlook)(nil),           // 30: outbid.v1.Outlook
-	(TrialState)(0),           // 31: outbid.v1.TrialState
-	(*structpb.Struct)(nil),   // 32: google.protobuf.Struct
-	(*Bid)(nil),               // 33: outbid.v1.Bid
+	nil,                       // 28: outbid.v1.TunerExit.MetricsEntry
+	nil,                       // 29: outbid.v1.SpeedTable.EstimatedEntry
+	(*SweepSpec)(nil),         // 30: outbid.v1.SweepSpec
+	(*Outlook)(nil),           // 31: outbid.v1.Outlook
+	(TrialState)(0),           // 32: outbid.v1.TrialState
+	(*structpb.Struct)(nil),   // 33: google.protobuf.Struct
+	(*Bid)(nil),               // 34: outbid.v1.Bid
 }
 var file_outbid_v1_plugin_proto_depIdxs = []int32{
-	29, // 0: outbid.v1.ConfigureRequest.spec:type_name -> outbid.v1.SweepSpec
-	30, // 1: outbid.v1.ConfigureResponse.outlook:type_name -> outbid.v1.Outlook
+	30, // 0: outbid.v1.ConfigureRequest.spec:type_name -> outbid.v1.SweepSpec
+	31, // 1: outbid.v1.ConfigureResponse.outlook:type_name -> outbid.v1.Outlook
 	6,  // 2: outbid.v1.HandleRequest.events:type_name -> outbid.v1.TunerEvent
 	9,  // 3: outbid.v1.HandleResponse.actions:type_name -> outbid.v1.TunerAction
-	30, // 4: outbid.v1.HandleResponse.outlook:type_name -> outbid.v1.Outlook
+	31, // 4: outbid.v1.HandleResponse.outlook:type_name -> outbid.v1.Outlook
 	7,  // 5: outbid.v1.TunerEvent.reported:type_name -> outbid.v1.TunerReport
 	7,  // 6: outbid.v1.TunerEvent.reached:type_name -> outbid.v1.TunerReport
 	8,  // 7: outbid.v1.TunerEvent.exited:type_name -> outbid.v1.TunerExit
-	29, // 8: outbid.v1.TunerEvent.extended:type_name -> outbid.v1.SweepSpec
+	30, // 8: outbid.v1.TunerEvent.extended:type_name -> outbid.v1.SweepSpec
 	27, // 9: outbid.v1.TunerReport.metrics:type_name -> outbid.v1.TunerReport.MetricsEntry
-	31, // 10: outbid.v1.TunerExit.state:type_name -> outbid.v1.TrialState
-	10, // 11: outbid.v1.TunerAction.create:type_name -> outbid.v1.TunerCreate
-	11, // 12: outbid.v1.TunerAction.train:type_name -> outbid.v1.TunerTrain
-	12, // 13: outbid.v1.TunerAction.pause:type_name -> outbid.v1.TunerPause
-	13, // 14: outbid.v1.TunerAction.end:type_name -> outbid.v1.TunerEnd
-	14, // 15: outbid.v1.TunerAction.clone:type_name -> outbid.v1.TunerClone
-	31, // 16: outbid.v1.TunerEnd.state:type_name -> outbid.v1.TrialState
-	19, // 17: outbid.v1.BidRequest.lots:type_name -> outbid.v1.OfferedLot
-	20, // 18: outbid.v1.BidRequest.cluster:type_name -> outbid.v1.Stock
-	21, // 19: outbid.v1.BidRequest.situations:type_name -> outbid.v1.Situation
-	26, // 20: outbid.v1.BidResponse.tables:type_name -> outbid.v1.BidTable
-	22, // 21: outbid.v1.Situation.jobs:type_name -> outbid.v1.SituationJob
-	30, // 22: outbid.v1.Situation.outlook:type_name -> outbid.v1.Outlook
-	24, // 23: outbid.v1.Situation.speeds:type_name -> outbid.v1.SpeedTable
-	32, // 24: outbid.v1.Situation.settings:type_name -> google.protobuf.Struct
-	26, // 25: outbid.v1.Situation.own:type_name -> outbid.v1.BidTable
-	23, // 26: outbid.v1.SituationJob.held:type_name -> outbid.v1.Holding
-	23, // 27: outbid.v1.SituationJob.lost:type_name -> outbid.v1.Holding
-	25, // 28: outbid.v1.SpeedTable.measured:type_name -> outbid.v1.MeasuredSpeed
-	28, // 29: outbid.v1.SpeedTable.estimated:type_name -> outbid.v1.SpeedTable.EstimatedEntry
-	33, // 30: outbid.v1.BidTable.rows:type_name -> outbid.v1.Bid
-	0,  // 31: outbid.v1.TunerService.Configure:input_type -> outbid.v1.ConfigureRequest
-	2,  // 32: outbid.v1.TunerService.Handle:input_type -> outbid.v1.HandleRequest
-	4,  // 33: outbid.v1.TunerService.Snapshot:input_type -> outbid.v1.SnapshotRequest
-	15, // 34: outbid.v1.AgentService.Handshake:input_type -> outbid.v1.HandshakeRequest
-	17, // 35: outbid.v1.AgentService.Bid:input_type -> outbid.v1.BidRequest
-	1,  // 36: outbid.v1.TunerService.Configure:output_type -> outbid.v1.ConfigureResponse
-	3,  // 37: outbid.v1.TunerService.Handle:output_type -> outbid.v1.HandleResponse
-	5,  // 38: outbid.v1.TunerService.Snapshot:output_type -> outbid.v1.SnapshotResponse
-	16, // 39: outbid.v1.AgentService.Handshake:output_type -> outbid.v1.HandshakeResponse
-	18, // 40: outbid.v1.AgentService.Bid:output_type -> outbid.v1.BidResponse
-	36, // [36:41] is the sub-list for method output_type
-	31, // [31:36] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	32, // 10: outbid.v1.TunerExit.state:type_name -> outbid.v1.TrialState
+	28, // 11: outbid.v1.TunerExit.metrics:type_name -> outbid.v1.TunerExit.MetricsEntry
+	10, // 12: outbid.v1.TunerAction.create:type_name -> outbid.v1.TunerCreate
+	11, // 13: outbid.v1.TunerAction.train:type_name -> outbid.v1.TunerTrain
+	12, // 14: outbid.v1.TunerAction.pause:type_name -> outbid.v1.TunerPause
+	13, // 15: outbid.v1.TunerAction.end:type_name -> outbid.v1.TunerEnd
+	14, // 16: outbid.v1.TunerAction.clone:type_name -> outbid.v1.TunerClone
+	32, // 17: outbid.v1.TunerEnd.state:type_name -> outbid.v1.TrialState
+	19, // 18: outbid.v1.BidRequest.lots:type_name -> outbid.v1.OfferedLot
+	20, // 19: outbid.v1.BidRequest.cluster:type_name -> outbid.v1.Stock
+	21, // 20: outbid.v1.BidRequest.situations:type_name -> outbid.v1.Situation
+	26, // 21: outbid.v1.BidResponse.tables:type_name -> outbid.v1.BidTable
+	22, // 22: outbid.v1.Situation.jobs:type_name -> outbid.v1.SituationJob
+	31, // 23: outbid.v1.Situation.outlook:type_name -> outbid.v1.Outlook
+	24, // 24: outbid.v1.Situation.speeds:type_name -> outbid.v1.SpeedTable
+	33, // 25: outbid.v1.Situation.settings:type_name -> google.protobuf.Struct
+	26, // 26: outbid.v1.Situation.own:type_name -> outbid.v1.BidTable
+	23, // 27: outbid.v1.SituationJob.held:type_name -> outbid.v1.Holding
+	23, // 28: outbid.v1.SituationJob.lost:type_name -> outbid.v1.Holding
+	25, // 29: outbid.v1.SpeedTable.measured:type_name -> outbid.v1.MeasuredSpeed
+	29, // 30: outbid.v1.SpeedTable.estimated:type_name -> outbid.v1.SpeedTable.EstimatedEntry
+	34, // 31: outbid.v1.BidTable.rows:type_name -> outbid.v1.Bid
+	0,  // 32: outbid.v1.TunerService.Configure:input_type -> outbid.v1.ConfigureRequest
+	2,  // 33: outbid.v1.TunerService.Handle:input_type -> outbid.v1.HandleRequest
+	4,  // 34: outbid.v1.TunerService.Snapshot:input_type -> outbid.v1.SnapshotRequest
+	15, // 35: outbid.v1.AgentService.Handshake:input_type -> outbid.v1.HandshakeRequest
+	17, // 36: outbid.v1.AgentService.Bid:input_type -> outbid.v1.BidRequest
+	1,  // 37: outbid.v1.TunerService.Configure:output_type -> outbid.v1.ConfigureResponse
+	3,  // 38: outbid.v1.TunerService.Handle:output_type -> outbid.v1.HandleResponse
+	5,  // 39: outbid.v1.TunerService.Snapshot:output_type -> outbid.v1.SnapshotResponse
+	16, // 40: outbid.v1.AgentService.Handshake:output_type -> outbid.v1.HandshakeResponse
+	18, // 41: outbid.v1.AgentService.Bid:output_type -> outbid.v1.BidResponse
+	37, // [37:42] is the sub-list for method output_type
+	32, // [32:37] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_plugin_proto_init() }
@@ -2411,7 +2426,7 @@ func file_outbid_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_plugin_proto_rawDesc), len(file_outbid_v1_plugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -457,8 +457,10 @@ type Trial struct {
 	// The round of forks that trains it, or whose forks have ended and are being consolidated; absent for none.
 	Round *TrialRound `protobuf:"bytes,25,opt,name=round,proto3" json:"round,omitempty"`
 	// Its newest rounds of forks that have ended, oldest first, eight at most; rounds counts them all.
-	Merges        []*TrialMerge `protobuf:"bytes,26,rep,name=merges,proto3" json:"merges,omitempty"`
-	Rounds        int32         `protobuf:"varint,27,opt,name=rounds,proto3" json:"rounds,omitempty"`
+	Merges []*TrialMerge `protobuf:"bytes,26,rep,name=merges,proto3" json:"merges,omitempty"`
+	Rounds int32         `protobuf:"varint,27,opt,name=rounds,proto3" json:"rounds,omitempty"`
+	// What its training code noted of it: values as JSON by name.
+	Attributes    map[string]string `protobuf:"bytes,28,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -680,6 +682,13 @@ func (x *Trial) GetRounds() int32 {
 		return x.Rounds
 	}
 	return 0
+}
+
+func (x *Trial) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
 }
 
 // TrialRound is a round in which several forks train a trial.
@@ -4412,7 +4421,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\astopped\x18\x05 \x01(\x05R\astopped\x12\x16\n" +
 	"\x06failed\x18\x06 \x01(\x05R\x06failed\x12\x1c\n" +
 	"\tcancelled\x18\a \x01(\x05R\tcancelled\x12\x14\n" +
-	"\x05total\x18\b \x01(\x05R\x05total\"\xb7\a\n" +
+	"\x05total\x18\b \x01(\x05R\x05total\"\xb8\b\n" +
 	"\x05Trial\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12+\n" +
@@ -4444,7 +4453,13 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x06leases\x18\x18 \x03(\v2\x15.outbid.v1.TrialLeaseR\x06leases\x12+\n" +
 	"\x05round\x18\x19 \x01(\v2\x15.outbid.v1.TrialRoundR\x05round\x12-\n" +
 	"\x06merges\x18\x1a \x03(\v2\x15.outbid.v1.TrialMergeR\x06merges\x12\x16\n" +
-	"\x06rounds\x18\x1b \x01(\x05R\x06roundsB\a\n" +
+	"\x06rounds\x18\x1b \x01(\x05R\x06rounds\x12@\n" +
+	"\n" +
+	"attributes\x18\x1c \x03(\v2 .outbid.v1.Trial.AttributesEntryR\n" +
+	"attributes\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
 	"\x05_best\"\xfa\x01\n" +
 	"\n" +
 	"TrialRound\x12\x1b\n" +
@@ -4759,7 +4774,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),              // 0: outbid.v1.SweepCommand
 	(*Sweep)(nil),                  // 1: outbid.v1.Sweep
@@ -4826,157 +4841,159 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*JoinWorkerResponse)(nil),     // 62: outbid.v1.JoinWorkerResponse
 	(*RemoveWorkerRequest)(nil),    // 63: outbid.v1.RemoveWorkerRequest
 	(*RemoveWorkerResponse)(nil),   // 64: outbid.v1.RemoveWorkerResponse
-	nil,                            // 65: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 66: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*SweepSpec)(nil),              // 67: outbid.v1.SweepSpec
-	(SweepState)(0),                // 68: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil),  // 69: google.protobuf.Timestamp
-	(*Outlook)(nil),                // 70: outbid.v1.Outlook
-	(*Fairness)(nil),               // 71: outbid.v1.Fairness
-	(TrialState)(0),                // 72: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 73: google.protobuf.Struct
-	(*Report)(nil),                 // 74: outbid.v1.Report
-	(*Checkpoint)(nil),             // 75: outbid.v1.Checkpoint
-	(*Limits)(nil),                 // 76: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 77: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 78: outbid.v1.NodeState
-	(*ForkRef)(nil),                // 79: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 80: outbid.v1.Batch
-	(*Auction)(nil),                // 81: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 82: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 83: google.protobuf.Duration
-	(*Parameter)(nil),              // 84: outbid.v1.Parameter
+	nil,                            // 65: outbid.v1.Trial.AttributesEntry
+	nil,                            // 66: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 67: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*SweepSpec)(nil),              // 68: outbid.v1.SweepSpec
+	(SweepState)(0),                // 69: outbid.v1.SweepState
+	(*timestamppb.Timestamp)(nil),  // 70: google.protobuf.Timestamp
+	(*Outlook)(nil),                // 71: outbid.v1.Outlook
+	(*Fairness)(nil),               // 72: outbid.v1.Fairness
+	(TrialState)(0),                // 73: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 74: google.protobuf.Struct
+	(*Report)(nil),                 // 75: outbid.v1.Report
+	(*Checkpoint)(nil),             // 76: outbid.v1.Checkpoint
+	(*Limits)(nil),                 // 77: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 78: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 79: outbid.v1.NodeState
+	(*ForkRef)(nil),                // 80: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 81: outbid.v1.Batch
+	(*Auction)(nil),                // 82: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 83: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 84: google.protobuf.Duration
+	(*Parameter)(nil),              // 85: outbid.v1.Parameter
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	67,  // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	68,  // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	69,  // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	69,  // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	68,  // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	69,  // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	70,  // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	70,  // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	3,   // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	4,   // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	2,   // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	70,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	71,  // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	69,  // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	72,  // 10: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	73,  // 11: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	74,  // 12: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	69,  // 13: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	69,  // 14: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	75,  // 15: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	71,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	72,  // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	70,  // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	73,  // 10: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	74,  // 11: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	75,  // 12: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	70,  // 13: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	70,  // 14: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	76,  // 15: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
 	8,   // 16: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
 	5,   // 17: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
 	7,   // 18: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	69,  // 19: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	69,  // 20: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
-	6,   // 21: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
-	9,   // 22: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	69,  // 23: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	69,  // 24: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
-	6,   // 25: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	9,   // 26: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	69,  // 27: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	69,  // 28: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	67,  // 29: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	1,   // 30: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	67,  // 31: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	70,  // 32: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	73,  // 33: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	1,   // 34: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	1,   // 35: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	4,   // 36: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	4,   // 37: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	24,  // 38: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	74,  // 39: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	1,   // 40: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	4,   // 41: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	24,  // 42: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
-	0,   // 43: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	69,  // 44: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	1,   // 45: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	65,  // 46: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	76,  // 47: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	1,   // 48: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	33,  // 49: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	69,  // 50: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	38,  // 51: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	77,  // 52: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	78,  // 53: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	69,  // 54: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	39,  // 55: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	79,  // 56: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	75,  // 57: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	4,   // 58: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	74,  // 59: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	4,   // 60: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	80,  // 61: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	69,  // 62: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	52,  // 63: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	66,  // 64: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	57,  // 65: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	57,  // 66: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	69,  // 67: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	81,  // 68: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	58,  // 69: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	82,  // 70: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	69,  // 71: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	83,  // 72: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	69,  // 73: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	69,  // 74: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	84,  // 75: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	10,  // 76: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	12,  // 77: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	14,  // 78: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	16,  // 79: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	18,  // 80: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	20,  // 81: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	22,  // 82: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	25,  // 83: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	27,  // 84: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	31,  // 85: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	28,  // 86: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	34,  // 87: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	36,  // 88: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	40,  // 89: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	42,  // 90: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	44,  // 91: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	46,  // 92: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	48,  // 93: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	53,  // 94: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	55,  // 95: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	59,  // 96: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	61,  // 97: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	63,  // 98: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	50,  // 99: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	11,  // 100: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	13,  // 101: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	15,  // 102: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	17,  // 103: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	19,  // 104: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	21,  // 105: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	23,  // 106: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	26,  // 107: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	30,  // 108: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	32,  // 109: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	29,  // 110: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	35,  // 111: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	37,  // 112: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	41,  // 113: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	43,  // 114: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	45,  // 115: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	47,  // 116: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	49,  // 117: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	54,  // 118: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	56,  // 119: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	60,  // 120: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	62,  // 121: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	64,  // 122: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	51,  // 123: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	100, // [100:124] is the sub-list for method output_type
-	76,  // [76:100] is the sub-list for method input_type
-	76,  // [76:76] is the sub-list for extension type_name
-	76,  // [76:76] is the sub-list for extension extendee
-	0,   // [0:76] is the sub-list for field type_name
+	65,  // 19: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	70,  // 20: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	70,  // 21: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	6,   // 22: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
+	9,   // 23: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
+	70,  // 24: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	70,  // 25: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	6,   // 26: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
+	9,   // 27: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	70,  // 28: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	70,  // 29: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	68,  // 30: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	1,   // 31: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	68,  // 32: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	71,  // 33: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	74,  // 34: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	1,   // 35: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	1,   // 36: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	4,   // 37: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	4,   // 38: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	24,  // 39: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	75,  // 40: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	1,   // 41: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	4,   // 42: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	24,  // 43: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	0,   // 44: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
+	70,  // 45: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	1,   // 46: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	66,  // 47: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	77,  // 48: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	1,   // 49: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	33,  // 50: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	70,  // 51: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	38,  // 52: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	78,  // 53: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	79,  // 54: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	70,  // 55: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	39,  // 56: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	80,  // 57: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	76,  // 58: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	4,   // 59: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	75,  // 60: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	4,   // 61: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	81,  // 62: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	70,  // 63: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	52,  // 64: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	67,  // 65: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	57,  // 66: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	57,  // 67: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	70,  // 68: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	82,  // 69: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	58,  // 70: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	83,  // 71: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	70,  // 72: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	84,  // 73: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	70,  // 74: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	70,  // 75: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	85,  // 76: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	10,  // 77: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	12,  // 78: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	14,  // 79: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	16,  // 80: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	18,  // 81: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	20,  // 82: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	22,  // 83: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	25,  // 84: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	27,  // 85: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	31,  // 86: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	28,  // 87: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	34,  // 88: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	36,  // 89: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	40,  // 90: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	42,  // 91: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	44,  // 92: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	46,  // 93: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	48,  // 94: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	53,  // 95: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	55,  // 96: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	59,  // 97: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	61,  // 98: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	63,  // 99: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	50,  // 100: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	11,  // 101: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	13,  // 102: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	15,  // 103: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	17,  // 104: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	19,  // 105: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	21,  // 106: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	23,  // 107: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	26,  // 108: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	30,  // 109: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	32,  // 110: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	29,  // 111: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	35,  // 112: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	37,  // 113: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	41,  // 114: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	43,  // 115: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	45,  // 116: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	47,  // 117: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	49,  // 118: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	54,  // 119: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	56,  // 120: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	60,  // 121: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	62,  // 122: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	64,  // 123: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	51,  // 124: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	101, // [101:125] is the sub-list for method output_type
+	77,  // [77:101] is the sub-list for method input_type
+	77,  // [77:77] is the sub-list for extension type_name
+	77,  // [77:77] is the sub-list for extension extendee
+	0,   // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -5000,7 +5017,7 @@ func file_outbid_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   66,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

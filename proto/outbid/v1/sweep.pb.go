@@ -69,7 +69,10 @@ type SweepSpec struct {
 	// What bids for the sweep where devices are auctioned; absent for the server's own agent.
 	Agent *Agent `protobuf:"bytes,19,opt,name=agent,proto3" json:"agent,omitempty"`
 	// What the end of a trial is worth, for policies that go by it; absent for the device-seconds that it needs.
-	Utility       *Utility `protobuf:"bytes,20,opt,name=utility,proto3" json:"utility,omitempty"`
+	Utility *Utility `protobuf:"bytes,20,opt,name=utility,proto3" json:"utility,omitempty"`
+	// Metrics that are optimised beside metric, which goes first: it alone is what trials are ranked and stopped by. Samplers
+	// that know several objectives learn from all of them.
+	Objectives    []*Objective `protobuf:"bytes,21,rep,name=objectives,proto3" json:"objectives,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -257,6 +260,13 @@ func (x *SweepSpec) GetUtility() *Utility {
 	return nil
 }
 
+func (x *SweepSpec) GetObjectives() []*Objective {
+	if x != nil {
+		return x.Objectives
+	}
+	return nil
+}
+
 type isSweepSpec_Workload interface {
 	isSweepSpec_Workload()
 }
@@ -282,6 +292,60 @@ func (*SweepSpec_Program) isSweepSpec_Workload() {}
 
 func (*SweepSpec_External) isSweepSpec_Workload() {}
 
+// Objective is a reported metric that is optimised beside the sweep's first.
+type Objective struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Metric string                 `protobuf:"bytes,1,opt,name=metric,proto3" json:"metric,omitempty"`
+	// "max" or "min".
+	Mode          string `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Objective) Reset() {
+	*x = Objective{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Objective) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Objective) ProtoMessage() {}
+
+func (x *Objective) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Objective.ProtoReflect.Descriptor instead.
+func (*Objective) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Objective) GetMetric() string {
+	if x != nil {
+		return x.Metric
+	}
+	return ""
+}
+
+func (x *Objective) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
 // Utility is what the end of a trial is worth t seconds after it was created: priority / (1 + exp(decay * (t - target))).
 type Utility struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -296,7 +360,7 @@ type Utility struct {
 
 func (x *Utility) Reset() {
 	*x = Utility{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -308,7 +372,7 @@ func (x *Utility) String() string {
 func (*Utility) ProtoMessage() {}
 
 func (x *Utility) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[1]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -321,7 +385,7 @@ func (x *Utility) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Utility.ProtoReflect.Descriptor instead.
 func (*Utility) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Utility) GetPriority() float64 {
@@ -358,7 +422,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +434,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[2]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +447,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Agent) GetPlugin() string {
@@ -419,7 +483,7 @@ type Throughput struct {
 
 func (x *Throughput) Reset() {
 	*x = Throughput{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -431,7 +495,7 @@ func (x *Throughput) String() string {
 func (*Throughput) ProtoMessage() {}
 
 func (x *Throughput) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[3]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -444,7 +508,7 @@ func (x *Throughput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Throughput.ProtoReflect.Descriptor instead.
 func (*Throughput) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Throughput) GetType() string {
@@ -492,6 +556,7 @@ type Parameter struct {
 	//	*Parameter_Choice
 	//	*Parameter_Constant
 	//	*Parameter_Group
+	//	*Parameter_Normal
 	Kind isParameter_Kind `protobuf_oneof:"kind"`
 	// Present in a configuration only if this holds.
 	When          *Condition `protobuf:"bytes,6,opt,name=when,proto3" json:"when,omitempty"`
@@ -501,7 +566,7 @@ type Parameter struct {
 
 func (x *Parameter) Reset() {
 	*x = Parameter{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +578,7 @@ func (x *Parameter) String() string {
 func (*Parameter) ProtoMessage() {}
 
 func (x *Parameter) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[4]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +591,7 @@ func (x *Parameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parameter.ProtoReflect.Descriptor instead.
 func (*Parameter) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Parameter) GetKind() isParameter_Kind {
@@ -581,6 +646,15 @@ func (x *Parameter) GetGroup() *Group {
 	return nil
 }
 
+func (x *Parameter) GetNormal() *Normal {
+	if x != nil {
+		if x, ok := x.Kind.(*Parameter_Normal); ok {
+			return x.Normal
+		}
+	}
+	return nil
+}
+
 func (x *Parameter) GetWhen() *Condition {
 	if x != nil {
 		return x.When
@@ -617,6 +691,11 @@ type Parameter_Group struct {
 	Group *Group `protobuf:"bytes,5,opt,name=group,proto3,oneof"`
 }
 
+type Parameter_Normal struct {
+	// A real number about a mean.
+	Normal *Normal `protobuf:"bytes,7,opt,name=normal,proto3,oneof"`
+}
+
 func (*Parameter_Float) isParameter_Kind() {}
 
 func (*Parameter_Int) isParameter_Kind() {}
@@ -626,6 +705,8 @@ func (*Parameter_Choice) isParameter_Kind() {}
 func (*Parameter_Constant) isParameter_Kind() {}
 
 func (*Parameter_Group) isParameter_Kind() {}
+
+func (*Parameter_Normal) isParameter_Kind() {}
 
 // FloatRange is low <= x <= high, uniform or log-uniform, optionally in steps of quantum.
 type FloatRange struct {
@@ -642,7 +723,7 @@ type FloatRange struct {
 
 func (x *FloatRange) Reset() {
 	*x = FloatRange{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +735,7 @@ func (x *FloatRange) String() string {
 func (*FloatRange) ProtoMessage() {}
 
 func (x *FloatRange) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[5]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -667,7 +748,7 @@ func (x *FloatRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FloatRange.ProtoReflect.Descriptor instead.
 func (*FloatRange) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FloatRange) GetLow() float64 {
@@ -713,7 +794,7 @@ type IntRange struct {
 
 func (x *IntRange) Reset() {
 	*x = IntRange{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -725,7 +806,7 @@ func (x *IntRange) String() string {
 func (*IntRange) ProtoMessage() {}
 
 func (x *IntRange) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[6]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -738,7 +819,7 @@ func (x *IntRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntRange.ProtoReflect.Descriptor instead.
 func (*IntRange) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *IntRange) GetLow() int64 {
@@ -769,6 +850,69 @@ func (x *IntRange) GetQuantum() int64 {
 	return 0
 }
 
+// Normal is a real number, normally distributed, optionally rounded to a multiple of quantum.
+type Normal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Mean  float64                `protobuf:"fixed64,1,opt,name=mean,proto3" json:"mean,omitempty"`
+	// Standard deviation, above 0.
+	Sd float64 `protobuf:"fixed64,2,opt,name=sd,proto3" json:"sd,omitempty"`
+	// Values are k * quantum; 0 for none.
+	Quantum       float64 `protobuf:"fixed64,3,opt,name=quantum,proto3" json:"quantum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Normal) Reset() {
+	*x = Normal{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Normal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Normal) ProtoMessage() {}
+
+func (x *Normal) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Normal.ProtoReflect.Descriptor instead.
+func (*Normal) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Normal) GetMean() float64 {
+	if x != nil {
+		return x.Mean
+	}
+	return 0
+}
+
+func (x *Normal) GetSd() float64 {
+	if x != nil {
+		return x.Sd
+	}
+	return 0
+}
+
+func (x *Normal) GetQuantum() float64 {
+	if x != nil {
+		return x.Quantum
+	}
+	return 0
+}
+
 // Choice is one of its values: numbers, strings, booleans, lists or objects.
 type Choice struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -779,7 +923,7 @@ type Choice struct {
 
 func (x *Choice) Reset() {
 	*x = Choice{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +935,7 @@ func (x *Choice) String() string {
 func (*Choice) ProtoMessage() {}
 
 func (x *Choice) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[7]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +948,7 @@ func (x *Choice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Choice.ProtoReflect.Descriptor instead.
 func (*Choice) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Choice) GetValues() []*structpb.Value {
@@ -824,7 +968,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +980,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[8]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +993,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Group) GetSpace() map[string]*Parameter {
@@ -870,7 +1014,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +1026,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[9]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +1039,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Condition) GetParam() string {
@@ -930,14 +1074,16 @@ type Tuner struct {
 	Kind isTuner_Kind `protobuf_oneof:"kind"`
 	// Seed of everything random in the sweep; the same seed gives the same configurations. One that is left out is drawn
 	// when the sweep is submitted, and stands in its spec from then on.
-	Seed          *uint64 `protobuf:"varint,20,opt,name=seed,proto3,oneof" json:"seed,omitempty"`
+	Seed *uint64 `protobuf:"varint,20,opt,name=seed,proto3,oneof" json:"seed,omitempty"`
+	// The first configurations to try, in order, before any is drawn. What one leaves out of the space is drawn at random.
+	Points        []*structpb.Struct `protobuf:"bytes,21,rep,name=points,proto3" json:"points,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tuner) Reset() {
 	*x = Tuner{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1095,7 @@ func (x *Tuner) String() string {
 func (*Tuner) ProtoMessage() {}
 
 func (x *Tuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[10]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +1108,7 @@ func (x *Tuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tuner.ProtoReflect.Descriptor instead.
 func (*Tuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Tuner) GetKind() isTuner_Kind {
@@ -1069,6 +1215,13 @@ func (x *Tuner) GetSeed() uint64 {
 	return 0
 }
 
+func (x *Tuner) GetPoints() []*structpb.Struct {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
 type isTuner_Kind interface {
 	isTuner_Kind()
 }
@@ -1144,7 +1297,7 @@ type RandomSearch struct {
 
 func (x *RandomSearch) Reset() {
 	*x = RandomSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1309,7 @@ func (x *RandomSearch) String() string {
 func (*RandomSearch) ProtoMessage() {}
 
 func (x *RandomSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[11]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1322,7 @@ func (x *RandomSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RandomSearch.ProtoReflect.Descriptor instead.
 func (*RandomSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RandomSearch) GetMaxSteps() int64 {
@@ -1192,7 +1345,7 @@ type GridSearch struct {
 
 func (x *GridSearch) Reset() {
 	*x = GridSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1357,7 @@ func (x *GridSearch) String() string {
 func (*GridSearch) ProtoMessage() {}
 
 func (x *GridSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[12]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1370,7 @@ func (x *GridSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GridSearch.ProtoReflect.Descriptor instead.
 func (*GridSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GridSearch) GetMaxSteps() int64 {
@@ -1245,7 +1398,7 @@ type SobolSearch struct {
 
 func (x *SobolSearch) Reset() {
 	*x = SobolSearch{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1410,7 @@ func (x *SobolSearch) String() string {
 func (*SobolSearch) ProtoMessage() {}
 
 func (x *SobolSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[13]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1423,7 @@ func (x *SobolSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SobolSearch.ProtoReflect.Descriptor instead.
 func (*SobolSearch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SobolSearch) GetMaxSteps() int64 {
@@ -1302,7 +1455,7 @@ type SuccessiveHalving struct {
 
 func (x *SuccessiveHalving) Reset() {
 	*x = SuccessiveHalving{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1467,7 @@ func (x *SuccessiveHalving) String() string {
 func (*SuccessiveHalving) ProtoMessage() {}
 
 func (x *SuccessiveHalving) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[14]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1480,7 @@ func (x *SuccessiveHalving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessiveHalving.ProtoReflect.Descriptor instead.
 func (*SuccessiveHalving) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SuccessiveHalving) GetMaxSteps() int64 {
@@ -1391,7 +1544,7 @@ type Hyperband struct {
 
 func (x *Hyperband) Reset() {
 	*x = Hyperband{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1556,7 @@ func (x *Hyperband) String() string {
 func (*Hyperband) ProtoMessage() {}
 
 func (x *Hyperband) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[15]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1569,7 @@ func (x *Hyperband) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hyperband.ProtoReflect.Descriptor instead.
 func (*Hyperband) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Hyperband) GetMaxSteps() int64 {
@@ -1475,7 +1628,7 @@ type Asha struct {
 
 func (x *Asha) Reset() {
 	*x = Asha{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1640,7 @@ func (x *Asha) String() string {
 func (*Asha) ProtoMessage() {}
 
 func (x *Asha) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1653,7 @@ func (x *Asha) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asha.ProtoReflect.Descriptor instead.
 func (*Asha) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Asha) GetMaxSteps() int64 {
@@ -1562,7 +1715,7 @@ type MedianStopping struct {
 
 func (x *MedianStopping) Reset() {
 	*x = MedianStopping{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1727,7 @@ func (x *MedianStopping) String() string {
 func (*MedianStopping) ProtoMessage() {}
 
 func (x *MedianStopping) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1740,7 @@ func (x *MedianStopping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MedianStopping.ProtoReflect.Descriptor instead.
 func (*MedianStopping) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MedianStopping) GetMaxSteps() int64 {
@@ -1639,7 +1792,7 @@ type Pbt struct {
 
 func (x *Pbt) Reset() {
 	*x = Pbt{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1804,7 @@ func (x *Pbt) String() string {
 func (*Pbt) ProtoMessage() {}
 
 func (x *Pbt) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1817,7 @@ func (x *Pbt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pbt.ProtoReflect.Descriptor instead.
 func (*Pbt) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Pbt) GetMaxSteps() int64 {
@@ -1735,7 +1888,7 @@ type PerformanceCurve struct {
 
 func (x *PerformanceCurve) Reset() {
 	*x = PerformanceCurve{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1900,7 @@ func (x *PerformanceCurve) String() string {
 func (*PerformanceCurve) ProtoMessage() {}
 
 func (x *PerformanceCurve) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1913,7 @@ func (x *PerformanceCurve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PerformanceCurve.ProtoReflect.Descriptor instead.
 func (*PerformanceCurve) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PerformanceCurve) GetMaxSteps() int64 {
@@ -1832,7 +1985,7 @@ type PluginTuner struct {
 
 func (x *PluginTuner) Reset() {
 	*x = PluginTuner{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +1997,7 @@ func (x *PluginTuner) String() string {
 func (*PluginTuner) ProtoMessage() {}
 
 func (x *PluginTuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +2010,7 @@ func (x *PluginTuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginTuner.ProtoReflect.Descriptor instead.
 func (*PluginTuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PluginTuner) GetCommand() []string {
@@ -1919,7 +2072,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2084,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2097,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Resources) GetDevices() *DeviceCount {
@@ -2028,7 +2181,7 @@ type DeviceCount struct {
 
 func (x *DeviceCount) Reset() {
 	*x = DeviceCount{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2193,7 @@ func (x *DeviceCount) String() string {
 func (*DeviceCount) ProtoMessage() {}
 
 func (x *DeviceCount) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2206,7 @@ func (x *DeviceCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCount.ProtoReflect.Descriptor instead.
 func (*DeviceCount) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeviceCount) GetMin() int32 {
@@ -2089,7 +2242,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2254,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2114,7 +2267,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Limits) GetTrials() int32 {
@@ -2169,7 +2322,7 @@ type Checkpoints struct {
 
 func (x *Checkpoints) Reset() {
 	*x = Checkpoints{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2334,7 @@ func (x *Checkpoints) String() string {
 func (*Checkpoints) ProtoMessage() {}
 
 func (x *Checkpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2347,7 @@ func (x *Checkpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
 func (*Checkpoints) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Checkpoints) GetBest() int32 {
@@ -2247,7 +2400,7 @@ type Function struct {
 
 func (x *Function) Reset() {
 	*x = Function{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2412,7 @@ func (x *Function) String() string {
 func (*Function) ProtoMessage() {}
 
 func (x *Function) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2425,7 @@ func (x *Function) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Function.ProtoReflect.Descriptor instead.
 func (*Function) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Function) GetBlob() string {
@@ -2337,7 +2490,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2502,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2515,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Program) GetCommand() []string {
@@ -2411,7 +2564,7 @@ type External struct {
 
 func (x *External) Reset() {
 	*x = External{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2576,7 @@ func (x *External) String() string {
 func (*External) ProtoMessage() {}
 
 func (x *External) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2589,7 @@ func (x *External) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use External.ProtoReflect.Descriptor instead.
 func (*External) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *External) GetTimeout() string {
@@ -2458,7 +2611,7 @@ type Outlook struct {
 
 func (x *Outlook) Reset() {
 	*x = Outlook{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2623,7 @@ func (x *Outlook) String() string {
 func (*Outlook) ProtoMessage() {}
 
 func (x *Outlook) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2636,7 @@ func (x *Outlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
 func (*Outlook) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Outlook) GetTrials() int32 {
@@ -2523,7 +2676,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +2688,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +2701,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Rung) GetBracket() int32 {
@@ -2583,7 +2736,7 @@ var File_outbid_v1_sweep_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\n" +
-	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\"\xe7\a\n" +
+	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\"\x9d\b\n" +
 	"\tSweepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x125\n" +
@@ -2605,7 +2758,10 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\vthroughputs\x18\x11 \x03(\v2\x15.outbid.v1.ThroughputR\vthroughputs\x12\x16\n" +
 	"\x06weight\x18\x12 \x01(\x01R\x06weight\x12&\n" +
 	"\x05agent\x18\x13 \x01(\v2\x10.outbid.v1.AgentR\x05agent\x12,\n" +
-	"\autility\x18\x14 \x01(\v2\x12.outbid.v1.UtilityR\autility\x1aN\n" +
+	"\autility\x18\x14 \x01(\v2\x12.outbid.v1.UtilityR\autility\x124\n" +
+	"\n" +
+	"objectives\x18\x15 \x03(\v2\x14.outbid.v1.ObjectiveR\n" +
+	"objectives\x1aN\n" +
 	"\n" +
 	"SpaceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -2615,7 +2771,10 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
 	"\bworkloadB\x0f\n" +
-	"\r_max_restarts\"S\n" +
+	"\r_max_restarts\"7\n" +
+	"\tObjective\x12\x16\n" +
+	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\"S\n" +
 	"\aUtility\x12\x1a\n" +
 	"\bpriority\x18\x01 \x01(\x01R\bpriority\x12\x14\n" +
 	"\x05decay\x18\x02 \x01(\x01R\x05decay\x12\x16\n" +
@@ -2630,13 +2789,14 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x06spread\x18\x03 \x01(\tR\x06spread\x12(\n" +
 	"\x10steps_per_second\x18\x04 \x01(\x01R\x0estepsPerSecond\x12\x19\n" +
 	"\x05trial\x18\x05 \x01(\x05H\x00R\x05trial\x88\x01\x01B\b\n" +
-	"\x06_trial\"\xa2\x02\n" +
+	"\x06_trial\"\xcf\x02\n" +
 	"\tParameter\x12-\n" +
 	"\x05float\x18\x01 \x01(\v2\x15.outbid.v1.FloatRangeH\x00R\x05float\x12'\n" +
 	"\x03int\x18\x02 \x01(\v2\x13.outbid.v1.IntRangeH\x00R\x03int\x12+\n" +
 	"\x06choice\x18\x03 \x01(\v2\x11.outbid.v1.ChoiceH\x00R\x06choice\x124\n" +
 	"\bconstant\x18\x04 \x01(\v2\x16.google.protobuf.ValueH\x00R\bconstant\x12(\n" +
-	"\x05group\x18\x05 \x01(\v2\x10.outbid.v1.GroupH\x00R\x05group\x12(\n" +
+	"\x05group\x18\x05 \x01(\v2\x10.outbid.v1.GroupH\x00R\x05group\x12+\n" +
+	"\x06normal\x18\a \x01(\v2\x11.outbid.v1.NormalH\x00R\x06normal\x12(\n" +
 	"\x04when\x18\x06 \x01(\v2\x14.outbid.v1.ConditionR\x04whenB\x06\n" +
 	"\x04kind\"^\n" +
 	"\n" +
@@ -2649,7 +2809,11 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x03low\x18\x01 \x01(\x03R\x03low\x12\x12\n" +
 	"\x04high\x18\x02 \x01(\x03R\x04high\x12\x10\n" +
 	"\x03log\x18\x03 \x01(\bR\x03log\x12\x18\n" +
-	"\aquantum\x18\x04 \x01(\x03R\aquantum\"8\n" +
+	"\aquantum\x18\x04 \x01(\x03R\aquantum\"F\n" +
+	"\x06Normal\x12\x12\n" +
+	"\x04mean\x18\x01 \x01(\x01R\x04mean\x12\x0e\n" +
+	"\x02sd\x18\x02 \x01(\x01R\x02sd\x12\x18\n" +
+	"\aquantum\x18\x03 \x01(\x01R\aquantum\"8\n" +
 	"\x06Choice\x12.\n" +
 	"\x06values\x18\x01 \x03(\v2\x16.google.protobuf.ValueR\x06values\"\x8a\x01\n" +
 	"\x05Group\x121\n" +
@@ -2660,7 +2824,7 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.outbid.v1.ParameterR\x05value:\x028\x01\"I\n" +
 	"\tCondition\x12\x14\n" +
 	"\x05param\x18\x01 \x01(\tR\x05param\x12&\n" +
-	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xc4\x04\n" +
+	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xf5\x04\n" +
 	"\x05Tuner\x121\n" +
 	"\x06random\x18\x01 \x01(\v2\x17.outbid.v1.RandomSearchH\x00R\x06random\x12+\n" +
 	"\x04grid\x18\x02 \x01(\v2\x15.outbid.v1.GridSearchH\x00R\x04grid\x12.\n" +
@@ -2673,7 +2837,8 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x06plugin\x18\t \x01(\v2\x16.outbid.v1.PluginTunerH\x00R\x06plugin\x12J\n" +
 	"\x11performance_curve\x18\n" +
 	" \x01(\v2\x1b.outbid.v1.PerformanceCurveH\x00R\x10performanceCurve\x12\x17\n" +
-	"\x04seed\x18\x14 \x01(\x04H\x01R\x04seed\x88\x01\x01B\x06\n" +
+	"\x04seed\x18\x14 \x01(\x04H\x01R\x04seed\x88\x01\x01\x12/\n" +
+	"\x06points\x18\x15 \x03(\v2\x17.google.protobuf.StructR\x06pointsB\x06\n" +
 	"\x04kindB\a\n" +
 	"\x05_seed\"+\n" +
 	"\fRandomSearch\x12\x1b\n" +
@@ -2810,92 +2975,97 @@ func file_outbid_v1_sweep_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_sweep_proto_rawDescData
 }
 
-var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*SweepSpec)(nil),         // 0: outbid.v1.SweepSpec
-	(*Utility)(nil),           // 1: outbid.v1.Utility
-	(*Agent)(nil),             // 2: outbid.v1.Agent
-	(*Throughput)(nil),        // 3: outbid.v1.Throughput
-	(*Parameter)(nil),         // 4: outbid.v1.Parameter
-	(*FloatRange)(nil),        // 5: outbid.v1.FloatRange
-	(*IntRange)(nil),          // 6: outbid.v1.IntRange
-	(*Choice)(nil),            // 7: outbid.v1.Choice
-	(*Group)(nil),             // 8: outbid.v1.Group
-	(*Condition)(nil),         // 9: outbid.v1.Condition
-	(*Tuner)(nil),             // 10: outbid.v1.Tuner
-	(*RandomSearch)(nil),      // 11: outbid.v1.RandomSearch
-	(*GridSearch)(nil),        // 12: outbid.v1.GridSearch
-	(*SobolSearch)(nil),       // 13: outbid.v1.SobolSearch
-	(*SuccessiveHalving)(nil), // 14: outbid.v1.SuccessiveHalving
-	(*Hyperband)(nil),         // 15: outbid.v1.Hyperband
-	(*Asha)(nil),              // 16: outbid.v1.Asha
-	(*MedianStopping)(nil),    // 17: outbid.v1.MedianStopping
-	(*Pbt)(nil),               // 18: outbid.v1.Pbt
-	(*PerformanceCurve)(nil),  // 19: outbid.v1.PerformanceCurve
-	(*PluginTuner)(nil),       // 20: outbid.v1.PluginTuner
-	(*Resources)(nil),         // 21: outbid.v1.Resources
-	(*DeviceCount)(nil),       // 22: outbid.v1.DeviceCount
-	(*Limits)(nil),            // 23: outbid.v1.Limits
-	(*Checkpoints)(nil),       // 24: outbid.v1.Checkpoints
-	(*Function)(nil),          // 25: outbid.v1.Function
-	(*Program)(nil),           // 26: outbid.v1.Program
-	(*External)(nil),          // 27: outbid.v1.External
-	(*Outlook)(nil),           // 28: outbid.v1.Outlook
-	(*Rung)(nil),              // 29: outbid.v1.Rung
-	nil,                       // 30: outbid.v1.SweepSpec.SpaceEntry
-	nil,                       // 31: outbid.v1.SweepSpec.LabelsEntry
-	nil,                       // 32: outbid.v1.Group.SpaceEntry
-	nil,                       // 33: outbid.v1.Function.EnvEntry
-	nil,                       // 34: outbid.v1.Program.EnvEntry
-	(*structpb.Struct)(nil),   // 35: google.protobuf.Struct
-	(*structpb.Value)(nil),    // 36: google.protobuf.Value
+	(*Objective)(nil),         // 1: outbid.v1.Objective
+	(*Utility)(nil),           // 2: outbid.v1.Utility
+	(*Agent)(nil),             // 3: outbid.v1.Agent
+	(*Throughput)(nil),        // 4: outbid.v1.Throughput
+	(*Parameter)(nil),         // 5: outbid.v1.Parameter
+	(*FloatRange)(nil),        // 6: outbid.v1.FloatRange
+	(*IntRange)(nil),          // 7: outbid.v1.IntRange
+	(*Normal)(nil),            // 8: outbid.v1.Normal
+	(*Choice)(nil),            // 9: outbid.v1.Choice
+	(*Group)(nil),             // 10: outbid.v1.Group
+	(*Condition)(nil),         // 11: outbid.v1.Condition
+	(*Tuner)(nil),             // 12: outbid.v1.Tuner
+	(*RandomSearch)(nil),      // 13: outbid.v1.RandomSearch
+	(*GridSearch)(nil),        // 14: outbid.v1.GridSearch
+	(*SobolSearch)(nil),       // 15: outbid.v1.SobolSearch
+	(*SuccessiveHalving)(nil), // 16: outbid.v1.SuccessiveHalving
+	(*Hyperband)(nil),         // 17: outbid.v1.Hyperband
+	(*Asha)(nil),              // 18: outbid.v1.Asha
+	(*MedianStopping)(nil),    // 19: outbid.v1.MedianStopping
+	(*Pbt)(nil),               // 20: outbid.v1.Pbt
+	(*PerformanceCurve)(nil),  // 21: outbid.v1.PerformanceCurve
+	(*PluginTuner)(nil),       // 22: outbid.v1.PluginTuner
+	(*Resources)(nil),         // 23: outbid.v1.Resources
+	(*DeviceCount)(nil),       // 24: outbid.v1.DeviceCount
+	(*Limits)(nil),            // 25: outbid.v1.Limits
+	(*Checkpoints)(nil),       // 26: outbid.v1.Checkpoints
+	(*Function)(nil),          // 27: outbid.v1.Function
+	(*Program)(nil),           // 28: outbid.v1.Program
+	(*External)(nil),          // 29: outbid.v1.External
+	(*Outlook)(nil),           // 30: outbid.v1.Outlook
+	(*Rung)(nil),              // 31: outbid.v1.Rung
+	nil,                       // 32: outbid.v1.SweepSpec.SpaceEntry
+	nil,                       // 33: outbid.v1.SweepSpec.LabelsEntry
+	nil,                       // 34: outbid.v1.Group.SpaceEntry
+	nil,                       // 35: outbid.v1.Function.EnvEntry
+	nil,                       // 36: outbid.v1.Program.EnvEntry
+	(*structpb.Struct)(nil),   // 37: google.protobuf.Struct
+	(*structpb.Value)(nil),    // 38: google.protobuf.Value
 }
 var file_outbid_v1_sweep_proto_depIdxs = []int32{
-	30, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
-	10, // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
-	21, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
-	23, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
-	24, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
-	25, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
-	26, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
-	27, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
-	31, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
-	3,  // 9: outbid.v1.SweepSpec.throughputs:type_name -> outbid.v1.Throughput
-	2,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
-	1,  // 11: outbid.v1.SweepSpec.utility:type_name -> outbid.v1.Utility
-	35, // 12: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
-	5,  // 13: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
-	6,  // 14: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
-	7,  // 15: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
-	36, // 16: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
-	8,  // 17: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
-	9,  // 18: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
-	36, // 19: outbid.v1.Choice.values:type_name -> google.protobuf.Value
-	32, // 20: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
-	36, // 21: outbid.v1.Condition.in:type_name -> google.protobuf.Value
-	11, // 22: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
-	12, // 23: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
-	13, // 24: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
-	14, // 25: outbid.v1.Tuner.successive_halving:type_name -> outbid.v1.SuccessiveHalving
-	15, // 26: outbid.v1.Tuner.hyperband:type_name -> outbid.v1.Hyperband
-	16, // 27: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
-	17, // 28: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
-	18, // 29: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
-	20, // 30: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
-	19, // 31: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
-	35, // 32: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
-	10, // 33: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
-	22, // 34: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
-	33, // 35: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
-	34, // 36: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
-	29, // 37: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	4,  // 38: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	4,  // 39: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	32, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
+	12, // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
+	23, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
+	25, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
+	26, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
+	27, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
+	28, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
+	29, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
+	33, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
+	4,  // 9: outbid.v1.SweepSpec.throughputs:type_name -> outbid.v1.Throughput
+	3,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
+	2,  // 11: outbid.v1.SweepSpec.utility:type_name -> outbid.v1.Utility
+	1,  // 12: outbid.v1.SweepSpec.objectives:type_name -> outbid.v1.Objective
+	37, // 13: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
+	6,  // 14: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
+	7,  // 15: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
+	9,  // 16: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
+	38, // 17: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
+	10, // 18: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
+	8,  // 19: outbid.v1.Parameter.normal:type_name -> outbid.v1.Normal
+	11, // 20: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
+	38, // 21: outbid.v1.Choice.values:type_name -> google.protobuf.Value
+	34, // 22: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
+	38, // 23: outbid.v1.Condition.in:type_name -> google.protobuf.Value
+	13, // 24: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
+	14, // 25: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
+	15, // 26: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
+	16, // 27: outbid.v1.Tuner.successive_halving:type_name -> outbid.v1.SuccessiveHalving
+	17, // 28: outbid.v1.Tuner.hyperband:type_name -> outbid.v1.Hyperband
+	18, // 29: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
+	19, // 30: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
+	20, // 31: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
+	22, // 32: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
+	21, // 33: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
+	37, // 34: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
+	37, // 35: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
+	12, // 36: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
+	24, // 37: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
+	35, // 38: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
+	36, // 39: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
+	31, // 40: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
+	5,  // 41: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	5,  // 42: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_sweep_proto_init() }
@@ -2908,15 +3078,16 @@ func file_outbid_v1_sweep_proto_init() {
 		(*SweepSpec_Program)(nil),
 		(*SweepSpec_External)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[3].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[4].OneofWrappers = []any{
+	file_outbid_v1_sweep_proto_msgTypes[4].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[5].OneofWrappers = []any{
 		(*Parameter_Float)(nil),
 		(*Parameter_Int)(nil),
 		(*Parameter_Choice)(nil),
 		(*Parameter_Constant)(nil),
 		(*Parameter_Group)(nil),
+		(*Parameter_Normal)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[10].OneofWrappers = []any{
+	file_outbid_v1_sweep_proto_msgTypes[12].OneofWrappers = []any{
 		(*Tuner_Random)(nil),
 		(*Tuner_Grid)(nil),
 		(*Tuner_Sobol)(nil),
@@ -2928,16 +3099,16 @@ func file_outbid_v1_sweep_proto_init() {
 		(*Tuner_Plugin)(nil),
 		(*Tuner_PerformanceCurve)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[18].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[19].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[23].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[20].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[21].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_sweep_proto_rawDesc), len(file_outbid_v1_sweep_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from outbid._attributes import encode
 from outbid._config import Config, parse_config
 from outbid._connection import Connection
 from outbid._metrics import metric_values
@@ -79,13 +80,15 @@ class AskTell:
         step: int | None = None,
         finished: bool | None = None,
         error: str = "",
+        notes: Mapping[str, Any] | None = None,
     ) -> bool:
         """Tell what was measured; returns whether to train the same trial on, until `trial.until_step`.
 
         `metrics` is a dict, or just the value of the sweep's metric. `step` is steps done, `until_step` if left
         out. A tell at `until_step` or later finishes the trial unless the tuner wants more of it; so does
         `finished=True`, and any tell of a trial without `until_step` and `step`. `error` says in one line
-        that it failed. After False, ask for another trial. It is False too if the trial is not yours any more,
+        that it failed. `notes` are facts of the trial, as `Trial.note` takes them. After False, ask for another trial.
+        It is False too if the trial is not yours any more,
         because it was not told about for `ask_timeout`: then what was told does not count.
         """
         at_end = step is None
@@ -103,6 +106,7 @@ class AskTell:
             named = metrics if isinstance(metrics, Mapping) else {self._metric_name(): metrics}
             trial.seq += 1
             report = event_pb2.Report(seq=trial.seq, step=step, metrics=metric_values("tell", named))
+            report.attributes.update(encode("tell", notes or {}))
             report.time.GetCurrentTime()
             request.reports.append(report)
         elif not finished:

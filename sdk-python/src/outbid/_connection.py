@@ -120,7 +120,10 @@ class Connection:
         while True:
             try:
                 return [
-                    _model.report_info(report) for piece in self.rpc.list_reports(request) for report in piece.reports
+                    _model.report_info(report)
+                    for piece in self.rpc.list_reports(request)
+                    for report in piece.reports
+                    if report.report.metrics  # others only note something
                 ]
             except UnavailableError as error:
                 self.rpc.recover(error, waiting)

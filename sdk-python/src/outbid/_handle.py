@@ -270,7 +270,7 @@ class SweepHandle(AskTell):
                     yield _model.Update(
                         sweep,
                         tuple(_model.trial_result(t, self._client) for t in news.trials),
-                        tuple(_model.report_info(r) for r in fresh),
+                        tuple(_model.report_info(r) for r in fresh if r.report.metrics),
                     )
             except TimeoutError:
                 raise self._late(timeout) from None

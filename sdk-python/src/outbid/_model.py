@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from google.protobuf import timestamp_pb2
 
-from outbid import _html, _tensors
+from outbid import _attributes, _html, _tensors
 from outbid._config import Config, parse_config
 from outbid._whole import unpack
 from outbid.v1 import event_pb2, service_pb2
@@ -180,7 +180,7 @@ class TrialResult:
     was; `metrics` are the newest report's values. `device_seconds` is the devices' time it used. `leases` are
     those that it holds, the oldest first; `node` and `devices` are the first place of the first. `round` is the round
     of forks that trains it, None if there is none; `merges` are the newest that have ended, and `rounds` counts them
-    all.
+    all. `attributes` are what its training code noted.
     """
 
     sweep: str
@@ -208,6 +208,7 @@ class TrialResult:
     round: ForkRound | None = field(repr=False)
     merges: tuple[Merge, ...] = field(repr=False)
     rounds: int
+    attributes: Mapping[str, Any]
     _source: Source = field(repr=False, compare=False)
 
     def _repr_html_(self) -> str:
@@ -225,6 +226,7 @@ class TrialResult:
                 *_fork_facts(self.round, self.merges),
                 *((name, f"{v:.6g}" if isinstance(v, float) else str(v)) for name, v in flatten(self.config).items()),
                 *((f"last {name}", f"{v:.6g}") for name, v in self.metrics.items()),
+                *((f"noted {name}", str(v)) for name, v in self.attributes.items()),
             ],
         )
 
@@ -282,6 +284,7 @@ class TrialResult:
         }
         row.update({f"config.{name}": value for name, value in flatten(self.config).items()})
         row.update({f"last.{name}": value for name, value in self.metrics.items()})
+        row.update({f"note.{name}": value for name, value in self.attributes.items()})
         row.update(
             train_seconds=self.train_seconds,
             device_seconds=self.device_seconds,
@@ -316,7 +319,8 @@ class SweepInfo:
     wait, if they do. `counts` counts trials by state. `steps` is steps trained over all trials;
     `total_trials` and `total_steps` are what the tuner will do in all, 0 if unbounded. `fairness` is how it fares by
     sharing the cluster, or fared in the end; None while nothing is known of its speed. `seed` is the tuner's: drawn by
-    the server if none was given, and with it the same sweep can be drawn again.
+    the server if none was given, and with it the same sweep can be drawn again. `objectives` are all that is optimised,
+    each a metric and its mode; `metric` and `mode` are the first.
     """
 
     id: str
@@ -337,6 +341,7 @@ class SweepInfo:
     notes: tuple[Note, ...]
     fairness: Fairness | None = None
     seed: int | None = None
+    objectives: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         best = "" if self.best is None or self.best.metric is None else f", best {self.metric} {self.best.metric:.6g}"
@@ -395,7 +400,7 @@ def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
         number=trial.number,
         state=_word(event_pb2.TrialState.Name(trial.state)),
         reason=trial.reason,
-        config=parse_config(trial.config_json),
+        config=_attributes.complete(parse_config(trial.config_json), trial.attributes),
         step=trial.step,
         until_step=trial.until_step,
         metric=trial.best if trial.HasField("best") else None,
@@ -416,6 +421,7 @@ def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
         round=_round(trial.round) if trial.HasField("round") else None,
         merges=tuple(_merge(merge) for merge in trial.merges),
         rounds=trial.rounds,
+        attributes=_attributes.decode(trial.attributes),
         _source=source,
     )
 
@@ -522,6 +528,7 @@ def sweep_info(sweep: service_pb2.Sweep, source: Source) -> SweepInfo:
         ),
         fairness=_fairness(sweep),
         seed=sweep.spec.tuner.seed if sweep.spec.tuner.HasField("seed") else None,
+        objectives=((sweep.spec.metric, sweep.spec.mode), *((o.metric, o.mode) for o in sweep.spec.objectives)),
     )
 
 

@@ -8,6 +8,7 @@ from outbid import _model
 from outbid._connection import Connection
 from outbid._errors import MissingExtraError, NoResultError
 from outbid._model import best_of
+from outbid._objectives import front
 from outbid._plots import Plots
 from outbid.v1 import sweep_pb2
 
@@ -41,12 +42,22 @@ class Result:
     def best(self) -> _model.TrialResult:
         """The trial with the best value of the sweep's metric; NaN and infinities are never the best.
 
+        Of several objectives the first decides; `front()` has the best of the others too.
+
         Raises NoResultError if no trial has reported it, saying why where the server knows.
         """
         best = best_of(self.sweep, self.trials)
         if best is None:
             raise NoResultError(f"no trial of {self.sweep.id} has reported {self.sweep.metric!r}{self._why()}")
         return next((t for t in self.trials if t.number == best.number), best)
+
+    def front(self) -> list[_model.TrialResult]:
+        """Return the Pareto front: the trials that no other is better than, by what each reported last.
+
+        Another is better if it is as good in every objective and better in one. The best in the first objective come
+        first. Trials that failed, or lack an objective, are left out. With one objective these are the best trials.
+        """
+        return front(self.trials, self.sweep.objectives or ((self.sweep.metric, self.sweep.mode),))
 
     @property
     def plot(self) -> Plots:
@@ -105,7 +116,7 @@ class Result:
         records = self.records()
         names = list(dict.fromkeys(name for record in records for name in record))
         config = sorted(name for name in names if name.startswith("config."))
-        last = [name for name in names if name.startswith("last.")]
+        last = [name for name in names if name.startswith(("last.", "note."))]
         head = [name for name in ("trial", "state", "step", "metric", "best_step") if name in names]
         return [*head, *config, *last, *(n for n in names if n not in {*head, *config, *last})]
 
@@ -134,6 +145,6 @@ def _scales(space: Any, prefix: str) -> list[tuple[str, bool]]:
         kind = parameter.WhichOneof("kind")
         if kind == "group":
             found.extend(_scales(parameter.group.space, f"{prefix}{name}."))
-        elif kind in ("float", "int"):
-            found.append((prefix + name, bool(getattr(parameter, kind).log)))
+        elif kind in ("float", "int", "normal"):
+            found.append((prefix + name, kind != "normal" and bool(getattr(parameter, kind).log)))
     return found

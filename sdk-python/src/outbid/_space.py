@@ -18,12 +18,13 @@ import dataclasses
 import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsFloat, SupportsIndex, TypeAlias
 
 from google.protobuf import struct_pb2
 
+from outbid._config import Config
 from outbid.v1 import sweep_pb2 as pb
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -88,6 +89,25 @@ class IntParameter(Parameter):
 
 
 @dataclass(frozen=True)
+class NormalParameter(Parameter):
+    """A real number, normally distributed; a multiple of `quantum` unless that is 0."""
+
+    mean: float
+    sd: float
+    quantum: float = 0.0
+
+    def _fill(self, message: pb.Parameter, path: str) -> None:
+        message.normal.CopyFrom(pb.Normal(mean=self.mean, sd=self.sd, quantum=self.quantum))
+
+
+@dataclass(frozen=True)
+class SampleFrom:
+    """A value that is a function of the others. Made by `sample_from`."""
+
+    function: Callable[[Config], Any]
+
+
+@dataclass(frozen=True)
 class ChoiceParameter(Parameter):
     """One of a list of values."""
 
@@ -136,6 +156,31 @@ def quniform(low: SupportsFloat, high: SupportsFloat, q: SupportsFloat) -> Float
 def qloguniform(low: SupportsFloat, high: SupportsFloat, q: SupportsFloat) -> FloatParameter:
     """Return one of `low`, `low + q`, ... up to `high`, log-uniform; `low` must be above 0."""
     return _float("qloguniform", low, high, log=True, quantum=q)
+
+
+def normal(mean: SupportsFloat, sd: SupportsFloat, q: SupportsFloat = 0.0) -> NormalParameter:
+    """Return a real number, normally distributed with a mean and a standard deviation; in steps of `q` unless it is 0.
+
+    It has no bounds. `Grid` tries evenly spaced quantiles, Optuna's samplers what is within three `sd` of the mean.
+    """
+    center, wide, step = _real("normal", "mean", mean), _real("normal", "sd", sd), _real("normal", "q", q)
+    if wide <= 0:
+        raise ValueError(f"normal: sd must be above 0, got {sd!r}")
+    if step < 0:
+        raise ValueError(f"normal: q must not be below 0, got {q!r}")
+    return NormalParameter(center, wide, step)
+
+
+def sample_from(function: Callable[[Config], Any]) -> SampleFrom:
+    """Return a value that `function` makes of the configuration: `ob.sample_from(lambda config: 2 * config.width)`.
+
+    It is called where the trial is trained, before the training function, and again when the trial goes on. Functions
+    are called in the space's order, and see what those before them gave. `random` and numpy's global generator are
+    seeded by the trial, so that the same trial has the same value. Tuners know nothing of it; results show it.
+    """
+    if not callable(function):
+        raise TypeError(f"sample_from: expected a function of the configuration, got {function!r:.80}")
+    return SampleFrom(function)
 
 
 def integer(low: SupportsIndex, high: SupportsIndex, *, log: bool = False, step: SupportsIndex = 1) -> IntParameter:
@@ -222,6 +267,10 @@ def as_parameter(spec: Any, path: str) -> Parameter:
         raise TypeError(
             f"space: {path}: a list is ambiguous: write ob.choice({list(spec)!r}) for one of its values, "
             f"ob.constant({list(spec)!r}) for the list itself"
+        )
+    if isinstance(spec, SampleFrom):
+        raise TypeError(
+            f"space: {path}: ob.sample_from(...) cannot stand here: only in a sweep's space, or a group of it"
         )
     if callable(spec):
         raise TypeError(f"space: {path}: expected a parameter such as ob.uniform(0, 1), got a function")

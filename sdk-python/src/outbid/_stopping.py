@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-Stop: TypeAlias = Mapping[str, float] | Callable[[int, Mapping[str, float]], bool]
-"""When a trial ends: a function of a report's step and metrics, or metrics with the values that are enough."""
+Stop: TypeAlias = Mapping[str, float | str] | Callable[[int, Mapping[str, float]], bool]
+"""When a trial ends: a function of a report's step and metrics, or metrics with the values that are enough: a number
+that is reached from below, or a condition such as "<= 0.1"."""
+
+
+_WORDS = re.compile(r"\s*(<=|>=|<|>)\s*(\S+)\s*")
+_COMPARE = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
 
 class Reaches:
-    """Whether a report holds one of some metrics with at least a value."""
+    """Whether a report holds one of some metrics, or a step, that is enough."""
 
-    def __init__(self, enough: Mapping[str, float]) -> None:
-        self._enough = {str(name): float(value) for name, value in enough.items()}
+    def __init__(self, enough: Mapping[str, float | str]) -> None:
+        self._enough = {str(name): _condition(str(name), value) for name, value in enough.items()}
 
     def __call__(self, step: int, metrics: Mapping[str, float]) -> bool:
-        return any(metrics.get(name, float("nan")) >= value for name, value in self._enough.items())
+        known = {"step": float(step), **metrics}
+        return any(_COMPARE[sign](known.get(name, float("nan")), value) for name, (sign, value) in self._enough.items())
+
+
+def _condition(name: str, enough: float | str) -> tuple[str, float]:
+    """Return what a value is compared with, and how."""
+    sign, number = ">=", enough
+    if isinstance(enough, str) and (found := _WORDS.fullmatch(enough)):
+        sign, number = found.group(1), found.group(2)
+    try:
+        return sign, float(number)
+    except (TypeError, ValueError):
+        raise ValueError(f'stop: {name} must be a number, or a condition such as "<= 0.1", got {enough!r}') from None
 
 
 class Stopping:

@@ -19,9 +19,12 @@ from outbid._asktell import AskedTrial
 from outbid._callbacks import Callback
 from outbid._client import Client, default_client
 from outbid._display import make_display
+from outbid._drawing import drawing, split
 from outbid._endless import endless_steps
+from outbid._first import WarmStart, check_earlier, fill_points, start_warm
 from outbid._handle import SweepHandle
 from outbid._layout import config_text
+from outbid._objectives import fill_objectives
 from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, Utility, duration
 from outbid._result import Result
 from outbid._space import Space, fill_space, to_value
@@ -87,9 +90,16 @@ class Sweep:
         train: called with a `Trial` for every configuration. Leave it and `program` out to train the trials in
             your own loop with `ask` and `tell`.
         space: the search space: a dict of parameters (`uniform`, `choice`, ...), plain values and nested dicts.
-        metric: the reported metric that is optimised.
-        mode: "max" or "min".
+        metric: the reported metric that is optimised. Several, as a list, are objectives: trials are ranked, stopped
+            and called the best by the first; samplers that know several (`TPE`, `GP`, `NSGA2`) learn from all, and
+            `Result.front()` holds the trials that no other is better than in all of them.
+        mode: "max" or "min"; one for each metric of a list.
         tuner: what proposes configurations and decides how long each is trained; `Random()` if left out.
+        points: the first configurations to try, such as `[{"lr": 0.1}]`; what they leave out is drawn. They count as
+            trials.
+        warm_start: earlier sweeps about the same metric (a result, a handle, an id, or several): the three best
+            configurations of each, as far as this space holds them, are tried first, after `points`, and a sampler
+            that learns knows all of their trials.
         resources: what one trial needs; one device of any type if left out.
         trials, concurrency, steps, wall_time, target: limits, see `Limits`; or give `limits`.
         name: lower-case letters, digits and dashes; made from the function's name if left out.
@@ -108,7 +118,8 @@ class Sweep:
         fail_fast: whether `run` stops the sweep and raises SweepFailedError, with the traceback, once a trial has
             failed for good. Otherwise the others go on.
         stop: when a trial ends by itself: a function of (step, metrics), called with every report, or a dict of metrics
-            and values that end it when they are reached from below, such as {"accuracy": 0.99}.
+            and values that end it when they are reached from below, such as {"accuracy": 0.99}, or conditions, such as
+            {"loss": "<= 0.1", "step": 50}; one that holds is enough.
         tenant, labels: who owns the sweep, and free labels shown in listings.
         weight: its share of the cluster relative to other sweeps; 1 if left out.
         utility: what the end of a trial is worth, where the policy goes by that; the device-seconds that it needs if
@@ -127,9 +138,11 @@ class Sweep:
         train: Callable[[Trial], Any] | None = None,
         space: Space | None = None,
         *,
-        metric: str,
-        mode: Literal["max", "min"],
+        metric: str | Sequence[str],
+        mode: Literal["max", "min"] | Sequence[Literal["max", "min"]],
         tuner: Tuner | None = None,
+        points: Sequence[Mapping[str, Any]] = (),
+        warm_start: WarmStart | None = None,
         resources: Resources | None = None,
         trials: int | None = None,
         concurrency: int | None = None,
@@ -157,7 +170,8 @@ class Sweep:
         agent_settings: Mapping[str, Any] | None = None,
         ask_timeout: Duration | None = None,
     ) -> None:
-        self._train = stopping(_function(train, program), stop)
+        space, functions = split(_checked_space(space))
+        self._train = stopping(drawing(_function(train, program), functions), stop)
         self._program = _program(program)
         self._python, self._env, self._workdir = python, dict(env or {}), workdir
         self._fresh_process = _flag("fresh_process", fresh_process)
@@ -168,12 +182,15 @@ class Sweep:
             name=_checked_name(name) if name else self._made_name(),
             tenant=tenant,
             constraints=_lines(constraints),
-            metric=_checked_metric(metric),
-            mode=_checked_mode(mode),
             labels={str(k): str(v) for k, v in (labels or {}).items()},
         )
-        fill_space(spec.space, _checked_space(space))
+        fill_objectives(spec, metric, mode)
+        fill_space(spec.space, space)
         spec.tuner.CopyFrom(_checked("tuner", tuner or Random(), Tuner).to_proto())
+        fill_points(spec, points)
+        self._earlier = warm_start
+        if warm_start is not None:
+            check_earlier(warm_start)
         spec.resources.CopyFrom(_checked("resources", resources or Resources(), Resources).to_proto())
         flat = Limits(trials, concurrency, steps, wall_time, target)
         spec.limits.CopyFrom(_merged(flat, limits).to_proto())
@@ -320,6 +337,8 @@ class Sweep:
     def _spec_for(self, client: Client | None, blob: str) -> pb.SweepSpec:
         spec = pb.SweepSpec()
         spec.CopyFrom(self._spec)
+        if self._earlier is not None and client is not None:
+            start_warm(spec, self._earlier, lambda sweep: client.attach(sweep).result())
         here = client is not None and client.local
         if here and spec.tuner.plugin.HasField("rule") and not spec.tuner.plugin.command:
             spec.tuner.plugin.command.extend([sys.executable, "-m", "outbid.plugin._optuna"])
@@ -408,21 +427,11 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _checked_metric(metric: str) -> str:
-    if not isinstance(metric, str) or not metric:
-        raise TypeError(f"Sweep: metric must be the name of a reported metric, got {metric!r}")
-    return metric
-
-
-def _checked_mode(mode: str) -> str:
-    if mode not in ("max", "min"):
-        raise ValueError(f"Sweep: mode must be 'max' or 'min', got {mode!r}")
-    return mode
-
-
 def _checked_space(space: Space | None) -> Space:
     if space is None:
         raise TypeError('Sweep: space is missing: a dict such as {"lr": ob.loguniform(1e-4, 1e-1)}')
+    if not isinstance(space, Mapping):
+        raise TypeError(f"space: space must be a dict, got {type(space).__name__}")
     return space
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outbid import _tensors
+from outbid import _attributes, _tensors
 from outbid._config import Config, parse_config
 from outbid._errors import ENDLESS, LATE_REPORT, CheckpointError, StopTrial, one_line
 from outbid._metrics import is_number, metric_values, step_number
@@ -76,6 +76,7 @@ class Trial:
         self._reached = -1  # the step of the last ProcessReached
         self._known = assignment.start_step  # the last step reported or saved
         self._seq = 0
+        self._noted: dict[str, str] = {}  # what the next report takes along
         self._keeper = Keeper(assignment, link)
         self._skipped_save = False
         self._late = False
@@ -245,6 +246,7 @@ class Trial:
             report = event_pb2.Report(seq=self._seq, step=step, metrics=values)
             report.time.GetCurrentTime()
             report.train_seconds = self._trained + time.monotonic() - self._since
+            self._annotate(report)
             self._known = step
             self._keeper.name(step)
             if self._a.metric in values:
@@ -259,6 +261,16 @@ class Trial:
                 self._step = step
                 if not self._boundary():
                     raise StopTrial(f"trial {self.id} was told to end at step {step}")
+
+    def note(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        """Note facts of the trial beside its metrics: anything that JSON holds, by name.
+
+        They stand in the result: `attributes` of a trial, and the columns "note.<name>" of `frame()`. A name that is
+        noted again gets the newer value. They travel with the next report, or when the trial ends.
+        """
+        found = _attributes.encode("note", {**(values or {}), **named})
+        with self._lock:
+            self._noted.update(found)
 
     def save(
         self,
@@ -354,6 +366,13 @@ class Trial:
         with self._lock:
             self._drain()
             self._keeper.name(self._known)
+            if self._noted:
+                self._seq += 1
+                last = event_pb2.Report(seq=self._seq, step=self._known)
+                last.time.GetCurrentTime()
+                last.train_seconds = self._trained + time.monotonic() - self._since
+                self._annotate(last)
+                self._link.report(self._fork, last)
             ordered = self._obeyed and not error
             if not (ordered and self._verdict == bus_pb2.VERDICT_STOP):
                 try:
@@ -368,6 +387,10 @@ class Trial:
                 ordered=ordered and not error,
             )
             self._link.send(session_pb2.AttachRequest(ended=ended))
+
+    def _annotate(self, report: event_pb2.Report) -> None:
+        report.attributes.update(self._noted)
+        self._noted.clear()
 
     def _ending(self) -> bool:
         return self._verdict in (bus_pb2.VERDICT_PAUSE, bus_pb2.VERDICT_STOP)

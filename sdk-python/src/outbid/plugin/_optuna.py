@@ -15,7 +15,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from outbid._errors import InvalidError
 from outbid.plugin._serve import serve
@@ -59,6 +59,10 @@ class Sampler(Tuner):
         # Without rungs every trial that ended counts whole.
         self.whole = getattr(rule, kind).max_steps if kind and kind != "random" else 0
         self.conditional = any(d.when for d in self.spec.space)
+        if len(self.spec.objectives) > 1:
+            self.whole = 0  # trials are compared as they ended, in all objectives
+            if self.sampler == "cmaes":
+                raise settings.wrong("sampler", "cmaes knows one objective only; use tpe, gp or nsga2")
         if not isinstance(prior, list):
             raise settings.wrong("prior", f"{prior!r} is not a list of trials")
         self.prior = [made for made in (self._before(p) for p in prior) if made is not None]
@@ -70,8 +74,11 @@ class Sampler(Tuner):
         return ()
 
     def ask(self, n: int) -> Iterable[Create | Train]:
-        """Draw a configuration."""
+        """Draw a configuration, after those that are to be tried first."""
         for _ in range(n):
+            if self.created < len(self.spec.points):
+                yield self._given(self.spec.points[self.created])
+                continue
             study = self._study()
             at_random = self._rejected() >= (_STUBBORN_GP if self.sampler == "gp" else _STUBBORN)
             digest = hashlib.sha256(f"{self.spec.seed}/{self.created}".encode()).digest()
@@ -90,7 +97,7 @@ class Sampler(Tuner):
 
     def reported(self, report: Report) -> Iterable[Action]:
         """Note where a trial got to."""
-        self._note(report.trial, report.step, report.metric)
+        self._note(report.trial, report.step, report.metric, report.metrics)
         return ()
 
     def reached(self, report: Report) -> Iterable[Action]:
@@ -99,7 +106,7 @@ class Sampler(Tuner):
 
     def exited(self, exit: Exit) -> Iterable[Action]:
         """Note a trial's end."""
-        self._note(exit.trial, exit.step, exit.metric)
+        self._note(exit.trial, exit.step, exit.metric, exit.metrics)
         self.state[exit.trial]["over"] = "failed" if exit.failed else "ended"
         return ()
 
@@ -111,7 +118,18 @@ class Sampler(Tuner):
         """Leave the outlook to the rule."""
         return Outlook()
 
-    def _note(self, trial: int, step: int, metric: float) -> None:
+    def _given(self, point: Mapping[str, Any]) -> Create:
+        """Return a trial of a configuration that was given, which is complete."""
+        values = flatten(point, self.spec.space)
+        config = self.spec.space.configuration(lambda d: values[d.path])
+        values = flatten(config, self.spec.space)
+        self.state.append({"values": values, "attributes": {}, "seen": [], "over": ""})
+        return Create(config, reason="as it was given")
+
+    def _note(self, trial: int, step: int, metric: float, metrics: Mapping[str, float]) -> None:
+        others = [metrics.get(name, math.nan) for name, _ in self.spec.objectives[1:]]
+        if others and all(map(math.isfinite, others)):
+            self.state[trial]["others"] = others
         seen = self.state[trial]["seen"]
         if math.isfinite(metric) and (not seen or seen[-1][0] < step):
             seen.append([step, metric])
@@ -130,8 +148,12 @@ class Sampler(Tuner):
         import optuna
         from optuna.trial import TrialState
 
-        study = optuna.create_study(direction="maximize" if self.spec.maximise else "minimize")
-        study.add_trials(self.prior)
+        ways: list[Literal["minimize", "maximize"]] = [
+            "maximize" if up else "minimize" for _, up in self.spec.objectives
+        ]
+        study = optuna.create_study(directions=ways)
+        if len(ways) == 1:
+            study.add_trials(self.prior)
         level = self._level()
         for record in self.state:
             if record["over"] == "failed":
@@ -145,11 +167,14 @@ class Sampler(Tuner):
                 state, value = TrialState.COMPLETE, at
             elif seen and (level or record["over"]):
                 state, steps = TrialState.PRUNED, {step: metric for step, metric in seen}
+            values = None if value is None else [value, *record.get("others", ())]
+            if values is not None and len(values) < len(ways):
+                continue  # it lacks an objective
             params, distributions = as_params(self.spec.space, record["values"])
             study.add_trial(
                 optuna.trial.create_trial(
                     state=state,
-                    value=value,
+                    values=values,
                     params=params,
                     distributions=distributions,
                     system_attrs=record["attributes"],

@@ -20,7 +20,8 @@ class Dimension:
     """One parameter of a space. `path` is dotted for parameters in groups.
 
     A "float" or "int" is from `low` to `high`, both included, log-uniform if `log`, in steps of `quantum` from `low`
-    unless that is 0. A "choice" is one of `values`, a "constant" always the first of them.
+    unless that is 0. An `unbounded` one is normally distributed: its `low` and `high` are three standard deviations
+    from its mean, and it may have values beyond. A "choice" is one of `values`, a "constant" always the first of them.
     """
 
     path: str
@@ -30,6 +31,7 @@ class Dimension:
     log: bool = False
     quantum: float = 0
     values: tuple[Any, ...] = ()
+    unbounded: bool = False
     when: tuple[tuple[str, tuple[Any, ...]], ...] = field(default=(), repr=False)
 
     @property
@@ -76,9 +78,20 @@ class Dimension:
                 if _same(mine, value):
                     return mine
             raise InvalidError(f"{self.path}: {value!r} is none of its values")
+        if self.unbounded:
+            return float(round(value / self.quantum) * self.quantum if self.quantum else value)
         if self.quantum:
             return self.nth(round((value - self.low) / self.quantum))
         return min(max(float(value), self.low), self.high)
+
+    def holds(self, value: Any) -> bool:
+        """Return whether the dimension has a value, but for rounding."""
+        if self.values:
+            return any(_same(mine, value) for mine in self.values)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or not (self.unbounded or self.low <= value <= self.high):
+            return False
+        return not self.quantum or math.isclose(self.nearest(value), value, rel_tol=1e-9, abs_tol=1e-9 * self.quantum)
 
 
 class Space:
@@ -135,6 +148,12 @@ class Space:
             elif kind == "float":
                 f = p.float
                 yield Dimension(path, "float", f.low, f.high, f.log, f.quantum, when=own)
+            elif kind == "normal":
+                n = p.normal
+                low, high = n.mean - 3 * n.sd, n.mean + 3 * n.sd
+                if n.quantum:
+                    low, high = math.floor(low / n.quantum) * n.quantum, math.ceil(high / n.quantum) * n.quantum
+                yield Dimension(path, "float", low, high, False, n.quantum, unbounded=True, when=own)
             elif kind == "int":
                 i = p.int
                 yield Dimension(path, "int", i.low, i.high, i.log, i.quantum or 1, when=own)

@@ -30,12 +30,16 @@ class Report:
 
 @dataclass(frozen=True)
 class Exit:
-    """A trial ended without being told to: by itself, or for good if it `failed`. `metric` is its newest, or NaN."""
+    """A trial ended without being told to: by itself, or for good if it `failed`.
+
+    `metric` is its newest, or NaN; `metrics` are all that it reported last.
+    """
 
     trial: int
     step: int
     metric: float
     failed: bool
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,10 @@ class Spec:
     """Constraints on configurations. The server does not check what a tuner answers against them."""
     trials: int
     """The most trials that the sweep may have; 0 for no bound."""
+    objectives: tuple[tuple[str, bool], ...]
+    """All metrics that are optimised, `metric` first, each with whether more is better."""
+    points: tuple[Mapping[str, Any], ...]
+    """The first configurations to try, as the sweep gives them."""
     message: sweep_pb2.SweepSpec = field(repr=False)
     """All that the sweep says."""
 
@@ -258,7 +266,7 @@ class TunerSide:
             return t.reached(_report(event.reached))
         if kind == "exited":
             e = event.exited
-            return t.exited(Exit(e.trial, e.step, e.metric, e.state == event_pb2.TRIAL_STATE_FAILED))
+            return t.exited(Exit(e.trial, e.step, e.metric, e.state == event_pb2.TRIAL_STATE_FAILED, dict(e.metrics)))
         if kind == "extended":
             t.spec = spec_of(event.extended)
             return t.extended()
@@ -299,6 +307,11 @@ def spec_of(message: sweep_pb2.SweepSpec) -> Spec:
         seed=message.tuner.seed,
         constraints=tuple(message.constraints),
         trials=message.limits.trials,
+        objectives=(
+            (message.metric, message.mode == "max"),
+            *((o.metric, o.mode == "max") for o in message.objectives),
+        ),
+        points=tuple(plain_struct(point) for point in message.tuner.points),
         message=message,
     )
 

@@ -1586,6 +1586,22 @@ class Report(google.protobuf.message.Message):
         ) -> None: ...
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
+    @typing.final
+    class AttributesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     SEQ_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
     METRICS_FIELD_NUMBER: builtins.int
@@ -1593,6 +1609,7 @@ class Report(google.protobuf.message.Message):
     TRAIN_SECONDS_FIELD_NUMBER: builtins.int
     LEASE_ID_FIELD_NUMBER: builtins.int
     FORK_STEP_FIELD_NUMBER: builtins.int
+    ATTRIBUTES_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """Counts per fork from 1; for a report that arrives twice."""
     step: builtins.int
@@ -1611,6 +1628,12 @@ class Report(google.protobuf.message.Message):
     def metrics(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]: ...
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def attributes(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """What the training code notes of the trial beside its metrics: values as JSON by name. Each stays with the trial until it is
+        noted anew. A report with attributes and no metrics says nothing else.
+        """
+
     def __init__(
         self,
         *,
@@ -1621,9 +1644,10 @@ class Report(google.protobuf.message.Message):
         train_seconds: builtins.float = ...,
         lease_id: builtins.int = ...,
         fork_step: builtins.int = ...,
+        attributes: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["fork_step", b"fork_step", "lease_id", b"lease_id", "metrics", b"metrics", "seq", b"seq", "step", b"step", "time", b"time", "train_seconds", b"train_seconds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "fork_step", b"fork_step", "lease_id", b"lease_id", "metrics", b"metrics", "seq", b"seq", "step", b"step", "time", b"time", "train_seconds", b"train_seconds"]) -> None: ...
 
 Global___Report: typing_extensions.TypeAlias = Report
 

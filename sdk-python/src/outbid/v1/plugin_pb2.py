@@ -28,7 +28,7 @@ from outbid.v1 import event_pb2 as outbid_dot_v1_dot_event__pb2
 from outbid.v1 import sweep_pb2 as outbid_dot_v1_dot_sweep__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16outbid/v1/plugin.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x15outbid/v1/sweep.proto\"Z\n\x10\x43onfigureRequest\x12\x10\n\x08protocol\x18\x01 \x01(\x05\x12\"\n\x04spec\x18\x02 \x01(\x0b\x32\x14.outbid.v1.SweepSpec\x12\x10\n\x08snapshot\x18\x03 \x01(\x0c\"W\n\x11\x43onfigureResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12#\n\x07outlook\x18\x03 \x01(\x0b\x32\x12.outbid.v1.Outlook\"6\n\rHandleRequest\x12%\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x15.outbid.v1.TunerEvent\"\x82\x01\n\x0eHandleResponse\x12\'\n\x07\x61\x63tions\x18\x01 \x03(\x0b\x32\x16.outbid.v1.TunerAction\x12\x0f\n\x07waiting\x18\x02 \x01(\x08\x12\x11\n\texhausted\x18\x03 \x01(\x08\x12#\n\x07outlook\x18\x04 \x01(\x0b\x32\x12.outbid.v1.Outlook\"\x11\n\x0fSnapshotRequest\"$\n\x10SnapshotResponse\x12\x10\n\x08snapshot\x18\x01 \x01(\x0c\"\xcc\x01\n\nTunerEvent\x12\r\n\x03\x61sk\x18\x01 \x01(\x05H\x00\x12*\n\x08reported\x18\x02 \x01(\x0b\x32\x16.outbid.v1.TunerReportH\x00\x12)\n\x07reached\x18\x03 \x01(\x0b\x32\x16.outbid.v1.TunerReportH\x00\x12&\n\x06\x65xited\x18\x04 \x01(\x0b\x32\x14.outbid.v1.TunerExitH\x00\x12(\n\x08\x65xtended\x18\x05 \x01(\x0b\x32\x14.outbid.v1.SweepSpecH\x00\x42\x06\n\x04kind\"\xa0\x01\n\x0bTunerReport\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x0e\n\x06metric\x18\x03 \x01(\x01\x12\x34\n\x07metrics\x18\x04 \x03(\x0b\x32#.outbid.v1.TunerReport.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"^\n\tTunerExit\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.outbid.v1.TrialState\x12\x0e\n\x06metric\x18\x04 \x01(\x01\"\xeb\x01\n\x0bTunerAction\x12(\n\x06\x63reate\x18\x01 \x01(\x0b\x32\x16.outbid.v1.TunerCreateH\x00\x12&\n\x05train\x18\x02 \x01(\x0b\x32\x15.outbid.v1.TunerTrainH\x00\x12&\n\x05pause\x18\x03 \x01(\x0b\x32\x15.outbid.v1.TunerPauseH\x00\x12\"\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x13.outbid.v1.TunerEndH\x00\x12&\n\x05\x63lone\x18\x05 \x01(\x0b\x32\x15.outbid.v1.TunerCloneH\x00\x12\x0e\n\x06reason\x18\n \x01(\tB\x06\n\x04kind\"U\n\x0bTunerCreate\x12\x13\n\x0b\x63onfig_json\x18\x01 \x01(\t\x12\x12\n\nuntil_step\x18\x02 \x01(\x03\x12\x0f\n\x07\x62racket\x18\x03 \x01(\x05\x12\x0c\n\x04seed\x18\x04 \x01(\x04\"/\n\nTunerTrain\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x12\n\nuntil_step\x18\x02 \x01(\x03\"\x1b\n\nTunerPause\x12\r\n\x05trial\x18\x01 \x01(\x05\"?\n\x08TunerEnd\x12\r\n\x05trial\x18\x01 \x01(\x05\x12$\n\x05state\x18\x02 \x01(\x0e\x32\x15.outbid.v1.TrialState\"T\n\nTunerClone\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0e\n\x06source\x18\x02 \x01(\x05\x12\x13\n\x0b\x63onfig_json\x18\x03 \x01(\t\x12\x12\n\nuntil_step\x18\x04 \x01(\x03\"$\n\x10HandshakeRequest\x12\x10\n\x08protocol\x18\x01 \x01(\x05\"D\n\x11HandshakeResponse\x12\x10\n\x08protocol\x18\x01 \x01(\x05\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\"\x8d\x01\n\nBidRequest\x12\r\n\x05round\x18\x01 \x01(\x04\x12#\n\x04lots\x18\x02 \x03(\x0b\x32\x15.outbid.v1.OfferedLot\x12!\n\x07\x63luster\x18\x03 \x03(\x0b\x32\x10.outbid.v1.Stock\x12(\n\nsituations\x18\x04 \x03(\x0b\x32\x14.outbid.v1.Situation\"2\n\x0b\x42idResponse\x12#\n\x06tables\x18\x01 \x03(\x0b\x32\x13.outbid.v1.BidTable\"S\n\nOfferedLot\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04rack\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x0c\n\x04\x66ree\x18\x04 \x01(\x05\x12\r\n\x05slots\x18\x05 \x03(\x05\"8\n\x05Stock\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x02 \x01(\x05\x12\x10\n\x08machines\x18\x03 \x01(\x05\"\x82\x04\n\tSituation\x12\r\n\x05sweep\x18\x01 \x01(\t\x12\r\n\x05tuner\x18\x02 \x01(\t\x12\x0e\n\x06weight\x18\x03 \x01(\x01\x12\x17\n\x0f\x65lapsed_seconds\x18\x04 \x01(\x01\x12\x11\n\tmean_apps\x18\x05 \x01(\x01\x12\x0c\n\x04\x66ree\x18\x06 \x03(\x05\x12%\n\x04jobs\x18\x07 \x03(\x0b\x32\x17.outbid.v1.SituationJob\x12\x13\n\x0bmin_devices\x18\x08 \x01(\x05\x12\x13\n\x0bmax_devices\x18\t \x01(\x05\x12\x0e\n\x06spread\x18\n \x01(\x08\x12\r\n\x05types\x18\x0b \x03(\t\x12\x0f\n\x07\x65xclude\x18\x0c \x03(\t\x12\x14\n\x0cspeeds_index\x18\r \x01(\x05\x12\x13\n\x0btotal_steps\x18\x0e \x01(\x01\x12\x12\n\nsteps_done\x18\x0f \x01(\x01\x12\x10\n\x08\x66inished\x18\x10 \x01(\x05\x12#\n\x07outlook\x18\x11 \x01(\x0b\x32\x12.outbid.v1.Outlook\x12%\n\x06speeds\x18\x12 \x03(\x0b\x32\x15.outbid.v1.SpeedTable\x12)\n\x08settings\x18\x13 \x01(\x0b\x32\x17.google.protobuf.Struct\x12 \n\x03own\x18\x14 \x01(\x0b\x32\x13.outbid.v1.BidTable\x12\r\n\x05\x66orks\x18\x15 \x01(\x05\x12\x13\n\x0bleast_forks\x18\x16 \x01(\x05\"\xc4\x02\n\x0cSituationJob\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0c\n\x04\x64one\x18\x02 \x01(\x01\x12\r\n\x05until\x18\x03 \x01(\x01\x12\r\n\x05total\x18\x04 \x01(\x01\x12\x10\n\x08\x66orecast\x18\x05 \x01(\x01\x12\x13\n\x0bmin_devices\x18\x06 \x01(\x05\x12\x13\n\x0bmax_devices\x18\x07 \x01(\x05\x12\x0e\n\x06spread\x18\x08 \x01(\x08\x12\r\n\x05types\x18\t \x03(\t\x12\x0f\n\x07\x65xclude\x18\n \x03(\t\x12\x14\n\x0cspeeds_index\x18\x0b \x01(\x05\x12 \n\x04held\x18\x0c \x01(\x0b\x32\x12.outbid.v1.Holding\x12 \n\x04lost\x18\r \x01(\x0b\x32\x12.outbid.v1.Holding\x12\x0f\n\x07leaving\x18\x0e \x01(\x08\x12\r\n\x05\x66orks\x18\x0f \x01(\x05\x12\x13\n\x0bleast_forks\x18\x10 \x01(\x05\"H\n\x07Holding\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x02 \x01(\x05\x12\x10\n\x08machines\x18\x03 \x01(\x05\x12\x0c\n\x04rate\x18\x04 \x01(\x01\"\xb5\x01\n\nSpeedTable\x12*\n\x08measured\x18\x01 \x03(\x0b\x32\x18.outbid.v1.MeasuredSpeed\x12\x10\n\x08slowdown\x18\x02 \x03(\x01\x12\x37\n\testimated\x18\x03 \x03(\x0b\x32$.outbid.v1.SpeedTable.EstimatedEntry\x1a\x30\n\x0e\x45stimatedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"L\n\rMeasuredSpeed\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x02 \x01(\x05\x12\x0e\n\x06spread\x18\x03 \x01(\x05\x12\x0c\n\x04rate\x18\x04 \x01(\x01\"]\n\x08\x42idTable\x12\x0b\n\x03rho\x18\x01 \x01(\x01\x12\x15\n\rideal_seconds\x18\x02 \x01(\x01\x12\x1c\n\x04rows\x18\x03 \x03(\x0b\x32\x0e.outbid.v1.Bid\x12\x0f\n\x07refused\x18\x04 \x01(\t2\xda\x01\n\x0cTunerService\x12\x46\n\tConfigure\x12\x1b.outbid.v1.ConfigureRequest\x1a\x1c.outbid.v1.ConfigureResponse\x12=\n\x06Handle\x12\x18.outbid.v1.HandleRequest\x1a\x19.outbid.v1.HandleResponse\x12\x43\n\x08Snapshot\x12\x1a.outbid.v1.SnapshotRequest\x1a\x1b.outbid.v1.SnapshotResponse2\x8c\x01\n\x0c\x41gentService\x12\x46\n\tHandshake\x12\x1b.outbid.v1.HandshakeRequest\x1a\x1c.outbid.v1.HandshakeResponse\x12\x34\n\x03\x42id\x12\x15.outbid.v1.BidRequest\x1a\x16.outbid.v1.BidResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16outbid/v1/plugin.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x15outbid/v1/sweep.proto\"Z\n\x10\x43onfigureRequest\x12\x10\n\x08protocol\x18\x01 \x01(\x05\x12\"\n\x04spec\x18\x02 \x01(\x0b\x32\x14.outbid.v1.SweepSpec\x12\x10\n\x08snapshot\x18\x03 \x01(\x0c\"W\n\x11\x43onfigureResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12#\n\x07outlook\x18\x03 \x01(\x0b\x32\x12.outbid.v1.Outlook\"6\n\rHandleRequest\x12%\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x15.outbid.v1.TunerEvent\"\x82\x01\n\x0eHandleResponse\x12\'\n\x07\x61\x63tions\x18\x01 \x03(\x0b\x32\x16.outbid.v1.TunerAction\x12\x0f\n\x07waiting\x18\x02 \x01(\x08\x12\x11\n\texhausted\x18\x03 \x01(\x08\x12#\n\x07outlook\x18\x04 \x01(\x0b\x32\x12.outbid.v1.Outlook\"\x11\n\x0fSnapshotRequest\"$\n\x10SnapshotResponse\x12\x10\n\x08snapshot\x18\x01 \x01(\x0c\"\xcc\x01\n\nTunerEvent\x12\r\n\x03\x61sk\x18\x01 \x01(\x05H\x00\x12*\n\x08reported\x18\x02 \x01(\x0b\x32\x16.outbid.v1.TunerReportH\x00\x12)\n\x07reached\x18\x03 \x01(\x0b\x32\x16.outbid.v1.TunerReportH\x00\x12&\n\x06\x65xited\x18\x04 \x01(\x0b\x32\x14.outbid.v1.TunerExitH\x00\x12(\n\x08\x65xtended\x18\x05 \x01(\x0b\x32\x14.outbid.v1.SweepSpecH\x00\x42\x06\n\x04kind\"\xa0\x01\n\x0bTunerReport\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x0e\n\x06metric\x18\x03 \x01(\x01\x12\x34\n\x07metrics\x18\x04 \x03(\x0b\x32#.outbid.v1.TunerReport.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xc2\x01\n\tTunerExit\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.outbid.v1.TrialState\x12\x0e\n\x06metric\x18\x04 \x01(\x01\x12\x32\n\x07metrics\x18\x05 \x03(\x0b\x32!.outbid.v1.TunerExit.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xeb\x01\n\x0bTunerAction\x12(\n\x06\x63reate\x18\x01 \x01(\x0b\x32\x16.outbid.v1.TunerCreateH\x00\x12&\n\x05train\x18\x02 \x01(\x0b\x32\x15.outbid.v1.TunerTrainH\x00\x12&\n\x05pause\x18\x03 \x01(\x0b\x32\x15.outbid.v1.TunerPauseH\x00\x12\"\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x13.outbid.v1.TunerEndH\x00\x12&\n\x05\x63lone\x18\x05 \x01(\x0b\x32\x15.outbid.v1.TunerCloneH\x00\x12\x0e\n\x06reason\x18\n \x01(\tB\x06\n\x04kind\"U\n\x0bTunerCreate\x12\x13\n\x0b\x63onfig_json\x18\x01 \x01(\t\x12\x12\n\nuntil_step\x18\x02 \x01(\x03\x12\x0f\n\x07\x62racket\x18\x03 \x01(\x05\x12\x0c\n\x04seed\x18\x04 \x01(\x04\"/\n\nTunerTrain\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x12\n\nuntil_step\x18\x02 \x01(\x03\"\x1b\n\nTunerPause\x12\r\n\x05trial\x18\x01 \x01(\x05\"?\n\x08TunerEnd\x12\r\n\x05trial\x18\x01 \x01(\x05\x12$\n\x05state\x18\x02 \x01(\x0e\x32\x15.outbid.v1.TrialState\"T\n\nTunerClone\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0e\n\x06source\x18\x02 \x01(\x05\x12\x13\n\x0b\x63onfig_json\x18\x03 \x01(\t\x12\x12\n\nuntil_step\x18\x04 \x01(\x03\"$\n\x10HandshakeRequest\x12\x10\n\x08protocol\x18\x01 \x01(\x05\"D\n\x11HandshakeResponse\x12\x10\n\x08protocol\x18\x01 \x01(\x05\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\"\x8d\x01\n\nBidRequest\x12\r\n\x05round\x18\x01 \x01(\x04\x12#\n\x04lots\x18\x02 \x03(\x0b\x32\x15.outbid.v1.OfferedLot\x12!\n\x07\x63luster\x18\x03 \x03(\x0b\x32\x10.outbid.v1.Stock\x12(\n\nsituations\x18\x04 \x03(\x0b\x32\x14.outbid.v1.Situation\"2\n\x0b\x42idResponse\x12#\n\x06tables\x18\x01 \x03(\x0b\x32\x13.outbid.v1.BidTable\"S\n\nOfferedLot\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04rack\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x0c\n\x04\x66ree\x18\x04 \x01(\x05\x12\r\n\x05slots\x18\x05 \x03(\x05\"8\n\x05Stock\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x02 \x01(\x05\x12\x10\n\x08machines\x18\x03 \x01(\x05\"\x82\x04\n\tSituation\x12\r\n\x05sweep\x18\x01 \x01(\t\x12\r\n\x05tuner\x18\x02 \x01(\t\x12\x0e\n\x06weight\x18\x03 \x01(\x01\x12\x17\n\x0f\x65lapsed_seconds\x18\x04 \x01(\x01\x12\x11\n\tmean_apps\x18\x05 \x01(\x01\x12\x0c\n\x04\x66ree\x18\x06 \x03(\x05\x12%\n\x04jobs\x18\x07 \x03(\x0b\x32\x17.outbid.v1.SituationJob\x12\x13\n\x0bmin_devices\x18\x08 \x01(\x05\x12\x13\n\x0bmax_devices\x18\t \x01(\x05\x12\x0e\n\x06spread\x18\n \x01(\x08\x12\r\n\x05types\x18\x0b \x03(\t\x12\x0f\n\x07\x65xclude\x18\x0c \x03(\t\x12\x14\n\x0cspeeds_index\x18\r \x01(\x05\x12\x13\n\x0btotal_steps\x18\x0e \x01(\x01\x12\x12\n\nsteps_done\x18\x0f \x01(\x01\x12\x10\n\x08\x66inished\x18\x10 \x01(\x05\x12#\n\x07outlook\x18\x11 \x01(\x0b\x32\x12.outbid.v1.Outlook\x12%\n\x06speeds\x18\x12 \x03(\x0b\x32\x15.outbid.v1.SpeedTable\x12)\n\x08settings\x18\x13 \x01(\x0b\x32\x17.google.protobuf.Struct\x12 \n\x03own\x18\x14 \x01(\x0b\x32\x13.outbid.v1.BidTable\x12\r\n\x05\x66orks\x18\x15 \x01(\x05\x12\x13\n\x0bleast_forks\x18\x16 \x01(\x05\"\xc4\x02\n\x0cSituationJob\x12\r\n\x05trial\x18\x01 \x01(\x05\x12\x0c\n\x04\x64one\x18\x02 \x01(\x01\x12\r\n\x05until\x18\x03 \x01(\x01\x12\r\n\x05total\x18\x04 \x01(\x01\x12\x10\n\x08\x66orecast\x18\x05 \x01(\x01\x12\x13\n\x0bmin_devices\x18\x06 \x01(\x05\x12\x13\n\x0bmax_devices\x18\x07 \x01(\x05\x12\x0e\n\x06spread\x18\x08 \x01(\x08\x12\r\n\x05types\x18\t \x03(\t\x12\x0f\n\x07\x65xclude\x18\n \x03(\t\x12\x14\n\x0cspeeds_index\x18\x0b \x01(\x05\x12 \n\x04held\x18\x0c \x01(\x0b\x32\x12.outbid.v1.Holding\x12 \n\x04lost\x18\r \x01(\x0b\x32\x12.outbid.v1.Holding\x12\x0f\n\x07leaving\x18\x0e \x01(\x08\x12\r\n\x05\x66orks\x18\x0f \x01(\x05\x12\x13\n\x0bleast_forks\x18\x10 \x01(\x05\"H\n\x07Holding\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x02 \x01(\x05\x12\x10\n\x08machines\x18\x03 \x01(\x05\x12\x0c\n\x04rate\x18\x04 \x01(\x01\"\xb5\x01\n\nSpeedTable\x12*\n\x08measured\x18\x01 \x03(\x0b\x32\x18.outbid.v1.MeasuredSpeed\x12\x10\n\x08slowdown\x18\x02 \x03(\x01\x12\x37\n\testimated\x18\x03 \x03(\x0b\x32$.outbid.v1.SpeedTable.EstimatedEntry\x1a\x30\n\x0e\x45stimatedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"L\n\rMeasuredSpeed\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x02 \x01(\x05\x12\x0e\n\x06spread\x18\x03 \x01(\x05\x12\x0c\n\x04rate\x18\x04 \x01(\x01\"]\n\x08\x42idTable\x12\x0b\n\x03rho\x18\x01 \x01(\x01\x12\x15\n\rideal_seconds\x18\x02 \x01(\x01\x12\x1c\n\x04rows\x18\x03 \x03(\x0b\x32\x0e.outbid.v1.Bid\x12\x0f\n\x07refused\x18\x04 \x01(\t2\xda\x01\n\x0cTunerService\x12\x46\n\tConfigure\x12\x1b.outbid.v1.ConfigureRequest\x1a\x1c.outbid.v1.ConfigureResponse\x12=\n\x06Handle\x12\x18.outbid.v1.HandleRequest\x1a\x19.outbid.v1.HandleResponse\x12\x43\n\x08Snapshot\x12\x1a.outbid.v1.SnapshotRequest\x1a\x1b.outbid.v1.SnapshotResponse2\x8c\x01\n\x0c\x41gentService\x12\x46\n\tHandshake\x12\x1b.outbid.v1.HandshakeRequest\x1a\x1c.outbid.v1.HandshakeResponse\x12\x34\n\x03\x42id\x12\x15.outbid.v1.BidRequest\x1a\x16.outbid.v1.BidResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,6 +38,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1'
   _globals['_TUNERREPORT_METRICSENTRY']._loaded_options = None
   _globals['_TUNERREPORT_METRICSENTRY']._serialized_options = b'8\001'
+  _globals['_TUNEREXIT_METRICSENTRY']._loaded_options = None
+  _globals['_TUNEREXIT_METRICSENTRY']._serialized_options = b'8\001'
   _globals['_SPEEDTABLE_ESTIMATEDENTRY']._loaded_options = None
   _globals['_SPEEDTABLE_ESTIMATEDENTRY']._serialized_options = b'8\001'
   _globals['_CONFIGUREREQUEST']._serialized_start=138
@@ -58,48 +60,50 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TUNERREPORT']._serialized_end=933
   _globals['_TUNERREPORT_METRICSENTRY']._serialized_start=887
   _globals['_TUNERREPORT_METRICSENTRY']._serialized_end=933
-  _globals['_TUNEREXIT']._serialized_start=935
-  _globals['_TUNEREXIT']._serialized_end=1029
-  _globals['_TUNERACTION']._serialized_start=1032
-  _globals['_TUNERACTION']._serialized_end=1267
-  _globals['_TUNERCREATE']._serialized_start=1269
-  _globals['_TUNERCREATE']._serialized_end=1354
-  _globals['_TUNERTRAIN']._serialized_start=1356
-  _globals['_TUNERTRAIN']._serialized_end=1403
-  _globals['_TUNERPAUSE']._serialized_start=1405
-  _globals['_TUNERPAUSE']._serialized_end=1432
-  _globals['_TUNEREND']._serialized_start=1434
-  _globals['_TUNEREND']._serialized_end=1497
-  _globals['_TUNERCLONE']._serialized_start=1499
-  _globals['_TUNERCLONE']._serialized_end=1583
-  _globals['_HANDSHAKEREQUEST']._serialized_start=1585
-  _globals['_HANDSHAKEREQUEST']._serialized_end=1621
-  _globals['_HANDSHAKERESPONSE']._serialized_start=1623
-  _globals['_HANDSHAKERESPONSE']._serialized_end=1691
-  _globals['_BIDREQUEST']._serialized_start=1694
-  _globals['_BIDREQUEST']._serialized_end=1835
-  _globals['_BIDRESPONSE']._serialized_start=1837
-  _globals['_BIDRESPONSE']._serialized_end=1887
-  _globals['_OFFEREDLOT']._serialized_start=1889
-  _globals['_OFFEREDLOT']._serialized_end=1972
-  _globals['_STOCK']._serialized_start=1974
-  _globals['_STOCK']._serialized_end=2030
-  _globals['_SITUATION']._serialized_start=2033
-  _globals['_SITUATION']._serialized_end=2547
-  _globals['_SITUATIONJOB']._serialized_start=2550
-  _globals['_SITUATIONJOB']._serialized_end=2874
-  _globals['_HOLDING']._serialized_start=2876
-  _globals['_HOLDING']._serialized_end=2948
-  _globals['_SPEEDTABLE']._serialized_start=2951
-  _globals['_SPEEDTABLE']._serialized_end=3132
-  _globals['_SPEEDTABLE_ESTIMATEDENTRY']._serialized_start=3084
-  _globals['_SPEEDTABLE_ESTIMATEDENTRY']._serialized_end=3132
-  _globals['_MEASUREDSPEED']._serialized_start=3134
-  _globals['_MEASUREDSPEED']._serialized_end=3210
-  _globals['_BIDTABLE']._serialized_start=3212
-  _globals['_BIDTABLE']._serialized_end=3305
-  _globals['_TUNERSERVICE']._serialized_start=3308
-  _globals['_TUNERSERVICE']._serialized_end=3526
-  _globals['_AGENTSERVICE']._serialized_start=3529
-  _globals['_AGENTSERVICE']._serialized_end=3669
+  _globals['_TUNEREXIT']._serialized_start=936
+  _globals['_TUNEREXIT']._serialized_end=1130
+  _globals['_TUNEREXIT_METRICSENTRY']._serialized_start=887
+  _globals['_TUNEREXIT_METRICSENTRY']._serialized_end=933
+  _globals['_TUNERACTION']._serialized_start=1133
+  _globals['_TUNERACTION']._serialized_end=1368
+  _globals['_TUNERCREATE']._serialized_start=1370
+  _globals['_TUNERCREATE']._serialized_end=1455
+  _globals['_TUNERTRAIN']._serialized_start=1457
+  _globals['_TUNERTRAIN']._serialized_end=1504
+  _globals['_TUNERPAUSE']._serialized_start=1506
+  _globals['_TUNERPAUSE']._serialized_end=1533
+  _globals['_TUNEREND']._serialized_start=1535
+  _globals['_TUNEREND']._serialized_end=1598
+  _globals['_TUNERCLONE']._serialized_start=1600
+  _globals['_TUNERCLONE']._serialized_end=1684
+  _globals['_HANDSHAKEREQUEST']._serialized_start=1686
+  _globals['_HANDSHAKEREQUEST']._serialized_end=1722
+  _globals['_HANDSHAKERESPONSE']._serialized_start=1724
+  _globals['_HANDSHAKERESPONSE']._serialized_end=1792
+  _globals['_BIDREQUEST']._serialized_start=1795
+  _globals['_BIDREQUEST']._serialized_end=1936
+  _globals['_BIDRESPONSE']._serialized_start=1938
+  _globals['_BIDRESPONSE']._serialized_end=1988
+  _globals['_OFFEREDLOT']._serialized_start=1990
+  _globals['_OFFEREDLOT']._serialized_end=2073
+  _globals['_STOCK']._serialized_start=2075
+  _globals['_STOCK']._serialized_end=2131
+  _globals['_SITUATION']._serialized_start=2134
+  _globals['_SITUATION']._serialized_end=2648
+  _globals['_SITUATIONJOB']._serialized_start=2651
+  _globals['_SITUATIONJOB']._serialized_end=2975
+  _globals['_HOLDING']._serialized_start=2977
+  _globals['_HOLDING']._serialized_end=3049
+  _globals['_SPEEDTABLE']._serialized_start=3052
+  _globals['_SPEEDTABLE']._serialized_end=3233
+  _globals['_SPEEDTABLE_ESTIMATEDENTRY']._serialized_start=3185
+  _globals['_SPEEDTABLE_ESTIMATEDENTRY']._serialized_end=3233
+  _globals['_MEASUREDSPEED']._serialized_start=3235
+  _globals['_MEASUREDSPEED']._serialized_end=3311
+  _globals['_BIDTABLE']._serialized_start=3313
+  _globals['_BIDTABLE']._serialized_end=3406
+  _globals['_TUNERSERVICE']._serialized_start=3409
+  _globals['_TUNERSERVICE']._serialized_end=3627
+  _globals['_AGENTSERVICE']._serialized_start=3630
+  _globals['_AGENTSERVICE']._serialized_end=3770
 # @@protoc_insertion_point(module_scope)

@@ -248,16 +248,37 @@ class TunerExit(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class MetricsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.float
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.float = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     TRIAL_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
     METRIC_FIELD_NUMBER: builtins.int
+    METRICS_FIELD_NUMBER: builtins.int
     trial: builtins.int
     step: builtins.int
     state: outbid.v1.event_pb2.TrialState.ValueType
     """FAILED if it failed for good; otherwise it ended by itself."""
     metric: builtins.float
     """The sweep's metric in its newest report; NaN if there is none."""
+    @property
+    def metrics(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
+        """All values of its newest report."""
+
     def __init__(
         self,
         *,
@@ -265,8 +286,9 @@ class TunerExit(google.protobuf.message.Message):
         step: builtins.int = ...,
         state: outbid.v1.event_pb2.TrialState.ValueType = ...,
         metric: builtins.float = ...,
+        metrics: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["metric", b"metric", "state", b"state", "step", b"step", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["metric", b"metric", "metrics", b"metrics", "state", b"state", "step", b"step", "trial", b"trial"]) -> None: ...
 
 Global___TunerExit: typing_extensions.TypeAlias = TunerExit
 

@@ -205,6 +205,22 @@ class Trial(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class AttributesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     SWEEP_FIELD_NUMBER: builtins.int
     NUMBER_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
@@ -232,6 +248,7 @@ class Trial(google.protobuf.message.Message):
     ROUND_FIELD_NUMBER: builtins.int
     MERGES_FIELD_NUMBER: builtins.int
     ROUNDS_FIELD_NUMBER: builtins.int
+    ATTRIBUTES_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     number: builtins.int
     state: outbid.v1.event_pb2.TrialState.ValueType
@@ -285,6 +302,10 @@ class Trial(google.protobuf.message.Message):
     def merges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TrialMerge]:
         """Its newest rounds of forks that have ended, oldest first, eight at most; rounds counts them all."""
 
+    @property
+    def attributes(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """What its training code noted of it: values as JSON by name."""
+
     def __init__(
         self,
         *,
@@ -315,9 +336,10 @@ class Trial(google.protobuf.message.Message):
         round: Global___TrialRound | None = ...,
         merges: collections.abc.Iterable[Global___TrialMerge] | None = ...,
         rounds: builtins.int = ...,
+        attributes: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "config", b"config", "created", b"created", "ended", b"ended", "last", b"last", "round", b"round"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_best", b"_best", "best", b"best", "best_step", b"best_step", "bracket", b"bracket", "checkpoints", b"checkpoints", "config", b"config", "config_json", b"config_json", "created", b"created", "device_seconds", b"device_seconds", "devices", b"devices", "ended", b"ended", "last", b"last", "leases", b"leases", "merges", b"merges", "node", b"node", "node_losses", b"node_losses", "number", b"number", "reason", b"reason", "restarts", b"restarts", "resumes", b"resumes", "round", b"round", "rounds", b"rounds", "state", b"state", "step", b"step", "steps_per_second", b"steps_per_second", "suspected", b"suspected", "sweep", b"sweep", "until_step", b"until_step"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_best", b"_best", "attributes", b"attributes", "best", b"best", "best_step", b"best_step", "bracket", b"bracket", "checkpoints", b"checkpoints", "config", b"config", "config_json", b"config_json", "created", b"created", "device_seconds", b"device_seconds", "devices", b"devices", "ended", b"ended", "last", b"last", "leases", b"leases", "merges", b"merges", "node", b"node", "node_losses", b"node_losses", "number", b"number", "reason", b"reason", "restarts", b"restarts", "resumes", b"resumes", "round", b"round", "rounds", b"rounds", "state", b"state", "step", b"step", "steps_per_second", b"steps_per_second", "suspected", b"suspected", "sweep", b"sweep", "until_step", b"until_step"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_best", b"_best"]) -> typing.Literal["best"] | None: ...
 
 Global___Trial: typing_extensions.TypeAlias = Trial

@@ -81,6 +81,7 @@ class SweepSpec(google.protobuf.message.Message):
     WEIGHT_FIELD_NUMBER: builtins.int
     AGENT_FIELD_NUMBER: builtins.int
     UTILITY_FIELD_NUMBER: builtins.int
+    OBJECTIVES_FIELD_NUMBER: builtins.int
     name: builtins.str
     """A short name: lower-case letters, digits and dashes. The sweep's id is this name and a number."""
     tenant: builtins.str
@@ -147,6 +148,12 @@ class SweepSpec(google.protobuf.message.Message):
     def utility(self) -> Global___Utility:
         """What the end of a trial is worth, for policies that go by it; absent for the device-seconds that it needs."""
 
+    @property
+    def objectives(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Objective]:
+        """Metrics that are optimised beside metric, which goes first: it alone is what trials are ranked and stopped by. Samplers
+        that know several objectives learn from all of them.
+        """
+
     def __init__(
         self,
         *,
@@ -170,15 +177,37 @@ class SweepSpec(google.protobuf.message.Message):
         weight: builtins.float = ...,
         agent: Global___Agent | None = ...,
         utility: Global___Utility | None = ...,
+        objectives: collections.abc.Iterable[Global___Objective] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "external", b"external", "function", b"function", "limits", b"limits", "max_restarts", b"max_restarts", "program", b"program", "resources", b"resources", "tuner", b"tuner", "utility", b"utility", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "constraints", b"constraints", "external", b"external", "function", b"function", "hang_timeout", b"hang_timeout", "labels", b"labels", "limits", b"limits", "max_restarts", b"max_restarts", "metric", b"metric", "mode", b"mode", "name", b"name", "program", b"program", "resources", b"resources", "space", b"space", "tenant", b"tenant", "throughputs", b"throughputs", "tuner", b"tuner", "utility", b"utility", "weight", b"weight", "workload", b"workload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "constraints", b"constraints", "external", b"external", "function", b"function", "hang_timeout", b"hang_timeout", "labels", b"labels", "limits", b"limits", "max_restarts", b"max_restarts", "metric", b"metric", "mode", b"mode", "name", b"name", "objectives", b"objectives", "program", b"program", "resources", b"resources", "space", b"space", "tenant", b"tenant", "throughputs", b"throughputs", "tuner", b"tuner", "utility", b"utility", "weight", b"weight", "workload", b"workload"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_restarts", b"_max_restarts"]) -> typing.Literal["max_restarts"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["workload", b"workload"]) -> typing.Literal["function", "program", "external"] | None: ...
 
 Global___SweepSpec: typing_extensions.TypeAlias = SweepSpec
+
+@typing.final
+class Objective(google.protobuf.message.Message):
+    """Objective is a reported metric that is optimised beside the sweep's first."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    METRIC_FIELD_NUMBER: builtins.int
+    MODE_FIELD_NUMBER: builtins.int
+    metric: builtins.str
+    mode: builtins.str
+    """"max" or "min"."""
+    def __init__(
+        self,
+        *,
+        metric: builtins.str = ...,
+        mode: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["metric", b"metric", "mode", b"mode"]) -> None: ...
+
+Global___Objective: typing_extensions.TypeAlias = Objective
 
 @typing.final
 class Utility(google.protobuf.message.Message):
@@ -277,6 +306,7 @@ class Parameter(google.protobuf.message.Message):
     CHOICE_FIELD_NUMBER: builtins.int
     CONSTANT_FIELD_NUMBER: builtins.int
     GROUP_FIELD_NUMBER: builtins.int
+    NORMAL_FIELD_NUMBER: builtins.int
     WHEN_FIELD_NUMBER: builtins.int
     @property
     def float(self) -> Global___FloatRange:
@@ -299,6 +329,10 @@ class Parameter(google.protobuf.message.Message):
         """A nested group of parameters."""
 
     @property
+    def normal(self) -> Global___Normal:
+        """A real number about a mean."""
+
+    @property
     def when(self) -> Global___Condition:
         """Present in a configuration only if this holds."""
 
@@ -310,11 +344,12 @@ class Parameter(google.protobuf.message.Message):
         choice: Global___Choice | None = ...,
         constant: google.protobuf.struct_pb2.Value | None = ...,
         group: Global___Group | None = ...,
+        normal: Global___Normal | None = ...,
         when: Global___Condition | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["choice", b"choice", "constant", b"constant", "float", b"float", "group", b"group", "int", b"int", "kind", b"kind", "when", b"when"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["choice", b"choice", "constant", b"constant", "float", b"float", "group", b"group", "int", b"int", "kind", b"kind", "when", b"when"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["float", "int", "choice", "constant", "group"] | None: ...
+    def HasField(self, field_name: typing.Literal["choice", b"choice", "constant", b"constant", "float", b"float", "group", b"group", "int", b"int", "kind", b"kind", "normal", b"normal", "when", b"when"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["choice", b"choice", "constant", b"constant", "float", b"float", "group", b"group", "int", b"int", "kind", b"kind", "normal", b"normal", "when", b"when"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["float", "int", "choice", "constant", "group", "normal"] | None: ...
 
 Global___Parameter: typing_extensions.TypeAlias = Parameter
 
@@ -373,6 +408,31 @@ class IntRange(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["high", b"high", "log", b"log", "low", b"low", "quantum", b"quantum"]) -> None: ...
 
 Global___IntRange: typing_extensions.TypeAlias = IntRange
+
+@typing.final
+class Normal(google.protobuf.message.Message):
+    """Normal is a real number, normally distributed, optionally rounded to a multiple of quantum."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MEAN_FIELD_NUMBER: builtins.int
+    SD_FIELD_NUMBER: builtins.int
+    QUANTUM_FIELD_NUMBER: builtins.int
+    mean: builtins.float
+    sd: builtins.float
+    """Standard deviation, above 0."""
+    quantum: builtins.float
+    """Values are k * quantum; 0 for none."""
+    def __init__(
+        self,
+        *,
+        mean: builtins.float = ...,
+        sd: builtins.float = ...,
+        quantum: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["mean", b"mean", "quantum", b"quantum", "sd", b"sd"]) -> None: ...
+
+Global___Normal: typing_extensions.TypeAlias = Normal
 
 @typing.final
 class Choice(google.protobuf.message.Message):
@@ -463,6 +523,7 @@ class Tuner(google.protobuf.message.Message):
     PLUGIN_FIELD_NUMBER: builtins.int
     PERFORMANCE_CURVE_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
+    POINTS_FIELD_NUMBER: builtins.int
     seed: builtins.int
     """Seed of everything random in the sweep; the same seed gives the same configurations. One that is left out is drawn
     when the sweep is submitted, and stands in its spec from then on.
@@ -487,6 +548,10 @@ class Tuner(google.protobuf.message.Message):
     def plugin(self) -> Global___PluginTuner: ...
     @property
     def performance_curve(self) -> Global___PerformanceCurve: ...
+    @property
+    def points(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[google.protobuf.struct_pb2.Struct]:
+        """The first configurations to try, in order, before any is drawn. What one leaves out of the space is drawn at random."""
+
     def __init__(
         self,
         *,
@@ -501,9 +566,10 @@ class Tuner(google.protobuf.message.Message):
         plugin: Global___PluginTuner | None = ...,
         performance_curve: Global___PerformanceCurve | None = ...,
         seed: builtins.int | None = ...,
+        points: collections.abc.Iterable[google.protobuf.struct_pb2.Struct] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "points", b"points", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_seed", b"_seed"]) -> typing.Literal["seed"] | None: ...
     @typing.overload

@@ -1,0 +1,64 @@
+"""What training code notes of a trial beside its metrics: any JSON, by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from outbid._config import Config
+
+_DRAWN = "config."  # before the name of a parameter whose value a function of the sweep's space gave
+
+
+def encode(where: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return values as JSON by name; TypeError names the one that is none."""
+    found = {}
+    for name, value in values.items():
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"{where}: a name must be a string, got {name!r}")
+        try:
+            found[name] = json.dumps(value, default=_plain, allow_nan=True)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{where}: {name!r} must be JSON (numbers, strings, lists, dicts): {error}") from None
+    return found
+
+
+def decode(attributes: Mapping[str, str]) -> dict[str, Any]:
+    """Return what was noted, less the values of parameters."""
+    return {name: json.loads(text) for name, text in attributes.items() if not name.startswith(_DRAWN)}
+
+
+def drawn(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of parameters, by dotted path, as they are noted; those that are no JSON are left out."""
+    found = {}
+    for path, value in values.items():
+        try:
+            encode("", {path: value})
+        except TypeError:
+            continue
+        found[_DRAWN + path] = value
+    return found
+
+
+def complete(config: Config, attributes: Mapping[str, str]) -> Config:
+    """Put the noted values of parameters into a configuration, and return it."""
+    for name, text in attributes.items():
+        if name.startswith(_DRAWN):
+            put(config, name[len(_DRAWN) :], json.loads(text))
+    return config
+
+
+def put(config: Config, path: str, value: Any) -> None:
+    """Put a value at a dotted path."""
+    *around, name = path.split(".")
+    for key in around:
+        config = config.setdefault(key, Config())
+    config[name] = value
+
+
+def _plain(value: Any) -> Any:
+    """Turn numpy scalars and arrays into what JSON knows."""
+    if callable(tolist := getattr(value, "tolist", None)):
+        return tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")
