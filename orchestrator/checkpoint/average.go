@@ -231,20 +231,21 @@ func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reads)
 	b, _ := a.blocks.Get().(*block)
 	defer a.blocks.Put(b)
 	raw, sum := b.raw[:len(out)], b.sum[:int64(len(out))/t.DType.Size()]
-	for k := range sum {
-		sum[k] = math.Copysign(0, -1) // which any number added to it replaces, -0 too
-	}
 	if t.DType == safetensors.F64 {
 		if err := a.addWide(t, from, raw, sum, read); err != nil {
 			return err
 		}
 	} else {
-		for _, s := range a.sources {
+		for k, s := range a.sources {
 			got, err := read(s, t, from, raw)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case k == 0:
+				set(sum, got, s.share, t.DType)
+			default:
+				add(sum, got, s.share, t.DType)
 			}
-			add(sum, got, s.share, t.DType)
 		}
 	}
 	m, spreads := a.means[t.Name]
@@ -277,6 +278,7 @@ func (a *Average) addWide(t safetensors.Tensor, from int64, raw []byte, sum []fl
 		return err
 	}
 	add(base, got, 1, t.DType)
+	clear(sum)
 	for _, s := range a.sources {
 		if got, err = read(s, t, from, raw); err != nil {
 			return err

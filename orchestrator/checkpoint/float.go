@@ -115,6 +115,15 @@ func fromF8E4M3(bits uint8) float32 {
 	return math.Float32frombits(uint32(bits&0x80)<<24|uint32(bits&0x7f)<<20) * 0x1p120
 }
 
+// set sets sum to weight times each number of raw, which is what add makes of a sum of -0.
+func set(sum []float64, raw []byte, weight float64, d safetensors.DType) {
+	n := setVectors(sum, raw, weight, d)
+	for i := range sum[n:] {
+		sum[n+i] = math.Copysign(0, -1) // which any number added to it replaces, -0 too
+	}
+	addEach(sum[n:], raw[int64(n)*d.Size():], weight, d)
+}
+
 // add adds weight times each number of raw to sum. raw holds len(sum) elements of a floating-point type, little-endian.
 func add(sum []float64, raw []byte, weight float64, d safetensors.DType) {
 	n := addVectors(sum, raw, weight, d)
@@ -170,10 +179,12 @@ func put(raw []byte, sum []float64, d safetensors.DType) (finite bool) {
 			le.PutUint64(raw[8*i:], math.Float64bits(v))
 		}
 	case safetensors.F32:
-		for i, v := range sum {
-			check += 0 * v
-			le.PutUint32(raw[4*i:], math.Float32bits(float32(v)))
+		n, finite := putWide(raw, sum)
+		for i := n; i < len(sum); i++ {
+			check += 0 * sum[i]
+			le.PutUint32(raw[4*i:], math.Float32bits(float32(sum[i])))
 		}
+		return finite && check == 0
 	case safetensors.BF16, safetensors.F16:
 		l := layoutOf(d)
 		for i := 0; i < len(sum); i++ {

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"math"
 	"math/big"
 	"testing"
@@ -118,7 +119,7 @@ func exactMean(values, weights []float64) *big.Float {
 	return sum.Quo(sum, total)
 }
 
-// Vectors add what numbers one by one add, bit by bit.
+// Vectors add what numbers one by one add, bit by bit, and what is set is what is added to -0.
 func TestVectorsAddTheSame(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -137,6 +138,16 @@ func TestVectorsAddTheSame(t *testing.T) {
 				t.Fatalf("%s: number %d of %x: %v; one by one %v", d, i, raw, sum[i], want[i])
 			}
 		}
+		for i := range want {
+			want[i] = math.Copysign(0, -1)
+		}
+		addEach(want, raw, weight, d)
+		set(sum, raw, weight, d)
+		for i := range sum {
+			if math.Float64bits(sum[i]) != math.Float64bits(want[i]) && !math.IsNaN(want[i]) {
+				t.Fatalf("%s: number %d of %x is set to %v; one by one %v", d, i, raw, sum[i], want[i])
+			}
+		}
 	})
 }
 
@@ -144,26 +155,43 @@ func TestVectorsAddTheSame(t *testing.T) {
 func TestVectorsRoundTheSame(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		d := rapid.SampledFrom([]safetensors.DType{safetensors.F16, safetensors.BF16}).Draw(t, "type")
-		l := narrow[d]
-		number := rapid.OneOf(
-			rapid.Float64Range(-2, 2), rapid.Float64(), rapid.SampledFrom([]float64{0, math.Inf(1), math.NaN(), 65519, 65520, 1e-7}),
-			rapid.Custom(func(t *rapid.T) float64 { return l.decode(rapid.Uint16().Draw(t, "bits")) }),
-			rapid.Custom(func(t *rapid.T) float64 { // halfway between two
-				return (l.decode(rapid.Uint16Range(0, 0x7000).Draw(t, "bits")) + l.decode(rapid.Uint16Range(0, 0x7000).Draw(t, "next"))) / 2
-			}),
-		)
-		sum := rapid.SliceOfN(number, 0, 40).Draw(t, "sum")
-		raw := make([]byte, 2*len(sum))
-		finite := put(raw, sum, d)
+		d := rapid.SampledFrom([]safetensors.DType{safetensors.F32, safetensors.F16, safetensors.BF16}).Draw(t, "type")
+		sum := rapid.SliceOfN(numberNear(d), 0, 40).Draw(t, "sum")
+		raw := make([]byte, int(d.Size())*len(sum))
+		finite, want := put(raw, sum, d), true
 		for i, v := range sum {
-			got, want := uint16(raw[2*i])|uint16(raw[2*i+1])<<8, l.encode(v)
-			if got != want {
-				t.Fatalf("%s: number %d of %v became %#x; one by one %#x", d, i, sum, got, want)
+			want = want && !math.IsNaN(v) && !math.IsInf(v, 0)
+			got := binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(v)))
+			if d != safetensors.F32 {
+				got = binary.LittleEndian.AppendUint16(nil, narrow[d].encode(v))
 			}
-			if finite && (math.IsNaN(v) || math.IsInf(v, 0)) {
-				t.Fatalf("%v are said to be finite", sum)
+			if one := raw[i*len(got) : (i+1)*len(got)]; string(one) != string(got) {
+				t.Fatalf("%s: number %d of %v became %x; one by one %x", d, i, sum, one, got)
 			}
 		}
+		if finite != want {
+			t.Fatalf("%v: said to be finite %t; want %t", sum, finite, want)
+		}
 	})
+}
+
+// numberNear draws numbers that a type holds, that lie halfway between two of it, below its normal ones, and any others.
+func numberNear(d safetensors.DType) *rapid.Generator[float64] {
+	held := func(bits uint32) float64 { return float64(math.Float32frombits(bits)) }
+	if l, ok := narrow[d]; ok {
+		held = func(bits uint32) float64 { return l.decode(uint16(bits >> 16)) }
+	}
+	return rapid.OneOf(
+		rapid.Float64Range(-2, 2), rapid.Float64(),
+		rapid.SampledFrom([]float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), 65519, 65520, 1e-7, 5e-324, 1e-45}),
+		rapid.Custom(func(t *rapid.T) float64 { return held(rapid.Uint32().Draw(t, "bits")) }),
+		rapid.Custom(func(t *rapid.T) float64 {
+			bits := rapid.Uint32Range(0, 0x6fff_ffff).Draw(t, "bits")
+			step := uint32(1)
+			if d != safetensors.F32 {
+				step = 1 << 16
+			}
+			return (held(bits) + held(bits+step)) / 2
+		}),
+	)
 }

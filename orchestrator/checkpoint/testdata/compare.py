@@ -1,0 +1,156 @@
+"""Averages five safetensors files with `outbid average`, NumPy and PyTorch, beside `cat`, in turns, and prints a table.
+
+    python compare.py OUTBID DIRECTORY [MIB] [RUNS]
+
+OUTBID is the binary. DIRECTORY takes six files of MIB (1024) MiB, which go when it is done: a directory in memory, such as
+/dev/shm, shows what computing costs, one on a disk what the disk does. Every contender reads files that are in the page
+cache and writes one that is new. Both scripts map the files and add piece by piece in float64, as Outbid does; importing
+their libraries is not counted, while starting `outbid` and `cat` is.
+"""
+
+import json
+import os
+import resource
+import statistics
+import struct
+import subprocess
+import sys
+import time
+
+import numpy as np
+import torch
+
+WEIGHTS = [1, 2, 3, 4, 5]
+PIECE = 1 << 16  # numbers at once: the sums and what is added to them stay in a core's cache
+
+
+def make(path: str, kind: str, mib: int, seed: int) -> None:
+    width = 4 if kind == "F32" else 2
+    numbers = np.random.default_rng(seed).normal(0, 0.02, (mib << 20) // width // 64).astype(np.float32)
+    if kind == "BF16":
+        numbers = (numbers.view(np.uint32) >> 16).astype(np.uint16)
+    header, at = {}, 0
+    for k in range(64):
+        header[f"layers.{k}.weight"] = {"dtype": kind, "shape": [len(numbers)], "data_offsets": [at, at + numbers.nbytes]}
+        at += numbers.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for k in range(64):
+            f.write(np.roll(numbers, k).tobytes())
+
+
+def layout(path: str) -> tuple[bytes, int]:
+    with open(path, "rb") as f:
+        size = f.read(8)
+        text = f.read(struct.unpack("<Q", size)[0])
+    return size + text, 8 + len(text)
+
+
+def with_numpy(files: list[str], to: str, kind: str) -> None:
+    head, begin = layout(files[0])
+    sources = [np.memmap(f, np.float32 if kind == "F32" else np.uint16, "r", offset=begin) for f in files]
+    shares = [w / sum(WEIGHTS) for w in WEIGHTS]
+    with open(to, "wb") as out:
+        out.write(head)
+        for at in range(0, len(sources[0]), PIECE):
+            total = None
+            for source, share in zip(sources, shares):
+                piece = source[at : at + PIECE]
+                if kind == "BF16":
+                    piece = (piece.astype(np.uint32) << 16).view(np.float32)
+                part = np.multiply(piece, share, dtype=np.float64)
+                total = part if total is None else np.add(total, part, out=total)
+            mean = total.astype(np.float32)
+            if kind == "BF16":
+                bits = mean.view(np.uint32)
+                mean = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+            out.write(mean.data)
+
+
+def with_torch(files: list[str], to: str, kind: str) -> None:
+    dtype = torch.float32 if kind == "F32" else torch.bfloat16
+    head, begin = layout(files[0])
+    size = os.path.getsize(files[0])
+    sources = [torch.from_file(f, size=size, dtype=torch.uint8)[begin:] for f in files]
+    sources = [s.view(dtype) if begin % 8 == 0 else s.clone().view(dtype) for s in sources]
+    shares = [w / sum(WEIGHTS) for w in WEIGHTS]
+    total = torch.empty(PIECE, dtype=torch.float64)
+    with open(to, "wb") as out:
+        out.write(head)
+        for at in range(0, len(sources[0]), PIECE):
+            n = min(PIECE, len(sources[0]) - at)
+            part = total[:n]
+            part.zero_()
+            for source, share in zip(sources, shares):
+                part.add_(source[at : at + n].double(), alpha=share)
+            out.write(part.to(dtype).view(torch.uint8).numpy().data)
+
+
+def used() -> float:
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in both)
+
+
+def same(kind: str, left: str, right: str) -> str:
+    """How far two means are apart at most, in units of the last place."""
+    whole, narrow = (np.int32, 4) if kind == "F32" else (np.int16, 2)
+    begins = [layout(f)[1] for f in (left, right)]
+    worst = 0
+    maps = [np.memmap(f, whole, "r", offset=b) if b % narrow == 0 else None for f, b in zip((left, right), begins)]
+    for at in range(0, len(maps[0]), 1 << 22):
+        a, b = (m[at : at + (1 << 22)].astype(np.int64) for m in maps)
+        lowest = np.int64(-1) << (8 * narrow - 1)
+        a, b = (np.where(x < 0, lowest - x, x) for x in (a, b))  # in the order of the numbers, in which -0 is 0
+        worst = max(worst, int(np.abs(a - b).max()))
+    return f"{worst} units of the last place"
+
+
+def main() -> None:
+    torch.set_num_threads(1)  # its threads wait for each other at every piece, which costs more than a second core gives
+    outbid, directory = sys.argv[1], sys.argv[2]
+    mib, runs = [int(a) for a in sys.argv[3:] + ["1024", "5"][len(sys.argv) - 3 :]]
+    files = [os.path.join(directory, f"average-{k}.safetensors") for k in range(5)]
+    to = os.path.join(directory, "average-mean.safetensors")
+    ours = to + ".ours"
+    try:
+        for kind in ("F32", "BF16"):
+            for k, f in enumerate(files):
+                make(f, kind, mib, k)
+            given = [f"{f}={w}" for f, w in zip(files, WEIGHTS)]
+            contenders = {
+                "cat": lambda: subprocess.run(["cat", *files], stdout=subprocess.DEVNULL, check=True),
+                "outbid": lambda: subprocess.run([outbid, "average", *given, "--to", to], capture_output=True, check=True),
+                "numpy": lambda: with_numpy(files, to, kind),
+                "torch": lambda: with_torch(files, to, kind),
+            }
+            wall = {name: [] for name in contenders}
+            busy = {name: [] for name in contenders}
+            for run in range(runs + 1):
+                for name, work in contenders.items():
+                    if os.path.exists(to):
+                        os.remove(to)
+                    before, began = used(), time.monotonic()
+                    work()
+                    if run:  # the first warms up
+                        wall[name].append(time.monotonic() - began)
+                        busy[name].append(used() - before)
+                    if name == "outbid":
+                        os.rename(to, ours)
+                    elif name == "numpy" and not run:
+                        apart = same(kind, to, ours)
+            print(f"{kind}: five files of {mib} MiB, {runs} runs in turns, load {os.getloadavg()[0]:.0f}, {os.cpu_count()} cores;",
+                  f"numpy is {apart} from outbid at most")
+            for name in contenders:
+                ratios = [c / w for c, w in zip(wall["cat"], wall[name])]
+                print(f"  {name:7} {statistics.median(wall[name]):6.2f} s ({min(wall[name]):.2f} to {max(wall[name]):.2f}),"
+                      f" {statistics.median(busy[name]):5.2f} s of processor, {5 * mib / 1024 / statistics.median(wall[name]):5.2f} GiB/s,"
+                      f" {statistics.median(ratios):.2f} of cat ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+    finally:
+        for f in [*files, to, ours]:
+            if os.path.exists(f):
+                os.remove(f)
+
+
+main()
