@@ -3,6 +3,9 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // claim and unclaim are a process's use of devices.
@@ -82,6 +85,33 @@ func (v *invariants) end() error {
 		}
 		if err := v.steps.end(key, t, steps); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// overdue is how long after its revocation a lease may end, while its nodes hear what they are ordered: the end of a process
+// and messages that are lost take that.
+const overdue = 3 * time.Minute
+
+// waits checks that what was revoked ends, and that a worker that hears nothing trains nothing. A node whose orders are lost
+// and that is heard of is not lost, and a lease that it never heard of ends when it hears again, however long that takes: the
+// devices stay its own meanwhile, as orders may still be on their way.
+func (v *invariants) waits() error {
+	for lease, l := range v.leases {
+		switch late := v.w.clock.now.Sub(l.revokedAt); {
+		case !l.revoked:
+		case slices.ContainsFunc(l.places, func(p *outbidv1.LeasePlace) bool { return v.w.workers[p.GetNode()].deaf() }):
+			l.revokedAt = v.w.clock.now
+		case late > overdue:
+			return fmt.Errorf("lease %d of trial %d of %s was revoked %s ago, its nodes hear, and it has not ended", lease, l.key.trial,
+				l.key.sweep, late)
+		}
+	}
+	for name, k := range v.w.workers {
+		if k.deaf() && len(k.forks) > 0 && v.w.clock.now.Sub(k.leaseEnd) > 2*time.Second {
+			return fmt.Errorf("node %s has heard nothing since its lease ended %s ago, and trains under leases %d", name,
+				v.w.clock.now.Sub(k.leaseEnd), k.leaseIDs())
 		}
 	}
 	return nil

@@ -33,6 +33,9 @@ type worker struct {
 
 func (k *worker) careful() bool { return !k.w.set.Transport.Perfect() }
 
+// deaf says that it is up and has heard nothing for as long as its lease lasts.
+func (k *worker) deaf() bool { return k.careful() && k.up && k.w.clock.now.After(k.leaseEnd) }
+
 func (k *worker) bootName() string { return "boot-" + strconv.Itoa(k.boots) }
 
 // boot joins the cluster. Whatever ran before is gone.
@@ -87,7 +90,7 @@ func (k *worker) beat(boot int) {
 	if !k.up || boot != k.boots {
 		return
 	}
-	if k.w.clock.now.After(k.leaseEnd) {
+	if k.deaf() {
 		for _, leaseID := range k.leaseIDs() {
 			k.forks[leaseID].expire()
 		}
