@@ -17,7 +17,7 @@ CALM := $(addprefix ./orchestrator/,agent cluster curve fork plot policy policy/
   policy/gandivafair policy/gavel policy/gavel/rounds policy/hadar policy/hived policy/oasis policy/ogasched \
   policy/ogasched/ascent policy/policytest policy/pricing policy/registry policy/rrh policy/themis policy/themis/auction \
   spec/terms state trace tuner tuner/remote tuner/sample tuner/space tuner/tunertest)
-# Tests that watch processes: those are bin/outbid, and the race detector would see the tests' own code alone.
+# Tests that watch processes: nearly all are of bin/outbid, and the race detector would see the tests' own code alone.
 PROCESSES := ./orchestrator/endtoend
 # Tests of other rooms that only compute, of which the race detector sees a part or nothing: they run whole without it.
 WHOLE := TestSeeds TestSeedsWithFaults TestSeedsOfForks TestFaultsChangeNothing TestAHundredThousandTrials \

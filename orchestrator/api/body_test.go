@@ -71,7 +71,7 @@ func TestASlowBodyTimesOut(t *testing.T) {
 	t.Parallel()
 	h := serve(t, func(c *Config) {
 		c.Tokens = testTokens(t)
-		c.pace = pace{grace: 200 * time.Millisecond, rate: 1 << 20}
+		c.pace = pace{grace: time.Second, rate: 1 << 20} // long enough for a whole request on a busy machine
 	})
 	mustEnd(t, sendHead(t, h.Addr(), "/v1/sweeps", token("ann")), http.StatusRequestTimeout, "too slowly")
 	if got := grpcSlowly(t, h.Addr(), token("ann")); got == "0" || got == "" {
@@ -86,7 +86,7 @@ func TestASlowBodyTimesOut(t *testing.T) {
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(600 * time.Millisecond) // thrice the pace's grace
+	<-time.After(1500 * time.Millisecond) // longer than the pace's grace
 	h.control.end("digits-1")
 	if _, err := stream.Recv(); err != nil {
 		t.Errorf("a stream was cut off: %v", err)

@@ -159,7 +159,7 @@ func TestTakenPorts(t *testing.T) {
 func TestServeAndWorkerAreSeparate(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	s := startServer(t, "serve", "--data", data, "--api", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0")
+	s := startServer(t, "serve", "--lease", "10m", "--data", data, "--api", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0")
 	w := newTestApp(nil, nil)
 	done := w.start(t.Context(), "worker", "--nats", s.file.NATS, "--keys", s.file.Keys, "--name", "far",
 		"--devices", "v100:2", "--dir", filepath.Join(t.TempDir(), "w"), "--label", "rack=7")
@@ -173,7 +173,7 @@ func TestServeAndWorkerAreSeparate(t *testing.T) {
 	w.signals <- os.Interrupt
 	wantExit(t, w, done, exitOK)
 	// The goodbye is heard soon after the worker has gone, long before its lease would end.
-	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(20 * time.Millisecond) {
 		got := s.command(t, exitOK, "nodes")
 		if strings.Contains(got, "no nodes") {
 			return

@@ -23,6 +23,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
+// forkHold names a file: while it is there, training goes on but slowly, so that it lasts until a test has seen what it waits for.
+const forkHold = "FORK_HOLD"
+
 // trainFork is a training program that may be one of several forks: it saves a safetensors file after each step.
 func trainFork() int {
 	stop := make(chan os.Signal, 1)
@@ -39,7 +42,7 @@ func trainFork() int {
 		select {
 		case <-stop:
 			return 0
-		case <-time.After(40 * time.Millisecond):
+		case <-time.After(forkPace(step)):
 		}
 		step++
 		if err := saveTensor(os.Getenv("OUTBID_CHECKPOINT_OUT"), 64<<10); err != nil {
@@ -52,6 +55,14 @@ func trainFork() int {
 		}
 	}
 	return 0
+}
+
+// forkPace is how long a step takes.
+func forkPace(step int64) time.Duration {
+	if _, err := os.Stat(os.Getenv(forkHold)); err == nil && step >= 20 {
+		return time.Second
+	}
+	return 40 * time.Millisecond
 }
 
 // saveTensor writes a safetensors file of one tensor of n floats.
@@ -142,15 +153,24 @@ type forkCluster struct {
 	cable   *cable
 	workers map[string]*proc
 	id      string
+	// hold is a file that holds up its trial while it is there.
+	hold string
 }
 
 // forkSteps are those of its trial: about two rounds of forks.
 const forkSteps = 200
 
-// newForkCluster begins to train on some workers. Requests of a method for checkpoints wait.
+// newForkCluster begins to train on some workers. Requests of a method for checkpoints wait; without one, the trial does until
+// its hold is removed.
 func newForkCluster(t *testing.T, method string, workers ...string) *forkCluster {
 	t.Helper()
 	c := &forkCluster{t: t, dir: t.TempDir(), minio: objectstest.StartMinio(t), workers: map[string]*proc{}}
+	c.hold = filepath.Join(c.dir, "hold")
+	if method == "" { // nothing waits at the door
+		if err := os.WriteFile(c.hold, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c.door = newDoor(t, c.minio.Endpoint, method)
 	c.serve("127.0.0.1:0")
 	c.cable = newCable(t, strings.TrimPrefix(c.Info.NATS, "nats://"))
@@ -158,9 +178,10 @@ func newForkCluster(t *testing.T, method string, workers ...string) *forkCluster
 		c.worker(name)
 	}
 	poll(t, "all workers", func() bool { return len(c.nodes()) == len(workers) })
-	c.id = c.submit(job{name: "forked", mode: "fork", tuner: random(forkSteps), trials: 1, change: func(s *outbidv1.SweepSpec) {
-		s.Resources = &outbidv1.Resources{Forks: "auto"}
-	}}.spec(t, t.TempDir()))
+	c.id = c.submit(job{
+		name: "forked", mode: "fork", tuner: random(forkSteps), trials: 1, env: map[string]string{forkHold: c.hold},
+		change: func(s *outbidv1.SweepSpec) { s.Resources = &outbidv1.Resources{Forks: "auto"} },
+	}.spec(t, t.TempDir()))
 	return c
 }
 
@@ -328,6 +349,9 @@ func TestATrialThatBeganAloneIsForkedWhenANodeComes(t *testing.T) {
 	}
 	c.worker("fast")
 	poll(t, "its forks", func() bool { return len(c.trial().GetRound().GetForks()) == 2 })
+	if err := os.Remove(c.hold); err != nil {
+		t.Fatal(err)
+	}
 	if averaged := c.check(); averaged == 0 {
 		t.Errorf("nothing was averaged: %v", c.trial().GetMerges())
 	}

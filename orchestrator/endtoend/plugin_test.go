@@ -29,8 +29,9 @@ func servePlugin() {
 		Name: "outside", Version: "1",
 		New: func(s tuner.Settings) (tuner.Tuner, error) {
 			t, err := tuner.New(within(s))
-			if takes := s.Spec.GetTuner().GetPlugin().GetSettings().GetFields()["takes"].GetNumberValue(); takes > 0 {
-				t = hanging{t, time.Duration(takes) * time.Second}
+			given := s.Spec.GetTuner().GetPlugin().GetSettings().GetFields()
+			if takes := given["takes"].GetNumberValue(); takes > 0 {
+				t = hanging{t, time.Duration(takes) * time.Second, given["unless"].GetStringValue()}
 			}
 			return t, err
 		},
@@ -40,16 +41,27 @@ func servePlugin() {
 	})
 }
 
-// hanging is a tuner that says nothing for a while when it is asked for trials.
+// hanging is a tuner that says nothing for a while when it is asked for trials, unless a file is there. One beside that file
+// says that it was asked.
 type hanging struct {
 	tuner.Tuner
-	takes time.Duration
+	takes  time.Duration
+	unless string
 }
 
 func (h hanging) Handle(e tuner.Event) ([]tuner.Action, error) {
-	if _, asked := e.(tuner.Ask); asked {
-		pause(h.takes)
+	if _, asked := e.(tuner.Ask); !asked {
+		return h.Tuner.Handle(e)
 	}
+	if h.unless != "" {
+		if err := os.WriteFile(h.unless+".asked", nil, 0o600); err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(h.unless); err == nil {
+			return h.Tuner.Handle(e)
+		}
+	}
+	pause(h.takes)
 	return h.Tuner.Handle(e)
 }
 
@@ -101,21 +113,26 @@ func TestALeaderThatIsKilledWhileATunerIsAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings, err := structpb.NewStruct(map[string]any{"steps": 9, "takes": 3})
+	dir, locks := t.TempDir(), t.TempDir()
+	killed := filepath.Join(dir, "killed")
+	settings, err := structpb.NewStruct(map[string]any{"steps": 9, "takes": 25, "unless": killed})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, locks := t.TempDir(), t.TempDir()
 	s := serve(t, dir, "up", "--devices", "cpu:2")
 	own := s.submit(job{name: "own", mode: "well", tuner: hyperband(9)}.spec(t, locks))
 	s.mustDone(own)
 	id := s.submit(job{name: "outside", mode: "well", tuner: &outbidv1.Tuner{Seed: new(uint64(7)), Kind: &outbidv1.Tuner_Plugin{
 		Plugin: &outbidv1.PluginTuner{Command: []string{self}, Settings: settings, MaxSteps: 9},
 	}}}.spec(t, locks))
+	waitFile(t, s.proc, killed+".asked")
 	if n := len(s.trials(id)); n > 0 {
 		t.Logf("the machine is so slow that %d trials were there before the kill", n)
 	}
 	s.kill()
+	if err := os.WriteFile(killed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	endsAs(t, dir, locks, own, id)
 }
 

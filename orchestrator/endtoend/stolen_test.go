@@ -67,7 +67,7 @@ func (th *thief) mustRefuse(t *testing.T, what string, do func() error) {
 		if !errors.Is(err, nats.ErrPermissionViolation) {
 			t.Errorf("%s: %v", what, err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Errorf("%s: nobody minds", what)
 	}
 }
