@@ -38,6 +38,9 @@ type mergeView struct {
 	Forks      []forkPartView `json:"forks"`
 	AveragedOn string         `json:"averaged_on"`
 	Reason     string         `json:"reason"`
+	Verdict    string         `json:"verdict"`
+	Metric     *number        `json:"metric"`
+	BestMetric *number        `json:"best_metric"`
 }
 
 func viewForkRound(r *outbidv1.TrialRound) *forkRoundView {
@@ -55,7 +58,13 @@ func viewMerges(merges []*outbidv1.TrialMerge) []mergeView {
 	for i, m := range merges {
 		all[i] = mergeView{
 			Round: m.GetRound(), Began: viewTime(m.GetBegan()), Time: viewTime(m.GetTime()), FromStep: m.GetFromStep(), Step: m.GetStep(),
-			Forks: viewForks(m.GetForks()), AveragedOn: m.GetAveragedOn(), Reason: m.GetReason(),
+			Forks: viewForks(m.GetForks()), AveragedOn: m.GetAveragedOn(), Reason: m.GetReason(), Verdict: verdictWord(m.GetVerdict()),
+		}
+		if m.Metric != nil {
+			all[i].Metric = new(number(m.GetMetric()))
+		}
+		if m.BestMetric != nil {
+			all[i].BestMetric = new(number(m.GetBestMetric()))
 		}
 	}
 	return all
@@ -144,9 +153,33 @@ func (a *app) showMerges(v trialView) {
 func (m *mergeView) line() string {
 	how := clean(m.Reason)
 	if m.AveragedOn != "" {
-		how = "averaged on " + clean(m.AveragedOn)
+		how = "averaged on " + clean(m.AveragedOn) + m.judged()
 	}
 	return fmt.Sprintf("round %d of forks: step %s to %s, %s", m.Round, formatCount(m.FromStep), formatCount(m.Step), how)
+}
+
+// verdictWord is what became of an average that was to be judged: pending, kept or dropped; "" if it was not to be.
+func verdictWord(v outbidv1.MergeVerdict) string {
+	if v == outbidv1.MergeVerdict_MERGE_VERDICT_UNSPECIFIED {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(v.String(), "MERGE_VERDICT_"))
+}
+
+// judged says whether an average stayed, and what was compared.
+func (m *mergeView) judged() string {
+	if m.Verdict == "" || m.BestMetric == nil {
+		return ""
+	}
+	best := formatMetric(float64(*m.BestMetric))
+	switch {
+	case m.Metric != nil:
+		return fmt.Sprintf(", %s: %s, and the best fork %s", m.Verdict, formatMetric(float64(*m.Metric)), best)
+	case m.Verdict == "pending":
+		return ", to be judged by its first report: the best fork had " + best
+	default:
+		return ", " + m.Verdict + ": nothing was reported of it alone"
+	}
 }
 
 // ofShare is how many of its steps a fork did.

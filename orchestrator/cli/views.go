@@ -108,7 +108,7 @@ type trialView struct {
 	Leases         []leaseView                `json:"leases" doc:"leases that it holds, the oldest first: lease_id, holder (workers or client), client, state, places (node, devices, type, ended), since, term_end, from_step, step"`
 	Round          *forkRoundView             `json:"round" doc:"round of forks that trains it: from_step, began, ends, forks (lease_id, places, state, share, steps, counted, steps_per_second, forecast_steps_per_second), consolidates_on, attempt; null for none"`
 	Rounds         int32                      `json:"rounds" doc:"rounds of forks that have ended"`
-	Merges         []mergeView                `json:"merges" doc:"the newest of them, oldest first, eight at most: round, began, time, from_step, step, forks, averaged_on (the node that averaged; empty if nothing was averaged), reason"`
+	Merges         []mergeView                `json:"merges" doc:"the newest of them, oldest first, eight at most: round, began, time, from_step, step, forks, averaged_on (the node that averaged; empty if nothing was averaged), reason; where forks_merge is best, verdict (pending, kept or dropped), metric (reported first of the average) and best_metric (the best fork's)"`
 	DeviceSeconds  number                     `json:"device_seconds" doc:"device-seconds used"`
 	Created        *time.Time                 `json:"created" doc:"time in UTC"`
 	Ended          *time.Time                 `json:"ended" doc:"time in UTC; null while it goes on"`

@@ -18,7 +18,7 @@ func (c *Core) consolidate(s *state.Sweep, t *state.Trial) {
 	sources := r.Sources()
 	switch {
 	case len(sources) == 0:
-		c.endForks(s, t, nil, outbidv1.ForkAgain_FORK_AGAIN_LATER, "none of its forks saved a step")
+		c.endForks(s, t, nil, max(t.ForkAgain, outbidv1.ForkAgain_FORK_AGAIN_LATER), "none of its forks saved a step")
 	case len(sources) == 1:
 		c.endForks(s, t, sources[0].Saved, outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED, "one fork saved steps")
 	case t.Done() && t.ResumesAs == outbidv1.TrialState_TRIAL_STATE_UNSPECIFIED:

@@ -134,6 +134,9 @@ func (c *Core) advanceForks(s *state.Sweep) {
 // endForks ends a round: the trial goes on from a checkpoint, nil for the one where the round began.
 func (c *Core) endForks(s *state.Sweep, t *state.Trial, to *outbidv1.Checkpoint, again outbidv1.ForkAgain, reason string) {
 	r := t.Round
+	if to != nil && !r.Void {
+		c.undoubted(t)
+	}
 	e := &outbidv1.ForksEnded{Sweep: s.ID, Trial: t.Number, Step: cmp.Or(to.GetStep(), r.From), Checkpoint: to, Again: again, Reason: reason}
 	for _, p := range r.Sources() {
 		if to != nil && (to.GetStep() == r.Counts() || to == p.Saved) {
@@ -141,6 +144,9 @@ func (c *Core) endForks(s *state.Sweep, t *state.Trial, to *outbidv1.Checkpoint,
 		}
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForksEnded{ForksEnded: e}})
+	if len(e.GetForks()) > 1 {
+		c.doubt(s, t, r, to)
+	}
 	c.drop(s, t)
 }
 

@@ -50,6 +50,8 @@ type Config struct {
 // Observation is how one step went.
 type Observation struct {
 	Inputs, Events, Reports int
+	// Averaged counts the rounds of forks that were averaged, Kept and Dropped what became of averages that were to be judged.
+	Averaged, Kept, Dropped int
 	Decide, Append          time.Duration
 }
 
@@ -298,6 +300,7 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 		Decide: decided, Append: time.Since(began) - decided,
 	}
 	if l.cfg.Observe != nil {
+		l.took.countMerges(out.Changes)
 		l.cfg.Observe(l.took)
 	}
 	return out, nil

@@ -205,6 +205,9 @@ func (c *Core) endTrial(s *state.Sweep, t *state.Trial, end outbidv1.TrialState,
 		c.note(s.ID, &t.Number, "error", "failed: %s", lack)
 		end, reason = outbidv1.TrialState_TRIAL_STATE_FAILED, lack+" ("+reason+")"
 	}
+	if end != outbidv1.TrialState_TRIAL_STATE_CANCELLED {
+		c.undoubted(t)
+	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialEnded{TrialEnded: &outbidv1.TrialEnded{
 		Sweep: s.ID, Trial: t.Number, State: end, Reason: reason, ByTuner: byTuner,
 		Resumable: end == outbidv1.TrialState_TRIAL_STATE_CANCELLED,
@@ -255,6 +258,9 @@ func (c *Core) endLease(s *state.Sweep, t *state.Trial, l *state.Lease, reason s
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseEnded{LeaseEnded: &outbidv1.LeaseEnded{
 		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Reason: reason, DeviceSeconds: l.DeviceSeconds(c.now),
 	}}})
+	if t.Round == nil && t.From().GetKey() != t.Probation.GetKey() {
+		c.undoubted(t)
+	}
 	c.drop(s, t)
 }
 

@@ -217,7 +217,7 @@ func (c *Core) workerNote(n *state.Node, s *state.Sweep, ref *outbidv1.ForkRef, 
 }
 
 func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv1.Report) {
-	if r.GetSeq() <= l.LastReportSeq || t.Done() {
+	if r.GetSeq() <= l.LastReportSeq || t.Done() || l.Void || c.judged(s, t, r) {
 		return
 	}
 	value, has := r.GetMetrics()[s.Spec.GetMetric()]
@@ -257,7 +257,7 @@ func unbounded(v float64) string {
 
 // reached: the fork did its steps and waits. One that reports an older target has its new one on the way to it.
 func (c *Core) reached(s *state.Sweep, t *state.Trial, l *state.Lease, step int64) {
-	if l.AtTarget || t.Done() || t.Until(l) == 0 || step < t.Until(l) || t.Pausing {
+	if l.AtTarget || l.Void || t.Done() || t.Until(l) == 0 || step < t.Until(l) || t.Pausing {
 		return
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{
@@ -266,6 +266,12 @@ func (c *Core) reached(s *state.Sweep, t *state.Trial, l *state.Lease, step int6
 }
 
 func (c *Core) saved(s *state.Sweep, t *state.Trial, l *state.Lease, ck *outbidv1.Checkpoint) {
+	if l.Void {
+		if !slices.ContainsFunc(t.Checkpoints, func(o *outbidv1.Checkpoint) bool { return o.GetKey() == ck.GetKey() }) {
+			c.out.Delete = append(c.out.Delete, ck.GetKey())
+		}
+		return
+	}
 	best := s.Ranked()
 	ck.LeaseId = l.ID
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_CheckpointSaved{CheckpointSaved: &outbidv1.CheckpointSaved{
@@ -313,7 +319,7 @@ func (c *Core) leave(s *state.Sweep, t *state.Trial, l *state.Lease, node, reaso
 
 // finished: the training code ended by itself, before its target or without one.
 func (c *Core) finished(s *state.Sweep, t *state.Trial, l *state.Lease, node string, step int64) {
-	first := l.Rank0() == node && l == t.Lead() && t.Part(l) == nil
+	first := l.Rank0() == node && l == t.Lead() && t.Part(l) == nil && !l.Void
 	c.leave(s, t, l, node, "its code ended")
 	if t.Done() || !first {
 		return // the others of a gang are done when rank 0 is, and other forks when the one that leads is; one of a round counts what it saved

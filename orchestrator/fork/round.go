@@ -129,6 +129,15 @@ func (r *Round) Voided() *Round {
 	return next
 }
 
+// Dropped takes in that what all forks began with was dropped: what they did is not there any more, and is not counted.
+func (r *Round) Dropped() *Round {
+	next := r.Voided()
+	for i := range next.Parts {
+		next.Parts[i].Done, next.Parts[i].Saved = 0, nil
+	}
+	return next
+}
+
 // Step is how far the trial is by what its forks said: where they began, and what each has done since.
 func (r *Round) Step() int64 {
 	step := r.From

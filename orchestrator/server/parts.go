@@ -230,8 +230,14 @@ func (s *Server) registerMetrics() (func(control.Observation), error) {
 	reports := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "outbid_reports_total", Help: "Reports appended to the ledger.",
 	})
+	merges := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "outbid_merges_total", Help: "Rounds of forks that were averaged, and averages that were judged by the best fork: kept or dropped.",
+	}, []string{"what"})
+	for _, what := range []string{"averaged", "kept", "dropped"} {
+		merges.WithLabelValues(what)
+	}
 	for _, c := range []prometheus.Collector{
-		decide, store, events, reports, collectors.NewGoCollector(),
+		decide, store, events, reports, merges, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		if err := s.registry.Register(c); err != nil {
@@ -249,6 +255,9 @@ func (s *Server) registerMetrics() (func(control.Observation), error) {
 		store.Observe(o.Append.Seconds())
 		events.Add(float64(o.Events))
 		reports.Add(float64(o.Reports))
+		merges.WithLabelValues("averaged").Add(float64(o.Averaged))
+		merges.WithLabelValues("kept").Add(float64(o.Kept))
+		merges.WithLabelValues("dropped").Add(float64(o.Dropped))
 	}, nil
 }
 

@@ -148,6 +148,8 @@ func (v *invariants) training(e *outbidv1.Event) error {
 		return v.ordered(k.ConsolidationOrdered)
 	case *outbidv1.Event_ForksEnded:
 		return v.forksEnded(k.ForksEnded)
+	case *outbidv1.Event_MergeJudged:
+		return v.mergeJudged(k.MergeJudged)
 	case *outbidv1.Event_CheckpointDropped:
 		v.steps.dropped(trialKey{k.CheckpointDropped.GetSweep(), k.CheckpointDropped.GetTrial()}, k.CheckpointDropped.GetKey())
 	default:
@@ -158,6 +160,9 @@ func (v *invariants) training(e *outbidv1.Event) error {
 
 // speaks checks that a trial holds the lease under which it did something.
 func (v *invariants) speaks(key trialKey, lease uint64, what string) error {
+	if v.rounds.void[lease] && what != "started" {
+		return fmt.Errorf("trial %d of %s %s under lease %d, whose fork began with an average that was dropped", key.trial, key.sweep, what, lease)
+	}
 	if holds := v.holds[key]; !slices.Contains(holds, lease) {
 		return fmt.Errorf("trial %d of %s %s under lease %d, and holds %d", key.trial, key.sweep, what, lease, holds)
 	}
@@ -345,7 +350,7 @@ func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 		return fmt.Errorf("lease %d is revoked, which does not exist", e.GetLeaseId())
 	}
 	part := v.rounds.parts[e.GetLeaseId()]
-	excused := l.revoked || l.failed || l.stale || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1 ||
+	excused := l.revoked || l.failed || l.stale || v.rounds.void[e.GetLeaseId()] || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1 ||
 		part != nil && (part.reached || part.suspected(v.w.core.State())) ||
 		part == nil && len(l.places) == 1 && v.w.core.State().Sweeps[l.key.sweep].Terms.MostForks > 1
 	if v.w.clock.now.Before(l.term) && !excused {

@@ -154,6 +154,26 @@ func averages(t testing.TB, l ledger.Ledger) (n int) {
 	return n
 }
 
+// verdicts counts the averages that a ledger says were judged: those that stayed, and those that were dropped.
+func verdicts(t testing.TB, l ledger.Ledger) (kept, dropped int64) {
+	t.Helper()
+	if err := l.Read(context.Background(), 1, func(b *outbidv1.Batch) error {
+		events, err := ledger.Decode(b)
+		for _, e := range events {
+			switch e.GetMergeJudged().GetVerdict() {
+			case outbidv1.MergeVerdict_MERGE_VERDICT_KEPT:
+				kept++
+			case outbidv1.MergeVerdict_MERGE_VERDICT_DROPPED:
+				dropped++
+			}
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return kept, dropped
+}
+
 func TestAnEmptyPast(t *testing.T) {
 	t.Parallel()
 	if _, err := sim.ReadPast(context.Background(), ledger.NewMemory()); !errors.Is(err, sim.ErrNothingRan) {

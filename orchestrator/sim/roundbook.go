@@ -13,12 +13,16 @@ import (
 //   - all forks of a round begin where the trial was saved, and their shares are no more than what it has left;
 //   - a report's step is the trial's: where the round began, and what each fork has done since;
 //   - when it ends, what each fork had saved and the ledger had heard of counts once, and the checkpoint that the trial goes on
-//     from is made of just that. Less counts only where nobody could average, or the trial had ended.
+//     from is made of just that. Less counts only where nobody could average, or the trial had ended;
+//   - an average that is dropped takes no step back: the trial goes on at the step where its round ended, from what one of its
+//     forks saved, and nothing counts that was done since.
 type roundBook struct {
 	of    map[trialKey]*watchedRound
 	parts map[uint64]*watchedPart
 	// made are the averages that workers stored, by key.
 	made map[string]*outbidv1.Consolidation
+	// void are the leases whose forks began with an average that was dropped.
+	void map[uint64]bool
 }
 
 type watchedRound struct {
@@ -44,7 +48,7 @@ type watchedPart struct {
 }
 
 func newRoundBook() *roundBook {
-	return &roundBook{of: map[trialKey]*watchedRound{}, parts: map[uint64]*watchedPart{}, made: map[string]*outbidv1.Consolidation{}}
+	return &roundBook{of: map[trialKey]*watchedRound{}, parts: map[uint64]*watchedPart{}, made: map[string]*outbidv1.Consolidation{}, void: map[uint64]bool{}}
 }
 
 // spoiled notes that a worker could not average.
@@ -169,6 +173,38 @@ func (v *invariants) forksEnded(e *outbidv1.ForksEnded) error {
 		return fmt.Errorf("a round of %d forks of trial %d of %s, which began at step %d: %w", len(r.forks), key.trial, key.sweep, r.from, err)
 	}
 	v.steps.together(key, e.GetStep(), e.GetCheckpoint().GetKey())
+	return nil
+}
+
+// mergeJudged checks that a dropped average costs no step that its round counted.
+func (v *invariants) mergeJudged(e *outbidv1.MergeJudged) error {
+	key, to := trialKey{e.GetSweep(), e.GetTrial()}, e.GetCheckpoint()
+	made := v.rounds.made[e.GetKey()]
+	if made == nil {
+		return fmt.Errorf("trial %d of %s: %q is judged, which no worker averaged", key.trial, key.sweep, e.GetKey())
+	}
+	if e.GetVerdict() != outbidv1.MergeVerdict_MERGE_VERDICT_DROPPED {
+		return nil
+	}
+	of := func(s *outbidv1.ConsolidationSource) bool { return s.GetCheckpoint().GetKey() == to.GetKey() }
+	if to.GetStep() != made.GetStep() || !slices.ContainsFunc(made.GetSources(), of) {
+		return fmt.Errorf("trial %d of %s goes on from %v instead of the average %v", key.trial, key.sweep, to, made)
+	}
+	if t := v.w.core.State().Sweeps[key.sweep].Trials[key.trial]; t.Step != made.GetStep() || t.From().GetKey() != to.GetKey() {
+		return fmt.Errorf("trial %d of %s is at step %d, goes on from %v, and its average of step %d was dropped", key.trial, key.sweep,
+			t.Step, t.From(), made.GetStep())
+	}
+	for _, lease := range v.holds[key] {
+		v.rounds.void[lease] = true
+	}
+	if r := v.rounds.of[key]; r != nil {
+		for _, p := range r.forks {
+			p.trained, p.said, p.newest = 0, 0, ""
+		}
+	}
+	v.w.exact[to.GetKey()] = float64(to.GetStep()) // so many steps were done for it, whatever it learned
+	v.steps.dropped(key, to.GetKey())
+	v.steps.together(key, to.GetStep(), to.GetKey())
 	return nil
 }
 

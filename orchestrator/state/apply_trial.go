@@ -235,6 +235,7 @@ func (f *folding) cloned(e *outbidv1.TrialCloned) error {
 	if t.Round != nil {
 		f.setRound(t.Round.Voided())
 	}
+	t.Probation = nil
 	s.setStart(t, source.Newest())
 	if len(t.Leases) == 0 && t.State == trialPaused {
 		t.Resumes++

@@ -128,6 +128,9 @@ func (s *Sweep) unreadable(t *Trial, key string) {
 				o.Checkpoints[i] = c
 			}
 		}
+		if o.Probation != nil && o.Probation.GetKey() == key {
+			o.Probation = nil // there is nothing to judge any more
+		}
 		if o.Start.GetKey() == key {
 			s.touch(o)
 			s.setStart(o, s.before(key))
@@ -175,7 +178,7 @@ func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 		case c == newest && (rules.GetLast() || !t.Done() || len(t.Leases) > 0 || t.ResumesAs != trialNone):
 		case c == spare && !t.Done():
 		case slices.ContainsFunc(t.Leases, func(l *Lease) bool { return l != t.Lead() && c == t.SavedBy(l) }):
-		case t.needsForRound(c):
+		case t.needsForRound(c), t.onProbation(c):
 		case s.refs[c.GetKey()] > 0:
 		case t.Number == s.Best && rules.GetBest() > 0 && c == s.BestCheckpoint(t):
 			// The best trial always has one to load, also if its best value was never saved or another's equals it.

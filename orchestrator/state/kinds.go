@@ -70,6 +70,7 @@ func leaseKinds() []*Kind {
 		ofTrial((*event).GetConsolidationOrdered, (*folding).consolidationOrdered,
 			trialCourse("forks are consolidated"), advances, ViewTrial),
 		ofTrial((*event).GetForksEnded, (*folding).forksEnded, trialCourse("forks are consolidated"), asks, advances, ViewTrial),
+		ofTrial((*event).GetMergeJudged, (*folding).mergeJudged, trialCourse("an average is judged"), asks, advances, ViewTrial),
 	}
 }
 

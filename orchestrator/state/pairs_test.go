@@ -116,6 +116,12 @@ func TestEveryEventInEveryStateOfATrial(t *testing.T) {
 		"ForksBegan":           {Kind: &outbidv1.Event_ForksBegan{ForksBegan: &outbidv1.ForksBegan{Sweep: "s-1", Forks: 2}}},
 		"ConsolidationOrdered": {Kind: &outbidv1.Event_ConsolidationOrdered{ConsolidationOrdered: &outbidv1.ConsolidationOrdered{Sweep: "s-1", Node: "n"}}},
 		"ForksEnded":           {Kind: &outbidv1.Event_ForksEnded{ForksEnded: &outbidv1.ForksEnded{Sweep: "s-1", Step: 5}}},
+		"MergeJudged": {Kind: &outbidv1.Event_MergeJudged{MergeJudged: &outbidv1.MergeJudged{
+			Sweep: "s-1", Key: "a", Verdict: outbidv1.MergeVerdict_MERGE_VERDICT_PENDING,
+		}}},
+		"MergeJudged kept": {Kind: &outbidv1.Event_MergeJudged{MergeJudged: &outbidv1.MergeJudged{
+			Sweep: "s-1", Key: "a", Verdict: outbidv1.MergeVerdict_MERGE_VERDICT_KEPT,
+		}}},
 	})
 	reopened := targeted(0, 9)
 	reopened.GetTrialTargeted().Reopens = true
@@ -151,8 +157,10 @@ func TestEveryEventInEveryStateOfATrial(t *testing.T) {
 		"CheckpointDropped": same(slices.Collect(maps.Keys(states))...),
 		"TrialEnded queued": {},
 		"ForksBegan":        same("queued"), "ConsolidationOrdered": {}, "ForksEnded": {}, // there is no round
+		"MergeJudged": same("queued", "paused"), "MergeJudged kept": {}, // nothing is on probation
 	}
 	for _, word := range ends {
+		want["MergeJudged"][word] = word
 		want["TrialEnded "+word] = legal{"queued": word, "paused": word, "running": word + " and leased"}
 	}
 	everyKind(t, events, state.AboutTrial)

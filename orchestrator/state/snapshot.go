@@ -57,6 +57,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 		MetricStep: t.MetricStep, Leases: t.LeaseCount, Measured: measuredRecords(t.Measured),
 		LostStep: t.LostStep, LastFailure: t.LastFailure, ResumesAs: t.ResumesAs, Rollbacks: t.Rollbacks,
 		FailedOtherwise: t.FailedOtherwise, Round: roundRecord(t.Round), ForkAgain: t.ForkAgain,
+		Probation: t.Probation, DroppedMerges: t.DroppedMerges,
 	}
 	for _, p := range t.Curve {
 		r.CurveSteps, r.CurveValues = append(r.CurveSteps, p.Step), append(r.CurveValues, p.Value)
@@ -67,6 +68,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 			LeaseId: l.ID, Places: placeRecords(l.Places), Granted: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
 			Revoking: l.Revoking, Reason: l.Reason, Started: l.Started, Client: l.Client, Version: l.Version,
 			FromStep: l.FromStep, Training: stamp(l.Training), LastReportSeq: l.LastReportSeq, Step: l.Step, AtTarget: l.AtTarget,
+			Void: l.Void,
 		})
 	}
 	return r
@@ -179,6 +181,7 @@ func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error
 		Granted: from(r.GetGranted()), TermEnd: from(r.GetTermEnd()), Reason: r.GetReason(), Revoking: r.GetRevoking(),
 		Started: r.GetStarted(), FromStep: r.GetFromStep(), Version: r.GetVersion(), Client: r.GetClient(),
 		Step: r.GetStep(), AtTarget: r.GetAtTarget(), Training: from(r.GetTraining()), LastReportSeq: r.GetLastReportSeq(),
+		Void: r.GetVoid(),
 	}
 	t.Leases = append(t.Leases, l)
 	if len(l.Places) == 0 {
@@ -210,7 +213,7 @@ func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 		NaNNoted: r.GetNanNoted(), MetricStep: r.GetMetricStep(), NodeLosses: v.GetNodeLosses(), LostStep: r.GetLostStep(),
 		Suspected: v.GetSuspected(), LastFailure: r.GetLastFailure(), ResumesAs: r.GetResumesAs(), Rollbacks: r.GetRollbacks(),
 		FailedOtherwise: r.GetFailedOtherwise(), ForkAgain: r.GetForkAgain(),
-		Rounds: v.GetRounds(), Merges: v.GetMerges(),
+		Rounds: v.GetRounds(), Merges: v.GetMerges(), Probation: r.GetProbation(), DroppedMerges: r.GetDroppedMerges(),
 	}
 }
 

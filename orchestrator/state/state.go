@@ -176,6 +176,10 @@ type Trial struct {
 	// Rounds counts its rounds of forks that have ended, and Merges are the newest of them, oldest first.
 	Rounds int32
 	Merges []*outbidv1.TrialMerge
+	// Probation is the average that it goes on from, where that is still to be judged, and what by; nil for none. DroppedMerges
+	// are the averages that were dropped in a row.
+	Probation     *outbidv1.MergeJudged
+	DroppedMerges int32
 	// AtTarget: the fork that leads did UntilStep and waits for word.
 	AtTarget bool
 	// Pausing: it is to be paused once its lease has ended.
@@ -229,6 +233,8 @@ type Lease struct {
 	Step     int64
 	AtTarget bool
 	Training time.Time
+	// Void: what is done under it counts for nothing, as the average that it began with was dropped.
+	Void bool
 	// LastReportSeq is the number of the newest report said under it.
 	LastReportSeq uint64
 	// Version of the assignment: grows with whatever the fork must be told.

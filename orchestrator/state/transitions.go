@@ -118,6 +118,7 @@ func trialTransitions() []transition[trialState] {
 		// Several forks are to train it in a round; what they saved is put together when all have ended.
 		{"forks begin", []trialState{trialQueued}, nil},
 		{"forks are consolidated", append([]trialState{trialQueued, trialPaused}, over...), nil},
+		{"an average is judged", append(slices.Clone(open), over...), nil},
 		// What a person's stop cancelled is again what it was once the sweep is resumed or extended.
 		{"resumed", []trialState{trialCancelled}, []trialState{trialQueued, trialPaused}},
 		{"ended", open, over},

@@ -60,14 +60,14 @@ def test_forks_as_the_api_says_them(forks: Any, text: str) -> None:
     assert ob.Resources(forks=forks).to_proto().forks == text
 
 
-@pytest.mark.parametrize("merge", ["best", "", "Uniform", None])
+@pytest.mark.parametrize("merge", ["worst", "best(", "", "Uniform", None])
 def test_merges_that_cannot_be(merge: Any) -> None:
     with pytest.raises(ValueError, match="forks_merge must be"):
         ob.Resources(forks_merge=merge).to_proto()
 
 
 @pytest.mark.parametrize(
-    ("merge", "text"), [("steps", ""), ("uniform", "uniform"), ("outer(0.5, 0.8)", "outer(0.5, 0.8)")]
+    ("merge", "text"), [("steps", ""), ("uniform", "uniform"), ("best", "best"), ("outer(0.5, 0.8)", "outer(0.5, 0.8)")]
 )
 def test_merges_as_the_api_says_them(merge: str, text: str) -> None:
     assert ob.Resources(forks="auto", forks_merge=merge).to_proto().forks_merge == text

@@ -14,6 +14,8 @@ type Merge struct {
 	// Outer: the mean is given to an outer optimizer of this rate and momentum.
 	Outer          bool
 	Rate, Momentum float64
+	// Best: the mean stays only if the metric that is reported first of it is not worse than the best fork's.
+	Best bool
 }
 
 // The outer optimizer's that DiLoCo's paper found best.
@@ -22,18 +24,20 @@ const (
 	outerMomentum = 0.9
 )
 
-// ParseMerge reads how forks are put together: "" or "steps", "uniform", "outer", or "outer(RATE, MOMENTUM)".
+// ParseMerge reads how forks are put together: "" or "steps", "uniform", "best", "outer", or "outer(RATE, MOMENTUM)".
 func ParseMerge(text string) (Merge, error) {
 	switch text {
 	case "", "steps":
 		return Merge{}, nil
 	case "uniform":
 		return Merge{Uniform: true}, nil
+	case "best":
+		return Merge{Best: true}, nil
 	case "outer":
 		return Merge{Outer: true, Rate: outerRate, Momentum: outerMomentum}, nil
 	}
 	bad := func(why string) (Merge, error) {
-		return Merge{}, fmt.Errorf("%q %s; write steps, uniform, outer, or outer(RATE, MOMENTUM) such as outer(0.7, 0.9)", text, why)
+		return Merge{}, fmt.Errorf("%q %s; write steps, uniform, best, outer, or outer(RATE, MOMENTUM) such as outer(0.7, 0.9)", text, why)
 	}
 	inside, ok := strings.CutPrefix(text, "outer(")
 	inside, closed := strings.CutSuffix(inside, ")")

@@ -10,7 +10,7 @@ import (
 func TestHowForksArePutTogether(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]terms.Merge{
-		"": {}, "steps": {}, "uniform": {Uniform: true}, "outer": {Outer: true, Rate: 0.7, Momentum: 0.9},
+		"": {}, "steps": {}, "uniform": {Uniform: true}, "best": {Best: true}, "outer": {Outer: true, Rate: 0.7, Momentum: 0.9},
 		"outer(0.5,0)": {Outer: true, Rate: 0.5}, "outer( 1.5 , 0.99 )": {Outer: true, Rate: 1.5, Momentum: 0.99},
 	} {
 		if got, err := terms.ParseMerge(text); err != nil || got != want {
@@ -18,7 +18,7 @@ func TestHowForksArePutTogether(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"best": "is unknown", "outer(": "is unknown", "outer()": "is unknown", "outer(1)": "is unknown", "outer(1,2,3)": "no number",
+		"worst": "is unknown", "best(": "is unknown", "outer(": "is unknown", "outer()": "is unknown", "outer(1)": "is unknown", "outer(1,2,3)": "no number",
 		"outer(a,0)": "no number", "outer(0,0)": "a rate that is not above 0", "outer(NaN,0)": "a rate that is not above 0",
 		"outer(1,1)": "a momentum that is not from 0", "outer(1,NaN)": "a momentum that is not from 0", "Uniform": "is unknown",
 	} {

@@ -77,6 +77,61 @@ func (ForkAgain) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
+// MergeVerdict is what became of an average that is to be no worse than the best fork.
+type MergeVerdict int32
+
+const (
+	// It was not to be judged.
+	MergeVerdict_MERGE_VERDICT_UNSPECIFIED MergeVerdict = 0
+	// Its first report is waited for.
+	MergeVerdict_MERGE_VERDICT_PENDING MergeVerdict = 1
+	MergeVerdict_MERGE_VERDICT_KEPT    MergeVerdict = 2
+	MergeVerdict_MERGE_VERDICT_DROPPED MergeVerdict = 3
+)
+
+// Enum value maps for MergeVerdict.
+var (
+	MergeVerdict_name = map[int32]string{
+		0: "MERGE_VERDICT_UNSPECIFIED",
+		1: "MERGE_VERDICT_PENDING",
+		2: "MERGE_VERDICT_KEPT",
+		3: "MERGE_VERDICT_DROPPED",
+	}
+	MergeVerdict_value = map[string]int32{
+		"MERGE_VERDICT_UNSPECIFIED": 0,
+		"MERGE_VERDICT_PENDING":     1,
+		"MERGE_VERDICT_KEPT":        2,
+		"MERGE_VERDICT_DROPPED":     3,
+	}
+)
+
+func (x MergeVerdict) Enum() *MergeVerdict {
+	p := new(MergeVerdict)
+	*p = x
+	return p
+}
+
+func (x MergeVerdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MergeVerdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_outbid_v1_event_proto_enumTypes[1].Descriptor()
+}
+
+func (MergeVerdict) Type() protoreflect.EnumType {
+	return &file_outbid_v1_event_proto_enumTypes[1]
+}
+
+func (x MergeVerdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MergeVerdict.Descriptor instead.
+func (MergeVerdict) EnumDescriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{1}
+}
+
 // RevokeKind says how a fork is to end.
 type RevokeKind int32
 
@@ -113,11 +168,11 @@ func (x RevokeKind) String() string {
 }
 
 func (RevokeKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[1].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[2].Descriptor()
 }
 
 func (RevokeKind) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[1]
+	return &file_outbid_v1_event_proto_enumTypes[2]
 }
 
 func (x RevokeKind) Number() protoreflect.EnumNumber {
@@ -126,7 +181,7 @@ func (x RevokeKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RevokeKind.Descriptor instead.
 func (RevokeKind) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
 // FailureKind says what went wrong with a training process.
@@ -181,11 +236,11 @@ func (x FailureKind) String() string {
 }
 
 func (FailureKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[2].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[3].Descriptor()
 }
 
 func (FailureKind) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[2]
+	return &file_outbid_v1_event_proto_enumTypes[3]
 }
 
 func (x FailureKind) Number() protoreflect.EnumNumber {
@@ -194,7 +249,7 @@ func (x FailureKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FailureKind.Descriptor instead.
 func (FailureKind) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 // NoteKind says what a note is about, where programs are to know.
@@ -229,11 +284,11 @@ func (x NoteKind) String() string {
 }
 
 func (NoteKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[3].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[4].Descriptor()
 }
 
 func (NoteKind) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[3]
+	return &file_outbid_v1_event_proto_enumTypes[4]
 }
 
 func (x NoteKind) Number() protoreflect.EnumNumber {
@@ -242,7 +297,7 @@ func (x NoteKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NoteKind.Descriptor instead.
 func (NoteKind) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 // SweepState is where a sweep is in its life.
@@ -292,11 +347,11 @@ func (x SweepState) String() string {
 }
 
 func (SweepState) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[4].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[5].Descriptor()
 }
 
 func (SweepState) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[4]
+	return &file_outbid_v1_event_proto_enumTypes[5]
 }
 
 func (x SweepState) Number() protoreflect.EnumNumber {
@@ -305,7 +360,7 @@ func (x SweepState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SweepState.Descriptor instead.
 func (SweepState) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 // TrialState is where a trial is in its life.
@@ -364,11 +419,11 @@ func (x TrialState) String() string {
 }
 
 func (TrialState) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[5].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[6].Descriptor()
 }
 
 func (TrialState) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[5]
+	return &file_outbid_v1_event_proto_enumTypes[6]
 }
 
 func (x TrialState) Number() protoreflect.EnumNumber {
@@ -377,7 +432,7 @@ func (x TrialState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TrialState.Descriptor instead.
 func (TrialState) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 // NodeState is where a node is in its life.
@@ -423,11 +478,11 @@ func (x NodeState) String() string {
 }
 
 func (NodeState) Descriptor() protoreflect.EnumDescriptor {
-	return file_outbid_v1_event_proto_enumTypes[6].Descriptor()
+	return file_outbid_v1_event_proto_enumTypes[7].Descriptor()
 }
 
 func (NodeState) Type() protoreflect.EnumType {
-	return &file_outbid_v1_event_proto_enumTypes[6]
+	return &file_outbid_v1_event_proto_enumTypes[7]
 }
 
 func (x NodeState) Number() protoreflect.EnumNumber {
@@ -436,7 +491,7 @@ func (x NodeState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeState.Descriptor instead.
 func (NodeState) EnumDescriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 // Batch is one append: events decided together. hash = SHA-256(previous hash, sequence, events as encoded).
@@ -603,6 +658,7 @@ type Event struct {
 	//	*Event_ForksEnded
 	//	*Event_TunerAnswered
 	//	*Event_RoundBegun
+	//	*Event_MergeJudged
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -942,6 +998,15 @@ func (x *Event) GetRoundBegun() *RoundBegun {
 	return nil
 }
 
+func (x *Event) GetMergeJudged() *MergeJudged {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_MergeJudged); ok {
+			return x.MergeJudged
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -1078,6 +1143,10 @@ type Event_RoundBegun struct {
 	RoundBegun *RoundBegun `protobuf:"bytes,33,opt,name=round_begun,json=roundBegun,proto3,oneof"`
 }
 
+type Event_MergeJudged struct {
+	MergeJudged *MergeJudged `protobuf:"bytes,34,opt,name=merge_judged,json=mergeJudged,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1143,6 +1212,8 @@ func (*Event_ForksEnded) isEvent_Kind() {}
 func (*Event_TunerAnswered) isEvent_Kind() {}
 
 func (*Event_RoundBegun) isEvent_Kind() {}
+
+func (*Event_MergeJudged) isEvent_Kind() {}
 
 // SweepSubmitted starts a sweep.
 type SweepSubmitted struct {
@@ -2749,6 +2820,137 @@ func (x *ForkSteps) GetSteps() int64 {
 	return 0
 }
 
+// MergeJudged says whether the average of a round of forks stays what its trial goes on from, where the sweep's forks_merge is best.
+type MergeJudged struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
+	Verdict MergeVerdict           `protobuf:"varint,3,opt,name=verdict,proto3,enum=outbid.v1.MergeVerdict" json:"verdict,omitempty"`
+	// Counts the trial's rounds of forks from 1.
+	Round int32 `protobuf:"varint,4,opt,name=round,proto3" json:"round,omitempty"`
+	// The average.
+	Key string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	// The metric that it must not be worse than: the best fork's when it saved, and the lease of that fork.
+	Best        float64 `protobuf:"fixed64,6,opt,name=best,proto3" json:"best,omitempty"`
+	BestLeaseId uint64  `protobuf:"varint,7,opt,name=best_lease_id,json=bestLeaseId,proto3" json:"best_lease_id,omitempty"`
+	// What was reported first of the average; absent while that is waited for, or if nothing was.
+	Metric *float64 `protobuf:"fixed64,8,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
+	// The best fork's checkpoint, with the step that the trial is at: what it goes on from instead of a dropped average.
+	Checkpoint *Checkpoint `protobuf:"bytes,9,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// Whether the trial may be forked again, of a dropped average.
+	Again         ForkAgain `protobuf:"varint,10,opt,name=again,proto3,enum=outbid.v1.ForkAgain" json:"again,omitempty"`
+	Reason        string    `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergeJudged) Reset() {
+	*x = MergeJudged{}
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergeJudged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergeJudged) ProtoMessage() {}
+
+func (x *MergeJudged) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergeJudged.ProtoReflect.Descriptor instead.
+func (*MergeJudged) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *MergeJudged) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *MergeJudged) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *MergeJudged) GetVerdict() MergeVerdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return MergeVerdict_MERGE_VERDICT_UNSPECIFIED
+}
+
+func (x *MergeJudged) GetRound() int32 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *MergeJudged) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *MergeJudged) GetBest() float64 {
+	if x != nil {
+		return x.Best
+	}
+	return 0
+}
+
+func (x *MergeJudged) GetBestLeaseId() uint64 {
+	if x != nil {
+		return x.BestLeaseId
+	}
+	return 0
+}
+
+func (x *MergeJudged) GetMetric() float64 {
+	if x != nil && x.Metric != nil {
+		return *x.Metric
+	}
+	return 0
+}
+
+func (x *MergeJudged) GetCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *MergeJudged) GetAgain() ForkAgain {
+	if x != nil {
+		return x.Again
+	}
+	return ForkAgain_FORK_AGAIN_UNSPECIFIED
+}
+
+func (x *MergeJudged) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // LeasePlace is the part of a lease on one node.
 type LeasePlace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2763,7 +2965,7 @@ type LeasePlace struct {
 
 func (x *LeasePlace) Reset() {
 	*x = LeasePlace{}
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2775,7 +2977,7 @@ func (x *LeasePlace) String() string {
 func (*LeasePlace) ProtoMessage() {}
 
 func (x *LeasePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2788,7 +2990,7 @@ func (x *LeasePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasePlace.ProtoReflect.Descriptor instead.
 func (*LeasePlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeasePlace) GetNode() string {
@@ -2826,7 +3028,7 @@ type LeaseRenewed struct {
 
 func (x *LeaseRenewed) Reset() {
 	*x = LeaseRenewed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +3040,7 @@ func (x *LeaseRenewed) String() string {
 func (*LeaseRenewed) ProtoMessage() {}
 
 func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +3053,7 @@ func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
 func (*LeaseRenewed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaseRenewed) GetSweep() string {
@@ -2903,7 +3105,7 @@ type PlaceEnded struct {
 
 func (x *PlaceEnded) Reset() {
 	*x = PlaceEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +3117,7 @@ func (x *PlaceEnded) String() string {
 func (*PlaceEnded) ProtoMessage() {}
 
 func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2928,7 +3130,7 @@ func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceEnded.ProtoReflect.Descriptor instead.
 func (*PlaceEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PlaceEnded) GetSweep() string {
@@ -2980,7 +3182,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3194,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3207,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LeaseRevoked) GetSweep() string {
@@ -3058,7 +3260,7 @@ type LeaseEnded struct {
 
 func (x *LeaseEnded) Reset() {
 	*x = LeaseEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3272,7 @@ func (x *LeaseEnded) String() string {
 func (*LeaseEnded) ProtoMessage() {}
 
 func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3285,7 @@ func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnded.ProtoReflect.Descriptor instead.
 func (*LeaseEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LeaseEnded) GetSweep() string {
@@ -3135,7 +3337,7 @@ type ForkStarted struct {
 
 func (x *ForkStarted) Reset() {
 	*x = ForkStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3147,7 +3349,7 @@ func (x *ForkStarted) String() string {
 func (*ForkStarted) ProtoMessage() {}
 
 func (x *ForkStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3160,7 +3362,7 @@ func (x *ForkStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStarted.ProtoReflect.Descriptor instead.
 func (*ForkStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ForkStarted) GetSweep() string {
@@ -3214,7 +3416,7 @@ type ForkFailed struct {
 
 func (x *ForkFailed) Reset() {
 	*x = ForkFailed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3428,7 @@ func (x *ForkFailed) String() string {
 func (*ForkFailed) ProtoMessage() {}
 
 func (x *ForkFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3441,7 @@ func (x *ForkFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkFailed.ProtoReflect.Descriptor instead.
 func (*ForkFailed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ForkFailed) GetSweep() string {
@@ -3315,7 +3517,7 @@ type NodeJoined struct {
 
 func (x *NodeJoined) Reset() {
 	*x = NodeJoined{}
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3327,7 +3529,7 @@ func (x *NodeJoined) String() string {
 func (*NodeJoined) ProtoMessage() {}
 
 func (x *NodeJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3340,7 +3542,7 @@ func (x *NodeJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeJoined.ProtoReflect.Descriptor instead.
 func (*NodeJoined) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NodeJoined) GetNode() *NodeInfo {
@@ -3362,7 +3564,7 @@ type NodeChanged struct {
 
 func (x *NodeChanged) Reset() {
 	*x = NodeChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3374,7 +3576,7 @@ func (x *NodeChanged) String() string {
 func (*NodeChanged) ProtoMessage() {}
 
 func (x *NodeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3387,7 +3589,7 @@ func (x *NodeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChanged.ProtoReflect.Descriptor instead.
 func (*NodeChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NodeChanged) GetNode() string {
@@ -3423,7 +3625,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3637,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3650,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -3488,7 +3690,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3702,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3715,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Note) GetSweep() string {
@@ -3571,7 +3773,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3583,7 +3785,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3596,7 +3798,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -3637,7 +3839,7 @@ type RoundBegun struct {
 
 func (x *RoundBegun) Reset() {
 	*x = RoundBegun{}
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3851,7 @@ func (x *RoundBegun) String() string {
 func (*RoundBegun) ProtoMessage() {}
 
 func (x *RoundBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3864,7 @@ func (x *RoundBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundBegun.ProtoReflect.Descriptor instead.
 func (*RoundBegun) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RoundBegun) GetRound() uint64 {
@@ -3689,7 +3891,7 @@ type RoundDecided struct {
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3701,7 +3903,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3714,7 +3916,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -3770,7 +3972,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +3984,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +3997,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -3846,7 +4048,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +4060,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3871,7 +4073,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -3914,7 +4116,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3926,7 +4128,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3939,7 +4141,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -4022,7 +4224,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4034,7 +4236,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4047,7 +4249,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -4125,7 +4327,7 @@ type OuterState struct {
 
 func (x *OuterState) Reset() {
 	*x = OuterState{}
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4137,7 +4339,7 @@ func (x *OuterState) String() string {
 func (*OuterState) ProtoMessage() {}
 
 func (x *OuterState) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4150,7 +4352,7 @@ func (x *OuterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OuterState.ProtoReflect.Descriptor instead.
 func (*OuterState) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *OuterState) GetBytes() int64 {
@@ -4179,7 +4381,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06events\x18\x05 \x01(\fR\x06events\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xbf\x10\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xfc\x10\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -4225,7 +4427,8 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"forksEnded\x12A\n" +
 	"\x0etuner_answered\x18  \x01(\v2\x18.outbid.v1.TunerAnsweredH\x00R\rtunerAnswered\x128\n" +
 	"\vround_begun\x18! \x01(\v2\x15.outbid.v1.RoundBegunH\x00R\n" +
-	"roundBegunB\x06\n" +
+	"roundBegun\x12;\n" +
+	"\fmerge_judged\x18\" \x01(\v2\x16.outbid.v1.MergeJudgedH\x00R\vmergeJudgedB\x06\n" +
 	"\x04kind\"\xbd\x01\n" +
 	"\x0eSweepSubmitted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
@@ -4359,7 +4562,23 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06reason\x18\a \x01(\tR\x06reason\":\n" +
 	"\tForkSteps\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
-	"\x05steps\x18\x02 \x01(\x03R\x05steps\"P\n" +
+	"\x05steps\x18\x02 \x01(\x03R\x05steps\"\xef\x02\n" +
+	"\vMergeJudged\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05trial\x18\x02 \x01(\x05R\x05trial\x121\n" +
+	"\averdict\x18\x03 \x01(\x0e2\x17.outbid.v1.MergeVerdictR\averdict\x12\x14\n" +
+	"\x05round\x18\x04 \x01(\x05R\x05round\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\x12\x12\n" +
+	"\x04best\x18\x06 \x01(\x01R\x04best\x12\"\n" +
+	"\rbest_lease_id\x18\a \x01(\x04R\vbestLeaseId\x12\x1b\n" +
+	"\x06metric\x18\b \x01(\x01H\x00R\x06metric\x88\x01\x01\x125\n" +
+	"\n" +
+	"checkpoint\x18\t \x01(\v2\x15.outbid.v1.CheckpointR\n" +
+	"checkpoint\x12*\n" +
+	"\x05again\x18\n" +
+	" \x01(\x0e2\x14.outbid.v1.ForkAgainR\x05again\x12\x16\n" +
+	"\x06reason\x18\v \x01(\tR\x06reasonB\t\n" +
+	"\a_metric\"P\n" +
 	"\n" +
 	"LeasePlace\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
@@ -4495,7 +4714,12 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\tForkAgain\x12\x1a\n" +
 	"\x16FORK_AGAIN_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10FORK_AGAIN_LATER\x10\x01\x12\x14\n" +
-	"\x10FORK_AGAIN_NEVER\x10\x02*V\n" +
+	"\x10FORK_AGAIN_NEVER\x10\x02*{\n" +
+	"\fMergeVerdict\x12\x1d\n" +
+	"\x19MERGE_VERDICT_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15MERGE_VERDICT_PENDING\x10\x01\x12\x16\n" +
+	"\x12MERGE_VERDICT_KEPT\x10\x02\x12\x19\n" +
+	"\x15MERGE_VERDICT_DROPPED\x10\x03*V\n" +
 	"\n" +
 	"RevokeKind\x12\x1b\n" +
 	"\x17REVOKE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -4550,142 +4774,148 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_event_proto_rawDescData
 }
 
-var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
-	(RevokeKind)(0),               // 1: outbid.v1.RevokeKind
-	(FailureKind)(0),              // 2: outbid.v1.FailureKind
-	(NoteKind)(0),                 // 3: outbid.v1.NoteKind
-	(SweepState)(0),               // 4: outbid.v1.SweepState
-	(TrialState)(0),               // 5: outbid.v1.TrialState
-	(NodeState)(0),                // 6: outbid.v1.NodeState
-	(*Batch)(nil),                 // 7: outbid.v1.Batch
-	(*Events)(nil),                // 8: outbid.v1.Events
-	(*Event)(nil),                 // 9: outbid.v1.Event
-	(*SweepSubmitted)(nil),        // 10: outbid.v1.SweepSubmitted
-	(*SweepChanged)(nil),          // 11: outbid.v1.SweepChanged
-	(*SweepExtended)(nil),         // 12: outbid.v1.SweepExtended
-	(*SweepDeleted)(nil),          // 13: outbid.v1.SweepDeleted
-	(*TunerAsked)(nil),            // 14: outbid.v1.TunerAsked
-	(*TunerStatus)(nil),           // 15: outbid.v1.TunerStatus
-	(*TunerAnswered)(nil),         // 16: outbid.v1.TunerAnswered
-	(*TrialCreated)(nil),          // 17: outbid.v1.TrialCreated
-	(*TrialTargeted)(nil),         // 18: outbid.v1.TrialTargeted
-	(*TrialPaused)(nil),           // 19: outbid.v1.TrialPaused
-	(*TrialEnded)(nil),            // 20: outbid.v1.TrialEnded
-	(*TrialCloned)(nil),           // 21: outbid.v1.TrialCloned
-	(*TrialReported)(nil),         // 22: outbid.v1.TrialReported
-	(*TrialReached)(nil),          // 23: outbid.v1.TrialReached
-	(*CheckpointSaved)(nil),       // 24: outbid.v1.CheckpointSaved
-	(*CheckpointDropped)(nil),     // 25: outbid.v1.CheckpointDropped
-	(*LeaseGranted)(nil),          // 26: outbid.v1.LeaseGranted
-	(*ForksBegan)(nil),            // 27: outbid.v1.ForksBegan
-	(*ConsolidationOrdered)(nil),  // 28: outbid.v1.ConsolidationOrdered
-	(*ForksEnded)(nil),            // 29: outbid.v1.ForksEnded
-	(*ForkSteps)(nil),             // 30: outbid.v1.ForkSteps
-	(*LeasePlace)(nil),            // 31: outbid.v1.LeasePlace
-	(*LeaseRenewed)(nil),          // 32: outbid.v1.LeaseRenewed
-	(*PlaceEnded)(nil),            // 33: outbid.v1.PlaceEnded
-	(*LeaseRevoked)(nil),          // 34: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 35: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 36: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 37: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 38: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 39: outbid.v1.NodeChanged
-	(*UplinkSeen)(nil),            // 40: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 41: outbid.v1.Note
-	(*TrialAsked)(nil),            // 42: outbid.v1.TrialAsked
-	(*RoundBegun)(nil),            // 43: outbid.v1.RoundBegun
-	(*RoundDecided)(nil),          // 44: outbid.v1.RoundDecided
-	(*OrchestratorStarted)(nil),   // 45: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 46: outbid.v1.PolicySettings
-	(*Report)(nil),                // 47: outbid.v1.Report
-	(*Checkpoint)(nil),            // 48: outbid.v1.Checkpoint
-	(*OuterState)(nil),            // 49: outbid.v1.OuterState
-	nil,                           // 50: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 51: outbid.v1.Report.MetricsEntry
-	nil,                           // 52: outbid.v1.Report.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
-	(*SweepSpec)(nil),             // 54: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 55: outbid.v1.Fairness
-	(*Outlook)(nil),               // 56: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 57: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 58: outbid.v1.Auction
+	(MergeVerdict)(0),             // 1: outbid.v1.MergeVerdict
+	(RevokeKind)(0),               // 2: outbid.v1.RevokeKind
+	(FailureKind)(0),              // 3: outbid.v1.FailureKind
+	(NoteKind)(0),                 // 4: outbid.v1.NoteKind
+	(SweepState)(0),               // 5: outbid.v1.SweepState
+	(TrialState)(0),               // 6: outbid.v1.TrialState
+	(NodeState)(0),                // 7: outbid.v1.NodeState
+	(*Batch)(nil),                 // 8: outbid.v1.Batch
+	(*Events)(nil),                // 9: outbid.v1.Events
+	(*Event)(nil),                 // 10: outbid.v1.Event
+	(*SweepSubmitted)(nil),        // 11: outbid.v1.SweepSubmitted
+	(*SweepChanged)(nil),          // 12: outbid.v1.SweepChanged
+	(*SweepExtended)(nil),         // 13: outbid.v1.SweepExtended
+	(*SweepDeleted)(nil),          // 14: outbid.v1.SweepDeleted
+	(*TunerAsked)(nil),            // 15: outbid.v1.TunerAsked
+	(*TunerStatus)(nil),           // 16: outbid.v1.TunerStatus
+	(*TunerAnswered)(nil),         // 17: outbid.v1.TunerAnswered
+	(*TrialCreated)(nil),          // 18: outbid.v1.TrialCreated
+	(*TrialTargeted)(nil),         // 19: outbid.v1.TrialTargeted
+	(*TrialPaused)(nil),           // 20: outbid.v1.TrialPaused
+	(*TrialEnded)(nil),            // 21: outbid.v1.TrialEnded
+	(*TrialCloned)(nil),           // 22: outbid.v1.TrialCloned
+	(*TrialReported)(nil),         // 23: outbid.v1.TrialReported
+	(*TrialReached)(nil),          // 24: outbid.v1.TrialReached
+	(*CheckpointSaved)(nil),       // 25: outbid.v1.CheckpointSaved
+	(*CheckpointDropped)(nil),     // 26: outbid.v1.CheckpointDropped
+	(*LeaseGranted)(nil),          // 27: outbid.v1.LeaseGranted
+	(*ForksBegan)(nil),            // 28: outbid.v1.ForksBegan
+	(*ConsolidationOrdered)(nil),  // 29: outbid.v1.ConsolidationOrdered
+	(*ForksEnded)(nil),            // 30: outbid.v1.ForksEnded
+	(*ForkSteps)(nil),             // 31: outbid.v1.ForkSteps
+	(*MergeJudged)(nil),           // 32: outbid.v1.MergeJudged
+	(*LeasePlace)(nil),            // 33: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 34: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 35: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 36: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 37: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 38: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 39: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 40: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 41: outbid.v1.NodeChanged
+	(*UplinkSeen)(nil),            // 42: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 43: outbid.v1.Note
+	(*TrialAsked)(nil),            // 44: outbid.v1.TrialAsked
+	(*RoundBegun)(nil),            // 45: outbid.v1.RoundBegun
+	(*RoundDecided)(nil),          // 46: outbid.v1.RoundDecided
+	(*OrchestratorStarted)(nil),   // 47: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 48: outbid.v1.PolicySettings
+	(*Report)(nil),                // 49: outbid.v1.Report
+	(*Checkpoint)(nil),            // 50: outbid.v1.Checkpoint
+	(*OuterState)(nil),            // 51: outbid.v1.OuterState
+	nil,                           // 52: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 53: outbid.v1.Report.MetricsEntry
+	nil,                           // 54: outbid.v1.Report.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
+	(*SweepSpec)(nil),             // 56: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 57: outbid.v1.Fairness
+	(*Outlook)(nil),               // 58: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 59: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 60: outbid.v1.Auction
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	53, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
-	9,  // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
-	10, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
-	11, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
-	12, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
-	14, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
-	17, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
-	18, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
-	19, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
-	20, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
-	21, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
-	22, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
-	23, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
-	24, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
-	25, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
-	26, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	34, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	35, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	36, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	37, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	38, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	39, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	40, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	41, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	42, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	44, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	45, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	32, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
-	33, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
-	13, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
-	27, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
-	28, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
-	29, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
-	16, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
-	43, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
-	54, // 35: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	15, // 36: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
-	4,  // 37: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	55, // 38: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	54, // 39: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	56, // 40: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
-	15, // 41: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
-	5,  // 42: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	47, // 43: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	48, // 44: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	53, // 45: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	31, // 46: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	31, // 47: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	48, // 48: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	53, // 49: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	48, // 50: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	30, // 51: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 52: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	53, // 53: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	1,  // 54: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	2,  // 55: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	57, // 56: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	6,  // 57: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	3,  // 58: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	58, // 59: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	46, // 60: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	50, // 61: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	51, // 62: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	53, // 63: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	52, // 64: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
-	53, // 65: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	49, // 66: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	67, // [67:67] is the sub-list for method output_type
-	67, // [67:67] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	55, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	10, // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
+	11, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
+	12, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
+	13, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
+	15, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
+	18, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
+	19, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
+	20, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
+	21, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
+	22, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
+	23, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
+	24, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
+	25, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
+	26, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
+	27, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
+	36, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	37, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	38, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	39, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	40, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	41, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	42, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	43, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	44, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	46, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	47, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	34, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	35, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	14, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
+	28, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
+	29, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
+	30, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
+	17, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
+	45, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
+	32, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
+	56, // 36: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	16, // 37: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
+	5,  // 38: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	57, // 39: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	56, // 40: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	58, // 41: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	16, // 42: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	6,  // 43: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	49, // 44: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	50, // 45: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	55, // 46: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	33, // 47: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
+	33, // 48: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	50, // 49: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	55, // 50: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	50, // 51: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	31, // 52: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 53: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	1,  // 54: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
+	50, // 55: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 56: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
+	55, // 57: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	2,  // 58: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	3,  // 59: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	59, // 60: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	7,  // 61: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	4,  // 62: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	60, // 63: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	48, // 64: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	52, // 65: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	53, // 66: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	55, // 67: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	54, // 68: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	55, // 69: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	51, // 70: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -4730,17 +4960,19 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_ForksEnded)(nil),
 		(*Event_TunerAnswered)(nil),
 		(*Event_RoundBegun)(nil),
+		(*Event_MergeJudged)(nil),
 	}
-	file_outbid_v1_event_proto_msgTypes[30].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[34].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[41].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[24].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[31].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[35].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[42].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   46,
+			NumEnums:      8,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

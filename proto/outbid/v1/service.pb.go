@@ -899,8 +899,13 @@ type TrialMerge struct {
 	Step     int64        `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`
 	Forks    []*TrialFork `protobuf:"bytes,6,rep,name=forks,proto3" json:"forks,omitempty"`
 	// The node that averaged what they saved; empty if the trial goes on from what one of them saved, or from where they began.
-	AveragedOn    string `protobuf:"bytes,7,opt,name=averaged_on,json=averagedOn,proto3" json:"averaged_on,omitempty"`
-	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	AveragedOn string `protobuf:"bytes,7,opt,name=averaged_on,json=averagedOn,proto3" json:"averaged_on,omitempty"`
+	Reason     string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Where the sweep's forks_merge is best: whether the average stayed, the metric that was reported first of it, absent before, and
+	// the best fork's.
+	Verdict       MergeVerdict `protobuf:"varint,9,opt,name=verdict,proto3,enum=outbid.v1.MergeVerdict" json:"verdict,omitempty"`
+	Metric        *float64     `protobuf:"fixed64,10,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
+	BestMetric    *float64     `protobuf:"fixed64,11,opt,name=best_metric,json=bestMetric,proto3,oneof" json:"best_metric,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -989,6 +994,27 @@ func (x *TrialMerge) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *TrialMerge) GetVerdict() MergeVerdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return MergeVerdict_MERGE_VERDICT_UNSPECIFIED
+}
+
+func (x *TrialMerge) GetMetric() float64 {
+	if x != nil && x.Metric != nil {
+		return *x.Metric
+	}
+	return 0
+}
+
+func (x *TrialMerge) GetBestMetric() float64 {
+	if x != nil && x.BestMetric != nil {
+		return *x.BestMetric
+	}
+	return 0
 }
 
 // TrialLease is a lease that a trial holds: one of its forks is trained under it.
@@ -4477,7 +4503,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x05steps\x18\x05 \x01(\x03R\x05steps\x12\x18\n" +
 	"\acounted\x18\x06 \x01(\x03R\acounted\x12(\n" +
 	"\x10steps_per_second\x18\a \x01(\x01R\x0estepsPerSecond\x129\n" +
-	"\x19forecast_steps_per_second\x18\b \x01(\x01R\x16forecastStepsPerSecond\"\x9a\x02\n" +
+	"\x19forecast_steps_per_second\x18\b \x01(\x01R\x16forecastStepsPerSecond\"\xab\x03\n" +
 	"\n" +
 	"TrialMerge\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x05R\x05round\x120\n" +
@@ -4488,7 +4514,14 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x05forks\x18\x06 \x03(\v2\x14.outbid.v1.TrialForkR\x05forks\x12\x1f\n" +
 	"\vaveraged_on\x18\a \x01(\tR\n" +
 	"averagedOn\x12\x16\n" +
-	"\x06reason\x18\b \x01(\tR\x06reason\"\xb6\x02\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x121\n" +
+	"\averdict\x18\t \x01(\x0e2\x17.outbid.v1.MergeVerdictR\averdict\x12\x1b\n" +
+	"\x06metric\x18\n" +
+	" \x01(\x01H\x00R\x06metric\x88\x01\x01\x12$\n" +
+	"\vbest_metric\x18\v \x01(\x01H\x01R\n" +
+	"bestMetric\x88\x01\x01B\t\n" +
+	"\a_metricB\x0e\n" +
+	"\f_best_metric\"\xb6\x02\n" +
 	"\n" +
 	"TrialLease\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\x04R\aleaseId\x12\x16\n" +
@@ -4853,15 +4886,16 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*structpb.Struct)(nil),        // 74: google.protobuf.Struct
 	(*Report)(nil),                 // 75: outbid.v1.Report
 	(*Checkpoint)(nil),             // 76: outbid.v1.Checkpoint
-	(*Limits)(nil),                 // 77: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 78: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 79: outbid.v1.NodeState
-	(*ForkRef)(nil),                // 80: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 81: outbid.v1.Batch
-	(*Auction)(nil),                // 82: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 83: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 84: google.protobuf.Duration
-	(*Parameter)(nil),              // 85: outbid.v1.Parameter
+	(MergeVerdict)(0),              // 77: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 78: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 79: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 80: outbid.v1.NodeState
+	(*ForkRef)(nil),                // 81: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 82: outbid.v1.Batch
+	(*Auction)(nil),                // 83: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 84: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 85: google.protobuf.Duration
+	(*Parameter)(nil),              // 86: outbid.v1.Parameter
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
 	68,  // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
@@ -4891,109 +4925,110 @@ var file_outbid_v1_service_proto_depIdxs = []int32{
 	70,  // 24: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
 	70,  // 25: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
 	6,   // 26: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	9,   // 27: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	70,  // 28: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	70,  // 29: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	68,  // 30: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	1,   // 31: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	68,  // 32: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	71,  // 33: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	74,  // 34: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	1,   // 35: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	1,   // 36: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	4,   // 37: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	4,   // 38: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	24,  // 39: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	75,  // 40: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	1,   // 41: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	4,   // 42: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	24,  // 43: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
-	0,   // 44: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	70,  // 45: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	1,   // 46: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	66,  // 47: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	77,  // 48: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	1,   // 49: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	33,  // 50: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	70,  // 51: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	38,  // 52: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	78,  // 53: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	79,  // 54: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	70,  // 55: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	39,  // 56: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	80,  // 57: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	76,  // 58: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	4,   // 59: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	75,  // 60: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	4,   // 61: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	81,  // 62: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	70,  // 63: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	52,  // 64: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	67,  // 65: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	57,  // 66: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	57,  // 67: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	70,  // 68: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	82,  // 69: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	58,  // 70: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	83,  // 71: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	70,  // 72: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	84,  // 73: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	70,  // 74: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	70,  // 75: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	85,  // 76: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	10,  // 77: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	12,  // 78: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	14,  // 79: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	16,  // 80: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	18,  // 81: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	20,  // 82: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	22,  // 83: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	25,  // 84: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	27,  // 85: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	31,  // 86: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	28,  // 87: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	34,  // 88: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	36,  // 89: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	40,  // 90: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	42,  // 91: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	44,  // 92: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	46,  // 93: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	48,  // 94: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	53,  // 95: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	55,  // 96: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	59,  // 97: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	61,  // 98: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	63,  // 99: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	50,  // 100: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	11,  // 101: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	13,  // 102: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	15,  // 103: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	17,  // 104: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	19,  // 105: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	21,  // 106: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	23,  // 107: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	26,  // 108: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	30,  // 109: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	32,  // 110: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	29,  // 111: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	35,  // 112: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	37,  // 113: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	41,  // 114: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	43,  // 115: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	45,  // 116: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	47,  // 117: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	49,  // 118: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	54,  // 119: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	56,  // 120: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	60,  // 121: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	62,  // 122: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	64,  // 123: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	51,  // 124: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	101, // [101:125] is the sub-list for method output_type
-	77,  // [77:101] is the sub-list for method input_type
-	77,  // [77:77] is the sub-list for extension type_name
-	77,  // [77:77] is the sub-list for extension extendee
-	0,   // [0:77] is the sub-list for field type_name
+	77,  // 27: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	9,   // 28: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	70,  // 29: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	70,  // 30: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	68,  // 31: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	1,   // 32: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	68,  // 33: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	71,  // 34: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	74,  // 35: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	1,   // 36: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	1,   // 37: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	4,   // 38: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	4,   // 39: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	24,  // 40: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	75,  // 41: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	1,   // 42: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	4,   // 43: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	24,  // 44: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	0,   // 45: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
+	70,  // 46: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	1,   // 47: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	66,  // 48: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	78,  // 49: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	1,   // 50: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	33,  // 51: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	70,  // 52: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	38,  // 53: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	79,  // 54: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	80,  // 55: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	70,  // 56: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	39,  // 57: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	81,  // 58: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	76,  // 59: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	4,   // 60: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	75,  // 61: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	4,   // 62: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	82,  // 63: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	70,  // 64: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	52,  // 65: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	67,  // 66: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	57,  // 67: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	57,  // 68: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	70,  // 69: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	83,  // 70: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	58,  // 71: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	84,  // 72: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	70,  // 73: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	85,  // 74: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	70,  // 75: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	70,  // 76: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	86,  // 77: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	10,  // 78: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	12,  // 79: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	14,  // 80: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	16,  // 81: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	18,  // 82: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	20,  // 83: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	22,  // 84: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	25,  // 85: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	27,  // 86: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	31,  // 87: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	28,  // 88: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	34,  // 89: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	36,  // 90: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	40,  // 91: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	42,  // 92: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	44,  // 93: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	46,  // 94: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	48,  // 95: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	53,  // 96: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	55,  // 97: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	59,  // 98: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	61,  // 99: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	63,  // 100: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	50,  // 101: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	11,  // 102: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	13,  // 103: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	15,  // 104: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	17,  // 105: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	19,  // 106: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	21,  // 107: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	23,  // 108: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	26,  // 109: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	30,  // 110: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	32,  // 111: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	29,  // 112: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	35,  // 113: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	37,  // 114: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	41,  // 115: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	43,  // 116: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	45,  // 117: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	47,  // 118: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	49,  // 119: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	54,  // 120: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	56,  // 121: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	60,  // 122: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	62,  // 123: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	64,  // 124: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	51,  // 125: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	102, // [102:126] is the sub-list for method output_type
+	78,  // [78:102] is the sub-list for method input_type
+	78,  // [78:78] is the sub-list for extension type_name
+	78,  // [78:78] is the sub-list for extension extendee
+	0,   // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -5007,6 +5042,7 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_service_proto_msgTypes[1].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[3].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[6].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[21].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[33].OneofWrappers = []any{}

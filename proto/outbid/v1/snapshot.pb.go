@@ -787,8 +787,11 @@ type TrialRecord struct {
 	// It failed, and not as its process did once more.
 	FailedOtherwise bool `protobuf:"varint,21,opt,name=failed_otherwise,json=failedOtherwise,proto3" json:"failed_otherwise,omitempty"`
 	// The round of forks that trains it; absent for none.
-	Round         *ForkRound `protobuf:"bytes,22,opt,name=round,proto3" json:"round,omitempty"`
-	ForkAgain     ForkAgain  `protobuf:"varint,23,opt,name=fork_again,json=forkAgain,proto3,enum=outbid.v1.ForkAgain" json:"fork_again,omitempty"`
+	Round     *ForkRound `protobuf:"bytes,22,opt,name=round,proto3" json:"round,omitempty"`
+	ForkAgain ForkAgain  `protobuf:"varint,23,opt,name=fork_again,json=forkAgain,proto3,enum=outbid.v1.ForkAgain" json:"fork_again,omitempty"`
+	// The average that it goes on from, where that is still to be judged, and how many were dropped in a row.
+	Probation     *MergeJudged `protobuf:"bytes,24,opt,name=probation,proto3" json:"probation,omitempty"`
+	DroppedMerges int32        `protobuf:"varint,25,opt,name=dropped_merges,json=droppedMerges,proto3" json:"dropped_merges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -983,6 +986,20 @@ func (x *TrialRecord) GetForkAgain() ForkAgain {
 		return x.ForkAgain
 	}
 	return ForkAgain_FORK_AGAIN_UNSPECIFIED
+}
+
+func (x *TrialRecord) GetProbation() *MergeJudged {
+	if x != nil {
+		return x.Probation
+	}
+	return nil
+}
+
+func (x *TrialRecord) GetDroppedMerges() int32 {
+	if x != nil {
+		return x.DroppedMerges
+	}
+	return 0
 }
 
 // ForkRound is a round in which several forks train a trial.
@@ -1279,8 +1296,10 @@ type LeaseRecord struct {
 	// The newest report said under it.
 	LastReportSeq uint64 `protobuf:"varint,16,opt,name=last_report_seq,json=lastReportSeq,proto3" json:"last_report_seq,omitempty"`
 	// How far its process is, and whether that did the trial's steps and waits for word.
-	Step          int64 `protobuf:"varint,17,opt,name=step,proto3" json:"step,omitempty"`
-	AtTarget      bool  `protobuf:"varint,18,opt,name=at_target,json=atTarget,proto3" json:"at_target,omitempty"`
+	Step     int64 `protobuf:"varint,17,opt,name=step,proto3" json:"step,omitempty"`
+	AtTarget bool  `protobuf:"varint,18,opt,name=at_target,json=atTarget,proto3" json:"at_target,omitempty"`
+	// What is done under it counts for nothing: the average that it began with was dropped.
+	Void          bool `protobuf:"varint,19,opt,name=void,proto3" json:"void,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1445,6 +1464,13 @@ func (x *LeaseRecord) GetAtTarget() bool {
 	return false
 }
 
+func (x *LeaseRecord) GetVoid() bool {
+	if x != nil {
+		return x.Void
+	}
+	return false
+}
+
 var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
@@ -1527,7 +1553,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06status\x18\a \x01(\v2\x16.outbid.v1.TunerStatusR\x06status\"l\n" +
 	"\rTunerQuestion\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12+\n" +
-	"\x05event\x18\x02 \x01(\v2\x15.outbid.v1.TunerEventR\x05event\"\x95\a\n" +
+	"\x05event\x18\x02 \x01(\v2\x15.outbid.v1.TunerEventR\x05event\"\xf2\a\n" +
 	"\vTrialRecord\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12*\n" +
 	"\x04held\x18\x02 \x03(\v2\x16.outbid.v1.LeaseRecordR\x04held\x12\x12\n" +
@@ -1556,7 +1582,9 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x10failed_otherwise\x18\x15 \x01(\bR\x0ffailedOtherwise\x12*\n" +
 	"\x05round\x18\x16 \x01(\v2\x14.outbid.v1.ForkRoundR\x05round\x123\n" +
 	"\n" +
-	"fork_again\x18\x17 \x01(\x0e2\x14.outbid.v1.ForkAgainR\tforkAgainB\t\n" +
+	"fork_again\x18\x17 \x01(\x0e2\x14.outbid.v1.ForkAgainR\tforkAgain\x124\n" +
+	"\tprobation\x18\x18 \x01(\v2\x16.outbid.v1.MergeJudgedR\tprobation\x12%\n" +
+	"\x0edropped_merges\x18\x19 \x01(\x05R\rdroppedMergesB\t\n" +
 	"\a_metric\"\xb6\x02\n" +
 	"\tForkRound\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x15.outbid.v1.CheckpointR\x05start\x12.\n" +
@@ -1579,7 +1607,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x04rate\x18\b \x01(\x01R\x04rate\"@\n" +
 	"\bRollback\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\x86\x05\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\x9a\x05\n" +
 	"\vLeaseRecord\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x04node\x18\x02 \x01(\tB\x02\x18\x01R\x04node\x12\x1c\n" +
@@ -1599,7 +1627,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06places\x18\x0f \x03(\v2\x15.outbid.v1.LeasePlaceR\x06places\x12&\n" +
 	"\x0flast_report_seq\x18\x10 \x01(\x04R\rlastReportSeq\x12\x12\n" +
 	"\x04step\x18\x11 \x01(\x03R\x04step\x12\x1b\n" +
-	"\tat_target\x18\x12 \x01(\bR\batTargetB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"\tat_target\x18\x12 \x01(\bR\batTarget\x12\x12\n" +
+	"\x04void\x18\x13 \x01(\bR\x04voidB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_snapshot_proto_rawDescOnce sync.Once
@@ -1644,9 +1673,10 @@ var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*ForkFailed)(nil),            // 26: outbid.v1.ForkFailed
 	(TrialState)(0),               // 27: outbid.v1.TrialState
 	(ForkAgain)(0),                // 28: outbid.v1.ForkAgain
-	(*TrialPlace)(nil),            // 29: outbid.v1.TrialPlace
-	(RevokeKind)(0),               // 30: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 31: outbid.v1.LeasePlace
+	(*MergeJudged)(nil),           // 29: outbid.v1.MergeJudged
+	(*TrialPlace)(nil),            // 30: outbid.v1.TrialPlace
+	(RevokeKind)(0),               // 31: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 32: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	12, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
@@ -1684,23 +1714,24 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	9,  // 32: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
 	7,  // 33: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
 	28, // 34: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
-	25, // 35: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
-	12, // 36: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
-	8,  // 37: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
-	12, // 38: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
-	25, // 39: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
-	29, // 40: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
-	12, // 41: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	12, // 42: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	30, // 43: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	31, // 44: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	12, // 45: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	31, // 46: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	29, // 35: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
+	25, // 36: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
+	12, // 37: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
+	8,  // 38: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
+	12, // 39: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
+	25, // 40: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	30, // 41: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
+	12, // 42: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	12, // 43: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	31, // 44: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	32, // 45: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	12, // 46: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	32, // 47: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }

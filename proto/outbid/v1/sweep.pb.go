@@ -2064,7 +2064,8 @@ type Resources struct {
 	// for as many as there are idle nodes, or the least and the most, such as "2-5". What they learned is averaged. "" for no.
 	Forks string `protobuf:"bytes,9,opt,name=forks,proto3" json:"forks,omitempty"`
 	// How what forks learned is put together: "steps" (default) by the steps that each did; "uniform", all alike; "outer", DiLoCo's
-	// outer optimizer over the mean by steps, of rate 0.7 and momentum 0.9, or others, such as "outer(0.5, 0.8)".
+	// outer optimizer over the mean by steps, of rate 0.7 and momentum 0.9, or others, such as "outer(0.5, 0.8)"; "best", by steps,
+	// and the trial goes on from the best fork instead if the metric that is reported first of the mean is worse than that fork's.
 	ForksMerge    string `protobuf:"bytes,10,opt,name=forks_merge,json=forksMerge,proto3" json:"forks_merge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -158,7 +158,9 @@ class Merge:
     """A round of forks that has ended: the trial went on from `step`.
 
     `round` counts the trial's rounds from 1. `averaged_on` is the node that averaged what the forks saved, "" if the
-    trial went on from one fork's checkpoint, or from `from_step`; `reason` says why.
+    trial went on from one fork's checkpoint, or from `from_step`; `reason` says why. Where `forks_merge` is best,
+    `verdict` is "pending", "kept" or "dropped", `metric` what was reported first of the average, and `best_metric` what
+    the best fork had reported; "" and None otherwise.
     """
 
     round: int
@@ -169,6 +171,9 @@ class Merge:
     forks: tuple[ForkPart, ...]
     averaged_on: str
     reason: str
+    verdict: str = ""
+    metric: float | None = None
+    best_metric: float | None = None
 
 
 @dataclass(frozen=True)
@@ -436,6 +441,7 @@ def _fork_facts(now: ForkRound | None, merges: tuple[Merge, ...]) -> list[tuple[
     if merges:
         last = merges[-1]
         how = f"averaged on {last.averaged_on}" if last.averaged_on else last.reason
+        how += f", {last.verdict}" if last.verdict else ""
         rows.append((f"round {last.round}", f"step {last.from_step} to {last.step}, {how}"))
     return rows
 
@@ -450,6 +456,13 @@ def _round(now: service_pb2.TrialRound) -> ForkRound:
     )
 
 
+_VERDICTS = {
+    event_pb2.MERGE_VERDICT_PENDING: "pending",
+    event_pb2.MERGE_VERDICT_KEPT: "kept",
+    event_pb2.MERGE_VERDICT_DROPPED: "dropped",
+}
+
+
 def _merge(merge: service_pb2.TrialMerge) -> Merge:
     return Merge(
         round=merge.round,
@@ -460,6 +473,9 @@ def _merge(merge: service_pb2.TrialMerge) -> Merge:
         forks=tuple(_fork(fork) for fork in merge.forks),
         averaged_on=merge.averaged_on,
         reason=merge.reason,
+        verdict=_VERDICTS.get(merge.verdict, ""),
+        metric=merge.metric if merge.HasField("metric") else None,
+        best_metric=merge.best_metric if merge.HasField("best_metric") else None,
     )
 
 

@@ -47,6 +47,30 @@ FORK_AGAIN_NEVER: ForkAgain.ValueType  # 2
 """Its checkpoints cannot be averaged."""
 Global___ForkAgain: typing_extensions.TypeAlias = ForkAgain
 
+class _MergeVerdict:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _MergeVerdictEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_MergeVerdict.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    MERGE_VERDICT_UNSPECIFIED: _MergeVerdict.ValueType  # 0
+    """It was not to be judged."""
+    MERGE_VERDICT_PENDING: _MergeVerdict.ValueType  # 1
+    """Its first report is waited for."""
+    MERGE_VERDICT_KEPT: _MergeVerdict.ValueType  # 2
+    MERGE_VERDICT_DROPPED: _MergeVerdict.ValueType  # 3
+
+class MergeVerdict(_MergeVerdict, metaclass=_MergeVerdictEnumTypeWrapper):
+    """MergeVerdict is what became of an average that is to be no worse than the best fork."""
+
+MERGE_VERDICT_UNSPECIFIED: MergeVerdict.ValueType  # 0
+"""It was not to be judged."""
+MERGE_VERDICT_PENDING: MergeVerdict.ValueType  # 1
+"""Its first report is waited for."""
+MERGE_VERDICT_KEPT: MergeVerdict.ValueType  # 2
+MERGE_VERDICT_DROPPED: MergeVerdict.ValueType  # 3
+Global___MergeVerdict: typing_extensions.TypeAlias = MergeVerdict
+
 class _RevokeKind:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -316,6 +340,7 @@ class Event(google.protobuf.message.Message):
     FORKS_ENDED_FIELD_NUMBER: builtins.int
     TUNER_ANSWERED_FIELD_NUMBER: builtins.int
     ROUND_BEGUN_FIELD_NUMBER: builtins.int
+    MERGE_JUDGED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -382,6 +407,8 @@ class Event(google.protobuf.message.Message):
     def tuner_answered(self) -> Global___TunerAnswered: ...
     @property
     def round_begun(self) -> Global___RoundBegun: ...
+    @property
+    def merge_judged(self) -> Global___MergeJudged: ...
     def __init__(
         self,
         *,
@@ -418,10 +445,11 @@ class Event(google.protobuf.message.Message):
         forks_ended: Global___ForksEnded | None = ...,
         tuner_answered: Global___TunerAnswered | None = ...,
         round_begun: Global___RoundBegun | None = ...,
+        merge_judged: Global___MergeJudged | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -1086,6 +1114,63 @@ class ForkSteps(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["lease_id", b"lease_id", "steps", b"steps"]) -> None: ...
 
 Global___ForkSteps: typing_extensions.TypeAlias = ForkSteps
+
+@typing.final
+class MergeJudged(google.protobuf.message.Message):
+    """MergeJudged says whether the average of a round of forks stays what its trial goes on from, where the sweep's forks_merge is best."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    TRIAL_FIELD_NUMBER: builtins.int
+    VERDICT_FIELD_NUMBER: builtins.int
+    ROUND_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
+    BEST_FIELD_NUMBER: builtins.int
+    BEST_LEASE_ID_FIELD_NUMBER: builtins.int
+    METRIC_FIELD_NUMBER: builtins.int
+    CHECKPOINT_FIELD_NUMBER: builtins.int
+    AGAIN_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    trial: builtins.int
+    verdict: Global___MergeVerdict.ValueType
+    round: builtins.int
+    """Counts the trial's rounds of forks from 1."""
+    key: builtins.str
+    """The average."""
+    best: builtins.float
+    """The metric that it must not be worse than: the best fork's when it saved, and the lease of that fork."""
+    best_lease_id: builtins.int
+    metric: builtins.float
+    """What was reported first of the average; absent while that is waited for, or if nothing was."""
+    again: Global___ForkAgain.ValueType
+    """Whether the trial may be forked again, of a dropped average."""
+    reason: builtins.str
+    @property
+    def checkpoint(self) -> Global___Checkpoint:
+        """The best fork's checkpoint, with the step that the trial is at: what it goes on from instead of a dropped average."""
+
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        trial: builtins.int = ...,
+        verdict: Global___MergeVerdict.ValueType = ...,
+        round: builtins.int = ...,
+        key: builtins.str = ...,
+        best: builtins.float = ...,
+        best_lease_id: builtins.int = ...,
+        metric: builtins.float | None = ...,
+        checkpoint: Global___Checkpoint | None = ...,
+        again: Global___ForkAgain.ValueType = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "checkpoint", b"checkpoint", "metric", b"metric"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "again", b"again", "best", b"best", "best_lease_id", b"best_lease_id", "checkpoint", b"checkpoint", "key", b"key", "metric", b"metric", "reason", b"reason", "round", b"round", "sweep", b"sweep", "trial", b"trial", "verdict", b"verdict"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
+
+Global___MergeJudged: typing_extensions.TypeAlias = MergeJudged
 
 @typing.final
 class LeasePlace(google.protobuf.message.Message):

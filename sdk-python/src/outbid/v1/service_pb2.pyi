@@ -446,6 +446,9 @@ class TrialMerge(google.protobuf.message.Message):
     FORKS_FIELD_NUMBER: builtins.int
     AVERAGED_ON_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
+    VERDICT_FIELD_NUMBER: builtins.int
+    METRIC_FIELD_NUMBER: builtins.int
+    BEST_METRIC_FIELD_NUMBER: builtins.int
     round: builtins.int
     """Counts the trial's rounds of forks from 1."""
     from_step: builtins.int
@@ -454,6 +457,12 @@ class TrialMerge(google.protobuf.message.Message):
     averaged_on: builtins.str
     """The node that averaged what they saved; empty if the trial goes on from what one of them saved, or from where they began."""
     reason: builtins.str
+    verdict: outbid.v1.event_pb2.MergeVerdict.ValueType
+    """Where the sweep's forks_merge is best: whether the average stayed, the metric that was reported first of it, absent before, and
+    the best fork's.
+    """
+    metric: builtins.float
+    best_metric: builtins.float
     @property
     def began(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it began, if that is known, and when what its forks saved was added up."""
@@ -473,9 +482,16 @@ class TrialMerge(google.protobuf.message.Message):
         forks: collections.abc.Iterable[Global___TrialFork] | None = ...,
         averaged_on: builtins.str = ...,
         reason: builtins.str = ...,
+        verdict: outbid.v1.event_pb2.MergeVerdict.ValueType = ...,
+        metric: builtins.float | None = ...,
+        best_metric: builtins.float | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["began", b"began", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["averaged_on", b"averaged_on", "began", b"began", "forks", b"forks", "from_step", b"from_step", "reason", b"reason", "round", b"round", "step", b"step", "time", b"time"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_best_metric", b"_best_metric", "_metric", b"_metric", "began", b"began", "best_metric", b"best_metric", "metric", b"metric", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_best_metric", b"_best_metric", "_metric", b"_metric", "averaged_on", b"averaged_on", "began", b"began", "best_metric", b"best_metric", "forks", b"forks", "from_step", b"from_step", "metric", b"metric", "reason", b"reason", "round", b"round", "step", b"step", "time", b"time", "verdict", b"verdict"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_best_metric", b"_best_metric"]) -> typing.Literal["best_metric"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___TrialMerge: typing_extensions.TypeAlias = TrialMerge
 

@@ -393,6 +393,8 @@ class TrialRecord(google.protobuf.message.Message):
     FAILED_OTHERWISE_FIELD_NUMBER: builtins.int
     ROUND_FIELD_NUMBER: builtins.int
     FORK_AGAIN_FIELD_NUMBER: builtins.int
+    PROBATION_FIELD_NUMBER: builtins.int
+    DROPPED_MERGES_FIELD_NUMBER: builtins.int
     seed: builtins.int
     at_target: builtins.bool
     """Whether it waits for the tuner although it has a lease."""
@@ -417,6 +419,7 @@ class TrialRecord(google.protobuf.message.Message):
     failed_otherwise: builtins.bool
     """It failed, and not as its process did once more."""
     fork_again: outbid.v1.event_pb2.ForkAgain.ValueType
+    dropped_merges: builtins.int
     @property
     def trial(self) -> outbid.v1.service_pb2.Trial: ...
     @property
@@ -453,6 +456,10 @@ class TrialRecord(google.protobuf.message.Message):
     def round(self) -> Global___ForkRound:
         """The round of forks that trains it; absent for none."""
 
+    @property
+    def probation(self) -> outbid.v1.event_pb2.MergeJudged:
+        """The average that it goes on from, where that is still to be judged, and how many were dropped in a row."""
+
     def __init__(
         self,
         *,
@@ -479,9 +486,11 @@ class TrialRecord(google.protobuf.message.Message):
         failed_otherwise: builtins.bool = ...,
         round: Global___ForkRound | None = ...,
         fork_again: outbid.v1.event_pb2.ForkAgain.ValueType = ...,
+        probation: outbid.v1.event_pb2.MergeJudged | None = ...,
+        dropped_merges: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "last_failure", b"last_failure", "metric", b"metric", "queued", b"queued", "round", b"round", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "failed_otherwise", b"failed_otherwise", "fork_again", b"fork_again", "held", b"held", "last_failure", b"last_failure", "last_report_seq", b"last_report_seq", "leases", b"leases", "lost_step", b"lost_step", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "queued", b"queued", "resumes_as", b"resumes_as", "rollbacks", b"rollbacks", "round", b"round", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "last_failure", b"last_failure", "metric", b"metric", "probation", b"probation", "queued", b"queued", "round", b"round", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "dropped_merges", b"dropped_merges", "failed_otherwise", b"failed_otherwise", "fork_again", b"fork_again", "held", b"held", "last_failure", b"last_failure", "last_report_seq", b"last_report_seq", "leases", b"leases", "lost_step", b"lost_step", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "probation", b"probation", "queued", b"queued", "resumes_as", b"resumes_as", "rollbacks", b"rollbacks", "round", b"round", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___TrialRecord: typing_extensions.TypeAlias = TrialRecord
@@ -618,6 +627,7 @@ class LeaseRecord(google.protobuf.message.Message):
     LAST_REPORT_SEQ_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
     AT_TARGET_FIELD_NUMBER: builtins.int
+    VOID_FIELD_NUMBER: builtins.int
     lease_id: builtins.int
     node: builtins.str
     """The first place and the rest of them, as snapshots of formats 1 and 2 say it."""
@@ -635,6 +645,8 @@ class LeaseRecord(google.protobuf.message.Message):
     step: builtins.int
     """How far its process is, and whether that did the trial's steps and waits for word."""
     at_target: builtins.bool
+    void: builtins.bool
+    """What is done under it counts for nothing: the average that it began with was dropped."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -670,8 +682,9 @@ class LeaseRecord(google.protobuf.message.Message):
         last_report_seq: builtins.int = ...,
         step: builtins.int = ...,
         at_target: builtins.bool = ...,
+        void: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["granted", b"granted", "term_end", b"term_end", "training", b"training"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "devices", b"devices", "ended", b"ended", "from_step", b"from_step", "granted", b"granted", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "step", b"step", "term_end", b"term_end", "training", b"training", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "devices", b"devices", "ended", b"ended", "from_step", b"from_step", "granted", b"granted", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "step", b"step", "term_end", b"term_end", "training", b"training", "version", b"version", "void", b"void"]) -> None: ...
 
 Global___LeaseRecord: typing_extensions.TypeAlias = LeaseRecord

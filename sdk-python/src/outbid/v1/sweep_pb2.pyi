@@ -943,7 +943,8 @@ class Resources(google.protobuf.message.Message):
     """
     forks_merge: builtins.str
     """How what forks learned is put together: "steps" (default) by the steps that each did; "uniform", all alike; "outer", DiLoCo's
-    outer optimizer over the mean by steps, of rate 0.7 and momentum 0.9, or others, such as "outer(0.5, 0.8)".
+    outer optimizer over the mean by steps, of rate 0.7 and momentum 0.9, or others, such as "outer(0.5, 0.8)"; "best", by steps,
+    and the trial goes on from the best fork instead if the metric that is reported first of the mean is worse than that fork's.
     """
     @property
     def devices(self) -> Global___DeviceCount:
