@@ -77,7 +77,8 @@ def _merge(merge: str) -> str:
     """Return the API's text for how what forks learned is put together."""
     if not isinstance(merge, str) or not (merge in ("steps", "uniform", "best", "outer") or merge.startswith("outer(")):
         raise ValueError(
-            f'Resources: forks_merge must be "steps", "uniform", "best", "outer" or "outer(RATE, MOMENTUM)", got {merge!r}'
+            'Resources: forks_merge must be "steps", "uniform", "best", "outer" or "outer(RATE, MOMENTUM)", '
+            f"got {merge!r}"
         )
     return "" if merge == "steps" else merge
 

@@ -39,10 +39,57 @@ def regression(trial: ob.Trial) -> None:
         rows = draw.choice(mine, 32)
         w = w - 0.01 * x[rows].T @ (x[rows] @ w - y[rows]) / len(rows)
         done += 1
-        pause.wait(0.004 * (1 + 2 * (trial.devices[0].type == "slow")))
+        pace(trial, pause)
         trial.save({"w": w, "steps": np.array(done)}, metadata={"samples": len(mine), "of": trial.fork.count})
         loss = float(np.mean((x @ w - y) ** 2))
         trial.report(loss=loss, forks=trial.fork.count, samples=len(mine), pid=os.getpid())
+
+
+def biased(trial: ob.Trial) -> None:
+    """Learn what half of the forks see too much of, and half too little: only their mean is right."""
+    w = (trial.checkpoint() or {"w": np.zeros(4)})["w"]
+    target = np.arange(4.0) + (1 if trial.fork.index % 2 else -1) * (trial.fork.count > 1)
+    pause = threading.Event()
+    trial.report(loss=float(np.mean((w - np.arange(4.0)) ** 2)))
+    for _ in trial.steps():
+        w = w + 0.1 * (target - w)
+        pace(trial, pause)
+        trial.save({"w": w})
+        trial.report(loss=float(np.mean((w - np.arange(4.0)) ** 2)))
+
+
+def permuted(trial: ob.Trial) -> None:
+    """Train a network whose hidden units each fork has in an order of its own, which changes nothing but averages."""
+    data = np.random.default_rng(5)
+    x = data.normal(size=(200, 6))
+    y = np.tanh(x @ data.normal(size=(6, 8))) @ data.normal(size=8)
+    first = {"in": data.normal(size=(6, 24)), "out": data.normal(size=24) / 24}
+    net = dict(trial.checkpoint() or first)
+    order = np.random.default_rng(trial.fork.seed).permutation(24)
+    net = {"in": net["in"][:, order], "out": net["out"][order]}
+
+    def hidden() -> Any:
+        return np.tanh(x @ net["in"])
+
+    def loss() -> float:
+        return float(np.mean((hidden() @ net["out"] - y) ** 2))
+
+    pause = threading.Event()
+    trial.report(loss=loss())
+    for _ in trial.steps():
+        h = hidden()
+        off = (h @ net["out"] - y)[:, None] / len(x)
+        back = off * net["out"] * (1 - h * h)
+        net = {"in": net["in"] - 0.1 * x.T @ back, "out": net["out"] - 0.1 * (h.T @ off)[:, 0]}
+        pace(trial, pause)
+        trial.save(net)
+        trial.report(loss=loss())
+
+
+def pace(trial: ob.Trial, pause: threading.Event) -> None:
+    """Take the time of a step: a long one until the test has seen what it waits for."""
+    slow = 1 + 2 * (trial.devices[0].type == "slow")
+    pause.wait((0.002 if Path(os.environ["FORKS_GATE"]).exists() else 0.04) * slow)
 
 
 class Served:
@@ -66,6 +113,10 @@ class Served:
         until(ready.exists, "the server is ready", self.log)
         self.url = json.loads(ready.read_text())["api"]
         until(lambda: self.nodes() == 2, "both workers have joined", self.log)
+
+    def gate(self, train: Callable[[ob.Trial], None]) -> Path:
+        """Return the file that has trials of a function end soon."""
+        return self.folder / f"{train.__name__}.gate"
 
     def nodes(self) -> int:
         """Return how many nodes are up."""
@@ -109,10 +160,10 @@ def serving(folder: Path) -> Iterator[Served]:
         check_log(server.log)
 
 
-def submit(url: str, merge: str = "steps") -> Any:
-    """Submit a sweep of one trial that may be forked."""
+def submit(server: Served, merge: str = "steps", train: Callable[[ob.Trial], None] = regression) -> Any:
+    """Submit a sweep of one trial that may be forked; it ends soon once its gate is open."""
     sweep = ob.Sweep(
-        regression,
+        train,
         {"x": ob.uniform(0, 1)},
         metric="loss",
         mode="min",
@@ -120,19 +171,32 @@ def submit(url: str, merge: str = "steps") -> Any:
         trials=1,
         resources=ob.Resources(devices=1, forks="auto", forks_merge=merge),
         checkpoints=ob.Checkpoints(last=True, every="500ms"),
+        env={"FORKS_GATE": str(server.gate(train)), "OMP_NUM_THREADS": "1"},
     )
-    return sweep.submit(ob.connect(url))
+    return sweep.submit(ob.connect(server.url))
+
+
+def averaged(handle: Any) -> list[Any]:
+    """Return the rounds of a sweep's only trial of which more than one fork's steps were averaged."""
+    return [merge for trial in handle.trials() for merge in trial.merges if merge.averaged_on]
+
+
+def check_steps(server: Served, trial: Any) -> None:
+    """Check that each step was counted once, and that a round was averaged."""
+    begins = [e for e in server.of("forks_began") if e["sweep"] == trial.sweep]
+    ends = [e for e in server.of("forks_ended") if e["sweep"] == trial.sweep]
+    assert any(len(end.get("forks", [])) == 2 for end in ends), f"no round was averaged: {ends}"
+    for began, end in zip(begins, ends, strict=True):
+        did = sum(int(fork.get("steps", 0)) for fork in end.get("forks", []))
+        at = int(began.get("start", {}).get("step", 0))
+        assert int(end.get("step", 0)) == at + did, f"{at} and {did} steps are not {end}"
+    assert trial.step == STEPS
 
 
 def check(server: Served, trial: Any) -> None:
     """Check that each step was counted once, and that the trial learned what it was to learn."""
-    ends = server.of("forks_ended")
-    for began, end in zip(server.of("forks_began"), ends, strict=True):
-        did = sum(int(fork.get("steps", 0)) for fork in end.get("forks", []))
-        at = int(began.get("start", {}).get("step", 0))
-        assert int(end.get("step", 0)) == at + did, f"{at} and {did} steps are not {end}"
+    check_steps(server, trial)
     weights = trial.checkpoint()
-    assert trial.step == STEPS
     assert int(weights["steps"]) <= STEPS  # an integer is that of the fork that did most
     assert float(np.max(np.abs(weights["w"] - np.arange(20.0)))) < 0.5
 
@@ -182,13 +246,13 @@ def check_merges(server: Served, trial: Any) -> None:
 
 def test_a_trial_is_trained_by_forks_on_unlike_workers(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        handle = submit(server.url)
+        handle = submit(server)
         check_shown(server, handle)
+        until(lambda: bool(averaged(handle)), "a round is averaged", server.log)
+        server.gate(regression).touch()
         result = handle.wait(DEADLINE)
         check(server, result.trials[0])
         check_merges(server, handle.trials()[0])
-        ends = server.of("forks_ended")
-        assert any(len(end.get("forks", [])) == 2 for end in ends), f"no round was averaged: {ends}"
         reports = [r for r in handle.reports() if r.metrics["forks"] == 2]
         assert reports, "no report was made by one of two forks"
         assert max(r.step for r in handle.reports()) == STEPS
@@ -197,7 +261,7 @@ def test_a_trial_is_trained_by_forks_on_unlike_workers(tmp_path: Path) -> None:
 
 def test_a_fork_and_a_server_are_killed_in_mid_round(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        handle = submit(server.url)
+        handle = submit(server)
         pids: set[int] = set()
 
         def forked() -> bool:
@@ -212,6 +276,8 @@ def test_a_fork_and_a_server_are_killed_in_mid_round(tmp_path: Path) -> None:
         server.kill()
         server.start()
         again = ob.connect(server.url).attach(handle.id)
+        until(lambda: bool(averaged(again)), "a round is averaged", server.log)
+        server.gate(regression).touch()
         result = again.wait(DEADLINE)
         check(server, result.trials[0])
         assert result.trials[0].restarts == 0, "that forks fail is no restart of the trial"
@@ -219,7 +285,10 @@ def test_a_fork_and_a_server_are_killed_in_mid_round(tmp_path: Path) -> None:
 
 def test_an_outer_optimizer_goes_on_from_round_to_round(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        trial = submit(server.url, "outer(0.9, 0.2)").wait(DEADLINE).trials[0]
+        handle = submit(server, "outer(0.9, 0.2)")
+        until(lambda: len(averaged(handle)) >= 2, "two rounds are averaged", server.log)
+        server.gate(regression).touch()
+        trial = handle.wait(DEADLINE).trials[0]
         merged = [end["checkpoint"] for end in server.of("forks_ended") if len(end.get("forks", [])) == 2]
         outer = [checkpoint for checkpoint in merged if "outer" in checkpoint]
         assert len(merged) >= 2, f"too few rounds were averaged: {merged}"
@@ -227,3 +296,32 @@ def test_an_outer_optimizer_goes_on_from_round_to_round(tmp_path: Path) -> None:
         assert float(np.max(np.abs(trial.checkpoint()["w"] - np.arange(20.0)))) < 0.5
         left = [path.name for path in (tmp_path / "data").rglob("*.outer")]
         assert len(left) <= 2, f"states that nothing needs are left: {left}"
+
+
+def test_only_averages_that_help_are_kept(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        for train, verdict in ((permuted, "dropped"), (biased, "kept")):
+            handle = submit(server, "best", train)
+            until(
+                lambda handle=handle, verdict=verdict: any(m.verdict == verdict for m in averaged(handle)),  # type: ignore[misc]
+                f"an average of {train.__name__} is {verdict}",
+                server.log,
+            )
+            merge = next(m for m in averaged(handle) if m.verdict == verdict)
+            worse = merge.metric is not None and merge.metric > merge.best_metric
+            assert worse == (verdict == "dropped"), merge
+            trial = handle.trials()[0]
+            assert trial.step >= merge.step, f"steps were taken back: {trial}, {merge}"
+            shown = show(server, trial.id)
+            assert f"{verdict}: " in shown and "and the best fork" in shown, shown
+            server.gate(train).touch()
+            result = handle.wait(DEADLINE)
+            check_steps(server, result.trials[0])
+            assert max(r.step for r in handle.reports() if not r.superseded) == STEPS
+        judged = server.of("merge_judged")
+        dropped = [e for e in judged if e["verdict"] == "MERGE_VERDICT_DROPPED"]
+        assert dropped and all(e["metric"] > e["best"] for e in dropped)
+        instead = {e["checkpoint"]["key"] for e in dropped}
+        assert instead.isdisjoint(e["key"] for e in judged), "an average is gone on from"
+        metrics = urllib.request.urlopen(f"{server.url}/metrics", timeout=DEADLINE).read().decode()
+        assert f'outbid_merges_total{{what="dropped"}} {len(dropped)}' in metrics
