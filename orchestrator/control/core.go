@@ -126,6 +126,8 @@ type Outcome struct {
 	Orders []*outbidv1.Orders
 	// Delete names objects that nothing needs any more.
 	Delete []string
+	// Merges counts what became of rounds of forks.
+	Merges Merges
 	// Replies answer commands.
 	Replies []func()
 	// Retire names the sweeps whose tuners, programs of their own, need not be asked any more, and Ask those whose tuners were

@@ -145,6 +145,7 @@ func (c *Core) endForks(s *state.Sweep, t *state.Trial, to *outbidv1.Checkpoint,
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForksEnded{ForksEnded: e}})
 	if len(e.GetForks()) > 1 {
+		c.out.Merges.Averaged++
 		c.doubt(s, t, r, to)
 	}
 	c.drop(s, t)

@@ -50,8 +50,7 @@ type Config struct {
 // Observation is how one step went.
 type Observation struct {
 	Inputs, Events, Reports int
-	// Averaged counts the rounds of forks that were averaged, Kept and Dropped what became of averages that were to be judged.
-	Averaged, Kept, Dropped int
+	Merges                  Merges
 	Decide, Append          time.Duration
 }
 
@@ -296,11 +295,10 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 		}
 	}
 	l.took = Observation{
-		Inputs: len(inputs), Events: len(out.Events), Reports: countReports(out.Changes),
+		Inputs: len(inputs), Events: len(out.Events), Reports: countReports(out.Changes), Merges: out.Merges,
 		Decide: decided, Append: time.Since(began) - decided,
 	}
 	if l.cfg.Observe != nil {
-		l.took.countMerges(out.Changes)
 		l.cfg.Observe(l.took)
 	}
 	return out, nil

@@ -19,6 +19,9 @@ import (
 // dropsInARow is after how many dropped averages a trial is not forked any more.
 const dropsInARow = 2
 
+// Merges counts the rounds of forks that were averaged, and what became of averages that were to be judged.
+type Merges struct{ Averaged, Kept, Dropped int }
+
 // doubt puts the average of a round that has ended on probation, if any of its forks reported what it is to be compared with.
 func (c *Core) doubt(s *state.Sweep, t *state.Trial, r *fork.Round, average *outbidv1.Checkpoint) {
 	if !s.Terms.Merge.Best || r.Void || t.From().GetKey() != average.GetKey() {
@@ -41,6 +44,12 @@ func (c *Core) doubt(s *state.Sweep, t *state.Trial, r *fork.Round, average *out
 }
 
 func (c *Core) judge(e *outbidv1.MergeJudged) {
+	switch e.GetVerdict() {
+	case outbidv1.MergeVerdict_MERGE_VERDICT_KEPT:
+		c.out.Merges.Kept++
+	case outbidv1.MergeVerdict_MERGE_VERDICT_DROPPED:
+		c.out.Merges.Dropped++
+	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_MergeJudged{MergeJudged: e}})
 }
 
@@ -95,23 +104,4 @@ func shortly(v float64) string {
 		return fmt.Sprintf("%g", v)
 	}
 	return unbounded(v)
-}
-
-// countMerges counts the rounds that were averaged, and what became of averages that were to be judged.
-func (o *Observation) countMerges(changes []state.Change) {
-	for _, change := range changes {
-		switch k := change.Event.GetKind().(type) {
-		case *outbidv1.Event_ForksEnded:
-			if len(k.ForksEnded.GetForks()) > 1 {
-				o.Averaged++
-			}
-		case *outbidv1.Event_MergeJudged:
-			switch k.MergeJudged.GetVerdict() {
-			case outbidv1.MergeVerdict_MERGE_VERDICT_KEPT:
-				o.Kept++
-			case outbidv1.MergeVerdict_MERGE_VERDICT_DROPPED:
-				o.Dropped++
-			}
-		}
-	}
 }

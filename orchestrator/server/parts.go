@@ -255,9 +255,9 @@ func (s *Server) registerMetrics() (func(control.Observation), error) {
 		store.Observe(o.Append.Seconds())
 		events.Add(float64(o.Events))
 		reports.Add(float64(o.Reports))
-		merges.WithLabelValues("averaged").Add(float64(o.Averaged))
-		merges.WithLabelValues("kept").Add(float64(o.Kept))
-		merges.WithLabelValues("dropped").Add(float64(o.Dropped))
+		merges.WithLabelValues("averaged").Add(float64(o.Merges.Averaged))
+		merges.WithLabelValues("kept").Add(float64(o.Merges.Kept))
+		merges.WithLabelValues("dropped").Add(float64(o.Merges.Dropped))
 	}, nil
 }
 
