@@ -20,7 +20,7 @@ CALM := $(addprefix ./orchestrator/,agent cluster curve fork plot policy policy/
 # Tests that watch processes: nearly all are of bin/outbid, and the race detector would see the tests' own code alone.
 PROCESSES := ./orchestrator/endtoend
 # Tests of other rooms that only compute, of which the race detector sees a part or nothing: they run whole without it.
-WHOLE := TestSeeds TestSeedsWithFaults TestSeedsOfForks TestFaultsChangeNothing TestAHundredThousandTrials \
+WHOLE := TestSeeds TestSeedsOfForks TestFaultsChangeNothing TestAHundredThousandTrials \
   TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent TestAnOlderLedgerIsFoldedAsItWas
 WHOLE_IN := $(addprefix ./orchestrator/,sim control)
 # make lint vets, and a debugger is not at work here.

@@ -160,8 +160,8 @@ func TestSimSaysWhatIsWrong(t *testing.T) {
 func TestSimSweep(t *testing.T) {
 	t.Parallel()
 	file, dir := writeFile(t, "jobs.csv", simJobs), t.TempDir()
-	base := []string{"--cluster", "gpu:8/4", "--trace", file, "--policy", "fifo,tiresias", "--plots", dir}
-	code, out, errs, asked := runSimCommand(t, append(base, "--sweep", "load=1,2,4", "-o", "json")...)
+	base := []string{"--cluster", "gpu:8/4", "--trace", file, "--policy", "fifo,tiresias"}
+	code, out, errs, asked := runSimCommand(t, append(base, "--sweep", "load=1,2,4", "--plots", dir, "-o", "json")...)
 	if code != exitOK || len(asked) != 6 || !strings.Contains(errs, "load=4\njobs: 3 jobs over 15.0s;") {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}

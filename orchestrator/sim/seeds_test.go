@@ -60,7 +60,7 @@ func TestSeedsWithFaults(t *testing.T) {
 	names := registry.Names()
 	seeds := uint64(100)
 	if testing.Short() || raceEnabled {
-		seeds = uint64(len(names)) // make test runs all of them without the race detector too
+		seeds = uint64(len(names))
 	}
 	for seed := range seeds {
 		name := names[seed%uint64(len(names))]
