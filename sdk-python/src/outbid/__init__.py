@@ -12,8 +12,9 @@
     result = sweep.run()
     print(result.best.config)
 
-Everything public is a name of this package, of `outbid.optuna` (Optuna's objectives and studies), of `outbid.plugin`
-(tuners and agents of your own) or of `outbid.rpc` (the server's API, call by call).
+Everything public is a name of this package, of `outbid.loggers` (TensorBoard, MLflow, W&B), of `outbid.callbacks`
+(XGBoost, LightGBM, Keras, Lightning, Transformers), of `outbid.optuna` (Optuna's objectives and studies), of
+`outbid.plugin` (tuners and agents of your own) or of `outbid.rpc` (the server's API, call by call).
 Names are imported when they are first used.
 """
 
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from outbid._version import __version__
 
 if TYPE_CHECKING:
+    from outbid import callbacks, loggers
     from outbid._asktell import AskedTrial
     from outbid._callbacks import Callback
     from outbid._client import Client, attach, connect, load
@@ -246,11 +248,13 @@ __all__ = [
     "Utility",
     "__version__",
     "attach",
+    "callbacks",
     "choice",
     "connect",
     "constant",
     "integer",
     "load",
+    "loggers",
     "lograndint",
     "loguniform",
     "normal",
@@ -268,6 +272,8 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers are to find names that are not there
 
     def __getattr__(name: str) -> Any:
+        if name in ("callbacks", "loggers"):
+            return importlib.import_module(f"{__name__}.{name}")
         home = _HOME.get(name)
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

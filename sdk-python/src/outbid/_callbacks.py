@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from outbid._model import Report, TrialResult, Update
+from outbid._model import Report, SweepInfo, TrialResult, Update
 
 if TYPE_CHECKING:
     from outbid._result import Result
@@ -15,6 +15,9 @@ class Callback:
 
     They are called one at a time, in the thread that waits. What they raise ends the waiting, not the sweep.
     """
+
+    def on_sweep_start(self, sweep: SweepInfo) -> None:
+        """Call first, with the sweep as it stands when the waiting begins."""
 
     def on_report(self, trial: TrialResult, report: Report) -> None:
         """Call for every report, in order."""
@@ -37,6 +40,7 @@ class Caller:
         self._trials: dict[int, TrialResult] = {}
         self._over: set[int] = set()
         self._early: list[Report] = []  # of trials that no update has shown yet
+        self._begun = False
 
     @property
     def wants_reports(self) -> bool:
@@ -45,6 +49,10 @@ class Caller:
 
     def update(self, update: Update) -> None:
         """Call what the update asks for: reports first, so that a trial's end comes last."""
+        if not self._begun:
+            self._begun = True
+            for callback in self._callbacks:
+                callback.on_sweep_start(update.sweep)
         self._trials.update({trial.number: trial for trial in update.trials})
         reports, self._early = [*self._early, *update.reports], []
         for report in reports:

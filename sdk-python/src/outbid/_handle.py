@@ -80,15 +80,17 @@ class SweepHandle(AskTell):
         *,
         display: bool = False,
         callbacks: Iterable[Callback] = (),
+        loggers: Iterable[Callback] = (),
     ) -> Result:
         """Wait until the sweep has ended and return its result.
 
         `timeout` is in seconds; when it is over TimeoutError is raised and the sweep goes on. `display` shows
-        a live table. Raises SweepFailedError if the sweep failed. A server that restarts meanwhile is waited
-        for, a minute at most. Ctrl-C ends the waiting only; with `display` it pauses the sweep, or leaves it running,
-        as `Sweep.run` does.
+        a live table. `loggers` are those of `outbid.loggers`, which log the sweep from its beginning. Raises
+        SweepFailedError if the sweep failed. A server that restarts meanwhile is waited for, a minute at most. Ctrl-C
+        ends the waiting only; with `display` it pauses the sweep, or leaves it running, as `Sweep.run` does.
         """
-        return self._wait(timeout, make_display(display, self._explain), tuple(callbacks), pausing=display)
+        called = (*callbacks, *loggers)
+        return self._wait(timeout, make_display(display, self._explain), called, pausing=display)
 
     async def wait_async(self, timeout: float | None = None, *, callbacks: Iterable[Callback] = ()) -> Result:
         """Wait like `wait`, for asyncio. Callbacks run in another thread."""

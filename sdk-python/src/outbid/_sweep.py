@@ -120,6 +120,7 @@ class Sweep:
         stop: when a trial ends by itself: a function of (step, metrics), called with every report, or a dict of metrics
             and values that end it when they are reached from below, such as {"accuracy": 0.99}, or conditions, such as
             {"loss": "<= 0.1", "step": 50}; one that holds is enough.
+        loggers: those of `outbid.loggers`, which log the sweep while `run` waits for it.
         tenant, labels: who owns the sweep, and free labels shown in listings.
         weight: its share of the cluster relative to other sweeps; 1 if left out.
         utility: what the end of a trial is worth, where the policy goes by that; the device-seconds that it needs if
@@ -162,6 +163,7 @@ class Sweep:
         fresh_process: bool = False,
         fail_fast: bool = False,
         stop: Stop | None = None,
+        loggers: Sequence[Callback] = (),
         tenant: str = "",
         labels: Mapping[str, str] | None = None,
         weight: float = 1.0,
@@ -177,6 +179,7 @@ class Sweep:
         self._fresh_process = _flag("fresh_process", fresh_process)
         self._fail_fast = _flag("fail_fast", fail_fast)
         self._ask_timeout = "" if ask_timeout is None else duration("ask_timeout", ask_timeout)
+        self._loggers = tuple(loggers)
         self._handle: SweepHandle | None = None
         spec = pb.SweepSpec(
             name=_checked_name(name) if name else self._made_name(),
@@ -254,6 +257,7 @@ class Sweep:
         display: bool = True,
         timeout: float | None = None,
         callbacks: Iterable[Callback] = (),
+        loggers: Iterable[Callback] = (),
         client: Client | None = None,
     ) -> Result:
         """Submit the sweep, wait for its end and return the result.
@@ -267,7 +271,8 @@ class Sweep:
             raise TypeError("run: this sweep has neither function nor program; use ask() and tell()")
         handle = self.submit(client)
         screen = make_display(display, handle._explain)
-        return handle._wait(timeout, screen, tuple(callbacks), pausing=True, fail_fast=self._fail_fast)
+        called = (*callbacks, *self._loggers, *loggers)
+        return handle._wait(timeout, screen, called, pausing=True, fail_fast=self._fail_fast)
 
     def preview(self, *, step_seconds: float = 0.0, client: Client | None = None) -> Preview:
         """Ask the server what the sweep would do; nothing is started.
