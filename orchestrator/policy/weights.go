@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"strconv"
 	"strings"
 )
@@ -23,4 +24,12 @@ func (o *Options) Weights(name, help string) map[string]float64 {
 		weights[tenant] = weight
 	}
 	return weights
+}
+
+// WeightOrOne is a weight, or 1 where it is none: not above 0, or without bound.
+func WeightOrOne(weight float64) float64 {
+	if weight > 0 && !math.IsInf(weight, 1) {
+		return weight
+	}
+	return 1
 }

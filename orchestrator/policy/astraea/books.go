@@ -152,7 +152,7 @@ func (b *books) count(v *policy.View, j *policy.Job) {
 	demand := float64(max(1, j.Demand.Max))
 	r := b.Jobs[j.Name()]
 	if r == nil {
-		weight := positive(j.Weight) * positive(j.App.Weight)
+		weight := policy.WeightOrOne(j.Weight) * policy.WeightOrOne(j.App.Weight)
 		c := a.class(demand / weight)
 		c.Jobs++
 		r = &record{Tenant: j.App.Tenant, Ratio: c.Ratio, Weight: weight, Before: c.Integral, Had: v.Attained(j)}
@@ -214,12 +214,4 @@ func (b *books) rho(v *policy.View, j *policy.Job) float64 {
 		return 0
 	}
 	return (v.Attained(j) - r.Had) / fair
-}
-
-// positive is a weight that is of use.
-func positive(weight float64) float64 {
-	if weight > 0 && !math.IsInf(weight, 1) {
-		return weight
-	}
-	return 1
 }

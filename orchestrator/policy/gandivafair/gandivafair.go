@@ -119,17 +119,10 @@ func (p *Policy) userOf(a *policy.App) string {
 // ticketsOf are those of an app's user.
 func (p *Policy) ticketsOf(a *policy.App) float64 {
 	if p.perApp {
-		return positive(a.Weight)
+		return policy.WeightOrOne(a.Weight)
 	}
 	if t, ok := p.tickets[a.Tenant]; ok {
 		return t
-	}
-	return 1
-}
-
-func positive(weight float64) float64 {
-	if weight > 0 {
-		return weight
 	}
 	return 1
 }
@@ -287,5 +280,5 @@ func ran(v *policy.View, j *policy.Job) float64 {
 	if j.Running() {
 		size = j.Gang().Size()
 	}
-	return v.Attained(j) / float64(size) / positive(j.Weight)
+	return v.Attained(j) / float64(size) / policy.WeightOrOne(j.Weight)
 }

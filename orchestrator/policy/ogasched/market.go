@@ -88,10 +88,7 @@ func (m *market) newPort(a *policy.App, wanted float64, remembered map[string]fl
 			fastest = max(fastest, s.alpha[k])
 		}
 	}
-	weight := a.Weight
-	if !(weight > 0) || math.IsInf(weight, 0) {
-		weight = 1
-	}
+	weight := policy.WeightOrOne(a.Weight)
 	for k := range s.alpha {
 		if fastest > 0 {
 			s.alpha[k] *= weight / fastest

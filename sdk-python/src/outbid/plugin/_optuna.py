@@ -32,7 +32,7 @@ _STUBBORN_GP = 3  # a process proposes the same again, and takes its time
 
 
 class Sampler(Tuner):
-    """Optuna's samplers. Settings: `sampler`, `startup` (trials at random before it) and `prior` (trials of before)."""
+    """Optuna's samplers. Settings: `sampler`, `startup` (trials at random before it; 10, of NSGA-II 20) and `prior` (trials of before)."""
 
     name = "optuna"
 
@@ -40,7 +40,7 @@ class Sampler(Tuner):
         """Read the settings and take up what is known."""
         settings = self.spec.settings
         self.sampler = settings.text("sampler", "tpe", choices=SAMPLERS)
-        self.startup = settings.whole("startup", 10, least=1)
+        self.startup = settings.whole("startup", 20 if self.sampler == "nsga2" else 10, least=1)
         prior = settings.value("prior", [])
         for needed in ("optuna", *_NEEDS.get(self.sampler, ())):
             try:
