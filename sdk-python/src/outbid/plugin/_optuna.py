@@ -32,7 +32,10 @@ _STUBBORN_GP = 3  # a process proposes the same again, and takes its time
 
 
 class Sampler(Tuner):
-    """Optuna's samplers. Settings: `sampler`, `startup` (trials at random before it; 10, of NSGA-II 20) and `prior` (trials of before)."""
+    """Optuna's samplers.
+
+    Settings: `sampler`, `startup` (trials at random before it; 10, of NSGA-II 20) and `prior` (trials of before).
+    """
 
     name = "optuna"
 
