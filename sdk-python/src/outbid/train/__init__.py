@@ -32,6 +32,32 @@ class _Trainers:
         unsupported(f"Ray Train's {type(self).__name__}", "tune a function that trains on its trial's devices")
 
 
+_ABSENT = {
+    "CheckpointConsistencyMode": "tune.report waits until its checkpoint is copied",
+    "CheckpointUploadMode": "tune.report waits until its checkpoint is copied",
+    "ControllerError": "a trial that failed has its error in Result.error",
+    "LoggingConfig": "RunConfig(log_to_file=True) writes what a trial prints; `outbid logs` shows it",
+    "NCCLHangError": "a trial that failed has its error in Result.error",
+    "PreemptionError": "a trial that must leave its device goes on from its checkpoint, with no error",
+    "PreemptionInfo": "a trial that must leave its device goes on from its checkpoint, with no error",
+    "ReportedCheckpoint": "use Result.best_checkpoints",
+    "ReportedCheckpointStatus": "use Result.best_checkpoints",
+    "UserCallback": "use tune.Callback",
+    "ValidationConfig": "validate in the training function",
+    "ValidationFn": "validate in the training function",
+    "ValidationTaskConfig": "validate in the training function",
+    "WorkerGroupError": "a trial that failed has its error in Result.error",
+    "get_all_reported_checkpoints": "use Result.best_checkpoints",
+    "get_preemption_info": "a trial that must leave its device goes on from its checkpoint",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ABSENT:
+        unsupported(f"train.{name}", _ABSENT[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class BackendConfig(_Trainers):
     """Not here."""
 

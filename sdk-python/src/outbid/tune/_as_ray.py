@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -70,3 +71,11 @@ def remote(*args: Any, **kwargs: Any) -> Callable[..., Any]:
 def wait(*args: Any, **kwargs: Any) -> Any:
     """Tasks and actors are Ray's own."""
     unsupported("ray.wait", "run the script with Ray, and Outbid beside it with outbid.ray.up()")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("tune", "train", "air"):
+        return importlib.import_module(f"outbid.{name}")
+    if name.startswith("_"):
+        raise AttributeError(name)
+    unsupported(f"ray.{name}", "run the script with Ray, and Outbid beside it with outbid.ray.up()")

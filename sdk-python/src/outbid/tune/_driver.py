@@ -25,7 +25,7 @@ from outbid._tuners import Plugin
 from outbid.tune._config import Placement, RunConfig, TuneConfig, seconds, storage_of
 from outbid.tune._encoding import decode
 from outbid.tune._errors import TuneError, unsupported
-from outbid.tune._plan import Plan, name_of
+from outbid.tune._plan import Plan, name_of, sent_name
 from outbid.tune._program import Experiment, pack
 from outbid.tune._record import Run, collect
 from outbid.tune._registry import find_trainable
@@ -90,7 +90,7 @@ def resubmit(
     plan = replace(made.plan, numbers=numbers, going_on=going_on)
     if trainable is not None:
         plan.trainable = find_trainable(trainable)
-    points = [decode(t.config) for t in trials]
+    points = [decode(t.config, plan.space) for t in trials]
     scheduler = FIFOScheduler()
     client = default_client()
     sweep = _sweep(Experiment(plan, scheduler, None, points, len(points)), tune, run, 0, client)
@@ -159,7 +159,7 @@ def _experiment(plan: Plan, tune: TuneConfig) -> tuple[Experiment, int]:
         search = BasicVariantGenerator()
     metric, mode = _goal(tune, search, scheduler)
     plan.metric, plan.mode = metric or DEFAULT_METRIC, mode or "max"
-    if not scheduler.set_search_properties(metric, mode, **plan.space):
+    if not scheduler.set_search_properties(metric, mode):
         raise ValueError("metric and mode are given twice, to the scheduler and to TuneConfig: leave out one of them")
     limit = int(tune.max_concurrent_trials or 0) or int(getattr(search, "max_concurrent", 0) or 0)
     if isinstance(search, BasicVariantGenerator):
@@ -204,7 +204,7 @@ def _sweep(experiment: Experiment, tune: TuneConfig, run: RunConfig, limit: int,
     return Sweep(
         Work(plan),
         {},
-        metric=plan.metric,
+        metric=sent_name(plan.metric),
         mode=plan.mode,  # type: ignore[arg-type]
         tuner=Plugin([python, "-m", "outbid.tune._program"], settings={"experiment": pack(experiment)}),
         resources=_resources(plan.placement, client),

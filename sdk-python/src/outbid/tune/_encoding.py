@@ -23,8 +23,23 @@ def encode(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain, _FLOATS: floats} if floats else plain
 
 
-def decode(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration that was encoded."""
+def decode(config: Mapping[str, Any], like: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the configuration that was encoded; its names in the order of a space, which the server does not keep."""
+    found = _decode(config)
+    return found if like is None else _ordered(found, like)
+
+
+def _ordered(config: dict[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
+    names = [*(n for n in like if n in config), *(n for n in config if n not in like)]
+    return {
+        n: _ordered(config[n], inside)
+        if isinstance(config[n], dict) and isinstance(inside := like.get(n), Mapping)
+        else config[n]
+        for n in names
+    }
+
+
+def _decode(config: Mapping[str, Any]) -> dict[str, Any]:
     if _WHOLE in config:
         import cloudpickle
 

@@ -67,6 +67,15 @@ _TUNE = {
     "utils.log": "_log_names",
 }
 
+_TRAIN = {
+    "xgboost": "outbid.tune.integration.xgboost",
+    "lightgbm": "outbid.tune.integration.lightgbm",
+    **{
+        name: "outbid.train._trainers"
+        for name in ("torch", "lightning", "huggingface", "tensorflow", "horovod", "data_parallel_trainer", "trainer")
+    },
+}
+
 _RAY = {
     "ray": "outbid.tune._as_ray",
     "ray.util": "outbid.tune._as_ray",
@@ -123,6 +132,7 @@ def install() -> None:
     """Let Ray Tune's modules be found below outbid.tune."""
     if not any(isinstance(f, _Finder) and not f._prefix for f in sys.meta_path):
         names = {f"outbid.tune.{name}": f"outbid.tune.{real}" for name, real in _TUNE.items()}
+        names |= {f"outbid.train.{name}": real for name, real in _TRAIN.items()}
         sys.meta_path.insert(0, _Finder(names))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -82,6 +83,12 @@ def name_of(trainable: Any) -> str:
         name = str(trainable.__name__)
         return "lambda" if name == "<lambda>" else name
     return type(trainable).__name__
+
+
+def sent_name(metric: str) -> str:
+    """Return a metric's name as the server takes it."""
+    clean = re.sub(r"[^A-Za-z0-9_./-]", "_", metric)[:99]
+    return clean if re.match(r"[A-Za-z_]", clean) else f"_{clean}"
 
 
 def met(stop: Mapping[str, Any], result: Mapping[str, Any], flat: Mapping[str, Any]) -> bool:

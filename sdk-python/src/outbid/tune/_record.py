@@ -68,7 +68,7 @@ def status_of(info: TrialResult) -> str:
 
 def trial_of(plan: Plan, info: TrialResult) -> Trial:
     """Return a trial as the server shows it."""
-    trial = plan.trial(info.number, decode(info.config))
+    trial = plan.trial(info.number, decode(info.config, plan.space))
     trial.status = status_of(info)
     return trial
 

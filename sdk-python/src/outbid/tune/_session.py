@@ -24,7 +24,7 @@ from outbid._metrics import is_number
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import Placement
 from outbid.tune._encoding import decode
-from outbid.tune._plan import Plan, met
+from outbid.tune._plan import Plan, met, sent_name
 from outbid.tune._trial import Trial, flatten, read_results, to_json
 
 current: Session | None = None
@@ -38,7 +38,7 @@ class Session:
 
     def __init__(self, plan: Plan, trial: _training.Trial) -> None:
         self._plan, self._own = plan, trial
-        self.config = decode(json.loads(trial._a.config_json or "{}"))
+        self.config = decode(json.loads(trial._a.config_json or "{}"), plan.space)
         self.trial: Trial = plan.trial(trial.number, self.config)
         self.folder = plan.claim(self.trial)
         self._start: Checkpoint | None = None
@@ -110,6 +110,9 @@ class Session:
         self.last = result
         self._enough = self._enough or enough
         numbers = {k: float(v) for k, v in flat.items() if k not in _UNSENT and is_number(v) and not _configured(k)}
+        goal = self._plan.metric
+        if goal in numbers:
+            numbers.setdefault(sent_name(goal), numbers[goal])
         try:
             self._own.report(numbers, step=None)
         finally:
@@ -163,7 +166,14 @@ class Session:
                 (self.folder / "error.pkl").write_bytes(cloudpickle.dumps(error))
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files; a last result that JSON cannot hold is kept as it is, too."""
+        if self.folder is not None and self.last:
+            with contextlib.suppress(Exception):
+                own = {k: v for k, v in self.last.items() if k != "config"}
+                if not _same(own, json.loads(to_json(own))):
+                    import cloudpickle
+
+                    (self.folder / ".last.pkl").write_bytes(cloudpickle.dumps(self.last))
         for file in (self._results, self._progress and self._progress[0]):
             if file:
                 file.close()
@@ -266,6 +276,17 @@ _UNSENT = frozenset(
 
 def _configured(name: str) -> bool:
     return name.startswith("config/")
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Return whether two things are equal, in their types too."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)
 
 
 _own_address = ""

@@ -94,7 +94,8 @@ def _drive(kind: Any, session: _session.Session) -> None:
             done = bool(result.get("done"))
             with contextlib.ExitStack() as stack:
                 checkpoint = None
-                if due or (done and able and session.at_end):
+                asked = bool(result.pop("should_checkpoint", False)) and able
+                if due or asked or (done and able and session.at_end):
                     place = stack.enter_context(tempfile.TemporaryDirectory(prefix="checkpoint_"))
                     checkpoint = trainable.save(place)
                 session.report(result, checkpoint)

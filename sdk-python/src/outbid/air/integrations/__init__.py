@@ -1,0 +1,1 @@
+"""Loggers of experiments: MLflow and Weights & Biases."""

@@ -1,0 +1,118 @@
+"""MLflow: a run for each trial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outbid._errors import MissingExtraError
+from outbid.tune import _session
+from outbid.tune._trial import Trial, flatten
+from outbid.tune.logger import LoggerCallback
+
+
+def _mlflow() -> Any:
+    try:
+        import mlflow
+    except ImportError:
+        raise MissingExtraError("MLflowLoggerCallback needs mlflow: pip install mlflow") from None
+    return mlflow
+
+
+class MLflowLoggerCallback(LoggerCallback):
+    """Writes each trial's parameters, numbers and, if asked, files as a run of an MLflow experiment."""
+
+    def __init__(
+        self,
+        tracking_uri: str | None = None,
+        *,
+        registry_uri: str | None = None,
+        experiment_name: str | None = None,
+        tags: dict[str, Any] | None = None,
+        tracking_token: str | None = None,
+        save_artifact: bool = False,
+        log_params_on_trial_end: bool = False,
+    ) -> None:
+        self.tracking_uri, self.registry_uri, self.experiment_name = tracking_uri, registry_uri, experiment_name
+        self.tags, self.should_save_artifact = tags or {}, save_artifact
+        self._token = tracking_token
+        self._client: Any = None
+        self._experiment = ""
+        self._runs: dict[str, str] = {}
+
+    def setup(self, *args: Any, **kwargs: Any) -> None:
+        """Open the experiment."""
+        import os
+
+        if self._token:
+            os.environ["MLFLOW_TRACKING_TOKEN"] = self._token
+        client = _mlflow().tracking.MlflowClient(self.tracking_uri, self.registry_uri)
+        name = self.experiment_name or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "Default"
+        found = client.get_experiment_by_name(name)
+        self._client = client
+        self._experiment = found.experiment_id if found else client.create_experiment(name)
+
+    def log_trial_start(self, trial: Trial) -> None:
+        """Begin a run."""
+        if trial.trial_id in self._runs:
+            return
+        tags = {**{k: str(v) for k, v in self.tags.items()}, "trial_name": str(trial), "mlflow.runName": str(trial)}
+        run = self._client.create_run(experiment_id=self._experiment, tags=tags)
+        self._runs[trial.trial_id] = run.info.run_id
+        for name, value in flatten(trial.config).items():
+            self._client.log_param(run.info.run_id, name, str(value)[:500])
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+        """Write the numbers."""
+        run, step = self._runs[trial.trial_id], int(result.get("timesteps_total") or result["training_iteration"])
+        for name, value in flatten({k: v for k, v in result.items() if k != "config"}).items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                self._client.log_metric(run, name, float(value), step=step)
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        """End the run."""
+        run = self._runs[trial.trial_id]
+        if self.should_save_artifact:
+            self._client.log_artifacts(run, local_dir=trial.local_path)
+        self._client.set_terminated(run, status="FAILED" if failed else "FINISHED")
+
+
+def setup_mlflow(
+    config: dict[str, Any] | None = None,
+    tracking_uri: str | None = None,
+    registry_uri: str | None = None,
+    experiment_id: str | None = None,
+    experiment_name: str | None = None,
+    tracking_token: str | None = None,
+    artifact_location: str | None = None,
+    run_name: str | None = None,
+    create_experiment_if_not_exists: bool = False,
+    tags: dict[str, Any] | None = None,
+    rank_zero_only: bool = True,
+) -> Any:
+    """Begin a run of MLflow's within a trial, and return the module `mlflow`."""
+    import os
+
+    mlflow = _mlflow()
+    if tracking_token:
+        os.environ["MLFLOW_TRACKING_TOKEN"] = tracking_token
+    if tracking_uri:
+        mlflow.set_tracking_uri(tracking_uri)
+    if registry_uri:
+        mlflow.set_registry_uri(registry_uri)
+    name = experiment_name or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "Default"
+    if experiment_id is None and mlflow.get_experiment_by_name(name) is None:
+        if not create_experiment_if_not_exists:
+            raise ValueError(
+                f"setup_mlflow: there is no experiment {name!r}; create_experiment_if_not_exists=True makes one"
+            )
+        mlflow.create_experiment(name, artifact_location=artifact_location)
+    mlflow.set_experiment(experiment_id=experiment_id) if experiment_id else mlflow.set_experiment(name)
+    trial = _session.current.trial if _session.current else None
+    mlflow.end_run()  # of the trial that this process ran before
+    mlflow.start_run(run_name=run_name or (str(trial) if trial else None), tags=tags)
+    if config:
+        mlflow.log_params({k: str(v)[:500] for k, v in flatten(config).items()})
+    return mlflow
+
+
+__all__ = ["MLflowLoggerCallback", "setup_mlflow"]

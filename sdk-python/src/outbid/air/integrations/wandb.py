@@ -1,0 +1,98 @@
+"""Weights & Biases: a run for each trial."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from outbid._errors import MissingExtraError
+from outbid.tune import _session
+from outbid.tune._trial import Trial, flatten
+from outbid.tune.logger import LoggerCallback
+
+_LEFT_OUT = frozenset({"config", "date", "done", "hostname", "node_ip", "pid", "timestamp", "trial_id"})
+
+
+def _wandb() -> Any:
+    try:
+        import wandb
+    except ImportError:
+        raise MissingExtraError("WandbLoggerCallback needs wandb: pip install wandb") from None
+    return wandb
+
+
+class WandbLoggerCallback(LoggerCallback):
+    """Writes each trial's parameters and numbers as a run of a project."""
+
+    def __init__(
+        self,
+        project: str | None = None,
+        group: str | None = None,
+        api_key_file: str | None = None,
+        api_key: str | None = None,
+        excludes: list[str] | None = None,
+        log_config: bool = False,
+        upload_checkpoints: bool = False,
+        save_checkpoints: bool = False,
+        upload_timeout: int = 1800,
+        **kwargs: Any,
+    ) -> None:
+        self.project, self.group, self._more = project or os.environ.get("WANDB_PROJECT_NAME"), group, kwargs
+        self._excludes, self._log_config, self._upload = set(excludes or ()), log_config, upload_checkpoints
+        key = Path(api_key_file).expanduser().read_text().strip() if api_key_file else api_key
+        if key:
+            os.environ["WANDB_API_KEY"] = key
+        self._runs: dict[str, Any] = {}
+
+    def log_trial_start(self, trial: Trial) -> None:
+        """Begin a run."""
+        if trial.trial_id in self._runs:
+            return
+        self._runs[trial.trial_id] = _wandb().init(
+            id=trial.trial_id,
+            name=str(trial),
+            project=self.project,
+            group=self.group or trial.trainable_name,
+            config={k: v for k, v in trial.config.items() if k not in self._excludes},
+            reinit="create_new",
+            **self._more,
+        )
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+        """Write the numbers."""
+        kept = {
+            k: v
+            for k, v in result.items()
+            if k not in _LEFT_OUT | self._excludes or (k == "config" and self._log_config)
+        }
+        numbers = {k: v for k, v in flatten(kept).items() if isinstance(v, (int, float))}
+        self._runs[trial.trial_id].log(numbers)
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        """End the run."""
+        run = self._runs.pop(trial.trial_id)
+        if self._upload and trial.checkpoint:
+            artifact = _wandb().Artifact(name=f"checkpoint_{trial.trial_id}", type="model")
+            artifact.add_dir(trial.checkpoint.path)
+            run.log_artifact(artifact)
+        run.finish(exit_code=1 if failed else 0)
+
+
+def setup_wandb(
+    config: dict[str, Any] | None = None,
+    api_key: str | None = None,
+    api_key_file: str | None = None,
+    rank_zero_only: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Begin a run within a trial, and return it."""
+    key = Path(api_key_file).expanduser().read_text().strip() if api_key_file else api_key
+    if key:
+        os.environ["WANDB_API_KEY"] = key
+    trial = _session.current.trial if _session.current else None
+    named = {"id": trial.trial_id, "name": str(trial), "group": trial.trainable_name} if trial else {}
+    return _wandb().init(**{**named, "config": config or {}, "reinit": "finish_previous", **kwargs})
+
+
+__all__ = ["WandbLoggerCallback", "setup_wandb"]

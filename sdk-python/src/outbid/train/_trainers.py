@@ -1,0 +1,13 @@
+"""Stands for the modules of Ray Train's trainers: whatever is imported of them says what to use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outbid.tune._errors import unsupported
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    unsupported(f"Ray Train's {name}", "tune a function that trains on its trial's devices; outbid.Resources has gangs")

@@ -1,0 +1,61 @@
+"""Keras's callback that reports to the trial, with the model as its checkpoint."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from outbid._errors import MissingExtraError
+from outbid.tune import _session
+from outbid.tune._checkpoint import Checkpoint
+
+try:
+    from keras.callbacks import Callback
+except ImportError:
+    raise MissingExtraError("outbid.tune.integration.keras needs keras") from None
+
+_HOOKS = ("epoch_begin", "epoch_end", "train_batch_begin", "train_batch_end", "test_end", "train_end")
+
+
+class TuneReportCheckpointCallback(Callback):  # type: ignore[misc]
+    """Reports Keras's logs after each epoch, or at other hooks, and the model with them."""
+
+    def __init__(
+        self,
+        checkpoint_on: str | list[str] = "epoch_end",
+        report_metrics_on: str | list[str] = "epoch_end",
+        metrics: str | list[str] | dict[str, str] | None = None,
+        filename: str = "model.keras",
+    ) -> None:
+        super().__init__()
+        names = [metrics] if isinstance(metrics, str) else metrics
+        self._names = {n: n for n in names} if isinstance(names, list) else names
+        self._filename = filename
+        self._saving = [checkpoint_on] if isinstance(checkpoint_on, str) else checkpoint_on
+        for hook in {
+            *([report_metrics_on] if isinstance(report_metrics_on, str) else report_metrics_on),
+            *self._saving,
+        }:
+            if hook not in _HOOKS:
+                raise ValueError(f"TuneReportCheckpointCallback: {hook!r} must be one of {', '.join(_HOOKS)}")
+            setattr(self, f"on_{hook}", self._at(hook))
+
+    def _at(self, hook: str) -> Any:
+        def handle(*args: Any, **kwargs: Any) -> None:
+            found = kwargs.get("logs") or (args[-1] if args and isinstance(args[-1], dict) else {})
+            names = self._names or {name: name for name in found}
+            metrics = {name: float(found[source]) for name, source in names.items() if source in found}
+            if hook not in self._saving:
+                _session.report(metrics)
+                return
+            with tempfile.TemporaryDirectory(prefix="checkpoint_") as place:
+                self.model.save(str(Path(place, self._filename)))
+                _session.report(metrics, checkpoint=Checkpoint(place))
+
+        return handle
+
+
+ReportCheckpointCallback = TuneReportCheckpointCallback
+
+__all__ = ["ReportCheckpointCallback", "TuneReportCheckpointCallback"]

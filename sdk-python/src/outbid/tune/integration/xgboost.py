@@ -1,0 +1,66 @@
+"""XGBoost's callback that reports to the trial, with the model as its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import xgboost
+
+from outbid.tune._checkpoint import Checkpoint
+from outbid.tune.integration._boosting import Reports
+
+
+class TuneReportCheckpointCallback(xgboost.callback.TrainingCallback):  # type: ignore[misc]
+    """Reports what `evals` measured after each round, as "eval-logloss", and the model every `frequency` rounds."""
+
+    CHECKPOINT_NAME = "model.ubj"
+
+    def __init__(
+        self,
+        metrics: str | list[str] | dict[str, str] | None = None,
+        filename: str = CHECKPOINT_NAME,
+        frequency: int = 0,
+        checkpoint_at_end: bool = True,
+        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
+        self._reports = Reports(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
+        self._round = -1
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: dict[str, dict[str, list[Any]]]) -> bool:
+        """Report a round."""
+        found = {f"{data}-{name}": _last(values) for data, by in evals_log.items() for name, values in by.items()}
+        self._round = epoch
+        self._reports.round(epoch, found, model)
+        return False
+
+    def after_training(self, model: Any) -> Any:
+        """Report the model."""
+        self._reports.end(self._round, model)
+        return model
+
+    @classmethod
+    def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> Any:
+        """Return the model in a checkpoint."""
+        booster = xgboost.Booster()
+        with checkpoint.as_directory() as place:
+            booster.load_model(str(Path(place, filename)))
+        return booster
+
+
+class TuneReportCallback(TuneReportCheckpointCallback):
+    """Reports metrics alone, as Ray had it until 2.10."""
+
+    def __init__(self, metrics: Any = None, results_postprocessing_fn: Any = None) -> None:
+        super().__init__(metrics, checkpoint_at_end=False, results_postprocessing_fn=results_postprocessing_fn)
+
+
+def _last(values: list[Any]) -> Any:
+    value = values[-1]
+    return value[0] if isinstance(value, tuple) else value  # a mean and its deviation, of xgboost.cv
+
+
+RayTrainReportCallback = TuneReportCheckpointCallback
+
+__all__ = ["RayTrainReportCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]

@@ -1,0 +1,169 @@
+"""Ray Tune's names on Outbid beside Ray itself: the same spaces, its own examples, and scripts as people write them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import outbid as ob
+from e2e.conftest import SRC
+from outbid import tune
+from outbid.tune._sample import Rng
+from outbid.tune._variants import variants
+
+SCRIPTS = Path(__file__).parent / "scripts"
+PASSES = (
+    "async_hyperband_example",
+    "custom_checkpointing_with_callback",
+    "custom_func_checkpointing",
+    "hyperband_example",
+    "hyperband_function_example",
+    "lightgbm_example",
+    "logging_example",
+    "optuna_example",
+    "optuna_define_by_run_example",
+    "optuna_multiobjective_example",
+    "pb2_example",
+    "pbt_example",
+    "pbt_function",
+    "tune_basic_example",
+    "xgboost_example",
+    "xgboost_dynamic_resources_example",
+)
+"""Ray's own examples that need no GPU, download, other service or package; each runs as it is."""
+
+QUICK = {"custom_func_checkpointing", "hyperband_example", "pbt_function"}
+"""Those that every run tries; OUTBID_RAY_EXAMPLES=1 tries all, and Ray itself beside, which takes five minutes."""
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Keep experiments out of the home directory."""
+    monkeypatch.setenv("TUNE_RESULT_DIR", str(tmp_path / "results"))
+    yield tmp_path / "results"
+
+
+def wide(t: Any) -> dict[str, Any]:
+    """Return a space of everything that there is, in the words of a package."""
+    return {
+        "a": t.uniform(0, 1),
+        "b": t.grid_search([1, 2, 3]),
+        "n": {
+            "c": t.loguniform(1e-4, 1),
+            "g": t.grid_search(["x", "y"]),
+            "l": [t.randint(0, 10), t.choice(["p", "q"])],
+        },
+        "q": t.quniform(0, 10, 0.5),
+        "ql": t.qloguniform(2, 64, 2),
+        "rn": t.randn(1, 2),
+        "qrn": t.qrandn(0, 10, 0.2),
+        "qi": t.qrandint(0, 20, 3),
+        "qi1": t.qrandint(0, 20),
+        "li": t.lograndint(1, 1000),
+        "qli": t.qlograndint(4, 200, 4),
+        "dep": t.sample_from(lambda spec: spec.config.a * 2 + spec.config.late),
+        "late": t.uniform(3, 4),
+        "z": t.choice([t.uniform(5, 6), "const"]),
+        "tup": (t.uniform(0, 1), 3),
+        "gg": t.grid_search([t.uniform(0, 1), 7]),
+        "drawn": t.sample_from(lambda: np.random.uniform()),
+    }
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("seed", [None, 42, "state"])
+def test_the_same_seed_draws_what_ray_draws(seed: Any, constant: bool) -> None:
+    from ray import tune as rays
+    from ray.tune.search.sample import _BackwardsCompatibleNumpyRng
+    from ray.tune.search.variant_generator import generate_variants
+
+    def source() -> Any:
+        return np.random.RandomState(5) if seed == "state" else seed
+
+    np.random.seed(3)
+    spec = {"run": "f", "config": wide(rays)}
+    theirs = [
+        v["config"]
+        for _, v in generate_variants(
+            spec, constant_grid_search=constant, random_state=_BackwardsCompatibleNumpyRng(source())
+        )
+    ]
+    np.random.seed(3)
+    ours = [v for _, v in variants(wide(tune), Rng(source()), constant=constant)]
+    assert len(ours) == 12
+    assert ours == theirs
+    assert [type(x) for v in ours for x in v.values()] == [type(x) for v in theirs for x in v.values()]
+
+
+def test_an_experiment_has_the_results_that_ray_has(real: ob.Client, results: Path) -> None:
+    script = SCRIPTS / "same.py"
+    env = {**os.environ, "PYTHONPATH": SRC, "RESULTS": str(results)}
+    del env["TUNE_RESULT_DIR"]  # which Ray refuses
+    theirs = subprocess.run(
+        [sys.executable, str(script), "ray", "7"], env=env, capture_output=True, text=True, timeout=180
+    )
+    assert theirs.returncode == 0, theirs.stderr[-3000:]
+    ours = subprocess.run(
+        [sys.executable, str(script), "outbid", "7"],
+        env={**env, "OUTBID_URL": real.url},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert ours.returncode == 0, ours.stderr[-3000:]
+    told = [line for line in ours.stdout.splitlines() if line.startswith("=")]
+    assert told == [line for line in theirs.stdout.splitlines() if line.startswith("=")]
+    assert len(told) > 10
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_rays_own_examples_run_as_they_are(real: ob.Client, tmp_path: Path, results: Path, name: str) -> None:
+    if name not in QUICK and not os.environ.get("OUTBID_RAY_EXAMPLES"):
+        pytest.skip("OUTBID_RAY_EXAMPLES=1 runs all of them")
+    import ray
+
+    examples = Path(ray.__file__).parent / "tune" / "examples"
+    for other in ("pbt_function", name):  # one of them imports the other
+        text = (examples / f"{other}.py").read_text().replace("ray.tune.examples.", "")
+        (tmp_path / f"{other}.py").write_text(text)
+    run(tmp_path / f"{name}.py", real, tmp_path, "--smoke-test", module=True)
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("as_people_write_*.py")), ids=lambda p: p.stem[20:])
+def test_scripts_as_people_write_them(real: ob.Client, tmp_path: Path, results: Path, script: Path) -> None:
+    assert "passed" in run(script, real, tmp_path)
+
+
+def run(script: Path, server: ob.Client, place: Path, *arguments: str, module: bool = False) -> str:
+    """Run a script against the server; returns what it printed."""
+    command = [sys.executable, *(["-m", "outbid.tune"] if module else []), str(script), *arguments]
+    env = {**os.environ, "PYTHONPATH": SRC, "OUTBID_URL": server.url}
+    done = subprocess.run(command, env=env, cwd=place, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    return done.stdout
+
+
+def test_the_table_of_names_is_complete() -> None:
+    import importlib
+    import re
+
+    text = (Path(__file__).parents[3] / "docs" / "coming-from-ray-tune.md").read_text()
+    table: dict[str, dict[str, str]] = {}
+    for module, names, what in re.findall(r"^\| `((?:tune|train|air)[\w.]*)` \| (.*) \| (.*) \|$", text, re.MULTILINE):
+        table.setdefault(module, {}).update(dict.fromkeys(re.findall(r"`([\w.]+)`", names), what))
+    for module in ("tune", "tune.schedulers", "tune.search", "tune.stopper", "tune.logger", "train", "air"):
+        theirs = importlib.import_module(f"ray.{module}")
+        ours = importlib.import_module(f"outbid.{module}")
+        named = {n for n in theirs.__all__ if n != "DEFAULT_LOGGERS"}
+        assert named <= set(table[module]), f"{module}: {sorted(named - set(table[module]))} are not in the table"
+        for name, what in table[module].items():
+            if "." in name or "raises" in what or "not here" in what:
+                continue
+            assert hasattr(ours, name), f"outbid.{module} has no {name}, which the table says"
