@@ -111,6 +111,37 @@ func TestTheSecondOfTwoEqualSweepsNeedNotWait(t *testing.T) {
 	t.Logf("rho of the first is %.3f, of the second %.3f", fates["first"].Rho, fates["second"].Rho)
 }
 
+// Two equal sweeps whose trials may be forked, beside one that is like them and may not, on unlike nodes: to none is sharing a loss. The
+// survivors of those that may are forked.
+func TestSharingIsNoLossToSweepsThatFork(t *testing.T) {
+	t.Parallel()
+	made := &trace.Trace{Name: "three sweeps"}
+	addSweep(made, "forked", 0, 42, 3600)
+	addSweep(made, "forked too", 0, 42, 3600)
+	addSweep(made, "alone", 0, 42, 3600)
+	for i := range made.Jobs {
+		if made.Jobs[i].App != "alone" {
+			made.Jobs[i].Forks = "auto"
+		}
+	}
+	fates, r, _ := under(t, "a:4/1,b:4/1", made)
+	merged := 0
+	for _, s := range r.State.Sweeps {
+		for _, trial := range s.Trials {
+			merged += len(trial.Merges)
+		}
+	}
+	for id, f := range fates {
+		if f.Rho > 1.1 { // the last of its trials may train alone
+			t.Errorf("rho of %s is %.3f, want about 1 at most", id, f.Rho)
+		}
+	}
+	if merged == 0 {
+		t.Error("nobody was forked")
+	}
+	t.Logf("rho %.3f and %.3f forked, %.3f alone; %d rounds", fates["forked"].Rho, fates["forked too"].Rho, fates["alone"].Rho, merged)
+}
+
 // An app alone that accepts only the rarer type is due all of that and nothing else: its rho is 1, to the arbiter and to
 // the meter.
 func TestRhoIsByWhatAnAppAccepts(t *testing.T) {
