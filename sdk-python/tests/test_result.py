@@ -105,6 +105,31 @@ def test_plots(result: ob.Result, kind: str, tmp_path: Path) -> None:
     assert getattr(result.plot, kind)(ax=axes).figure is axes.figure
 
 
+@pytest.mark.parametrize("kind", ["slice", "contour", "rank", "edf", "timeline"])
+def test_plots_that_users_of_optuna_know(result: ob.Result, kind: str) -> None:
+    chart = getattr(result.plot, kind)()
+    assert chart._repr_png_().startswith(b"\x89PNG")
+    texts = {text.get_text() for ax in chart.figure.axes for text in [ax.xaxis.label, ax.yaxis.label]}
+    wanted = {
+        "slice": {"accuracy", "lr", "units", "junk", "opt.name", "opt.m"},
+        "contour": {"accuracy", "lr"},
+        "rank": {"rank by accuracy", "lr"},
+        "edf": {"accuracy"},
+        "timeline": {"trial"},
+    }
+    assert wanted[kind] <= texts
+
+
+def test_plots_say_what_they_cannot_draw(result: ob.Result) -> None:
+    with pytest.raises(ValueError, match=r"'depth' is no parameter that varies; there are junk, lr"):
+        result.plot.contour("lr", "depth")
+    with pytest.raises(ValueError, match="has one objective"):
+        result.plot.front()
+    with pytest.raises(ValueError, match="backend must be 'matplotlib' or 'plotly'"):
+        result.plot.edf(backend="gnuplot")  # type: ignore[arg-type]
+    assert list(result.plot.rank("units", "junk").figure.axes[0].get_xlabel()) == list("units")
+
+
 def test_importance_finds_what_matters(result: ob.Result) -> None:
     shares = result.importance()
     assert next(iter(shares)) == "lr"
@@ -125,7 +150,7 @@ def test_constant_metric_has_no_importance() -> None:
 
 def test_empty_result_plots(server: FakeServer, client: ob.Client) -> None:
     result = ob.Sweep(space={"lr": ob.uniform(0, 1)}, metric="accuracy", mode="min").submit().result()
-    for kind in ("history", "curves", "parallel", "importance"):
+    for kind in ("history", "curves", "parallel", "importance", "slice", "edf", "timeline"):
         getattr(result.plot, kind)()
     assert result.frame().empty
     assert "no accuracy yet" in result._repr_html_()

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         TrialResult,
         Update,
     )
-    from outbid._plots import Chart, Plots
+    from outbid._plots import Chart, InteractiveChart, Plots
     from outbid._resources import Checkpoints, Limits, Program, Resources, Utility
     from outbid._result import Result
     from outbid._space import (
@@ -139,7 +139,7 @@ _HOMES = {
         "TrialResult",
         "Update",
     ),
-    "_plots": ("Chart", "Plots"),
+    "_plots": ("Chart", "InteractiveChart", "Plots"),
     "_resources": ("Checkpoints", "Limits", "Program", "Resources", "Utility"),
     "_result": ("Result",),
     "_space": (
@@ -206,6 +206,7 @@ __all__ = [
     "FunctionError",
     "Grid",
     "Hyperband",
+    "InteractiveChart",
     "InvalidError",
     "Lease",
     "Limits",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from outbid import _charts
 from outbid._errors import MissingExtraError
 from outbid._model import Report, SweepInfo, TrialResult, flatten
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+
+Backend: TypeAlias = Literal["matplotlib", "plotly"]
+"""What draws: matplotlib, static, or plotly, interactive."""
 
 _MOST_CURVES = 200
 _ABSENT = -1e9  # what encode() gives for a parameter that a trial has not
@@ -32,7 +36,7 @@ class Source(Protocol):
     def space_scales(self) -> dict[str, bool]:
         """Return the numeric parameters, and whether each is on a log scale."""
 
-    def importance(self) -> dict[str, float]:
+    def importance(self, *, method: Literal["permutation", "fanova"] = "permutation") -> dict[str, float]:
         """Return how much each parameter matters."""
 
 
@@ -58,8 +62,34 @@ class Chart:
         return buffer.getvalue()
 
 
+class InteractiveChart(Chart):
+    """A drawn plot of plotly. Notebooks show it; `figure` is plotly's, `save("plot.html")` writes a page."""
+
+    def __init__(self, figure: Any) -> None:
+        self.figure: Any = figure
+
+    def __repr__(self) -> str:
+        return f"<outbid.InteractiveChart: {self.figure.layout.title.text or ''}>"
+
+    def save(self, path: str, *, dpi: int = 150) -> None:
+        """Write the plot as a page that needs nothing else, or by plotly's kaleido as an image."""
+        if str(path).endswith((".html", ".htm")):
+            self.figure.write_html(path)
+        else:
+            self.figure.write_image(path)
+
+    def _repr_mimebundle_(self, *args: Any, **kwargs: Any) -> Any:
+        return self.figure._repr_mimebundle_(*args, **kwargs)
+
+    def _repr_png_(self) -> bytes:
+        return None  # type: ignore[return-value]  # the bundle has what there is
+
+
 class Plots:
-    """The plots of one result. Each method draws into `ax` if it is given, else into a new figure."""
+    """The plots of one result. Each method draws into `ax` if it is given, else into a new figure.
+
+    With `backend="plotly"` it returns an interactive chart, as Optuna draws it: that needs plotly and Optuna.
+    """
 
     def __init__(self, result: Source) -> None:
         try:
@@ -68,8 +98,89 @@ class Plots:
             raise MissingExtraError("Result.plot needs matplotlib: pip install 'outbid[plots]'") from None
         self._result = result
 
-    def history(self, ax: Axes | None = None) -> Chart:
+    def slice(self, *, backend: Backend = "matplotlib") -> Chart:
+        """Draw the metric over each varying parameter, one beside the other; newer trials are darker."""
+        if other := self._other(backend, "slice"):
+            return other
+        points = self._points()
+        chart = _figure(max(6.0, 2.6 * len(points.names) + 1))
+        _charts.draw_slice(points, chart.figure, self._result.sweep.metric, self._result.sweep.id)
+        return chart
+
+    def contour(
+        self, x: str | None = None, y: str | None = None, ax: Axes | None = None, *, backend: Backend = "matplotlib"
+    ) -> Chart:
+        """Draw the metric over two parameters, the two that matter most if they are not named."""
+        return self._plane("contour", x, y, ax, backend)
+
+    def rank(
+        self, x: str | None = None, y: str | None = None, ax: Axes | None = None, *, backend: Backend = "matplotlib"
+    ) -> Chart:
+        """Draw trials over two parameters, coloured by their rank; see `contour`."""
+        return self._plane("rank", x, y, ax, backend)
+
+    def front(self, ax: Axes | None = None, *, backend: Backend = "matplotlib") -> Chart:
+        """Draw trials over the first two objectives, and the Pareto front; see `Result.front`."""
+        objectives = self._result.sweep.objectives
+        if len(objectives) < 2:
+            raise ValueError(f"plot.front: {self._result.sweep.id} has one objective; give Sweep(metric=[...]) several")
+        if other := self._other(backend, "front"):
+            return other
+        chart, ax = _axes(ax)
+        _charts.draw_front(self._result.trials, objectives, ax, self._result.sweep.id)
+        return chart
+
+    def edf(self, ax: Axes | None = None, *, backend: Backend = "matplotlib") -> Chart:
+        """Draw the empirical distribution of the metric: which share of the trials has at most so much."""
+        if other := self._other(backend, "edf"):
+            return other
+        chart, ax = _axes(ax)
+        _charts.draw_edf(self._points(), ax, self._result.sweep.metric, self._result.sweep.id)
+        return chart
+
+    def timeline(self, ax: Axes | None = None, *, backend: Backend = "matplotlib") -> Chart:
+        """Draw when each trial was there, from its creation to its end, coloured by its state."""
+        if other := self._other(backend, "timeline"):
+            return other
+        chart, ax = _axes(ax)
+        _charts.draw_timeline(self._result.sweep, self._result.trials, ax)
+        return chart
+
+    def _plane(self, kind: str, x: str | None, y: str | None, ax: Axes | None, backend: Backend) -> Chart:
+        points = self._points()
+        ranked = [name for name in self._result.importance() if name in points.names]
+        names = [n for n in (x, y) if n] + [n for n in [*ranked, *points.names] if n not in (x, y)]
+        chosen = list(dict.fromkeys(names))[:2]
+        for name in chosen:
+            if name not in points.names:
+                there = ", ".join(points.names) or "none"
+                raise ValueError(f"plot.{kind}: {name!r} is no parameter that varies; there are {there}")
+        if len(chosen) < 2:
+            raise ValueError(f"plot.{kind} needs two parameters that vary, there are {len(chosen)}")
+        if other := self._other(backend, kind, params=chosen):
+            return other
+        chart, ax = _axes(ax)
+        sweep, ranks = self._result.sweep, kind == "rank"
+        smallest = sweep.mode == "min"
+        first, second = chosen
+        _charts.draw_plane(points, ax, first, second, sweep.metric, sweep.id, smallest=smallest, ranks=ranks)
+        return chart
+
+    def _points(self) -> _charts.Points:
+        return _charts.Points(self._result.trials, self._result.space_scales())
+
+    def _other(self, backend: str, kind: str, **how: Any) -> Chart | None:
+        """Return the chart of another backend, None for matplotlib's."""
+        if backend == "matplotlib":
+            return None
+        if backend != "plotly":
+            raise ValueError(f"plot: backend must be 'matplotlib' or 'plotly', got {backend!r}")
+        return InteractiveChart(_charts.by_plotly(self._result, kind, **how))
+
+    def history(self, ax: Axes | None = None, *, backend: Backend = "matplotlib") -> Chart:
         """Draw every trial's best value by trial number, and the best so far."""
+        if other := self._other(backend, "optimization_history"):
+            return other
         sweep = self._result.sweep
         scored = [(t.number, t.metric) for t in self._result.trials if _finite(t.metric)]
         chart, ax = _axes(ax)
@@ -83,8 +194,10 @@ class Plots:
         ax.legend()
         return chart
 
-    def curves(self, metric: str | None = None, ax: Axes | None = None) -> Chart:
+    def curves(self, metric: str | None = None, ax: Axes | None = None, *, backend: Backend = "matplotlib") -> Chart:
         """Draw the learning curve of every trial (of the best 200): a metric by step; the best trial's bold."""
+        if other := self._other(backend, "intermediate_values"):
+            return other
         sweep = self._result.sweep
         metric = metric or sweep.metric
         shown = {t.number for t in _ranked(self._result)[:_MOST_CURVES]}
@@ -113,8 +226,10 @@ class Plots:
             ax.legend()
         return chart
 
-    def parallel(self, ax: Axes | None = None) -> Chart:
+    def parallel(self, ax: Axes | None = None, *, backend: Backend = "matplotlib") -> Chart:
         """Draw parallel coordinates: one axis for each varying parameter, one line for each trial."""
+        if other := self._other(backend, "parallel_coordinate"):
+            return other
         from outbid._importance import encode
 
         sweep = self._result.sweep
@@ -141,9 +256,17 @@ class Plots:
         ax.set_title(f"{sweep.id}: each line a trial, light ones good" if trials else sweep.id)
         return chart
 
-    def importance(self, ax: Axes | None = None) -> Chart:
-        """Draw how much each parameter matters for the metric; see `Result.importance`."""
-        shares = self._result.importance()
+    def importance(
+        self,
+        ax: Axes | None = None,
+        *,
+        method: Literal["permutation", "fanova"] = "permutation",
+        backend: Backend = "matplotlib",
+    ) -> Chart:
+        """Draw how much each parameter matters for the metric; see `Result.importance`. Plotly's is by fANOVA."""
+        if other := self._other(backend, "param_importances"):
+            return other
+        shares = self._result.importance(method=method)
         chart, ax = _axes(ax)
         names = list(shares)[::-1]
         ax.barh(names, [shares[name] for name in names], height=0.6)
@@ -156,13 +279,17 @@ class Plots:
 
 
 def _axes(ax: Axes | None) -> tuple[Chart, Axes]:
-    from matplotlib.figure import Figure
-
     if ax is not None:
         figure: Any = ax.figure
         return Chart(figure), ax
-    fresh = Figure(figsize=(8, 4.5), layout="constrained")
-    return Chart(fresh), fresh.add_subplot()
+    chart = _figure(8)
+    return chart, chart.figure.add_subplot()
+
+
+def _figure(width: float) -> Chart:
+    from matplotlib.figure import Figure
+
+    return Chart(Figure(figsize=(width, 4.5), layout="constrained"))
 
 
 def _finite(value: float | None) -> bool:

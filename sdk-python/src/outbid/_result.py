@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from outbid import _model
 from outbid._connection import Connection
@@ -89,14 +89,25 @@ class Result:
             return pd.DataFrame.from_records(self.records(), columns=self._columns())
         return pd.DataFrame.from_records([r.record() for r in self.reports()])
 
-    def importance(self, *, seed: int = 0) -> dict[str, float]:
+    def importance(
+        self, *, seed: int = 0, method: Literal["permutation", "fanova"] = "permutation"
+    ) -> dict[str, float]:
         """Return how much each parameter matters for the metric, largest first; the shares add up to 1.
+
+        Method "fanova" is Optuna's (Hutter et al. 2014), over the trials that were trained to their end and the
+        parameters that all of them have; it needs outbid[optuna].
 
         Permutation importance: an ensemble of extremely randomised regression trees is fitted to (configuration,
         best metric), and a parameter's importance is how much the ensemble's squared error grows when that
         parameter's values are shuffled among the trials. It needs about 20 trials to say much, and speaks of
         the region that was tried, not of the whole space. Empty if fewer than 4 trials have reported.
         """
+        if method == "fanova":
+            from outbid._study import fanova
+
+            return fanova(self, seed=seed)
+        if method != "permutation":
+            raise ValueError(f"importance: method must be 'permutation' or 'fanova', got {method!r}")
         from outbid._importance import importance
 
         return importance(self.trials, self.space_scales(), seed=seed)

@@ -19,8 +19,6 @@ Each trial of the study is a trial of a sweep, and runs where Outbid has a devic
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import tempfile
 from collections.abc import Callable
@@ -29,25 +27,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import optuna
-from optuna.distributions import CategoricalDistribution
-from optuna.storages import BaseStorage, JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from outbid._client import Client, default_client
 from outbid._resources import Resources
-from outbid._result import Result
+from outbid._study import ATTRIBUTE, kept, to_study
 from outbid._sweep import Sweep
 from outbid._training import Trial
 from outbid._tuners import Random
-from outbid.plugin import Space
-from outbid.plugin._optuna import as_params
-from outbid.plugin._space import flatten
 
 __all__ = ["optimize", "to_study"]
 
 Objective = Callable[[optuna.Trial], float]
-_ATTRIBUTE = "outbid"  # of Optuna's trials: the trial of the sweep
 
 
 def optimize(
@@ -88,7 +79,7 @@ def optimize(
             )
         storage = str(Path(tempfile.mkdtemp(prefix="outbid-optuna-")) / "study.log")
     study = optuna.create_study(
-        storage=_storage(storage),
+        storage=kept(storage),
         study_name=study_name,
         direction=direction,
         sampler=sampler,
@@ -114,57 +105,6 @@ def optimize(
     return study
 
 
-def to_study(result: Result, *, storage: str | None = None, study_name: str | None = None) -> optuna.Study:
-    """Return a sweep's trials as an Optuna study, kept in `storage` if that is given: optuna-dashboard opens it.
-
-    Trials that were stopped are pruned ones; what each reported of the metric are its intermediate values. Parameters
-    in groups have dotted names. Choices of what Optuna cannot hold, lists and dicts, are written as text.
-    """
-    study = optuna.create_study(
-        storage=None if storage is None else _storage(storage),
-        study_name=study_name or result.sweep.id,
-        direction="maximize" if result.sweep.mode == "max" else "minimize",
-    )
-    space = Space(result._spec_of().space)
-    reports: dict[int, dict[int, float]] = {}
-    for report in result.reports():
-        value = report.metrics.get(result.sweep.metric, math.nan)
-        if math.isfinite(value) and not report.superseded:
-            reports.setdefault(report.trial, {})[report.step] = value
-    for trial in result.trials:
-        values = flatten(trial.config, space)
-        params, distributions = as_params(space, values)
-        for d in space:
-            if d.kind == "choice" and d.path in params:
-                params[d.path] = _plain(d.values[params[d.path]])
-                distributions[d.path] = CategoricalDistribution([_plain(v) for v in d.values])
-        seen = reports.get(trial.number, {})
-        state = _STATES.get(trial.state, TrialState.RUNNING)
-        last = seen[max(seen)] if seen else None
-        if state == TrialState.COMPLETE and last is None:
-            state = TrialState.FAIL
-        study.add_trial(
-            optuna.trial.create_trial(
-                state=state,
-                value=last if state == TrialState.COMPLETE else None,
-                params=params,
-                distributions=distributions,
-                user_attrs={_ATTRIBUTE: trial.id},
-                intermediate_values=seen,
-            )
-        )
-    return study
-
-
-_STATES = {
-    "completed": TrialState.COMPLETE,
-    "stopped": TrialState.PRUNED,
-    "paused": TrialState.PRUNED,
-    "failed": TrialState.FAIL,
-    "cancelled": TrialState.FAIL,
-}
-
-
 def _train(
     trial: Trial,
     *,
@@ -176,9 +116,9 @@ def _train(
 ) -> None:
     """Run one trial of the study in a worker's process."""
     sampler.reseed_rng()  # every process has a copy, which would draw the same
-    study = optuna.load_study(study_name=name, storage=_storage(storage), sampler=sampler, pruner=pruner)
+    study = optuna.load_study(study_name=name, storage=kept(storage), sampler=sampler, pruner=pruner)
     asked = study.ask()
-    asked.set_user_attr(_ATTRIBUTE, trial.id)
+    asked.set_user_attr(ATTRIBUTE, trial.id)
     own, done = asked.report, 0
 
     def report(value: float, step: int) -> None:
@@ -201,16 +141,6 @@ def _train(
     trial.report({"value": value}, step=done + 1)
 
 
-def _storage(storage: str) -> str | BaseStorage:
-    if storage.endswith(".log") and "://" not in storage:
-        return JournalStorage(JournalFileBackend(str(Path(storage).absolute())))
-    return storage
-
-
 def _name(objective: Any) -> str:
     made = re.sub(r"[^a-z0-9]+", "-", getattr(objective, "__name__", "objective").lower()).strip("-")
     return made[:40].strip("-") or "objective"
-
-
-def _plain(value: Any) -> Any:
-    return json.dumps(value, sort_keys=True) if isinstance(value, (list, dict)) else value

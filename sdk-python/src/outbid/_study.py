@@ -1,0 +1,101 @@
+"""A sweep as an Optuna study: for what Optuna draws and measures, and for its dashboard."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import CategoricalDistribution
+from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+
+from outbid.plugin._optuna import as_params
+from outbid.plugin._space import Space, flatten
+
+ATTRIBUTE = "outbid"  # of Optuna's trials: the trial of the sweep
+
+
+def to_study(result: Any, *, storage: str | None = None, study_name: str | None = None) -> optuna.Study:
+    """Return a sweep's trials as an Optuna study, kept in `storage` if that is given: optuna-dashboard opens it.
+
+    Trials that were stopped are pruned ones; what each reported of the metric are its intermediate values. Parameters
+    in groups have dotted names. Choices of what Optuna cannot hold, lists and dicts, are written as text.
+    """
+    study = optuna.create_study(
+        storage=None if storage is None else kept(storage),
+        study_name=study_name or result.sweep.id,
+        direction="maximize" if result.sweep.mode == "max" else "minimize",
+    )
+    space = Space(result._spec_of().space)
+    reports: dict[int, dict[int, float]] = {}
+    for report in result.reports():
+        value = report.metrics.get(result.sweep.metric, math.nan)
+        if math.isfinite(value) and not report.superseded:
+            reports.setdefault(report.trial, {})[report.step] = value
+    for trial in result.trials:
+        values = flatten(trial.config, space)
+        params, distributions = as_params(space, values)
+        for d in space:
+            if d.kind == "choice" and d.path in params:
+                params[d.path] = _plain(d.values[params[d.path]])
+                distributions[d.path] = CategoricalDistribution([_plain(v) for v in d.values])
+        seen = reports.get(trial.number, {})
+        state = _STATES.get(trial.state, TrialState.RUNNING)
+        last = seen[max(seen)] if seen else None
+        if state == TrialState.COMPLETE and last is None:
+            state = TrialState.FAIL
+        made = optuna.trial.create_trial(
+            state=state,
+            value=last if state == TrialState.COMPLETE else None,
+            params=params,
+            distributions=distributions,
+            user_attrs={ATTRIBUTE: trial.id, **trial.attributes},
+            intermediate_values=seen,
+        )
+        made.datetime_start = _local(trial.created) or made.datetime_start
+        if made.state.is_finished():
+            made.datetime_complete = _local(trial.ended or result.sweep.ended) or made.datetime_complete
+        study.add_trial(made)
+    return study
+
+
+def _local(when: datetime.datetime | None) -> datetime.datetime | None:
+    """Return a time as Optuna keeps it: the clock's here, without a zone."""
+    return when.astimezone().replace(tzinfo=None) if when is not None else None
+
+
+def fanova(result: Any, *, seed: int = 0) -> dict[str, float]:
+    """Return how much each parameter matters by fANOVA, largest first; empty if there are too few trials."""
+    study = to_study(result)
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    shared = set.intersection(*(set(t.params) for t in complete)) if complete else set()
+    if len(complete) < 4 or not shared:
+        return {}
+    by = optuna.importance.FanovaImportanceEvaluator(seed=seed)
+    found = optuna.importance.get_param_importances(study, evaluator=by)
+    return {name: float(share) for name, share in found.items()}
+
+
+_STATES = {
+    "completed": TrialState.COMPLETE,
+    "stopped": TrialState.PRUNED,
+    "paused": TrialState.PRUNED,
+    "failed": TrialState.FAIL,
+    "cancelled": TrialState.FAIL,
+}
+
+
+def kept(storage: str) -> str | BaseStorage:
+    """Return where a study is kept, as Optuna takes it: a URL, or the file of a journal that ends with ".log"."""
+    if storage.endswith(".log") and "://" not in storage:
+        return JournalStorage(JournalFileBackend(str(Path(storage).absolute())))
+    return storage
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value, sort_keys=True) if isinstance(value, (list, dict)) else value
