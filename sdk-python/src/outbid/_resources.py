@@ -32,8 +32,8 @@ class Resources:
     round; see `Trial.fork`. The server's policy must be themis, as it is by default, or hadare. `forks_merge` says how:
     "steps" counts each by the steps that it did, "uniform" all alike, and "outer" gives their mean to DiLoCo's outer
     optimizer, of rate 0.7 and momentum 0.9, or of those that "outer(0.5, 0.8)" names.
-    "best" counts by steps, and the trial goes on from the best fork's checkpoint instead if the sweep's metric, as it is
-    reported first of the mean, is worse than that fork's.
+    "best" counts by steps, and the trial goes on from the best fork's checkpoint instead if the sweep's metric, as it
+    is reported first of the mean, is worse than that fork's.
     """
 
     devices: int | tuple[int, int] = 1
