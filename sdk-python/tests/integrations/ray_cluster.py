@@ -22,7 +22,7 @@ ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "PYTHONPATH": os.pathsep.join([SRC, str(Path(__file__).parent)]),
+    "PYTHONPATH": os.pathsep.join([SRC, str(Path(__file__).parents[1])]),
 }
 
 
@@ -85,10 +85,15 @@ class RayCluster:
         )  # fmt: skip
 
     def driver(self, script: str, *args: str) -> subprocess.Popen[str]:
-        """Start a program that is a driver of its own."""
+        """Start a text of Python that is a driver of its own."""
+        return self.program("-c", script, *args)
+
+    def program(self, *words: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+        """Start Python as a driver of its own."""
         return subprocess.Popen(
-            [sys.executable, "-c", script, *args],
+            [sys.executable, *words],
             env={**os.environ, "RAY_ADDRESS": self.address},
+            cwd=cwd,
             stdout=subprocess.PIPE,
             stdin=subprocess.PIPE,
             text=True,

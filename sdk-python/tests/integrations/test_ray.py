@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -200,21 +199,74 @@ def test_a_trial_uses_ray_on_its_bundle(nodes: RayCluster, tmp_path: Path) -> No
 
 def test_the_guide_runs_as_printed(nodes: RayCluster, tmp_path: Path) -> None:
     guide = Path(__file__).parents[3] / "docs" / "ray.md"
-    first, second = re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)[:2]
-    assert first.count("outbid.ray.up(") == 1
-    # The second block's function takes the first one's place for one more sweep, on bundles of its own.
+    first, second, third = re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "third.py").write_text(third)
+    # The second block's function is one more sweep's, and the third one's experiment joins while the cluster is there.
     more = """
         inside = ob.Sweep(evaluate, {"x": ob.constant(1)}, metric="parts", mode="max", trials=1)
         print(dict(inside.run(client=cluster.client, display=False).best.metrics))
+        import subprocess, sys
+        subprocess.run([sys.executable, "third.py"], check=True)
 """
-    script = tmp_path / "guide.py"
-    script.write_text(first.replace("def train(", second + "\n\ndef train(") + more)
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env={**os.environ, "RAY_ADDRESS": nodes.address, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "'parts': 14.0" in done.stdout, done.stdout
+    (tmp_path / "guide.py").write_text(first.replace("def train(", second + "\n\ndef train(") + more)
+    with nodes.program("guide.py", cwd=tmp_path) as run:
+        output = run.communicate(timeout=2 * PATIENCE)[0]
+    assert run.returncode == 0, output
+    assert "'parts': 14.0" in output and "{'lr': 0.1}" in output, output
+
+
+def neighbour(trial: ob.Trial) -> None:
+    """Train as the experiments do, in a sweep of Outbid's."""
+    from pathlib import Path
+
+    from integrations.tune_program import STEPS, use_device
+
+    for step in trial.steps():
+        use_device(Path(trial.config.place), f"sweep {trial.config.x} {step}", 0.3)
+        trial.save({"step": float(step)})
+        trial.report(loss=(trial.config.x - 0.3) ** 2 + 1 / step)
+        if step == STEPS:
+            break
+
+
+def test_experiments_of_ray_tune_share_with_a_sweep(nodes: RayCluster, tmp_path: Path) -> None:
+    import outbid.ray
+    from integrations.tune_program import GRID, STEPS
+
+    options = [*OPTIONS, "--policy-option", "lease=5s"]
+    trained = tmp_path / "steps"
+    trained.touch()
+    with outbid.ray.up(workers=2, name="shared", data=tmp_path / "data", server_options=options) as cluster:
+        cluster.wait(2)
+        program = str(Path(__file__).parent / "tune_program.py")
+        programs = [nodes.program(program, str(tmp_path), name, "shared") for name in ("one", "two")]
+        try:
+            # The experiments train until the file `go` is there. Whoever comes gets a part all the same.
+            eventually("both train", lambda: {line.split()[0] for line in lines(trained)} == {"one", "two"})
+            space = {"x": ob.choice(GRID), "place": ob.constant(str(tmp_path))}
+            sweep = ob.Sweep(neighbour, space, metric="loss", mode="min", tuner=ob.Grid(), name="sweep")
+            result = sweep.run(client=cluster.client, display=False)
+            (tmp_path / "go").touch()
+            told = [json.loads(one.communicate(timeout=PATIENCE)[0].splitlines()[-1]) for one in programs]
+        finally:
+            for one in programs:
+                one.kill()
+                one.communicate()
+        # All end with the best that they would have found alone.
+        best = pytest.approx(1 / STEPS)
+        assert told == [{"best": 0.3, "loss": best, "errors": []}] * 2
+        assert result.best.config.x == 0.3 and result.best.metric == best
+        assert not (tmp_path / "too-many").exists(), "more trials trained at once than there are devices"
+        # Tune's trials were paused, and went on from where they were: no step is missing, none was done twice.
+        for name in ("one", "two"):
+            for x in GRID:
+                steps = [int(line.split()[2]) for line in lines(trained) if line.startswith(f"{name} {x} ")]
+                assert steps == list(range(1, max(steps) + 1)) and max(steps) >= STEPS
+        eventually("all are done", lambda: {info.state for info in cluster.client.sweeps()} == {"done"})
+        counts = {info.name: info.counts["total"] for info in cluster.client.sweeps()}
+        assert counts == dict.fromkeys(["one", "two", "sweep"], len(GRID))
+
+
+def lines(path: Path) -> list[str]:
+    """Return the lines of a file that were written whole."""
+    return path.read_text().split("\n")[:-1]

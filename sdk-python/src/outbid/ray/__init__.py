@@ -8,7 +8,7 @@
 
 `up` starts a server and one worker for each bundle of resources that Ray gives it; nodes that join are used, nodes
 that are drained save first. `attach` finds a cluster that was started with `detached=True`. Training functions may
-use Ray themselves: `connect` and `bundle`.
+use Ray themselves: `connect` and `bundle`. An experiment of Ray Tune's shares such a cluster by `Share`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,16 @@ if importlib.util.find_spec("ray") is None:
 if TYPE_CHECKING:
     from outbid.ray._cluster import Cluster, Worker, attach, up
     from outbid.ray._inside import bundle, connect
+    from outbid.ray._share import Share
 
-_HOMES = {"_cluster": ("Cluster", "Worker", "attach", "up"), "_inside": ("bundle", "connect")}
+_HOMES = {
+    "_cluster": ("Cluster", "Worker", "attach", "up"),
+    "_inside": ("bundle", "connect"),
+    "_share": ("Share",),
+}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["Cluster", "Worker", "attach", "bundle", "connect", "up"]
+__all__ = ["Cluster", "Share", "Worker", "attach", "bundle", "connect", "up"]
 
 
 def __getattr__(name: str) -> Any:

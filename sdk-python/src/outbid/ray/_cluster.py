@@ -19,6 +19,7 @@ from outbid._client import Client, connect
 from outbid._errors import ConflictError, NotFoundError, UnavailableError
 from outbid.ray._setup import NAMESPACE, Access, Setup, devices_of
 from outbid.ray._supervisor import Supervisor
+from outbid.rpc import FixedAddress
 
 _STOP_SECONDS = 150.0
 _POLL_SECONDS = 0.1
@@ -81,6 +82,10 @@ class Cluster:
         if self._client is None:
             self._client = connect(self.url, token=self.token or None, ca_file=self._ca)
         return self._client
+
+    def own_client(self) -> Client:
+        """Return another client, which is nobody's default; whoever asked for it closes it."""
+        return Client(FixedAddress(self.url), self.token or None, self._ca)
 
     @property
     def ca_file(self) -> str | None:

@@ -62,7 +62,7 @@ class Supervisor:
         self._stopping = threading.Event()
         self._serving = None if setup.server else Serving(setup)
         self.access_to_server = self._serving.access if self._serving else Access(setup.server, setup.token, setup.ca)
-        self._client = _client(self.access_to_server)
+        self._client = client_of(self.access_to_server)
         self._watcher = threading.Thread(target=self._watch, name="outbid-watch", daemon=True)
         self._count = 0
         self._boot = os.urandom(2).hex()  # names of workers are never used twice
@@ -203,7 +203,8 @@ def fitting(total: dict[str, float], resources: Any) -> int:
     return min(int((total.get(name, 0.0) + 1e-6) // amount) for name, amount in resources.items() if amount > 0)
 
 
-def _client(access: Access) -> Client:
+def client_of(access: Access) -> Client:
+    """Return a client of its own, which is nobody's default."""
     ca = None
     if access.ca:
         with tempfile.NamedTemporaryFile("w", suffix=".pem", delete=False) as file:

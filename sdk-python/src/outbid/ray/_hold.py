@@ -1,0 +1,72 @@
+"""What a worker runs while an experiment of Ray Tune's trains under a lease: it holds the lease, and reports.
+
+It speaks lines of JSON with the experiment's program, which listens; see `_places.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+from typing import Any
+
+from outbid._errors import StopTrial
+from outbid._training import Trial
+from outbid.ray._setup import BUNDLE
+
+_POLL_SECONDS = 0.1
+
+
+class _Line:
+    """One connection to the program."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), timeout=30)
+        self._text = b""
+
+    def say(self, **message: Any) -> None:
+        self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def hear(self) -> list[dict[str, Any]]:
+        """Return what was said within a moment; ConnectionError if nobody is there any more."""
+        if not select.select([self._socket], [], [], _POLL_SECONDS)[0]:
+            return []
+        read = self._socket.recv(65536)
+        if not read:
+            raise ConnectionError("the Ray Tune experiment has ended, or its machine is gone")
+        *lines, self._text = (self._text + read).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+
+def hold(trial: Trial) -> None:
+    """Hold the trial's lease until the experiment gives it back, or has paused what it trained there."""
+    line = _Line(trial.config.host, trial.config.port)
+    line.say(
+        key=trial.config.key,
+        number=trial.number,
+        node=os.environ.get("OUTBID_NODE", ""),
+        bundle=os.environ.get(BUNDLE, ""),
+        gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+    )
+    asked = reported = False
+    while True:
+        for message in line.hear():
+            if "metric" in message and not asked:
+                trial.save({"reports": 1.0})
+                reported = True
+                try:
+                    trial.report({trial.config.metric: message["metric"]})
+                except StopTrial:
+                    pass  # the next look says so
+            if "say" in message:
+                print(message["say"], flush=True)
+            if message.get("end") == "leave":
+                raise StopTrial("the experiment has paused what it trained here")
+            if message.get("end") == "done":
+                if not reported and not asked:
+                    trial.report({trial.config.metric: float("nan")})  # nothing was trained here
+                return
+        if trial.should_stop and not asked:
+            asked = True
+            line.say(pause=True)
