@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,6 +70,65 @@ func TestComposeListensOnLoopbackAndIsWatched(t *testing.T) {
 					t.Errorf("%s mounts %s: %v", name, from, err)
 				}
 			}
+		}
+	}
+}
+
+// rayPod is the part of a pod of KubeRay's that the tests look at.
+type rayPod struct {
+	RayStartParams map[string]string `yaml:"rayStartParams"`
+	Template       struct {
+		Spec struct {
+			TerminationGracePeriodSeconds int `yaml:"terminationGracePeriodSeconds"`
+			Containers                    []struct {
+				Image     string                       `yaml:"image"`
+				Resources map[string]map[string]string `yaml:"resources"`
+			} `yaml:"containers"`
+		} `yaml:"spec"`
+	} `yaml:"template"`
+}
+
+func TestKubeRayTrainsNothingBesideTheServer(t *testing.T) {
+	t.Parallel()
+	var job struct {
+		Kind string
+		Spec struct {
+			RayClusterSpec struct {
+				RayVersion              string   `yaml:"rayVersion"`
+				EnableInTreeAutoscaling bool     `yaml:"enableInTreeAutoscaling"`
+				HeadGroupSpec           rayPod   `yaml:"headGroupSpec"`
+				WorkerGroupSpecs        []rayPod `yaml:"workerGroupSpecs"`
+			} `yaml:"rayClusterSpec"`
+		}
+	}
+	readYAML(t, "kuberay/rayjob.yaml", &job)
+	cluster := job.Spec.RayClusterSpec
+	tested, err := os.ReadFile("../.ci/integrations.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(tested), "]=="+cluster.RayVersion+"\n") {
+		t.Errorf("Ray %s is not the version that the tests run with", cluster.RayVersion)
+	}
+	if cluster.HeadGroupSpec.RayStartParams["num-cpus"] != "0" {
+		t.Error("the head offers CPUs: trials would run beside the server")
+	}
+	if !cluster.EnableInTreeAutoscaling || len(cluster.WorkerGroupSpecs) == 0 {
+		t.Error("no nodes come and go")
+	}
+	for _, pod := range append(cluster.WorkerGroupSpecs, cluster.HeadGroupSpec) {
+		for _, c := range pod.Template.Spec.Containers {
+			if !strings.HasSuffix(c.Image, ":"+cluster.RayVersion) {
+				t.Errorf("image %s is not of Ray %s", c.Image, cluster.RayVersion)
+			}
+			if len(c.Resources["limits"]) == 0 || !maps.Equal(c.Resources["limits"], c.Resources["requests"]) {
+				t.Errorf("image %s: Ray counts limits, and they are not what is requested", c.Image)
+			}
+		}
+	}
+	for _, pod := range cluster.WorkerGroupSpecs {
+		if pod.Template.Spec.TerminationGracePeriodSeconds < 60 {
+			t.Error("a node that leaves has no time to save")
 		}
 	}
 }

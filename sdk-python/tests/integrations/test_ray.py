@@ -233,7 +233,7 @@ def test_experiments_of_ray_tune_share_with_a_sweep(nodes: RayCluster, tmp_path:
     import outbid.ray
     from integrations.tune_program import GRID, STEPS
 
-    options = [*OPTIONS, "--policy-option", "lease=5s"]
+    options = [*OPTIONS, "--policy-option", "lease=15s"]
     trained = tmp_path / "steps"
     trained.touch()
     with outbid.ray.up(workers=2, name="shared", data=tmp_path / "data", server_options=options) as cluster:
@@ -247,7 +247,7 @@ def test_experiments_of_ray_tune_share_with_a_sweep(nodes: RayCluster, tmp_path:
             sweep = ob.Sweep(neighbour, space, metric="loss", mode="min", tuner=ob.Grid(), name="sweep")
             result = sweep.run(client=cluster.client, display=False)
             (tmp_path / "go").touch()
-            told = [json.loads(one.communicate(timeout=PATIENCE)[0].splitlines()[-1]) for one in programs]
+            told = [json.loads(one.communicate(timeout=2 * PATIENCE)[0].splitlines()[-1]) for one in programs]
         finally:
             for one in programs:
                 one.kill()
