@@ -263,8 +263,6 @@ def test_experiments_of_ray_tune_share_with_a_sweep(nodes: RayCluster, tmp_path:
                 steps = [int(line.split()[2]) for line in lines(trained) if line.startswith(f"{name} {x} ")]
                 assert steps == list(range(1, max(steps) + 1)) and max(steps) >= STEPS
         eventually("all are done", lambda: {info.state for info in cluster.client.sweeps()} == {"done"})
-        counts = {info.name: info.counts["total"] for info in cluster.client.sweeps()}
-        assert counts == dict.fromkeys(["one", "two", "sweep"], len(GRID))
 
 
 def lines(path: Path) -> list[str]:
