@@ -17,19 +17,10 @@ import (
 // The orchestrator may publish anywhere, so what a worker asks for must not be answered where the worker may not publish.
 func TestAWorkerSendsTheOrchestratorsAnswersNowhereElse(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(*testing.T, *identity.Keys) string{
-		"inside": func(t *testing.T, keys *identity.Keys) string {
-			t.Helper()
-			return startServer(t, ServerConfig{Keys: keys}).URL()
-		},
-		"of its own": external,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			keys := makeKeys(t)
-			newRealm(t, keys, start(t, keys)).answersGoHome(t)
-		})
-	}
+	inBothRealms(t, func(t *testing.T, r *realm) {
+		t.Helper()
+		r.answersGoHome(t)
+	})
 }
 
 func (r *realm) answersGoHome(t *testing.T) {

@@ -129,6 +129,16 @@ func writeConfig(t *testing.T, dir string, keys *identity.Keys) {
 // What a worker's own credentials open, on the server inside and on one of its own: its own subjects, and nothing else.
 func TestAWorkersCredentialsOpenItsOwnSubjectsAlone(t *testing.T) {
 	t.Parallel()
+	inBothRealms(t, func(t *testing.T, r *realm) {
+		t.Helper()
+		r.ownSubjects(t)
+		r.nothingElse(t)
+	})
+}
+
+// inBothRealms checks something with the server inside and with one of its own.
+func inBothRealms(t *testing.T, check func(*testing.T, *realm)) {
+	t.Helper()
 	for name, start := range map[string]func(*testing.T, *identity.Keys) string{
 		"inside": func(t *testing.T, keys *identity.Keys) string {
 			t.Helper()
@@ -139,9 +149,7 @@ func TestAWorkersCredentialsOpenItsOwnSubjectsAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			keys := makeKeys(t)
-			r := newRealm(t, keys, start(t, keys))
-			r.ownSubjects(t)
-			r.nothingElse(t)
+			check(t, newRealm(t, keys, start(t, keys)))
 		})
 	}
 }

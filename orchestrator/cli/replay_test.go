@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outbid-dev/outbid/orchestrator/ledger/ledgertest"
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
@@ -140,19 +139,7 @@ func TestReplayOfWhatIsNoLedger(t *testing.T) {
 // before others. It counts no more, and a sweep that is worse off by that has the device.
 func TestReplayOfAnOlderLedger(t *testing.T) {
 	t.Parallel()
-	f, err := os.Open("../ledger/testdata/format2/ledger.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := ledgertest.Unzipped(t, "../ledger/testdata/format2/ledger.jsonl.gz")
 	code, out, errs := runReplay(t, "replay", writeFile(t, "older.jsonl", string(text)), "-o", "jsonl")
 	var got experiment.Decided
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitFailed {

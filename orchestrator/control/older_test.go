@@ -2,13 +2,11 @@ package control_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/ledger/ledgertest"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -133,29 +132,11 @@ func asJSON(t *testing.T, m proto.Message) json.RawMessage {
 func older(t *testing.T) (*ledger.Lines, []*standing) {
 	t.Helper()
 	var then []*standing
-	if err := json.Unmarshal(unzipped(t, "../ledger/testdata/format2/standing.json.gz"), &then); err != nil {
+	if err := json.Unmarshal(ledgertest.Unzipped(t, "../ledger/testdata/format2/standing.json.gz"), &then); err != nil {
 		t.Fatal(err)
 	}
-	text := unzipped(t, "../ledger/testdata/format2/ledger.jsonl.gz")
+	text := ledgertest.Unzipped(t, "../ledger/testdata/format2/ledger.jsonl.gz")
 	return ledger.NewLines(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }), then
-}
-
-func unzipped(t *testing.T, file string) []byte {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
 }
 
 // upTo is a ledger that ends after a batch, and begins with a snapshot if there is one.

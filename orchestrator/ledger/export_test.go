@@ -2,11 +2,9 @@ package ledger_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/ledger/ledgertest"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -84,19 +83,7 @@ func TestADamagedExportIsNamed(t *testing.T) {
 // What an older version wrote is exported as it was written, whose hashes it has, and decoded as this version says it.
 func TestAnOlderLedgerIsExportedAsItWasWritten(t *testing.T) {
 	t.Parallel()
-	f, err := os.Open("testdata/format2/ledger.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := ledgertest.Unzipped(t, "testdata/format2/ledger.jsonl.gz")
 	older := ledger.NewLines(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil })
 	var again bytes.Buffer
 	if _, err := ledger.Export(t.Context(), older, &again); err != nil {

@@ -3,9 +3,12 @@ package ledgertest
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -16,6 +19,25 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
+
+// Unzipped is what a file of testdata holds, such as a ledger that an older version wrote.
+func Unzipped(t testing.TB, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
 
 // Open makes an empty ledger and returns a function that opens it: every call gives a new writer of the same ledger,
 // standing at its beginning, like a process that has just started.
