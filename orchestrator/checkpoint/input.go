@@ -64,7 +64,7 @@ func (in *input) readAt(p []byte, off int64) error {
 func (in *input) take(ctx context.Context, a *Average, p *piece, sum hash.Hash) error {
 	n := p.to - p.from
 	if p.header && sum != nil {
-		return in.addTo(ctx, sum, in.headerBytes)
+		return in.addTo(ctx, sum, in.headerBytes, headPiece)
 	}
 	raw := p.raw[in.index]
 	if int64(cap(raw)) < n {
@@ -117,10 +117,10 @@ func (in *input) lies(a *Average) bool {
 	return !slices.ContainsFunc(a.tensors, func(t safetensors.Tensor) bool { return in.begin[t.Name] != in.headerBytes+t.Begin })
 }
 
-// check reads a whole file and compares its SHA-256.
-func (in *input) check(ctx context.Context) error {
+// check reads a whole file, so many bytes at once, and compares its SHA-256.
+func (in *input) check(ctx context.Context, once int64) error {
 	sum := sha256.New()
-	if err := in.addTo(ctx, sum, in.Size); err != nil || ctx.Err() != nil {
+	if err := in.addTo(ctx, sum, in.Size, once); err != nil || ctx.Err() != nil {
 		return err
 	}
 	return in.compare(sum)
@@ -132,18 +132,18 @@ func Verify(ctx context.Context, sources []Source) error {
 		if s.SHA256 == "" {
 			continue
 		}
-		if err := (&input{Source: s}).check(ctx); err != nil {
+		if err := (&input{Source: s}).check(ctx, headPiece); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addTo adds the first n bytes of a file to a sum, unless ctx ends.
-func (in *input) addTo(ctx context.Context, sum hash.Hash, n int64) error {
-	p := make([]byte, min(n, headPiece))
-	for off := int64(0); off < n && ctx.Err() == nil; off += headPiece {
-		p = p[:min(headPiece, n-off)]
+// addTo adds the first n bytes of a file to a sum, unless ctx ends, so many of them by one read.
+func (in *input) addTo(ctx context.Context, sum hash.Hash, n, once int64) error {
+	p := make([]byte, min(n, once))
+	for off := int64(0); off < n && ctx.Err() == nil; off += once {
+		p = p[:min(once, n-off)]
 		if err := in.readAt(p, off); err != nil {
 			return err
 		}

@@ -83,6 +83,12 @@ func pieceBytes(files int) int64 {
 	return min(max(streamBytes/streamPieces/int64(files+1), smallestPiece), largestPiece)
 }
 
+// checkBytes is how much is read at once of each of so many files that are read a second time for their SHA-256. That is beside
+// their reading in another order, so each is a request of its own.
+func checkBytes(files int) int64 {
+	return min(max(streamBytes/int64(files+1)/2, headPiece), largestPiece)
+}
+
 // cut cuts the average into pieces, as those before are taken.
 func (s *Stream) cut() error {
 	defer close(s.ready)
@@ -139,7 +145,7 @@ func (s *Stream) readSource(in *input, pieces <-chan *piece) error {
 		sum = sha256.New()
 	case in.SHA256 != "":
 		s.group.Go(func() error {
-			checked <- in.check(s.ctx)
+			checked <- in.check(s.ctx, checkBytes(len(s.average.all)))
 			return nil // the reader of the last piece says it, which nobody has before
 		})
 	}

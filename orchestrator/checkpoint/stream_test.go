@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -147,5 +148,36 @@ func TestAStreamCanBeGivenUp(t *testing.T) {
 	idle := a.Stream(testContext())
 	if err := idle.Close(); err != nil || idle.Err() != nil {
 		t.Errorf("one that nobody read: %v, %v", err, idle.Err())
+	}
+}
+
+// counted counts how often it is read.
+type counted struct {
+	io.ReaderAt
+	reads *atomic.Int64
+}
+
+func (c counted) ReadAt(p []byte, off int64) (int, error) {
+	c.reads.Add(1)
+	return c.ReaderAt.ReadAt(p, off)
+}
+
+// A source whose tensors lie in another order is read a second time for its SHA-256: in few reads, as each is a request.
+func TestASourceInAnotherOrderIsCheckedInFewReads(t *testing.T) {
+	t.Parallel()
+	const bytes = 16 << 20
+	a, b := tensor{"a", safetensors.U8, []int64{8}, make([]byte, 8)}, tensor{"b", safetensors.U8, []int64{bytes}, make([]byte, bytes)}
+	reads := func(content []byte) int64 {
+		two := summed("two", 1, content)
+		c := counted{two.File, new(atomic.Int64)}
+		two.File = c
+		if _, _, err := stream(t, 4<<20, summed("one", 2, file(t, nil, a, b)), two); err != nil {
+			t.Fatal(err)
+		}
+		return c.reads.Load()
+	}
+	same, other := reads(file(t, nil, a, b)), reads(file(t, nil, b, a))
+	if other > same+2*bytes/(4<<20) {
+		t.Errorf("%d reads of a source in the same order, %d of one in another", same, other)
 	}
 }
