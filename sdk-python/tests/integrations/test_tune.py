@@ -102,6 +102,10 @@ def test_the_same_seed_draws_what_ray_draws(seed: Any, constant: bool) -> None:
     assert [type(x) for v in ours for x in v.values()] == [type(x) for v in theirs for x in v.values()]
 
 
+@pytest.mark.skipif(
+    not os.environ.get("OUTBID_RAY_EXAMPLES"),
+    reason="OUTBID_RAY_EXAMPLES=1 starts a Ray cluster, and compares what both find",
+)
 def test_an_experiment_has_the_results_that_ray_has(real: ob.Client, results: Path) -> None:
     script = SCRIPTS / "same.py"
     env = {**os.environ, "PYTHONPATH": SRC, "RESULTS": str(results)}
@@ -136,7 +140,7 @@ def test_rays_own_examples_run_as_they_are(real: ob.Client, tmp_path: Path, resu
     run(tmp_path / f"{name}.py", real, tmp_path, "--smoke-test", module=True)
 
 
-@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("as_people_write_*.py")), ids=lambda p: p.stem[20:])
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("as_people_write_*.py")), ids=lambda p: p.stem[16:])
 def test_scripts_as_people_write_them(real: ob.Client, tmp_path: Path, results: Path, script: Path) -> None:
     assert "passed" in run(script, real, tmp_path)
 

@@ -43,7 +43,10 @@ grid = tune.Tuner(
         metric="total",
         mode="max",
         scheduler=PopulationBasedTraining(
-            time_attr="training_iteration", perturbation_interval=3, hyperparam_mutations={"lr": tune.uniform(0.5, 2)}
+            time_attr="training_iteration",
+            perturbation_interval=3,
+            hyperparam_mutations={"lr": tune.uniform(0.5, 2)},
+            synch=True,
         ),
         reuse_actors=True,
     ),
