@@ -101,15 +101,19 @@ class Network:
         return w
 
 
-def forks(net: Network, seed: int, before: int, shares: tuple[int, ...], rate: float, folder: Path, how: str = "") -> dict[str, float]:
-    """Train `before` steps, then a copy for each share, and compare copies, averages, and one process that did all steps."""
+def forks(
+    net: Network, seed: int, before: int, shares: tuple[int, ...], rate: float, folder: Path, how: str = ""
+) -> dict[str, float]:
+    """Compare copies of a network that trained `before` steps, their averages, and one process that did all steps."""
     x, y, held, digits = data(seed)
     draw = np.random.default_rng(seed)
     start = net.train(net.first(draw), x, y, before, rate, seed)
     starts = [start] * len(shares)
     if how == "beginnings":
         starts = [net.first(np.random.default_rng(10_000 * (i + 1) + seed)) for i in range(len(shares))]
-    parts = [net.train(s, x, y, n, rate, 100 * (i + 1) + seed) for i, (s, n) in enumerate(zip(starts, shares, strict=True))]
+    parts = [
+        net.train(s, x, y, n, rate, 100 * (i + 1) + seed) for i, (s, n) in enumerate(zip(starts, shares, strict=True))
+    ]
     if how == "permuted":
         for i, part in enumerate(parts):
             order = np.random.default_rng(i).permutation(net.hidden)
@@ -125,7 +129,9 @@ def forks(net: Network, seed: int, before: int, shares: tuple[int, ...], rate: f
 
     each = [wrong(part) for part in parts]
     return {
-        "most": each[0], "best": min(each), "steps": wrong(average(parts, list(shares), folder)),
+        "most": each[0],
+        "best": min(each),
+        "steps": wrong(average(parts, list(shares), folder)),
         "uniform": wrong(average(parts, [1] * len(shares), folder)),
         "alone": net.errors(net.train(start, x, y, sum(shares), rate, 100 + seed), held, digits),
     }
@@ -141,12 +147,17 @@ def torch_case(seed: int, folder: Path, how: str) -> dict[str, float]:
     halves = how == "bf16"
 
     def model() -> torch.nn.Sequential:
-        return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+        return torch.nn.Sequential(
+            torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
+        )
 
     def save(net: torch.nn.Module, adam: torch.optim.Adam, path: Path) -> None:
         from safetensors.torch import save_file as save_torch
 
-        tensors = {k: v.to(torch.bfloat16) if halves and v.is_floating_point() else v.clone() for k, v in net.state_dict().items()}
+        tensors = {
+            k: v.to(torch.bfloat16) if halves and v.is_floating_point() else v.clone()
+            for k, v in net.state_dict().items()
+        }
         for i, state in adam.state_dict()["state"].items():
             tensors.update({f"optimizer.{i}.{k}": v.clone() for k, v in state.items()})
         save_torch(tensors, path)
@@ -242,6 +253,7 @@ COLUMNS = ("most", "best", "alone", "steps", "uniform")
 
 
 def main() -> None:
+    """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--case", action="append", help="only cases whose names contain this")
@@ -253,7 +265,9 @@ def main() -> None:
         print("torch is not installed: its cases are left out", file=sys.stderr)
     else:
         cases.update({name: lambda seed, to, how=how: torch_case(seed, to, how) for name, how in TORCH.items()})
-    print("| case | did most | best fork | one process, all steps | mean by steps | uniform mean |\n|---|---|---|---|---|---|")
+    print(
+        "| case | did most | best fork | one process, all steps | mean by steps | uniform mean |\n" + "|---" * 6 + "|"
+    )
     for name, run in cases.items():
         if options.case and not any(part in name for part in options.case):
             continue

@@ -15,6 +15,8 @@ from outbid.v1 import sweep_pb2
 if TYPE_CHECKING:
     import pandas as pd
 
+    from outbid._soup import Evaluate, Soup
+
 
 class Result:
     """What a sweep has found: its trials as they stood when this was made, the best one, tables and plots."""
@@ -88,6 +90,19 @@ class Result:
         if not reports:
             return pd.DataFrame.from_records(self.records(), columns=self._columns())
         return pd.DataFrame.from_records([r.record() for r in self.reports()])
+
+    def soup(self, k: int = 10, *, evaluate: Evaluate | None = None) -> Soup:
+        """Return a greedy soup of the k best trials that keep a checkpoint (Wortsman et al., ICML 2022).
+
+        The mean begins with the best trial's weights, and each next one joins if the mean is then no worse by
+        `evaluate`, which is given weights by name and returns the sweep's metric: ask it of data that no trial reported
+        on. Without it all are averaged. It helps where all trials began with the same weights; see docs/averaging.md.
+        The sweep keeps the checkpoints of as many trials as `checkpoints=ob.Checkpoints(best=...)` says; the others are
+        passed over. Averages are computed by the `outbid` binary on this machine, as by `outbid soup`.
+        """
+        from outbid._soup import greedy
+
+        return greedy(self.sweep.id, self.sweep.mode, self.trials, k, evaluate)
 
     def importance(
         self, *, seed: int = 0, method: Literal["permutation", "fanova"] = "permutation"

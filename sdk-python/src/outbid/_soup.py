@@ -1,0 +1,102 @@
+"""Greedy soups: the average of those of a sweep's best checkpoints that help."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from outbid import _model, _tensors
+from outbid._errors import CheckpointError, NoResultError, NotFoundError
+from outbid._server import find_binary
+
+Evaluate = Callable[[Mapping[str, Any]], float]
+"""What weights are worth on held-out data, in the sweep's metric."""
+
+
+@dataclass(frozen=True)
+class Ingredient:
+    """A trial that might have joined a soup.
+
+    `metric` is its own best value, `soup` what the mean with it was found to be worth, None if that was not asked.
+    `note` says why it could not be averaged.
+    """
+
+    trial: int
+    metric: float
+    soup: float | None
+    kept: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Soup:
+    """The mean of some of a sweep's checkpoints.
+
+    `weights` are arrays by name, `metric` is what they were found to be worth, None where that was not asked, and
+    `ingredients` are the trials, best first.
+    """
+
+    weights: Mapping[str, Any] = field(repr=False)
+    metric: float | None
+    ingredients: tuple[Ingredient, ...]
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the weights to a safetensors file."""
+        _tensors.write(os.fspath(path), dict(self.weights), "")
+        return Path(path)
+
+
+def greedy(sweep: str, mode: str, trials: Iterable[_model.TrialResult], k: int, evaluate: Evaluate | None) -> Soup:
+    """Make the soup, with the code that `outbid average` and workers average with."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ValueError(f"soup: k must be a whole number from 1, got {k!r}")
+    sign = 1 if mode == "min" else -1
+    ranked = [(sign * t.metric, t.number, t) for t in trials if t.metric is not None and math.isfinite(t.metric)]
+    with tempfile.TemporaryDirectory(prefix="outbid-soup-") as place:
+        mean = Path(place) / "mean.safetensors"
+        kept: list[Path] = []
+        found: list[Ingredient] = []
+        worth: float | None = None
+        for _, number, trial in sorted(ranked, key=lambda r: r[:2]):
+            if len(found) == k:
+                break
+            try:
+                file = trial.download(Path(place) / f"{number}.safetensors")
+            except NotFoundError:
+                continue  # it is not kept: see checkpoints=ob.Checkpoints(best=...)
+            own = float(trial.metric or 0.0)
+            if note := _average([*kept, file], mean):
+                if not kept:
+                    raise CheckpointError(f"soup of {sweep}: {note}")
+                found.append(Ingredient(number, own, None, False, note))
+                continue
+            value = None if evaluate is None else float(evaluate(_tensors.read(mean)[0]))
+            if not kept and value is not None and math.isnan(value):
+                raise ValueError(f"soup of {sweep}: trial {number} alone is worth NaN")
+            helps = value is None or worth is None or sign * value <= sign * worth
+            found.append(Ingredient(number, own, value, helps))
+            if helps:
+                kept.append(file)
+                worth = value
+        if not kept:
+            raise NoResultError(f"no trial of {sweep} that reported its metric keeps a checkpoint")
+        if note := _average(kept, mean):
+            raise CheckpointError(f"soup of {sweep}: {note}")
+        return Soup(_tensors.read(mean)[0], worth, tuple(found))
+
+
+def _average(files: list[Path], to: Path) -> str:
+    """Write the mean of files to one; returns why that cannot be, "" if it is done."""
+    if len(files) == 1:
+        shutil.copyfile(files[0], to)
+        return ""
+    command = [find_binary(), "average", *map(str, files), "--to", str(to)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2] or "it cannot be averaged"

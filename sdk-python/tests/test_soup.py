@@ -1,0 +1,72 @@
+"""Greedy soups, with the binary that averages."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from outbid import _soup
+from outbid._errors import CheckpointError, NoResultError, NotFoundError
+
+needs_binary = pytest.mark.skipif(not os.environ.get("OUTBID_BIN"), reason="OUTBID_BIN names no binary")
+
+
+def trial(number: int, metric: float | None, *values: float, name: str = "w") -> Any:
+    """Return a trial that keeps a checkpoint of these values; of none, it keeps none."""
+
+    def download(path: Path) -> Path:
+        if not values:
+            raise NotFoundError("no checkpoint")
+        save_file({name: np.array(values, dtype=np.float32)}, path)
+        return path
+
+    return SimpleNamespace(number=number, metric=metric, download=download)
+
+
+def off(weights: Any) -> float:
+    """Return how far the weights are from 10."""
+    return abs(float(weights["w"][0]) - 10)
+
+
+@needs_binary
+def test_a_soup_keeps_what_helps(tmp_path: Path) -> None:
+    trials = [
+        trial(3, 2.0, 8),
+        trial(0, 1.0, 9),
+        trial(1, 3.0, 13),
+        trial(2, None, 5),
+        trial(4, math.nan, 5),
+        trial(5, 1.5),
+    ]
+    soup = _soup.greedy("s-1", "min", trials, 10, off)
+    # 9 alone is off by 1; with 8 it is 8.5, which is worse; with 13 it is 11, which is no worse.
+    assert [(i.trial, i.soup, i.kept) for i in soup.ingredients] == [(0, 1, True), (3, 1.5, False), (1, 1, True)]
+    assert soup.metric == 1
+    assert soup.weights["w"].tolist() == [11]
+    assert load_file(soup.save(tmp_path / "soup.safetensors"))["w"].tolist() == [11]
+    assert [i.trial for i in _soup.greedy("s-1", "max", trials, 2, lambda w: -off(w)).ingredients] == [1, 3]
+    assert _soup.greedy("s-1", "min", trials, 3, None).weights["w"].tolist() == [10]
+
+
+@needs_binary
+def test_what_cannot_be_averaged_is_left_out() -> None:
+    soup = _soup.greedy("s-1", "min", [trial(0, 1.0, 9), trial(1, 2.0, 9, name="v")], 2, off)
+    assert [i.kept for i in soup.ingredients] == [True, False]
+    assert '"v"' in soup.ingredients[1].note or '"w"' in soup.ingredients[1].note
+
+
+def test_soups_that_cannot_be() -> None:
+    with pytest.raises(NoResultError, match="keeps a checkpoint"):
+        _soup.greedy("s-1", "min", [trial(0, 1.0), trial(1, None, 9)], 2, off)
+    with pytest.raises(ValueError, match="k must be"):
+        _soup.greedy("s-1", "min", [trial(0, 1.0, 9)], 0, off)
+    with pytest.raises(ValueError, match="alone is worth NaN"):
+        _soup.greedy("s-1", "min", [trial(0, 1.0, 9)], 1, lambda _: math.nan)
+    assert issubclass(CheckpointError, Exception)
