@@ -30,6 +30,8 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # where servers keep what they are told no place for
         import ray
 
+        # Another test may have imported Ray before.
+        patch.setattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
         made = RayCluster()
         try:
             made.add(2)
