@@ -233,7 +233,7 @@ def _line(sweep: SweepInfo, rate: float, trials: Iterable[TrialResult] = ()) -> 
         f"trials: {trials_text(sweep)}",
         f"steps: {steps_text(sweep, rate)}",
         f"best: {best_text(sweep, trials)}",
-        *([f"devices: {held}"] if (held := held_text(sweep, trials)) else []),
+        *([f"{'devices' if 'held' in held else 'shared'}: {held}"] if (held := held_text(sweep, trials)) else []),
     ]
     if sweep.waiting and not sweep.over:
         parts.append(f"waits: {sweep.waiting}")
