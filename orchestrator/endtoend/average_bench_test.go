@@ -25,7 +25,7 @@ import (
 const averagesAtOnce, averagedBytes = 10, 16 << 20
 
 // BenchmarkLatencyBesideAverages is BenchmarkReportLatency at 400 reports a second, in turns alone and while another process
-// averages ten times five checkpoints at once, again and again, as workers do: through a store, with every SHA-256. Both
+// averages ten times five checkpoints at once, again and again, as workers do: through a store, with the SHA-256 of the result. Both
 // share this machine's cores with the orchestrator, as under `outbid up`.
 func BenchmarkLatencyBesideAverages(b *testing.B) {
 	s := newSite(b, 100)
