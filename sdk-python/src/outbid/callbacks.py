@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from outbid._training import Trial
 
-__all__ = ["keras", "lightgbm", "lightning", "load_keras", "transformers", "xgboost"]
+__all__ = ["keras", "lightgbm", "lightning", "load_keras", "load_torch", "transformers", "xgboost"]
 
 
 def xgboost(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool = True) -> Any:
@@ -95,10 +95,22 @@ def load_keras(trial: Trial, model: Any) -> None:
         model.set_weights([saved[f"w{i}"] for i in range(len(saved))])
 
 
+def load_torch(trial: Trial, module: Any) -> None:
+    """Set a torch module's state to the one that was saved; nothing for a fresh start.
+
+    Raises RuntimeError where the names or shapes are not the module's, as `load_state_dict` does.
+    """
+    if trial.checkpoint_path is not None:
+        from safetensors.torch import load_file
+
+        module.load_state_dict(load_file(trial.checkpoint_path))
+
+
 def lightning(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool = True) -> Any:
     """Return a callback for Lightning's Trainer: a step is an epoch; what the module logs is reported.
 
-    The module's `state_dict()` is saved; `module.load_state_dict(...)` of `trial.checkpoint()` goes on from it.
+    The module's `state_dict()` is saved; `ob.callbacks.load_torch(trial, module)` before `fit` goes on from it, and
+    `max_epochs` is then what is left: the sweep's steps less `trial.start_step`.
     """
     try:
         from lightning.pytorch.callbacks import Callback as Base  # type: ignore[import-not-found, unused-ignore]
@@ -123,7 +135,10 @@ def lightning(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bo
 
 
 def transformers(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool = True) -> Any:
-    """Return a callback for Transformers' Trainer: a step is an evaluation, whose metrics are reported."""
+    """Return a callback for Transformers' Trainer: a step is an evaluation, whose metrics are reported.
+
+    The model's `state_dict()` is saved; `ob.callbacks.load_torch(trial, model)` before `train` goes on from it.
+    """
     try:
         from transformers import TrainerCallback as Base  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
