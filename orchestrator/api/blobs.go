@@ -110,7 +110,7 @@ func (b *blobBook) begin(ctx context.Context, who Principal) (*upload, error) {
 		return u, nil
 	}
 	var err error
-	u.limit = b.limits.Of(who.Tenant).BlobBytes
+	u.limit = LimitOf(b.control, b.limits, who.Tenant).BlobBytes
 	u.before, _, err = b.used(ctx, who.Tenant)
 	return u, err
 }

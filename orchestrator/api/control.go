@@ -57,6 +57,14 @@ type Control interface {
 	// any), newest first, with a sweep only those that it had a part in.
 	Round(ctx context.Context, number uint64) (*outbidv1.Round, error)
 	Rounds(ctx context.Context, before uint64, sweep string, limit int) ([]*outbidv1.Round, error)
+	// SetTenant adds a tenant, which must be new then, or changes one; RemoveTenant forgets what was set for one.
+	SetTenant(ctx context.Context, t *outbidv1.Tenant, add bool, actor string) error
+	RemoveTenant(ctx context.Context, tenant, actor string) error
+	// TenantStates are the tenants that were added or have sweeps, by name.
+	TenantStates() []*outbidv1.TenantState
+	// Tenant is what was set for a tenant, nil if nobody added it; MemberOf the tenants that name a member.
+	Tenant(name string) *outbidv1.Tenant
+	MemberOf(member string) []string
 	// Info says what the server is and how it fares.
 	Info() *outbidv1.GetServerInfoResponse
 }

@@ -54,10 +54,12 @@ func accessOf(method string) access {
 		outbidv1.OutbidService_WatchSweep_FullMethodName, outbidv1.OutbidService_StreamLogs_FullMethodName,
 		outbidv1.OutbidService_ListNodes_FullMethodName, outbidv1.OutbidService_GetCheckpoint_FullMethodName,
 		outbidv1.OutbidService_GetServerInfo_FullMethodName, outbidv1.OutbidService_GetRound_FullMethodName,
-		outbidv1.OutbidService_ListRounds_FullMethodName:
+		outbidv1.OutbidService_ListRounds_FullMethodName,
+		outbidv1.OutbidService_GetTenant_FullMethodName, outbidv1.OutbidService_ListTenants_FullMethodName:
 		return read
 	case outbidv1.OutbidService_ReadLedger_FullMethodName, // it holds every tenant's sweeps
-		outbidv1.OutbidService_NewWorkerToken_FullMethodName, outbidv1.OutbidService_RemoveWorker_FullMethodName:
+		outbidv1.OutbidService_NewWorkerToken_FullMethodName, outbidv1.OutbidService_RemoveWorker_FullMethodName,
+		outbidv1.OutbidService_SetTenant_FullMethodName, outbidv1.OutbidService_RemoveTenant_FullMethodName:
 		return admin
 	case outbidv1.OutbidService_JoinWorker_FullMethodName:
 		return open
@@ -141,6 +143,7 @@ func (i *interceptor) enter(ctx context.Context, method string) (context.Context
 		if who, err = i.authenticate(md.Get("authorization")); err != nil {
 			return ctx, err
 		}
+		who = i.member(who)
 	}
 	ctx = context.WithValue(ctx, principalKey{}, who)
 	if err := checkParameters(md, method); err != nil {

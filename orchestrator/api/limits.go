@@ -157,11 +157,10 @@ func (t limitText) over(base Limit) (Limit, error) {
 }
 
 // checkWeight refuses a sweep that would weigh more than its tenant may. Admins may do what they like.
-func (l *Limits) checkWeight(who Principal, tenant string, weight float64) error {
-	limit := l.Of(tenant)
+func (limit Limit) checkWeight(who Principal, tenant string, weight float64) error {
 	if who.Role == RoleAdmin || weight <= limit.MaxWeight {
 		return nil
 	}
-	return fieldError("weight", "%v is more than the %v that tenant %s may have; an admin grants more in the server's limits "+
-		"(serve --limits)", weight, limit.MaxWeight, tenant)
+	return fieldError("weight", "%v is more than the %v that tenant %s may have; an admin grants more "+
+		"(outbid tenant set %s --max-weight, or serve --limits)", weight, limit.MaxWeight, tenant, tenant)
 }

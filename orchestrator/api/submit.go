@@ -44,7 +44,7 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 		key = who.Name + "/" + key
 	}
 	tenant := tenantOf(checked)
-	if err := s.logs.Reserve(ctx, tenant, s.limits.Of(tenant).LogBytes); err != nil {
+	if err := s.logs.Reserve(ctx, tenant, s.limitOf(tenant).LogBytes); err != nil {
 		// That is no reason not to train.
 		s.logger.WarnContext(ctx, "there is no room for what trials print", "tenant", tenant, "err", err)
 	}
@@ -87,7 +87,7 @@ func (s *service) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.Sw
 		return nil, status.Errorf(codes.PermissionDenied, "tenant: %s belongs to tenant %q and may not use %q; leave it out",
 			who.Name, who.Tenant, own.GetTenant())
 	}
-	if err := s.limits.checkWeight(who, own.GetTenant(), own.GetWeight()); err != nil {
+	if err := s.limitOf(own.GetTenant()).checkWeight(who, own.GetTenant(), own.GetWeight()); err != nil {
 		return nil, err
 	}
 	if len(own.GetTuner().GetPlugin().GetCommand()) > 0 && who.Role != RoleAdmin {

@@ -39,11 +39,14 @@ type Principal struct {
 	Name   string
 	Tenant string
 	Role   Role
+
+	// also are further tenants for which it may act; nil for none.
+	also *memberships
 }
 
 // owns reports whether the caller may see what belongs to a tenant.
 func (p Principal) owns(tenant string) bool {
-	return p.Role == RoleAdmin || p.Tenant == AnyTenant || p.Tenant == tenant
+	return p.Role == RoleAdmin || p.Tenant == AnyTenant || p.Tenant == tenant || p.also != nil && slices.Contains(p.also.tenants, tenant)
 }
 
 // local is who calls when no tokens are configured, which only loopback allows.

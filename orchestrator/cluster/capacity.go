@@ -16,6 +16,7 @@ type Capacity struct {
 	free  []int
 	total int
 	undo  []move
+	quotas
 }
 
 // room is what is free on one node.
@@ -39,6 +40,7 @@ type move struct {
 	gang   Gang
 	cpus   cores
 	memory int64
+	quota  int
 	take   bool
 }
 
@@ -120,21 +122,25 @@ func (c *Capacity) IsFree(g Gang) bool {
 	return true
 }
 
-// Fits says whether a gang is free and the demand's other needs are met where it lies.
+// Fits says whether a gang is free, the demand's quota leaves room for it, and its other needs are met where it lies.
 func (c *Capacity) Fits(g Gang, d Demand) bool {
 	for _, p := range g {
 		if !c.Admits(p.Node, d) {
 			return false
 		}
 	}
-	return c.IsFree(g)
+	return c.IsFree(g) && c.Within(g, d)
 }
 
 // Take removes a gang from what is free; Release gives it back. Taking what is held is the caller's mistake.
-func (c *Capacity) Take(g Gang, d Demand) { c.move(move{g, coresOf(d.CPUs), d.Memory, true}, true) }
+func (c *Capacity) Take(g Gang, d Demand) {
+	c.move(move{g, coresOf(d.CPUs), d.Memory, d.Quota, true}, true)
+}
 
 // Release undoes a Take.
-func (c *Capacity) Release(g Gang, d Demand) { c.move(move{g, coresOf(d.CPUs), d.Memory, false}, true) }
+func (c *Capacity) Release(g Gang, d Demand) {
+	c.move(move{g, coresOf(d.CPUs), d.Memory, d.Quota, false}, true)
+}
 
 // Mark remembers how things are, for Rollback.
 func (c *Capacity) Mark() int { return len(c.undo) }
@@ -164,6 +170,7 @@ func (c *Capacity) move(m move, record bool) {
 		for _, d := range p.Devices {
 			if r.held[d] != m.take {
 				r.held[d] = m.take
+				c.own(m.quota, r.kind[d], -by)
 				c.count(p.Node, d, by)
 			}
 		}
@@ -197,6 +204,9 @@ func (c *Capacity) Slots(d Demand, limit int) int {
 			if !d.Accepts(kind) {
 				continue
 			}
+			if c.allowance(d, k) < least && !d.Mixed {
+				continue
+			}
 			slots += r.free[k] / least
 			if d.MultiNode {
 				loose[k] += r.free[k] % least
@@ -209,7 +219,7 @@ func (c *Capacity) Slots(d Demand, limit int) int {
 			slots = min(slots, int(r.memory/d.Memory))
 		}
 		if total += slots; total >= limit {
-			return limit
+			return min(limit, c.jobsAllowed(d, least))
 		}
 	}
 	rest := 0
@@ -219,7 +229,7 @@ func (c *Capacity) Slots(d Demand, limit int) int {
 	if d.Mixed {
 		total += rest / least
 	}
-	return min(total, limit)
+	return min(total, limit, c.jobsAllowed(d, least))
 }
 
 // speed is that of the slowest of some devices of a node.

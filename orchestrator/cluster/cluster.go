@@ -60,6 +60,8 @@ type Demand struct {
 	MultiNode bool
 	// Mixed: its gang may hold devices of several types.
 	Mixed bool
+	// Quota bounds the job with others of its owner: its number in the capacity, from 1 on; 0 for none.
+	Quota int
 }
 
 // Place is the part of a gang on one node.
@@ -97,7 +99,7 @@ func (d Demand) Accepts(deviceType string) bool {
 
 // Plain says whether nothing but the number of devices matters to the demand.
 func (d Demand) Plain() bool {
-	return len(d.Types) == 0 && len(d.Exclude) == 0 && d.CPUs == 0 && d.Memory == 0 && !d.NeedsTrust
+	return d.Quota == 0 && len(d.Types) == 0 && len(d.Exclude) == 0 && d.CPUs == 0 && d.Memory == 0 && !d.NeedsTrust
 }
 
 // Impossible says why a job of this demand could never run, were the cluster empty; "" if it could.

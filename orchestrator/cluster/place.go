@@ -30,7 +30,7 @@ func (c *Capacity) Place(d Demand, n int, kind string) (Gang, bool) {
 		return nil, false
 	}
 	for k, name := range c.types {
-		if kind != "" && kind != name || !d.Accepts(name) || c.free[k] < n {
+		if kind != "" && kind != name || !d.Accepts(name) || c.bounded(d, k, c.free[k]) < n {
 			continue
 		}
 		if g, ok := c.overMany(d, n, k); ok {
@@ -38,7 +38,9 @@ func (c *Capacity) Place(d Demand, n int, kind string) (Gang, bool) {
 		}
 	}
 	if d.Mixed && kind == "" {
-		return c.overMany(d, n, -1)
+		if g, ok := c.overMany(d, n, -1); ok && c.Within(g, d) {
+			return g, true
+		}
 	}
 	return nil, false
 }
@@ -49,7 +51,7 @@ func (c *Capacity) PlaceAt(node int, d Demand, n int, kind string) (Gang, bool) 
 		return nil, false
 	}
 	for k, name := range c.types {
-		if (kind == "" || kind == name) && d.Accepts(name) && c.rooms[node].free[k] >= n {
+		if (kind == "" || kind == name) && d.Accepts(name) && c.bounded(d, k, c.rooms[node].free[k]) >= n {
 			return Gang{{Node: node, Devices: c.pick(node, c.freeDevices(node, k, d), n)}}, true
 		}
 	}
@@ -70,10 +72,11 @@ func (c *Capacity) onOne(d Demand, least, most int, kind string) (Gang, bool) {
 		}
 		for k, name := range c.types {
 			free := c.rooms[i].free[k]
-			if free < least || kind != "" && kind != name || !d.Accepts(name) {
+			allowed := c.bounded(d, k, free)
+			if allowed < least || kind != "" && kind != name || !d.Accepts(name) {
 				continue
 			}
-			take := min(most, free)
+			take := min(most, allowed)
 			left := free - take
 			better := cmp.Or(take-bestTake, bestLeft-left) > 0
 			if bestSpeed >= 1 && !better {

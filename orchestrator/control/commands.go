@@ -41,6 +41,14 @@ func (in Submit) apply(c *Core) {
 		c.reply(func() { in.Done("", fmt.Errorf("%w: %w", state.ErrInvalid, err)) })
 		return
 	}
+	if err := c.checkDeadline(in.Spec); err != nil {
+		c.reply(func() { in.Done("", err) })
+		return
+	}
+	if err := c.mayBegin(in.Spec); err != nil {
+		c.reply(func() { in.Done("", err) })
+		return
+	}
 	id := c.st.NextID(in.Spec.GetName())
 	submitted := &outbidv1.SweepSubmitted{Sweep: id, Spec: in.Spec, Actor: in.Actor, IdempotencyKey: in.Key}
 	if isRemote(in.Spec) {
@@ -121,6 +129,9 @@ func (c *Core) resumeSweep(s *state.Sweep, by, actor string) error {
 	case outbidv1.SweepState_SWEEP_STATE_STOPPED:
 		if reached := c.limitReached(s); reached != "" {
 			return conflict(s, "resumed", reached+"; extend it by a higher limit, which resumes it too")
+		}
+		if err := c.mayBegin(s.Spec); err != nil {
+			return err
 		}
 		if err := c.wake(s, "resumed"); err != nil {
 			return err
@@ -211,6 +222,11 @@ func (c *Core) extend(in Extend) ([]*outbidv1.TrainedAgain, error) {
 	again := c.trainedAgain(s, wider)
 	if in.Request.GetPreview() {
 		return again, nil
+	}
+	if s.Done() {
+		if err := c.mayBegin(wider); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.wake(s, "extended"); err != nil {
 		return nil, err

@@ -84,6 +84,9 @@ type Core struct {
 	scheduleDue bool
 	// next is when the policy wants to be asked again; zero for never.
 	next time.Time
+	// spent names the tenants whose device-hours are used up; metered is when that may change, zero for never.
+	spent   map[string]bool
+	metered time.Time
 	// err is set once, by an event that does not fit; the core is unusable from then on.
 	err error
 	// views keeps the policy's view.
@@ -159,7 +162,12 @@ func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
 }
 
 // Next is when the core wants a step although nothing happened; zero for never.
-func (c *Core) Next() time.Time { return c.next }
+func (c *Core) Next() time.Time {
+	if c.metered.IsZero() || !c.mayDecide() || !c.next.IsZero() && c.next.Before(c.metered) {
+		return c.next
+	}
+	return c.metered
+}
 
 // State is what the core decides on. It must not be changed, nor read while a step runs.
 func (c *Core) State() *state.State { return c.st }
@@ -186,7 +194,7 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 		c.mayEnd()
 		c.settle()
 	}
-	if c.mayDecide() && (c.scheduleDue || !c.next.IsZero() && !now.Before(c.next)) {
+	if c.mayDecide() && (c.scheduleDue || due(now, c.next) || due(now, c.metered)) {
 		c.scheduleDue = false
 		c.schedule()
 		c.settle()
@@ -198,6 +206,9 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 	c.out.More = len(c.later) > 0
 	return c.out, c.err
 }
+
+// due says whether a time has come; zero never does.
+func due(now, at time.Time) bool { return !at.IsZero() && !now.Before(at) }
 
 // settle looks at every touched sweep until nothing follows any more.
 func (c *Core) settle() {

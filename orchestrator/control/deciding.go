@@ -93,9 +93,51 @@ func (c *Core) conclude(r *round) {
 func (c *Core) decisions(r *round) []*outbidv1.Event {
 	events := c.decided(r.view, r.plan)
 	if r.beside {
-		return c.stillFit(events, r.view.Now)
+		events = c.stillFit(events, r.view.Now)
 	}
-	return events
+	return c.withinQuotas(events)
+}
+
+// withinQuotas are the decisions of a round without what gives trials devices by which a tenant would hold more than its quota allows.
+// The view's Free finds no place for these; but a quota may have been lowered since a round began, and policies do not see trials that
+// run alone.
+func (c *Core) withinQuotas(events []*outbidv1.Event) []*outbidv1.Event {
+	if len(c.st.Tenants()) == 0 {
+		return events
+	}
+	type trial struct {
+		sweep  string
+		number int32
+	}
+	of := func(e *outbidv1.Event) trial {
+		ref := c.st.TrialOf(e)
+		return trial{ref.GetSweep(), ref.GetTrial()}
+	}
+	book, beyond := quotaBook{c: c, held: map[string]map[string]int{}}, map[trial]bool{}
+	for _, e := range events {
+		g, grants := e.GetKind().(*outbidv1.Event_LeaseGranted)
+		if s := c.st.Sweeps[of(e).sweep]; grants && s != nil && !book.take(s, g.LeaseGranted) {
+			beyond[of(e)] = true
+		}
+	}
+	if len(beyond) == 0 {
+		return events
+	}
+	leaseID := c.st.NextLease
+	var kept []*outbidv1.Event
+	for _, e := range events {
+		g, grants := e.GetKind().(*outbidv1.Event_LeaseGranted)
+		_, begins := e.GetKind().(*outbidv1.Event_ForksBegan)
+		if beyond[of(e)] && (grants || begins) { // forks come together or not at all
+			continue
+		}
+		if grants {
+			g.LeaseGranted.LeaseId = leaseID
+			leaseID++
+		}
+		kept = append(kept, e)
+	}
+	return kept
 }
 
 // stillFit are the decisions of a round that began at a time, without those about trials for which one of them fits no more.

@@ -229,7 +229,7 @@ func (l *life) snapshot(core *control.Core) *outbidv1.StateSnapshot {
 // happen lets one thing happen.
 func (l *life) happen() {
 	happenings := map[string]func(){
-		"submit": l.submit, "command": l.command, "extend": l.extend, "remove": l.remove, "join": l.join, "leave": l.leave,
+		"submit": l.submit, "command": l.command, "extend": l.extend, "remove": l.remove, "tenant": l.tenant, "join": l.join, "leave": l.leave,
 		"ask": l.ask, "tell": l.tell, "pass": l.pass, "crash": l.crash, "save": l.save, "compare": l.compare, "work": l.work,
 	}
 	names := slices.Sorted(maps.Keys(happenings))
@@ -280,7 +280,11 @@ func (l *life) submit() {
 	}
 	spec.Default(s)
 	l.must(spec.Check(s))
-	l.step(control.Submit{Spec: s, Actor: "ann", Done: func(_ string, err error) { l.must(err) }})
+	l.step(control.Submit{Spec: s, Actor: "ann", Done: func(_ string, err error) {
+		if l.core.State().Tenant("default") == nil { // with a quota it may be refused
+			l.must(err)
+		}
+	}})
 }
 
 // sweep draws one of the sweeps; "" if there is none.
@@ -310,6 +314,20 @@ func (l *life) extend() {
 
 func (l *life) remove() {
 	l.step(control.Delete{Sweep: l.sweep(), Actor: "ann", Done: func(state.Deleted, error) {}})
+}
+
+// tenant gives the tenant of all sweeps other quotas, or takes them away.
+func (l *life) tenant() {
+	none := func(error) {}
+	if l.n(2) == 0 {
+		l.step(control.RemoveTenant{Tenant: "default", Actor: "ann", Done: none})
+	}
+	if l.core.State().Tenant("default") != nil && l.n(2) == 0 {
+		l.step(control.SetTenant{Tenant: &outbidv1.Tenant{Name: "default"}, Actor: "ann", Done: none})
+		return
+	}
+	t := &outbidv1.Tenant{Name: "default", Weight: 2, Quota: &outbidv1.TenantQuota{Devices: new(int32(1 + l.n(4)))}}
+	l.step(control.SetTenant{Tenant: t, Actor: "ann", Done: none})
 }
 
 func (l *life) ask() {

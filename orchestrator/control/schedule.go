@@ -17,9 +17,11 @@ func (c *Core) schedule() {
 	if c.err != nil {
 		return
 	}
+	c.takeBackSpent()
 	c.placeSuspects()
 	c.askTuners()
 	c.begin(c.views.refresh(c))
+	_, c.metered = c.meter()
 }
 
 // decide asks the policy, in which agents outside the binary have the bids that outside says; nil for nobody. It leaves the view as

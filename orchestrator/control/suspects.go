@@ -27,10 +27,13 @@ func (c *Core) placeSuspects() {
 		if !ok {
 			continue
 		}
-		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: &outbidv1.LeaseGranted{
+		grant := &outbidv1.LeaseGranted{
 			Sweep: s.ID, Trial: t.Number, LeaseId: c.st.NextLease, Places: state.LeasePlaces(nodes, gang),
 			Reason: "alone on its node, as nodes were lost under it",
-		}}})
+		}
+		if !c.beyondQuota(s, grant) {
+			c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: grant}})
+		}
 	}
 }
 

@@ -26,7 +26,9 @@ type viewCache struct {
 	live      *live
 
 	// apart are the nodes that others keep off, for trials that run alone.
-	apart       map[string]bool
+	apart map[string]bool
+	// spent are the tenants whose device-hours are used up.
+	spent       map[string]bool
 	staleNodes  bool
 	staleSweeps map[*state.Sweep]bool
 	staleTrials map[*state.Trial]*state.Sweep
@@ -59,7 +61,7 @@ func newViewCache() *viewCache {
 func (b *viewCache) mark(change state.Change) {
 	s := change.Sweep
 	switch change.Kind.View {
-	case state.ViewNodes:
+	case state.ViewNodes, state.ViewTenants:
 		b.staleNodes = true
 	case state.ViewSweep, state.ViewWaiting, state.ViewTrial:
 		if s.Spec.GetExternal() != nil {
@@ -86,6 +88,9 @@ func (b *viewCache) refresh(c *Core) *policy.View {
 	}
 	if apart := c.apart(); !maps.Equal(apart, b.apart) {
 		b.apart, b.staleNodes = apart, true
+	}
+	if spent, _ := c.meter(); !maps.Equal(spent, b.spent) {
+		b.spent, b.staleNodes = spent, true
 	}
 	if b.staleNodes {
 		b.rebuild(c)
@@ -132,6 +137,8 @@ func (b *viewCache) rebuild(c *Core) {
 		}
 	}
 	b.view.Free, b.estimates = cluster.NewCapacity(b.view.Nodes), cluster.Estimates(b.view.Nodes)
+	b.view.Tenants = tenantsInView(c.st.Tenants(), b.spent)
+	b.view.Bound()
 	b.view.Apps, b.apps = nil, map[string]*appEntry{}
 	for _, s := range c.st.Live {
 		if s.Spec.GetExternal() != nil {
@@ -194,6 +201,7 @@ func (b *viewCache) describe(s *state.Sweep, at *appEntry) *appEntry {
 	}
 	of := b.live
 	at.describe(func() tuner.Outlook { return of.outlook(s.ID) })
+	at.app.Demand.Quota = b.view.QuotaOf(state.TenantOf(s.Spec))
 	return at
 }
 
@@ -210,7 +218,7 @@ func (at *appEntry) describe(outlook func() tuner.Outlook) {
 		ID: s.ID, Tenant: s.Spec.GetTenant(), Weight: weight, Submitted: s.Submitted, Order: s.Order, Spec: s.Spec,
 		AppSecondsBefore: s.AppSecondsBefore, Demand: s.Terms.Demand, Speeds: &cluster.Speeds{}, Jobs: jobs,
 		TotalSteps: spec.MaxSteps(s.Spec.GetTuner()), Tuner: spec.TunerKind(s.Spec.GetTuner()),
-		Utility: s.Terms.Utility, Outlook: outlook, Forks: s.Terms.MostForks, LeastForks: s.Terms.LeastForks,
+		Utility: s.Terms.Utility, Deadline: s.Terms.Deadline(s.Submitted), Outlook: outlook, Forks: s.Terms.MostForks, LeastForks: s.Terms.LeastForks,
 	}
 }
 

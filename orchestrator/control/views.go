@@ -98,6 +98,9 @@ func (v *view) whyWaiting(s *state.PublishedSweep) string {
 	if why := cluster.Impossible(v.Inventory.Nodes, s.Sweep().Terms.Demand); why != "" {
 		return why
 	}
+	if why := v.TenantFull(state.TenantOf(s.Sweep().Spec), s.Sweep().Terms.Demand, v.Time); why != "" {
+		return why
+	}
 	queued := s.Sweep().Queued
 	if len(queued) > 0 && alone(s.At(queued[0])) {
 		return fmt.Sprintf("trial %d waits for a node of its own, as nodes were lost under it", queued[0])
@@ -185,6 +188,7 @@ func (l *Loop) fairness(d *drawing, v *view, of *state.PublishedSweep) *outbidv1
 	now := l.clock.now()
 	d.fairness = l.cfg.Fairness(&policy.View{
 		Now: now, AppSeconds: v.AppSeconds(now), MeanWeight: v.MeanWeight, Nodes: v.Inventory.Nodes, Free: l.idle(v.Inventory),
+		Tenants: tenantsInView(v.Tenants(), nil),
 	}, v.app(of), false)
 	if d.fairness != nil {
 		d.fairness.Auction = l.recent.lastFared(of.Sweep().ID)

@@ -22,7 +22,7 @@ import (
 )
 
 // writes are the methods of the API that change something; every other one must be in reads.
-var writes = []string{"SubmitSweep", "ControlSweep", "ExtendSweep", "PutBlob", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker"}
+var writes = []string{"SubmitSweep", "ControlSweep", "ExtendSweep", "PutBlob", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker", "SetTenant", "RemoveTenant"}
 
 // reads call each method of the API that only reads, once, about one sweep, and say what was wrong.
 func (s *server) reads() map[string]func(context.Context, *entry) error {
@@ -73,11 +73,37 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 		},
 		"GetRound":   s.readRound,
 		"ListRounds": s.readRounds,
+		"ListTenants": func(ctx context.Context, e *entry) error {
+			r, err := s.ListTenants(ctx, &outbidv1.ListTenantsRequest{})
+			for _, tenant := range r.GetTenants() {
+				err = errors.Join(err, overQuota(tenant))
+			}
+			return want(err, len(r.GetTenants()) > 0, r)
+		},
+		"GetTenant": func(ctx context.Context, e *entry) error {
+			r, err := s.GetTenant(ctx, &outbidv1.GetTenantRequest{Tenant: "default"})
+			return want(err, r.GetTenant().GetUse().GetSweeps() >= 0, r)
+		},
 		"GetServerInfo": func(ctx context.Context, _ *entry) error {
 			r, err := s.GetServerInfo(ctx, &outbidv1.GetServerInfoRequest{})
 			return want(err, r.GetLeader() && r.GetLedgerSeq() > 0, r)
 		},
 	}
+}
+
+// overQuota says that a tenant holds more than its quota allows.
+func overQuota(t *outbidv1.TenantState) error {
+	all := int32(0)
+	for kind, n := range t.GetUse().GetHeld() {
+		all += n
+		if most, named := t.GetTenant().GetQuota().GetTypes()[kind]; named && n > most {
+			return fmt.Errorf("tenant %s holds %d of type %s, its quota is %d", t.GetTenant().GetName(), n, kind, most)
+		}
+	}
+	if q := t.GetTenant().GetQuota(); q != nil && q.Devices != nil && all > q.GetDevices() {
+		return fmt.Errorf("tenant %s holds %d devices, its quota is %d", t.GetTenant().GetName(), all, q.GetDevices())
+	}
+	return nil
 }
 
 // want is the error, or one that shows an answer that is not as it should be.

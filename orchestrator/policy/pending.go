@@ -11,6 +11,9 @@ import (
 type pendingRelease struct {
 	devices map[int]map[int]bool
 	rest    map[int]need
+	// quota counts devices by quota and type; free is the capacity that knows both, nil for none.
+	quota map[int][]int
+	free  *cluster.Capacity
 }
 
 // need is an amount of cores, in millionths so that sums are exact, and of memory in bytes.
@@ -59,6 +62,9 @@ func (r *pendingRelease) settle(g cluster.Gang, d cluster.Demand) { r.count(g, d
 func (r *pendingRelease) unsettle(g cluster.Gang, d cluster.Demand) { r.count(g, d, 1) }
 
 func (r *pendingRelease) count(g cluster.Gang, d cluster.Demand, times int64) {
+	if d.Quota > 0 {
+		r.countQuota(g, d.Quota, int(times))
+	}
 	if d.CPUs == 0 && d.Memory == 0 {
 		return
 	}
@@ -70,6 +76,20 @@ func (r *pendingRelease) count(g cluster.Gang, d cluster.Demand, times int64) {
 		n := r.rest[place.Node]
 		r.rest[place.Node] = need{n.cpus + times*cpus, n.memory + times*d.Memory}
 	}
+}
+
+func (r *pendingRelease) countQuota(g cluster.Gang, quota, times int) {
+	if r.quota == nil {
+		r.quota = map[int][]int{}
+	}
+	sum := r.quota[quota]
+	for k, n := range r.free.CountTypes(g, nil) {
+		if len(sum) <= k {
+			sum = append(sum, 0)
+		}
+		sum[k] += times * n
+	}
+	r.quota[quota] = sum
 }
 
 // device says whether a device has still to be released.
@@ -88,15 +108,15 @@ func (r *pendingRelease) anyOf(g cluster.Gang) bool {
 }
 
 // blocks says whether a gang that was just taken from what the plan has free cannot be had now: a device, or cores or
-// memory on one of its nodes, have still to be released.
-func (r *pendingRelease) blocks(free *cluster.Capacity, g cluster.Gang) bool {
-	if r.anyOf(g) {
+// memory on one of its nodes, or room in its quota, have still to be released.
+func (r *pendingRelease) blocks(g cluster.Gang, d cluster.Demand) bool {
+	if r.anyOf(g) || d.Quota > 0 && !r.free.HasRoom(d, r.quota[d.Quota]) {
 		return true
 	}
 	for _, place := range g {
 		n := r.rest[place.Node]
 		rest := cluster.Demand{CPUs: float64(max(0, n.cpus)) / millionths, Memory: max(0, n.memory)}
-		if (rest.CPUs > 0 || rest.Memory > 0) && !free.Fits(cluster.Gang{{Node: place.Node}}, rest) {
+		if (rest.CPUs > 0 || rest.Memory > 0) && !r.free.Fits(cluster.Gang{{Node: place.Node}}, rest) {
 			return true
 		}
 	}

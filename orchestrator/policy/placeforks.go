@@ -25,7 +25,7 @@ func (p *Planner) PlaceForks(j *Job, gangs []cluster.Gang, reason string, divide
 		return false
 	}
 	try.Commit()
-	if j.Waiting() && !slices.ContainsFunc(gangs, func(g cluster.Gang) bool { return p.pending.blocks(p.free, g) }) {
+	if j.Waiting() && !slices.ContainsFunc(gangs, func(g cluster.Gang) bool { return p.pending.blocks(g, j.Demand) }) {
 		p.decide(j, granted)
 		p.plan.Grants = append(p.plan.Grants, divide(Grant{Job: j, Gang: gangs[0], Reason: reason, TermEnd: p.until(gangs[0])}, gangs)...)
 		return true

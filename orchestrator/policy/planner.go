@@ -50,7 +50,7 @@ const (
 
 // Extend starts a plan in which what runs goes on.
 func Extend(v *View) *Planner {
-	return &Planner{v: v, statement: v.Statement(), free: v.Free, decided: map[*Job]decision{}}
+	return &Planner{v: v, statement: v.Statement(), free: v.Free, pending: pendingRelease{free: v.Free}, decided: map[*Job]decision{}}
 }
 
 // Preempt starts a plan in which every device is up for grabs, those of running jobs included.
@@ -129,9 +129,9 @@ func (p *Planner) Reclaimed(j *Job) bool {
 	return d == reclaimed || p.all && d == undecided && j.Running()
 }
 
-// Keep lets a running job whose devices were reclaimed go on where it is, if nothing planned before took them.
+// Keep lets a running job whose devices were reclaimed go on where it is, if nothing planned before took them or its quota.
 func (p *Planner) Keep(j *Job) bool {
-	if j.Ending || !p.Reclaimed(j) || !p.free.IsFree(j.Held()) {
+	if j.Ending || !p.Reclaimed(j) || !p.free.IsFree(j.Held()) || !p.free.Within(j.Held(), j.Demand) {
 		return false
 	}
 	p.free.Take(j.Held(), j.Demand)
@@ -181,7 +181,7 @@ func (p *Planner) PlaceOn(j *Job, g cluster.Gang, reason string) bool {
 		return false
 	}
 	p.free.Take(g, j.Demand)
-	if j.Waiting() && !p.pending.blocks(p.free, g) {
+	if j.Waiting() && !p.pending.blocks(g, j.Demand) {
 		p.decide(j, granted)
 		p.plan.Grants = append(p.plan.Grants, Grant{Job: j, Gang: g, Reason: reason, TermEnd: p.until(g)})
 		return true

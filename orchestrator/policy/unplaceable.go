@@ -31,7 +31,7 @@ func (u *Unplaceable) Forget() { u.failed = u.failed[:0] }
 
 // asksAsMuch says whether a demand finds no place where another found none.
 func asksAsMuch(d, failed cluster.Demand) bool {
-	return d.Min >= failed.Min && d.CPUs >= failed.CPUs && d.Memory >= failed.Memory &&
+	return (failed.Quota == 0 || failed.Quota == d.Quota) && d.Min >= failed.Min && d.CPUs >= failed.CPUs && d.Memory >= failed.Memory &&
 		(d.NeedsTrust || !failed.NeedsTrust) && (failed.MultiNode || !d.MultiNode) && (failed.Mixed || !d.Mixed) &&
 		slices.Equal(d.Types, failed.Types) && slices.Equal(d.Exclude, failed.Exclude)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -17,6 +18,8 @@ type View struct {
 	Nodes []cluster.Node
 	// Apps that have not ended, in order of submission.
 	Apps []*App
+	// Tenants that somebody added, sorted by name; those of apps need not be among them.
+	Tenants []Tenant
 	// Free is what is free now; the devices of jobs that are ending are not. A policy simulates on it in a Statement, and
 	// leaves it as it was.
 	Free *cluster.Capacity
@@ -55,7 +58,9 @@ type App struct {
 	// Tuner is the kind of its tuner, as in the spec: "asha", "successive_halving", "random", ….
 	Tuner string
 	// Utility is what the end of one of its jobs is worth; nil if nothing was said.
-	Utility *outbidv1.Utility
+	Utility *terms.Utility
+	// Deadline is when it should be done; zero for no deadline.
+	Deadline time.Time
 	// Outlook is how much work the tuner will do in all; asked when needed, as it takes time. Never nil.
 	Outlook func() tuner.Outlook
 	// Finished counts the jobs that have ended, and StepsDone the steps of all jobs, repeated ones counted once.
@@ -192,12 +197,13 @@ func (v *View) MeanApps(a *App) float64 {
 	return (v.AppSeconds - a.AppSecondsBefore) / age
 }
 
-// ShareOf is an app's weight as a part of what its tenant has: over the mean weight of the tenant's apps. So a weight shares
+// ShareOf is an app's weight as a part of what its tenant has: over the mean weight of the tenant's apps, times the tenant's weight. So a weight shares
 // out among a tenant's own apps what is due to the tenant, and takes nothing from others. It is the app's own weight where
 // nobody says what tenants' apps weigh.
 func (v *View) ShareOf(a *App) float64 {
+	weight := a.Weight * v.Tenant(a).Weight
 	if v.MeanWeight == nil {
-		return a.Weight
+		return weight
 	}
-	return a.Weight / v.MeanWeight(a.Tenant)
+	return weight / v.MeanWeight(a.Tenant)
 }

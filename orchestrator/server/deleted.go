@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/api"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
@@ -56,7 +57,7 @@ func tenantName(tenant string) string {
 // reserveLogs makes room for what the trials of each tenant print, as its limits say.
 func (s *Server) reserveLogs(ctx context.Context) {
 	for _, tenant := range s.loop.Tenants() {
-		if err := s.logs.Reserve(ctx, tenantName(tenant), s.limits.Of(tenantName(tenant)).LogBytes); err != nil && ctx.Err() == nil {
+		if err := s.logs.Reserve(ctx, tenantName(tenant), api.LimitOf(s.loop, s.limits, tenantName(tenant)).LogBytes); err != nil && ctx.Err() == nil {
 			s.log.Warn("there is no room for what trials print", "tenant", tenant, "err", err)
 		}
 	}

@@ -128,16 +128,14 @@ func checkObjective(around, metric, mode string) error {
 	return nil
 }
 
-// checkUtility checks what a trial's end is said to be worth.
+// checkUtility checks what a trial's end is said to be worth, and when the sweep should be done.
 func checkUtility(s *outbidv1.SweepSpec) error {
-	u := s.GetUtility()
-	for _, number := range []struct {
-		name  string
-		value float64
-	}{{"priority", u.GetPriority()}, {"decay", u.GetDecay()}, {"target", u.GetTarget()}} {
-		if math.IsNaN(number.value) || math.IsInf(number.value, 0) || number.value < 0 {
-			return wrong("utility."+number.name, "%v is not a finite number from 0 on", number.value)
-		}
+	if _, err := terms.UtilityOf(s.GetUtility()); err != nil {
+		field, problem, _ := strings.Cut(err.Error(), ": ")
+		return wrong(field, "%s", problem)
+	}
+	if _, _, err := terms.ParseDeadline(s.GetDeadline()); err != nil {
+		return wrong("deadline", "%s", err)
 	}
 	return nil
 }

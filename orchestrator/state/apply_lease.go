@@ -152,6 +152,7 @@ func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
 	t.Leases = slices.DeleteFunc(t.Leases, func(o *Lease) bool { return o == l })
 	t.DeviceSeconds += e.GetDeviceSeconds()
 	s.DeviceSeconds += e.GetDeviceSeconds()
+	st.charge(at, s, l)
 	for _, p := range l.Places {
 		st.release(l, p)
 	}

@@ -58,6 +58,7 @@ const (
 	AboutNode   About = "node"
 	AboutSweep  About = "sweep"
 	AboutTrial  About = "trial"
+	AboutTenant About = "tenant"
 )
 
 // TunerPart is what an event means to a sweep's tuner.
@@ -92,6 +93,7 @@ type ViewPart string
 // What events change of the view.
 const (
 	ViewNodes   ViewPart = "nodes"
+	ViewTenants ViewPart = "tenants"
 	ViewSweep   ViewPart = "sweep"
 	ViewWaiting ViewPart = "sweep, and its trials that wait"
 	ViewTrial   ViewPart = "sweep and trial"

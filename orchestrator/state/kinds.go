@@ -10,10 +10,17 @@ type event = outbidv1.Event
 // table against the messages, and docs/architecture.md prints it.
 func Kinds() []*Kind {
 	var all []*Kind
-	for _, rows := range [][]*Kind{sweepKinds(), trialKinds(), leaseKinds(), ledgerKinds()} {
+	for _, rows := range [][]*Kind{tenantKinds(), sweepKinds(), trialKinds(), leaseKinds(), ledgerKinds()} {
 		all = append(all, rows...)
 	}
 	return all
+}
+
+func tenantKinds() []*Kind {
+	return []*Kind{
+		of(AboutTenant, (*event).GetTenantChanged, (*folding).tenantChanged, asks, ViewTenants),
+		of(AboutTenant, (*event).GetTenantRemoved, (*folding).tenantRemoved, asks, ViewTenants),
+	}
 }
 
 func sweepKinds() []*Kind {

@@ -22,6 +22,7 @@ func (st *State) Snapshot() *outbidv1.StateSnapshot {
 		Decider: st.Decider, Format: Format,
 	}
 	st.snapshotDeleted(snap)
+	st.snapshotTenants(snap)
 	for _, name := range st.NodeNames {
 		n := st.Nodes[name]
 		snap.Nodes = append(snap.Nodes, &outbidv1.NodeRecord{
@@ -107,6 +108,7 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 		}
 	}
 	st.restoreDeleted(snap)
+	st.restoreTenants(snap)
 	switch {
 	case snap.AppSecondsAt != nil:
 		st.appSeconds, st.appsChanged = snap.GetAppSecondsCounted(), snap.GetAppSecondsAt().AsTime()

@@ -42,6 +42,7 @@ type State struct {
 	names map[string]int64
 	keys  map[string]string
 	sharing
+	tenancy
 	suspects map[*Trial]*Sweep
 	forked   map[*Sweep]bool
 

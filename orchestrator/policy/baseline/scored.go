@@ -45,7 +45,7 @@ func bestScored(free *cluster.Capacity, d cluster.Demand, score func(full float6
 			continue
 		}
 		for _, kind := range free.Types() {
-			if n := free.FreeAt(i, kind); n >= max(1, d.Min) && d.Accepts(kind) {
+			if n := free.FreeFor(i, kind, d); n >= max(1, d.Min) && d.Accepts(kind) {
 				bestNode, bestKind, bestSize, bestScore = i, kind, min(n, max(1, d.Max)), s
 				break
 			}

@@ -16,7 +16,7 @@ type failer interface {
 
 // Check fails if the plan breaks a rule in the view: grants go to waiting jobs and fit what is free now; gangs are whole,
 // on one node and of one type unless the demand says otherwise, and obey types, trust, draining, cores and memory; only
-// running jobs are renewed or revoked, and nobody twice; terms and the next round lie ahead; decisions carry reasons.
+// running jobs are renewed or revoked, and nobody twice; no tenant is granted more than its quota leaves; terms and the next round lie ahead; decisions carry reasons.
 func Check(t failer, v *policy.View, plan policy.Plan) {
 	t.Helper()
 	touched := map[*policy.Job]bool{}
@@ -50,11 +50,43 @@ func Check(t failer, v *policy.View, plan policy.Plan) {
 		checkGrant(t, v, g)
 		v.Free.Take(g.Gang, g.Job.Demand)
 	}
+	checkQuotas(t, v, plan)
 	if !plan.Next.IsZero() && !plan.Next.After(v.Now) {
 		t.Fatalf("the next round at %v is not after now, %v", plan.Next, v.Now)
 	}
 	if len(touched) > 0 && plan.Reason == "" {
 		t.Fatalf("a round that decides something gives no reason")
+	}
+}
+
+// checkQuotas fails if a tenant that is granted something holds more then than its quota allows.
+func checkQuotas(t failer, v *policy.View, plan policy.Plan) {
+	t.Helper()
+	for _, tenant := range v.Tenants {
+		held, granted := v.HeldBy(tenant.Name), map[string]int{}
+		for _, g := range plan.Grants {
+			if g.Job.App.Tenant != tenant.Name {
+				continue
+			}
+			for _, p := range g.Gang {
+				for _, d := range p.Devices {
+					granted[v.Nodes[p.Node].Devices[d].Type]++
+				}
+			}
+		}
+		all := 0
+		for _, n := range held {
+			all += n
+		}
+		for kind, n := range granted {
+			all += n
+			if most, named := tenant.Quota.Of[kind]; named && held[kind]+n > most {
+				t.Fatalf("tenant %s holds %d of type %s and is granted %d, its quota is %d", tenant.Name, held[kind], kind, n, most)
+			}
+		}
+		if len(granted) > 0 && tenant.Quota.All >= 0 && all > tenant.Quota.All {
+			t.Fatalf("tenant %s is granted %v beside %v, its quota is %d of all types", tenant.Name, granted, held, tenant.Quota.All)
+		}
 	}
 }
 

@@ -45,6 +45,30 @@ func drawWorld(t *rapid.T) *world {
 	return w
 }
 
+// drawTenants gives some tenants quotas, and takes them from others. A tenant may hold more than its new quota.
+func (w *world) drawTenants(t *rapid.T) {
+	w.tenants = []policy.Tenant{}
+	for _, name := range []string{"x", "y"} {
+		if rapid.Bool().Draw(t, "nobody added "+name) {
+			continue
+		}
+		quota := cluster.Quota{Owner: name, All: rapid.IntRange(-1, 8).Draw(t, "quota"), Of: map[string]int{}}
+		for _, kind := range kinds() {
+			if rapid.Bool().Draw(t, "quota of "+kind) {
+				quota.Of[kind] = rapid.IntRange(0, 4).Draw(t, kind)
+			}
+		}
+		w.tenants = append(w.tenants, policy.Tenant{Name: name, Weight: rapid.SampledFrom([]float64{1, 2}).Draw(t, "tenant's weight"), Quota: quota})
+	}
+}
+
+// drawBounded draws a world in which tenants have quotas.
+func drawBounded(t *rapid.T) *world {
+	w := drawWorld(t)
+	w.drawTenants(t)
+	return w
+}
+
 func seconds(t *rapid.T, what string, most int) time.Duration {
 	return time.Duration(rapid.IntRange(0, most).Draw(t, what)) * time.Second
 }

@@ -23,18 +23,19 @@ const MayRefuse Trait = iota
 // an idle cluster it must grant something, at the latest when it has been asked a few times at Plan.Next.
 func Run(t *testing.T, make func() policy.Policy, traits ...Trait) {
 	t.Helper()
-	t.Run("rounds", func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { runRounds(t, make) }) })
+	t.Run("rounds", func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { runRounds(t, make, drawWorld(t)) }) })
+	t.Run("quotas", func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { runRounds(t, make, drawBounded(t)) }) })
 	for _, trait := range traits {
 		if trait == MayRefuse {
 			return
 		}
 	}
-	t.Run("liveness", func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { runIdle(t, make) }) })
+	t.Run("liveness", func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { runIdle(t, make, drawWorld(t)) }) })
+	t.Run("liveness within quotas", func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { runIdle(t, make, drawBounded(t)) }) })
 }
 
 // runRounds is one story of a cluster, decided on by the policy and by a shadow that goes on from its snapshots.
-func runRounds(t *rapid.T, make func() policy.Policy) {
-	w := drawWorld(t)
+func runRounds(t *rapid.T, make func() policy.Policy, w *world) {
 	p := make()
 	for range rapid.IntRange(1, 10).Draw(t, "rounds") {
 		shadow := restored(t, make, p)
@@ -57,8 +58,7 @@ func runRounds(t *rapid.T, make func() policy.Policy) {
 const idleRounds = 64
 
 // runIdle lets jobs that fit wait on a cluster on which nothing else runs.
-func runIdle(t *rapid.T, make func() policy.Policy) {
-	w := drawWorld(t)
+func runIdle(t *rapid.T, make func() policy.Policy, w *world) {
 	w.clear()
 	if !w.canServe() {
 		return

@@ -20,6 +20,8 @@ type world struct {
 	made       int
 	// trials counts those that each app has had.
 	trials map[string]int32
+	// tenants whose quotas hold; nil in a world without any.
+	tenants []policy.Tenant
 }
 
 // view copies the world, so that no policy can hold on to it or change it.
@@ -30,12 +32,14 @@ func (w *world) view() *policy.View {
 		v.Nodes = append(v.Nodes, n)
 	}
 	v.Free = cluster.NewCapacity(v.Nodes)
+	v.Tenants = slices.Clone(w.tenants)
+	v.Bound()
 	for _, a := range w.apps {
 		app := *a
-		app.Jobs = nil
+		app.Jobs, app.Demand.Quota = nil, v.QuotaOf(a.Tenant)
 		for _, j := range a.Jobs {
 			job := *j
-			job.App, job.Curve, job.Gangs = &app, slices.Clone(j.Curve), nil
+			job.App, job.Curve, job.Gangs, job.Demand.Quota = &app, slices.Clone(j.Curve), nil, app.Demand.Quota
 			for _, g := range j.Gangs {
 				job.Gangs = append(job.Gangs, cloneGang(g))
 			}
@@ -139,6 +143,9 @@ func (w *world) progress(t *rapid.T, v *policy.View, j *policy.Job) bool {
 
 // happen draws what else befell the cluster: apps arrive, jobs are added, apps pause, nodes drain.
 func (w *world) happen(t *rapid.T) {
+	if w.tenants != nil && rapid.IntRange(0, 7).Draw(t, "other quotas") == 0 {
+		w.drawTenants(t)
+	}
 	switch rapid.IntRange(0, 6).Draw(t, "event") {
 	case 0, 1:
 		w.drawApp(t)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
-	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 )
 
 func create(t *testing.T, options map[string]string) *Policy {
@@ -21,7 +21,7 @@ func create(t *testing.T, options map[string]string) *Policy {
 }
 
 func worth(j *policy.Job, priority, decay, target float64) {
-	j.App.Utility = &outbidv1.Utility{Priority: priority, Decay: decay, Target: target}
+	j.App.Utility = &terms.Utility{Kind: terms.Sigmoid, Worth: priority, Decay: decay, By: target}
 }
 
 func TestUtilityIsOASiSs(t *testing.T) {

@@ -6,9 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
@@ -35,7 +33,10 @@ type Terms struct {
 	// Grace is how long a program may take to stop.
 	Grace time.Duration
 	// Utility is what the end of a trial is worth; nil if nothing is said.
-	Utility *outbidv1.Utility
+	Utility *Utility
+	// DeadlineIn is when the sweep should be done after its submission, DeadlineAt when by the clock; zero for no deadline.
+	DeadlineIn time.Duration
+	DeadlineAt time.Time
 }
 
 // What holds where a spec says nothing.
@@ -67,8 +68,15 @@ func Of(s *outbidv1.SweepSpec) (*Terms, error) {
 		HangTimeout:   duration("hang_timeout", s.GetHangTimeout()),
 		Grace:         cmp.Or(duration("program.grace", s.GetProgram().GetGrace()), programGrace),
 	}
-	if t.Utility = s.GetUtility(); t.Utility == nil {
+	var err error
+	if t.Utility, err = UtilityOf(s.GetUtility()); err != nil {
+		wrong = append(wrong, err)
+	}
+	if s.GetUtility() == nil {
 		t.Utility = labelledUtility(s.GetLabels())
+	}
+	if t.DeadlineIn, t.DeadlineAt, err = ParseDeadline(s.GetDeadline()); err != nil {
+		wrong = append(wrong, fmt.Errorf("deadline: %w", err))
 	}
 	if memory := s.GetResources().GetMemory(); memory != "" {
 		bytes, err := ParseBytes(memory)
@@ -77,7 +85,6 @@ func Of(s *outbidv1.SweepSpec) (*Terms, error) {
 		}
 		t.Demand.Memory = bytes
 	}
-	var err error
 	if t.LeastForks, t.MostForks, err = ParseForks(s.GetResources().GetForks()); err != nil {
 		wrong = append(wrong, fmt.Errorf("resources.forks: %w", err))
 	}
@@ -85,25 +92,6 @@ func Of(s *outbidv1.SweepSpec) (*Terms, error) {
 		wrong = append(wrong, fmt.Errorf("resources.forks_merge: %w", err))
 	}
 	return t, errors.Join(wrong...)
-}
-
-// labelledUtility is what versions before the field took from labels of these names; nil if there is none.
-func labelledUtility(labels map[string]string) *outbidv1.Utility {
-	number := func(name string) (float64, bool) {
-		f, err := strconv.ParseFloat(labels["utility."+name], 64)
-		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-			return 0, false
-		}
-		return f, true
-	}
-	priority, ok := number("priority")
-	if !ok || priority < 0 {
-		return nil
-	}
-	u := &outbidv1.Utility{Priority: priority}
-	u.Decay, _ = number("decay")
-	u.Target, _ = number("target")
-	return u
 }
 
 // Growth is how a trial's demand grows with its rung; the zero value says that it does not.

@@ -47,14 +47,14 @@ func TestTerms(t *testing.T) {
 			&outbidv1.SweepSpec{Utility: &outbidv1.Utility{Priority: 3}, Labels: map[string]string{"utility.priority": "80"}},
 			Terms{
 				Demand: cluster.Demand{Min: 1, Max: 1}, SaveEvery: 30 * time.Second, Grace: 10 * time.Second,
-				Utility: &outbidv1.Utility{Priority: 3},
+				Utility: &Utility{Kind: Sigmoid, Worth: 3},
 			},
 		},
 		"labels that say what a trial is worth": {
 			&outbidv1.SweepSpec{Labels: map[string]string{"utility.priority": "80", "utility.decay": "0.01", "utility.target": "soon"}},
 			Terms{
 				Demand: cluster.Demand{Min: 1, Max: 1}, SaveEvery: 30 * time.Second, Grace: 10 * time.Second,
-				Utility: &outbidv1.Utility{Priority: 80, Decay: .01},
+				Utility: &Utility{Kind: Sigmoid, Worth: 80, Decay: .01},
 			},
 		},
 		"labels that say nothing": {

@@ -659,6 +659,8 @@ type Event struct {
 	//	*Event_TunerAnswered
 	//	*Event_RoundBegun
 	//	*Event_MergeJudged
+	//	*Event_TenantChanged
+	//	*Event_TenantRemoved
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1007,6 +1009,24 @@ func (x *Event) GetMergeJudged() *MergeJudged {
 	return nil
 }
 
+func (x *Event) GetTenantChanged() *TenantChanged {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_TenantChanged); ok {
+			return x.TenantChanged
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetTenantRemoved() *TenantRemoved {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_TenantRemoved); ok {
+			return x.TenantRemoved
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -1147,6 +1167,14 @@ type Event_MergeJudged struct {
 	MergeJudged *MergeJudged `protobuf:"bytes,34,opt,name=merge_judged,json=mergeJudged,proto3,oneof"`
 }
 
+type Event_TenantChanged struct {
+	TenantChanged *TenantChanged `protobuf:"bytes,35,opt,name=tenant_changed,json=tenantChanged,proto3,oneof"`
+}
+
+type Event_TenantRemoved struct {
+	TenantRemoved *TenantRemoved `protobuf:"bytes,36,opt,name=tenant_removed,json=tenantRemoved,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1215,6 +1243,117 @@ func (*Event_RoundBegun) isEvent_Kind() {}
 
 func (*Event_MergeJudged) isEvent_Kind() {}
 
+func (*Event_TenantChanged) isEvent_Kind() {}
+
+func (*Event_TenantRemoved) isEvent_Kind() {}
+
+// TenantChanged: somebody added a tenant or changed what it may have.
+type TenantChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant as it is from here on, whole.
+	Tenant        *Tenant `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Actor         string  `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantChanged) Reset() {
+	*x = TenantChanged{}
+	mi := &file_outbid_v1_event_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantChanged) ProtoMessage() {}
+
+func (x *TenantChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantChanged.ProtoReflect.Descriptor instead.
+func (*TenantChanged) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *TenantChanged) GetTenant() *Tenant {
+	if x != nil {
+		return x.Tenant
+	}
+	return nil
+}
+
+func (x *TenantChanged) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+// TenantRemoved: somebody removed what was set for a tenant.
+type TenantRemoved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantRemoved) Reset() {
+	*x = TenantRemoved{}
+	mi := &file_outbid_v1_event_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantRemoved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantRemoved) ProtoMessage() {}
+
+func (x *TenantRemoved) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantRemoved.ProtoReflect.Descriptor instead.
+func (*TenantRemoved) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *TenantRemoved) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TenantRemoved) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
 // SweepSubmitted starts a sweep.
 type SweepSubmitted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1233,7 +1372,7 @@ type SweepSubmitted struct {
 
 func (x *SweepSubmitted) Reset() {
 	*x = SweepSubmitted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[3]
+	mi := &file_outbid_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1384,7 @@ func (x *SweepSubmitted) String() string {
 func (*SweepSubmitted) ProtoMessage() {}
 
 func (x *SweepSubmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[3]
+	mi := &file_outbid_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1397,7 @@ func (x *SweepSubmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepSubmitted.ProtoReflect.Descriptor instead.
 func (*SweepSubmitted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SweepSubmitted) GetSweep() string {
@@ -1311,7 +1450,7 @@ type SweepChanged struct {
 
 func (x *SweepChanged) Reset() {
 	*x = SweepChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[4]
+	mi := &file_outbid_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1462,7 @@ func (x *SweepChanged) String() string {
 func (*SweepChanged) ProtoMessage() {}
 
 func (x *SweepChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[4]
+	mi := &file_outbid_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1475,7 @@ func (x *SweepChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepChanged.ProtoReflect.Descriptor instead.
 func (*SweepChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SweepChanged) GetSweep() string {
@@ -1386,7 +1525,7 @@ type SweepExtended struct {
 
 func (x *SweepExtended) Reset() {
 	*x = SweepExtended{}
-	mi := &file_outbid_v1_event_proto_msgTypes[5]
+	mi := &file_outbid_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1537,7 @@ func (x *SweepExtended) String() string {
 func (*SweepExtended) ProtoMessage() {}
 
 func (x *SweepExtended) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[5]
+	mi := &file_outbid_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1550,7 @@ func (x *SweepExtended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepExtended.ProtoReflect.Descriptor instead.
 func (*SweepExtended) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SweepExtended) GetSweep() string {
@@ -1447,7 +1586,7 @@ type SweepDeleted struct {
 
 func (x *SweepDeleted) Reset() {
 	*x = SweepDeleted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[6]
+	mi := &file_outbid_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1598,7 @@ func (x *SweepDeleted) String() string {
 func (*SweepDeleted) ProtoMessage() {}
 
 func (x *SweepDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[6]
+	mi := &file_outbid_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1611,7 @@ func (x *SweepDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepDeleted.ProtoReflect.Descriptor instead.
 func (*SweepDeleted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SweepDeleted) GetSweep() string {
@@ -1504,7 +1643,7 @@ type TunerAsked struct {
 
 func (x *TunerAsked) Reset() {
 	*x = TunerAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[7]
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1655,7 @@ func (x *TunerAsked) String() string {
 func (*TunerAsked) ProtoMessage() {}
 
 func (x *TunerAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[7]
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1668,7 @@ func (x *TunerAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerAsked.ProtoReflect.Descriptor instead.
 func (*TunerAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TunerAsked) GetSweep() string {
@@ -1575,7 +1714,7 @@ type TunerStatus struct {
 
 func (x *TunerStatus) Reset() {
 	*x = TunerStatus{}
-	mi := &file_outbid_v1_event_proto_msgTypes[8]
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1726,7 @@ func (x *TunerStatus) String() string {
 func (*TunerStatus) ProtoMessage() {}
 
 func (x *TunerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[8]
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1739,7 @@ func (x *TunerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerStatus.ProtoReflect.Descriptor instead.
 func (*TunerStatus) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TunerStatus) GetWaiting() bool {
@@ -1639,7 +1778,7 @@ type TunerAnswered struct {
 
 func (x *TunerAnswered) Reset() {
 	*x = TunerAnswered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1790,7 @@ func (x *TunerAnswered) String() string {
 func (*TunerAnswered) ProtoMessage() {}
 
 func (x *TunerAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1803,7 @@ func (x *TunerAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerAnswered.ProtoReflect.Descriptor instead.
 func (*TunerAnswered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TunerAnswered) GetSweep() string {
@@ -1716,7 +1855,7 @@ type TrialCreated struct {
 
 func (x *TrialCreated) Reset() {
 	*x = TrialCreated{}
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1867,7 @@ func (x *TrialCreated) String() string {
 func (*TrialCreated) ProtoMessage() {}
 
 func (x *TrialCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1880,7 @@ func (x *TrialCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCreated.ProtoReflect.Descriptor instead.
 func (*TrialCreated) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TrialCreated) GetSweep() string {
@@ -1808,7 +1947,7 @@ type TrialTargeted struct {
 
 func (x *TrialTargeted) Reset() {
 	*x = TrialTargeted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +1959,7 @@ func (x *TrialTargeted) String() string {
 func (*TrialTargeted) ProtoMessage() {}
 
 func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +1972,7 @@ func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialTargeted.ProtoReflect.Descriptor instead.
 func (*TrialTargeted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TrialTargeted) GetSweep() string {
@@ -1883,7 +2022,7 @@ type TrialPaused struct {
 
 func (x *TrialPaused) Reset() {
 	*x = TrialPaused{}
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +2034,7 @@ func (x *TrialPaused) String() string {
 func (*TrialPaused) ProtoMessage() {}
 
 func (x *TrialPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +2047,7 @@ func (x *TrialPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialPaused.ProtoReflect.Descriptor instead.
 func (*TrialPaused) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TrialPaused) GetSweep() string {
@@ -1949,7 +2088,7 @@ type TrialEnded struct {
 
 func (x *TrialEnded) Reset() {
 	*x = TrialEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2100,7 @@ func (x *TrialEnded) String() string {
 func (*TrialEnded) ProtoMessage() {}
 
 func (x *TrialEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2113,7 @@ func (x *TrialEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialEnded.ProtoReflect.Descriptor instead.
 func (*TrialEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TrialEnded) GetSweep() string {
@@ -2035,7 +2174,7 @@ type TrialCloned struct {
 
 func (x *TrialCloned) Reset() {
 	*x = TrialCloned{}
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2186,7 @@ func (x *TrialCloned) String() string {
 func (*TrialCloned) ProtoMessage() {}
 
 func (x *TrialCloned) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2199,7 @@ func (x *TrialCloned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCloned.ProtoReflect.Descriptor instead.
 func (*TrialCloned) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TrialCloned) GetSweep() string {
@@ -2118,7 +2257,7 @@ type TrialReported struct {
 
 func (x *TrialReported) Reset() {
 	*x = TrialReported{}
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2269,7 @@ func (x *TrialReported) String() string {
 func (*TrialReported) ProtoMessage() {}
 
 func (x *TrialReported) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2282,7 @@ func (x *TrialReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReported.ProtoReflect.Descriptor instead.
 func (*TrialReported) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TrialReported) GetSweep() string {
@@ -2187,7 +2326,7 @@ type TrialReached struct {
 
 func (x *TrialReached) Reset() {
 	*x = TrialReached{}
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2338,7 @@ func (x *TrialReached) String() string {
 func (*TrialReached) ProtoMessage() {}
 
 func (x *TrialReached) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2351,7 @@ func (x *TrialReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReached.ProtoReflect.Descriptor instead.
 func (*TrialReached) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TrialReached) GetSweep() string {
@@ -2255,7 +2394,7 @@ type CheckpointSaved struct {
 
 func (x *CheckpointSaved) Reset() {
 	*x = CheckpointSaved{}
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2406,7 @@ func (x *CheckpointSaved) String() string {
 func (*CheckpointSaved) ProtoMessage() {}
 
 func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2419,7 @@ func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSaved.ProtoReflect.Descriptor instead.
 func (*CheckpointSaved) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CheckpointSaved) GetSweep() string {
@@ -2316,7 +2455,7 @@ type CheckpointDropped struct {
 
 func (x *CheckpointDropped) Reset() {
 	*x = CheckpointDropped{}
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2467,7 @@ func (x *CheckpointDropped) String() string {
 func (*CheckpointDropped) ProtoMessage() {}
 
 func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2480,7 @@ func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDropped.ProtoReflect.Descriptor instead.
 func (*CheckpointDropped) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CheckpointDropped) GetSweep() string {
@@ -2397,7 +2536,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +2548,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +2561,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LeaseGranted) GetSweep() string {
@@ -2529,7 +2668,7 @@ type ForksBegan struct {
 
 func (x *ForksBegan) Reset() {
 	*x = ForksBegan{}
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2680,7 @@ func (x *ForksBegan) String() string {
 func (*ForksBegan) ProtoMessage() {}
 
 func (x *ForksBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2693,7 @@ func (x *ForksBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksBegan.ProtoReflect.Descriptor instead.
 func (*ForksBegan) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ForksBegan) GetSweep() string {
@@ -2607,7 +2746,7 @@ type ConsolidationOrdered struct {
 
 func (x *ConsolidationOrdered) Reset() {
 	*x = ConsolidationOrdered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2758,7 @@ func (x *ConsolidationOrdered) String() string {
 func (*ConsolidationOrdered) ProtoMessage() {}
 
 func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +2771,7 @@ func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsolidationOrdered.ProtoReflect.Descriptor instead.
 func (*ConsolidationOrdered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ConsolidationOrdered) GetSweep() string {
@@ -2690,7 +2829,7 @@ type ForksEnded struct {
 
 func (x *ForksEnded) Reset() {
 	*x = ForksEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2841,7 @@ func (x *ForksEnded) String() string {
 func (*ForksEnded) ProtoMessage() {}
 
 func (x *ForksEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2854,7 @@ func (x *ForksEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksEnded.ProtoReflect.Descriptor instead.
 func (*ForksEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ForksEnded) GetSweep() string {
@@ -2778,7 +2917,7 @@ type ForkSteps struct {
 
 func (x *ForkSteps) Reset() {
 	*x = ForkSteps{}
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2929,7 @@ func (x *ForkSteps) String() string {
 func (*ForkSteps) ProtoMessage() {}
 
 func (x *ForkSteps) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2942,7 @@ func (x *ForkSteps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSteps.ProtoReflect.Descriptor instead.
 func (*ForkSteps) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ForkSteps) GetLeaseId() uint64 {
@@ -2846,7 +2985,7 @@ type MergeJudged struct {
 
 func (x *MergeJudged) Reset() {
 	*x = MergeJudged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2858,7 +2997,7 @@ func (x *MergeJudged) String() string {
 func (*MergeJudged) ProtoMessage() {}
 
 func (x *MergeJudged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2871,7 +3010,7 @@ func (x *MergeJudged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeJudged.ProtoReflect.Descriptor instead.
 func (*MergeJudged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MergeJudged) GetSweep() string {
@@ -2965,7 +3104,7 @@ type LeasePlace struct {
 
 func (x *LeasePlace) Reset() {
 	*x = LeasePlace{}
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3116,7 @@ func (x *LeasePlace) String() string {
 func (*LeasePlace) ProtoMessage() {}
 
 func (x *LeasePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3129,7 @@ func (x *LeasePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasePlace.ProtoReflect.Descriptor instead.
 func (*LeasePlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LeasePlace) GetNode() string {
@@ -3028,7 +3167,7 @@ type LeaseRenewed struct {
 
 func (x *LeaseRenewed) Reset() {
 	*x = LeaseRenewed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3179,7 @@ func (x *LeaseRenewed) String() string {
 func (*LeaseRenewed) ProtoMessage() {}
 
 func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3192,7 @@ func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
 func (*LeaseRenewed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LeaseRenewed) GetSweep() string {
@@ -3105,7 +3244,7 @@ type PlaceEnded struct {
 
 func (x *PlaceEnded) Reset() {
 	*x = PlaceEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3256,7 @@ func (x *PlaceEnded) String() string {
 func (*PlaceEnded) ProtoMessage() {}
 
 func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3269,7 @@ func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceEnded.ProtoReflect.Descriptor instead.
 func (*PlaceEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PlaceEnded) GetSweep() string {
@@ -3182,7 +3321,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3194,7 +3333,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3207,7 +3346,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeaseRevoked) GetSweep() string {
@@ -3260,7 +3399,7 @@ type LeaseEnded struct {
 
 func (x *LeaseEnded) Reset() {
 	*x = LeaseEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3411,7 @@ func (x *LeaseEnded) String() string {
 func (*LeaseEnded) ProtoMessage() {}
 
 func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3424,7 @@ func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnded.ProtoReflect.Descriptor instead.
 func (*LeaseEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LeaseEnded) GetSweep() string {
@@ -3337,7 +3476,7 @@ type ForkStarted struct {
 
 func (x *ForkStarted) Reset() {
 	*x = ForkStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3488,7 @@ func (x *ForkStarted) String() string {
 func (*ForkStarted) ProtoMessage() {}
 
 func (x *ForkStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3501,7 @@ func (x *ForkStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStarted.ProtoReflect.Descriptor instead.
 func (*ForkStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ForkStarted) GetSweep() string {
@@ -3416,7 +3555,7 @@ type ForkFailed struct {
 
 func (x *ForkFailed) Reset() {
 	*x = ForkFailed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3567,7 @@ func (x *ForkFailed) String() string {
 func (*ForkFailed) ProtoMessage() {}
 
 func (x *ForkFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3580,7 @@ func (x *ForkFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkFailed.ProtoReflect.Descriptor instead.
 func (*ForkFailed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ForkFailed) GetSweep() string {
@@ -3517,7 +3656,7 @@ type NodeJoined struct {
 
 func (x *NodeJoined) Reset() {
 	*x = NodeJoined{}
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3529,7 +3668,7 @@ func (x *NodeJoined) String() string {
 func (*NodeJoined) ProtoMessage() {}
 
 func (x *NodeJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3542,7 +3681,7 @@ func (x *NodeJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeJoined.ProtoReflect.Descriptor instead.
 func (*NodeJoined) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NodeJoined) GetNode() *NodeInfo {
@@ -3564,7 +3703,7 @@ type NodeChanged struct {
 
 func (x *NodeChanged) Reset() {
 	*x = NodeChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3576,7 +3715,7 @@ func (x *NodeChanged) String() string {
 func (*NodeChanged) ProtoMessage() {}
 
 func (x *NodeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3589,7 +3728,7 @@ func (x *NodeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChanged.ProtoReflect.Descriptor instead.
 func (*NodeChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *NodeChanged) GetNode() string {
@@ -3625,7 +3764,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +3776,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3650,7 +3789,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -3690,7 +3829,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +3841,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +3854,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Note) GetSweep() string {
@@ -3773,7 +3912,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +3924,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +3937,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -3839,7 +3978,7 @@ type RoundBegun struct {
 
 func (x *RoundBegun) Reset() {
 	*x = RoundBegun{}
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3851,7 +3990,7 @@ func (x *RoundBegun) String() string {
 func (*RoundBegun) ProtoMessage() {}
 
 func (x *RoundBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +4003,7 @@ func (x *RoundBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundBegun.ProtoReflect.Descriptor instead.
 func (*RoundBegun) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RoundBegun) GetRound() uint64 {
@@ -3891,7 +4030,7 @@ type RoundDecided struct {
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3903,7 +4042,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3916,7 +4055,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -3972,7 +4111,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +4123,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3997,7 +4136,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -4048,7 +4187,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4060,7 +4199,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4073,7 +4212,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -4116,7 +4255,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4128,7 +4267,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4280,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -4224,7 +4363,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4375,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4388,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -4327,7 +4466,7 @@ type OuterState struct {
 
 func (x *OuterState) Reset() {
 	*x = OuterState{}
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4339,7 +4478,7 @@ func (x *OuterState) String() string {
 func (*OuterState) ProtoMessage() {}
 
 func (x *OuterState) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4352,7 +4491,7 @@ func (x *OuterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OuterState.ProtoReflect.Descriptor instead.
 func (*OuterState) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *OuterState) GetBytes() int64 {
@@ -4373,7 +4512,7 @@ var File_outbid_v1_event_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x15outbid/v1/event.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\"\x92\x01\n" +
+	"\x15outbid/v1/event.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\x92\x01\n" +
 	"\x05Batch\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
@@ -4381,7 +4520,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06events\x18\x05 \x01(\fR\x06events\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xfc\x10\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\x82\x12\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -4428,8 +4567,16 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x0etuner_answered\x18  \x01(\v2\x18.outbid.v1.TunerAnsweredH\x00R\rtunerAnswered\x128\n" +
 	"\vround_begun\x18! \x01(\v2\x15.outbid.v1.RoundBegunH\x00R\n" +
 	"roundBegun\x12;\n" +
-	"\fmerge_judged\x18\" \x01(\v2\x16.outbid.v1.MergeJudgedH\x00R\vmergeJudgedB\x06\n" +
-	"\x04kind\"\xbd\x01\n" +
+	"\fmerge_judged\x18\" \x01(\v2\x16.outbid.v1.MergeJudgedH\x00R\vmergeJudged\x12A\n" +
+	"\x0etenant_changed\x18# \x01(\v2\x18.outbid.v1.TenantChangedH\x00R\rtenantChanged\x12A\n" +
+	"\x0etenant_removed\x18$ \x01(\v2\x18.outbid.v1.TenantRemovedH\x00R\rtenantRemovedB\x06\n" +
+	"\x04kind\"P\n" +
+	"\rTenantChanged\x12)\n" +
+	"\x06tenant\x18\x01 \x01(\v2\x11.outbid.v1.TenantR\x06tenant\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\"=\n" +
+	"\rTenantRemoved\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\"\xbd\x01\n" +
 	"\x0eSweepSubmitted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x14\n" +
@@ -4775,7 +4922,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(MergeVerdict)(0),             // 1: outbid.v1.MergeVerdict
@@ -4788,134 +4935,140 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*Batch)(nil),                 // 8: outbid.v1.Batch
 	(*Events)(nil),                // 9: outbid.v1.Events
 	(*Event)(nil),                 // 10: outbid.v1.Event
-	(*SweepSubmitted)(nil),        // 11: outbid.v1.SweepSubmitted
-	(*SweepChanged)(nil),          // 12: outbid.v1.SweepChanged
-	(*SweepExtended)(nil),         // 13: outbid.v1.SweepExtended
-	(*SweepDeleted)(nil),          // 14: outbid.v1.SweepDeleted
-	(*TunerAsked)(nil),            // 15: outbid.v1.TunerAsked
-	(*TunerStatus)(nil),           // 16: outbid.v1.TunerStatus
-	(*TunerAnswered)(nil),         // 17: outbid.v1.TunerAnswered
-	(*TrialCreated)(nil),          // 18: outbid.v1.TrialCreated
-	(*TrialTargeted)(nil),         // 19: outbid.v1.TrialTargeted
-	(*TrialPaused)(nil),           // 20: outbid.v1.TrialPaused
-	(*TrialEnded)(nil),            // 21: outbid.v1.TrialEnded
-	(*TrialCloned)(nil),           // 22: outbid.v1.TrialCloned
-	(*TrialReported)(nil),         // 23: outbid.v1.TrialReported
-	(*TrialReached)(nil),          // 24: outbid.v1.TrialReached
-	(*CheckpointSaved)(nil),       // 25: outbid.v1.CheckpointSaved
-	(*CheckpointDropped)(nil),     // 26: outbid.v1.CheckpointDropped
-	(*LeaseGranted)(nil),          // 27: outbid.v1.LeaseGranted
-	(*ForksBegan)(nil),            // 28: outbid.v1.ForksBegan
-	(*ConsolidationOrdered)(nil),  // 29: outbid.v1.ConsolidationOrdered
-	(*ForksEnded)(nil),            // 30: outbid.v1.ForksEnded
-	(*ForkSteps)(nil),             // 31: outbid.v1.ForkSteps
-	(*MergeJudged)(nil),           // 32: outbid.v1.MergeJudged
-	(*LeasePlace)(nil),            // 33: outbid.v1.LeasePlace
-	(*LeaseRenewed)(nil),          // 34: outbid.v1.LeaseRenewed
-	(*PlaceEnded)(nil),            // 35: outbid.v1.PlaceEnded
-	(*LeaseRevoked)(nil),          // 36: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 37: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 38: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 39: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 40: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 41: outbid.v1.NodeChanged
-	(*UplinkSeen)(nil),            // 42: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 43: outbid.v1.Note
-	(*TrialAsked)(nil),            // 44: outbid.v1.TrialAsked
-	(*RoundBegun)(nil),            // 45: outbid.v1.RoundBegun
-	(*RoundDecided)(nil),          // 46: outbid.v1.RoundDecided
-	(*OrchestratorStarted)(nil),   // 47: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 48: outbid.v1.PolicySettings
-	(*Report)(nil),                // 49: outbid.v1.Report
-	(*Checkpoint)(nil),            // 50: outbid.v1.Checkpoint
-	(*OuterState)(nil),            // 51: outbid.v1.OuterState
-	nil,                           // 52: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 53: outbid.v1.Report.MetricsEntry
-	nil,                           // 54: outbid.v1.Report.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
-	(*SweepSpec)(nil),             // 56: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 57: outbid.v1.Fairness
-	(*Outlook)(nil),               // 58: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 59: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 60: outbid.v1.Auction
+	(*TenantChanged)(nil),         // 11: outbid.v1.TenantChanged
+	(*TenantRemoved)(nil),         // 12: outbid.v1.TenantRemoved
+	(*SweepSubmitted)(nil),        // 13: outbid.v1.SweepSubmitted
+	(*SweepChanged)(nil),          // 14: outbid.v1.SweepChanged
+	(*SweepExtended)(nil),         // 15: outbid.v1.SweepExtended
+	(*SweepDeleted)(nil),          // 16: outbid.v1.SweepDeleted
+	(*TunerAsked)(nil),            // 17: outbid.v1.TunerAsked
+	(*TunerStatus)(nil),           // 18: outbid.v1.TunerStatus
+	(*TunerAnswered)(nil),         // 19: outbid.v1.TunerAnswered
+	(*TrialCreated)(nil),          // 20: outbid.v1.TrialCreated
+	(*TrialTargeted)(nil),         // 21: outbid.v1.TrialTargeted
+	(*TrialPaused)(nil),           // 22: outbid.v1.TrialPaused
+	(*TrialEnded)(nil),            // 23: outbid.v1.TrialEnded
+	(*TrialCloned)(nil),           // 24: outbid.v1.TrialCloned
+	(*TrialReported)(nil),         // 25: outbid.v1.TrialReported
+	(*TrialReached)(nil),          // 26: outbid.v1.TrialReached
+	(*CheckpointSaved)(nil),       // 27: outbid.v1.CheckpointSaved
+	(*CheckpointDropped)(nil),     // 28: outbid.v1.CheckpointDropped
+	(*LeaseGranted)(nil),          // 29: outbid.v1.LeaseGranted
+	(*ForksBegan)(nil),            // 30: outbid.v1.ForksBegan
+	(*ConsolidationOrdered)(nil),  // 31: outbid.v1.ConsolidationOrdered
+	(*ForksEnded)(nil),            // 32: outbid.v1.ForksEnded
+	(*ForkSteps)(nil),             // 33: outbid.v1.ForkSteps
+	(*MergeJudged)(nil),           // 34: outbid.v1.MergeJudged
+	(*LeasePlace)(nil),            // 35: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 36: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 37: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 38: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 39: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 40: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 41: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 42: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 43: outbid.v1.NodeChanged
+	(*UplinkSeen)(nil),            // 44: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 45: outbid.v1.Note
+	(*TrialAsked)(nil),            // 46: outbid.v1.TrialAsked
+	(*RoundBegun)(nil),            // 47: outbid.v1.RoundBegun
+	(*RoundDecided)(nil),          // 48: outbid.v1.RoundDecided
+	(*OrchestratorStarted)(nil),   // 49: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 50: outbid.v1.PolicySettings
+	(*Report)(nil),                // 51: outbid.v1.Report
+	(*Checkpoint)(nil),            // 52: outbid.v1.Checkpoint
+	(*OuterState)(nil),            // 53: outbid.v1.OuterState
+	nil,                           // 54: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 55: outbid.v1.Report.MetricsEntry
+	nil,                           // 56: outbid.v1.Report.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
+	(*Tenant)(nil),                // 58: outbid.v1.Tenant
+	(*SweepSpec)(nil),             // 59: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 60: outbid.v1.Fairness
+	(*Outlook)(nil),               // 61: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 62: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 63: outbid.v1.Auction
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	55, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	57, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	10, // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
-	11, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
-	12, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
-	13, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
-	15, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
-	18, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
-	19, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
-	20, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
-	21, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
-	22, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
-	23, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
-	24, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
-	25, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
-	26, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
-	27, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	36, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	37, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	38, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	39, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	40, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	41, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	42, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	43, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	44, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	46, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	47, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	34, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
-	35, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
-	14, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
-	28, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
-	29, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
-	30, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
-	17, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
-	45, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
-	32, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
-	56, // 36: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	16, // 37: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
-	5,  // 38: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	57, // 39: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	56, // 40: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	58, // 41: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
-	16, // 42: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
-	6,  // 43: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	49, // 44: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	50, // 45: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	55, // 46: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	33, // 47: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	33, // 48: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	50, // 49: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	55, // 50: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	50, // 51: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	31, // 52: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 53: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	1,  // 54: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
-	50, // 55: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 56: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
-	55, // 57: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	2,  // 58: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	3,  // 59: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	59, // 60: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	7,  // 61: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	4,  // 62: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	60, // 63: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	48, // 64: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	52, // 65: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	53, // 66: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	55, // 67: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	54, // 68: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
-	55, // 69: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	51, // 70: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	71, // [71:71] is the sub-list for method output_type
-	71, // [71:71] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	13, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
+	14, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
+	15, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
+	17, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
+	20, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
+	21, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
+	22, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
+	23, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
+	24, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
+	25, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
+	26, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
+	27, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
+	28, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
+	29, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
+	38, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	39, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	40, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	41, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	42, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	43, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	44, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	45, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	46, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	48, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	49, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	36, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	37, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	16, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
+	30, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
+	31, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
+	32, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
+	19, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
+	47, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
+	34, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
+	11, // 36: outbid.v1.Event.tenant_changed:type_name -> outbid.v1.TenantChanged
+	12, // 37: outbid.v1.Event.tenant_removed:type_name -> outbid.v1.TenantRemoved
+	58, // 38: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
+	59, // 39: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	18, // 40: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
+	5,  // 41: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	60, // 42: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	59, // 43: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	61, // 44: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	18, // 45: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	6,  // 46: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	51, // 47: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	52, // 48: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	57, // 49: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	35, // 50: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
+	35, // 51: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	52, // 52: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	57, // 53: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	52, // 54: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	33, // 55: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 56: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	1,  // 57: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
+	52, // 58: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 59: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
+	57, // 60: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	2,  // 61: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	3,  // 62: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	62, // 63: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	7,  // 64: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	4,  // 65: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	63, // 66: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	50, // 67: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	54, // 68: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	55, // 69: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	57, // 70: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	56, // 71: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	57, // 72: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	53, // 73: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	74, // [74:74] is the sub-list for method output_type
+	74, // [74:74] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -4926,6 +5079,7 @@ func file_outbid_v1_event_proto_init() {
 	file_outbid_v1_auction_proto_init()
 	file_outbid_v1_node_proto_init()
 	file_outbid_v1_sweep_proto_init()
+	file_outbid_v1_tenant_proto_init()
 	file_outbid_v1_event_proto_msgTypes[2].OneofWrappers = []any{
 		(*Event_SweepSubmitted)(nil),
 		(*Event_SweepChanged)(nil),
@@ -4961,18 +5115,20 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_TunerAnswered)(nil),
 		(*Event_RoundBegun)(nil),
 		(*Event_MergeJudged)(nil),
+		(*Event_TenantChanged)(nil),
+		(*Event_TenantRemoved)(nil),
 	}
-	file_outbid_v1_event_proto_msgTypes[24].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[31].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[35].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[42].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[26].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[33].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[37].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[44].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   47,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -4415,7 +4415,7 @@ var File_outbid_v1_service_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\"\xc0\x04\n" +
+	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\xc0\x04\n" +
 	"\x05Sweep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -4760,7 +4760,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x19SWEEP_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SWEEP_COMMAND_PAUSE\x10\x01\x12\x18\n" +
 	"\x14SWEEP_COMMAND_RESUME\x10\x02\x12\x16\n" +
-	"\x12SWEEP_COMMAND_STOP\x10\x032\xb8\x0e\n" +
+	"\x12SWEEP_COMMAND_STOP\x10\x032\xe7\x10\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -4791,7 +4791,11 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x0eNewWorkerToken\x12 .outbid.v1.NewWorkerTokenRequest\x1a!.outbid.v1.NewWorkerTokenResponse\x12I\n" +
 	"\n" +
 	"JoinWorker\x12\x1c.outbid.v1.JoinWorkerRequest\x1a\x1d.outbid.v1.JoinWorkerResponse\x12O\n" +
-	"\fRemoveWorker\x12\x1e.outbid.v1.RemoveWorkerRequest\x1a\x1f.outbid.v1.RemoveWorkerResponse\x12R\n" +
+	"\fRemoveWorker\x12\x1e.outbid.v1.RemoveWorkerRequest\x1a\x1f.outbid.v1.RemoveWorkerResponse\x12F\n" +
+	"\tSetTenant\x12\x1b.outbid.v1.SetTenantRequest\x1a\x1c.outbid.v1.SetTenantResponse\x12F\n" +
+	"\tGetTenant\x12\x1b.outbid.v1.GetTenantRequest\x1a\x1c.outbid.v1.GetTenantResponse\x12L\n" +
+	"\vListTenants\x12\x1d.outbid.v1.ListTenantsRequest\x1a\x1e.outbid.v1.ListTenantsResponse\x12O\n" +
+	"\fRemoveTenant\x12\x1e.outbid.v1.RemoveTenantRequest\x1a\x1f.outbid.v1.RemoveTenantResponse\x12R\n" +
 	"\rGetServerInfo\x12\x1f.outbid.v1.GetServerInfoRequest\x1a .outbid.v1.GetServerInfoResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
@@ -4896,6 +4900,14 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*LeasePlace)(nil),             // 84: outbid.v1.LeasePlace
 	(*durationpb.Duration)(nil),    // 85: google.protobuf.Duration
 	(*Parameter)(nil),              // 86: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 87: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 88: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 89: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 90: outbid.v1.RemoveTenantRequest
+	(*SetTenantResponse)(nil),      // 91: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 92: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 93: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 94: outbid.v1.RemoveTenantResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
 	68,  // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
@@ -4999,33 +5011,41 @@ var file_outbid_v1_service_proto_depIdxs = []int32{
 	59,  // 98: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
 	61,  // 99: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
 	63,  // 100: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	50,  // 101: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	11,  // 102: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	13,  // 103: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	15,  // 104: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	17,  // 105: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	19,  // 106: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	21,  // 107: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	23,  // 108: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	26,  // 109: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	30,  // 110: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	32,  // 111: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	29,  // 112: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	35,  // 113: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	37,  // 114: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	41,  // 115: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	43,  // 116: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	45,  // 117: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	47,  // 118: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	49,  // 119: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	54,  // 120: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	56,  // 121: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	60,  // 122: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	62,  // 123: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	64,  // 124: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	51,  // 125: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	102, // [102:126] is the sub-list for method output_type
-	78,  // [78:102] is the sub-list for method input_type
+	87,  // 101: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	88,  // 102: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	89,  // 103: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	90,  // 104: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	50,  // 105: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	11,  // 106: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	13,  // 107: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	15,  // 108: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	17,  // 109: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	19,  // 110: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	21,  // 111: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	23,  // 112: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	26,  // 113: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	30,  // 114: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	32,  // 115: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	29,  // 116: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	35,  // 117: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	37,  // 118: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	41,  // 119: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	43,  // 120: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	45,  // 121: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	47,  // 122: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	49,  // 123: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	54,  // 124: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	56,  // 125: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	60,  // 126: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	62,  // 127: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	64,  // 128: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	91,  // 129: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	92,  // 130: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	93,  // 131: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	94,  // 132: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	51,  // 133: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	106, // [106:134] is the sub-list for method output_type
+	78,  // [78:106] is the sub-list for method input_type
 	78,  // [78:78] is the sub-list for extension type_name
 	78,  // [78:78] is the sub-list for extension extendee
 	0,   // [0:78] is the sub-list for field type_name
@@ -5040,6 +5060,7 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_event_proto_init()
 	file_outbid_v1_node_proto_init()
 	file_outbid_v1_sweep_proto_init()
+	file_outbid_v1_tenant_proto_init()
 	file_outbid_v1_service_proto_msgTypes[1].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[3].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[6].OneofWrappers = []any{}

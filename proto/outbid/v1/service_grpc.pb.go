@@ -44,6 +44,10 @@ const (
 	OutbidService_NewWorkerToken_FullMethodName = "/outbid.v1.OutbidService/NewWorkerToken"
 	OutbidService_JoinWorker_FullMethodName     = "/outbid.v1.OutbidService/JoinWorker"
 	OutbidService_RemoveWorker_FullMethodName   = "/outbid.v1.OutbidService/RemoveWorker"
+	OutbidService_SetTenant_FullMethodName      = "/outbid.v1.OutbidService/SetTenant"
+	OutbidService_GetTenant_FullMethodName      = "/outbid.v1.OutbidService/GetTenant"
+	OutbidService_ListTenants_FullMethodName    = "/outbid.v1.OutbidService/ListTenants"
+	OutbidService_RemoveTenant_FullMethodName   = "/outbid.v1.OutbidService/RemoveTenant"
 	OutbidService_GetServerInfo_FullMethodName  = "/outbid.v1.OutbidService/GetServerInfo"
 )
 
@@ -100,6 +104,14 @@ type OutbidServiceClient interface {
 	JoinWorker(ctx context.Context, in *JoinWorkerRequest, opts ...grpc.CallOption) (*JoinWorkerResponse, error)
 	// RemoveWorker takes a worker out of the cluster at once. For admins.
 	RemoveWorker(ctx context.Context, in *RemoveWorkerRequest, opts ...grpc.CallOption) (*RemoveWorkerResponse, error)
+	// SetTenant adds a tenant or changes one. For admins.
+	SetTenant(ctx context.Context, in *SetTenantRequest, opts ...grpc.CallOption) (*SetTenantResponse, error)
+	// GetTenant returns one tenant: what it may have and what it has.
+	GetTenant(ctx context.Context, in *GetTenantRequest, opts ...grpc.CallOption) (*GetTenantResponse, error)
+	// ListTenants lists the tenants for which the caller may act.
+	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
+	// RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins.
+	RemoveTenant(ctx context.Context, in *RemoveTenantRequest, opts ...grpc.CallOption) (*RemoveTenantResponse, error)
 	// GetServerInfo says what the server is and how it fares.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 }
@@ -390,6 +402,46 @@ func (c *outbidServiceClient) RemoveWorker(ctx context.Context, in *RemoveWorker
 	return out, nil
 }
 
+func (c *outbidServiceClient) SetTenant(ctx context.Context, in *SetTenantRequest, opts ...grpc.CallOption) (*SetTenantResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetTenantResponse)
+	err := c.cc.Invoke(ctx, OutbidService_SetTenant_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *outbidServiceClient) GetTenant(ctx context.Context, in *GetTenantRequest, opts ...grpc.CallOption) (*GetTenantResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTenantResponse)
+	err := c.cc.Invoke(ctx, OutbidService_GetTenant_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *outbidServiceClient) ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTenantsResponse)
+	err := c.cc.Invoke(ctx, OutbidService_ListTenants_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *outbidServiceClient) RemoveTenant(ctx context.Context, in *RemoveTenantRequest, opts ...grpc.CallOption) (*RemoveTenantResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveTenantResponse)
+	err := c.cc.Invoke(ctx, OutbidService_RemoveTenant_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *outbidServiceClient) GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetServerInfoResponse)
@@ -453,6 +505,14 @@ type OutbidServiceServer interface {
 	JoinWorker(context.Context, *JoinWorkerRequest) (*JoinWorkerResponse, error)
 	// RemoveWorker takes a worker out of the cluster at once. For admins.
 	RemoveWorker(context.Context, *RemoveWorkerRequest) (*RemoveWorkerResponse, error)
+	// SetTenant adds a tenant or changes one. For admins.
+	SetTenant(context.Context, *SetTenantRequest) (*SetTenantResponse, error)
+	// GetTenant returns one tenant: what it may have and what it has.
+	GetTenant(context.Context, *GetTenantRequest) (*GetTenantResponse, error)
+	// ListTenants lists the tenants for which the caller may act.
+	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
+	// RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins.
+	RemoveTenant(context.Context, *RemoveTenantRequest) (*RemoveTenantResponse, error)
 	// GetServerInfo says what the server is and how it fares.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	mustEmbedUnimplementedOutbidServiceServer()
@@ -533,6 +593,18 @@ func (UnimplementedOutbidServiceServer) JoinWorker(context.Context, *JoinWorkerR
 }
 func (UnimplementedOutbidServiceServer) RemoveWorker(context.Context, *RemoveWorkerRequest) (*RemoveWorkerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveWorker not implemented")
+}
+func (UnimplementedOutbidServiceServer) SetTenant(context.Context, *SetTenantRequest) (*SetTenantResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetTenant not implemented")
+}
+func (UnimplementedOutbidServiceServer) GetTenant(context.Context, *GetTenantRequest) (*GetTenantResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTenant not implemented")
+}
+func (UnimplementedOutbidServiceServer) ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTenants not implemented")
+}
+func (UnimplementedOutbidServiceServer) RemoveTenant(context.Context, *RemoveTenantRequest) (*RemoveTenantResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveTenant not implemented")
 }
 func (UnimplementedOutbidServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
@@ -926,6 +998,78 @@ func _OutbidService_RemoveWorker_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OutbidService_SetTenant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetTenantRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).SetTenant(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_SetTenant_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).SetTenant(ctx, req.(*SetTenantRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OutbidService_GetTenant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTenantRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).GetTenant(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_GetTenant_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).GetTenant(ctx, req.(*GetTenantRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OutbidService_ListTenants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTenantsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).ListTenants(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_ListTenants_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).ListTenants(ctx, req.(*ListTenantsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OutbidService_RemoveTenant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveTenantRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).RemoveTenant(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_RemoveTenant_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).RemoveTenant(ctx, req.(*RemoveTenantRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OutbidService_GetServerInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetServerInfoRequest)
 	if err := dec(in); err != nil {
@@ -1018,6 +1162,22 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RemoveWorker",
 			Handler:    _OutbidService_RemoveWorker_Handler,
+		},
+		{
+			MethodName: "SetTenant",
+			Handler:    _OutbidService_SetTenant_Handler,
+		},
+		{
+			MethodName: "GetTenant",
+			Handler:    _OutbidService_GetTenant_Handler,
+		},
+		{
+			MethodName: "ListTenants",
+			Handler:    _OutbidService_ListTenants_Handler,
+		},
+		{
+			MethodName: "RemoveTenant",
+			Handler:    _OutbidService_RemoveTenant_Handler,
 		},
 		{
 			MethodName: "GetServerInfo",

@@ -52,8 +52,11 @@ type StateSnapshot struct {
 	// snapshot adds up the same numbers as who read the whole ledger. Absent in snapshots of older versions.
 	AppSecondsCounted float64                `protobuf:"fixed64,16,opt,name=app_seconds_counted,json=appSecondsCounted,proto3" json:"app_seconds_counted,omitempty"`
 	AppSecondsAt      *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=app_seconds_at,json=appSecondsAt,proto3" json:"app_seconds_at,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Tenants that somebody added, by name, and what each tenant used.
+	Tenants       []*Tenant      `protobuf:"bytes,18,rep,name=tenants,proto3" json:"tenants,omitempty"`
+	Meters        []*TenantMeter `protobuf:"bytes,19,rep,name=meters,proto3" json:"meters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StateSnapshot) Reset() {
@@ -205,6 +208,82 @@ func (x *StateSnapshot) GetAppSecondsAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *StateSnapshot) GetTenants() []*Tenant {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
+func (x *StateSnapshot) GetMeters() []*TenantMeter {
+	if x != nil {
+		return x.Meters
+	}
+	return nil
+}
+
+// TenantMeter is what leases of a tenant that have ended cost in one month.
+type TenantMeter struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Months since year 0, by UTC.
+	Month         int64   `protobuf:"varint,2,opt,name=month,proto3" json:"month,omitempty"`
+	DeviceSeconds float64 `protobuf:"fixed64,3,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantMeter) Reset() {
+	*x = TenantMeter{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantMeter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantMeter) ProtoMessage() {}
+
+func (x *TenantMeter) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantMeter.ProtoReflect.Descriptor instead.
+func (*TenantMeter) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TenantMeter) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TenantMeter) GetMonth() int64 {
+	if x != nil {
+		return x.Month
+	}
+	return 0
+}
+
+func (x *TenantMeter) GetDeviceSeconds() float64 {
+	if x != nil {
+		return x.DeviceSeconds
+	}
+	return 0
+}
+
 // DeletedSweep is what the state keeps of a sweep that was deleted.
 type DeletedSweep struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -220,7 +299,7 @@ type DeletedSweep struct {
 
 func (x *DeletedSweep) Reset() {
 	*x = DeletedSweep{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -232,7 +311,7 @@ func (x *DeletedSweep) String() string {
 func (*DeletedSweep) ProtoMessage() {}
 
 func (x *DeletedSweep) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -245,7 +324,7 @@ func (x *DeletedSweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletedSweep.ProtoReflect.Descriptor instead.
 func (*DeletedSweep) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *DeletedSweep) GetId() string {
@@ -297,7 +376,7 @@ type NodeRecord struct {
 
 func (x *NodeRecord) Reset() {
 	*x = NodeRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -309,7 +388,7 @@ func (x *NodeRecord) String() string {
 func (*NodeRecord) ProtoMessage() {}
 
 func (x *NodeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -322,7 +401,7 @@ func (x *NodeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRecord.ProtoReflect.Descriptor instead.
 func (*NodeRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *NodeRecord) GetInfo() *NodeInfo {
@@ -400,7 +479,7 @@ type SweepRecord struct {
 
 func (x *SweepRecord) Reset() {
 	*x = SweepRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -412,7 +491,7 @@ func (x *SweepRecord) String() string {
 func (*SweepRecord) ProtoMessage() {}
 
 func (x *SweepRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -425,7 +504,7 @@ func (x *SweepRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepRecord.ProtoReflect.Descriptor instead.
 func (*SweepRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SweepRecord) GetId() string {
@@ -612,7 +691,7 @@ type RemoteTuner struct {
 
 func (x *RemoteTuner) Reset() {
 	*x = RemoteTuner{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +703,7 @@ func (x *RemoteTuner) String() string {
 func (*RemoteTuner) ProtoMessage() {}
 
 func (x *RemoteTuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -637,7 +716,7 @@ func (x *RemoteTuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteTuner.ProtoReflect.Descriptor instead.
 func (*RemoteTuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RemoteTuner) GetSpec() *SweepSpec {
@@ -700,7 +779,7 @@ type TunerQuestion struct {
 
 func (x *TunerQuestion) Reset() {
 	*x = TunerQuestion{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +791,7 @@ func (x *TunerQuestion) String() string {
 func (*TunerQuestion) ProtoMessage() {}
 
 func (x *TunerQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +804,7 @@ func (x *TunerQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerQuestion.ProtoReflect.Descriptor instead.
 func (*TunerQuestion) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TunerQuestion) GetTime() *timestamppb.Timestamp {
@@ -798,7 +877,7 @@ type TrialRecord struct {
 
 func (x *TrialRecord) Reset() {
 	*x = TrialRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +889,7 @@ func (x *TrialRecord) String() string {
 func (*TrialRecord) ProtoMessage() {}
 
 func (x *TrialRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +902,7 @@ func (x *TrialRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialRecord.ProtoReflect.Descriptor instead.
 func (*TrialRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TrialRecord) GetTrial() *Trial {
@@ -1021,7 +1100,7 @@ type ForkRound struct {
 
 func (x *ForkRound) Reset() {
 	*x = ForkRound{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1112,7 @@ func (x *ForkRound) String() string {
 func (*ForkRound) ProtoMessage() {}
 
 func (x *ForkRound) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1125,7 @@ func (x *ForkRound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRound.ProtoReflect.Descriptor instead.
 func (*ForkRound) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ForkRound) GetStart() *Checkpoint {
@@ -1129,7 +1208,7 @@ type ForkRoundPart struct {
 
 func (x *ForkRoundPart) Reset() {
 	*x = ForkRoundPart{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1220,7 @@ func (x *ForkRoundPart) String() string {
 func (*ForkRoundPart) ProtoMessage() {}
 
 func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1233,7 @@ func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRoundPart.ProtoReflect.Descriptor instead.
 func (*ForkRoundPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ForkRoundPart) GetLeaseId() uint64 {
@@ -1224,7 +1303,7 @@ type Rollback struct {
 
 func (x *Rollback) Reset() {
 	*x = Rollback{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1315,7 @@ func (x *Rollback) String() string {
 func (*Rollback) ProtoMessage() {}
 
 func (x *Rollback) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1328,7 @@ func (x *Rollback) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollback.ProtoReflect.Descriptor instead.
 func (*Rollback) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Rollback) GetLeaseId() uint64 {
@@ -1306,7 +1385,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1397,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1410,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LeaseRecord) GetLeaseId() uint64 {
@@ -1475,7 +1554,7 @@ var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\"\x82\x06\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\xdf\x06\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
@@ -1498,10 +1577,16 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"next_order\x18\x0f \x01(\x03R\tnextOrder\x12.\n" +
 	"\x13app_seconds_counted\x18\x10 \x01(\x01R\x11appSecondsCounted\x12@\n" +
-	"\x0eapp_seconds_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\fappSecondsAt\x1a?\n" +
+	"\x0eapp_seconds_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\fappSecondsAt\x12+\n" +
+	"\atenants\x18\x12 \x03(\v2\x11.outbid.v1.TenantR\atenants\x12.\n" +
+	"\x06meters\x18\x13 \x03(\v2\x16.outbid.v1.TenantMeterR\x06meters\x1a?\n" +
 	"\x11NameCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x96\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"b\n" +
+	"\vTenantMeter\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05month\x18\x02 \x01(\x03R\x05month\x12%\n" +
+	"\x0edevice_seconds\x18\x03 \x01(\x01R\rdeviceSeconds\"\x96\x01\n" +
 	"\fDeletedSweep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
@@ -1642,96 +1727,100 @@ func file_outbid_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_snapshot_proto_rawDescData
 }
 
-var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*StateSnapshot)(nil),         // 0: outbid.v1.StateSnapshot
-	(*DeletedSweep)(nil),          // 1: outbid.v1.DeletedSweep
-	(*NodeRecord)(nil),            // 2: outbid.v1.NodeRecord
-	(*SweepRecord)(nil),           // 3: outbid.v1.SweepRecord
-	(*RemoteTuner)(nil),           // 4: outbid.v1.RemoteTuner
-	(*TunerQuestion)(nil),         // 5: outbid.v1.TunerQuestion
-	(*TrialRecord)(nil),           // 6: outbid.v1.TrialRecord
-	(*ForkRound)(nil),             // 7: outbid.v1.ForkRound
-	(*ForkRoundPart)(nil),         // 8: outbid.v1.ForkRoundPart
-	(*Rollback)(nil),              // 9: outbid.v1.Rollback
-	(*LeaseRecord)(nil),           // 10: outbid.v1.LeaseRecord
-	nil,                           // 11: outbid.v1.StateSnapshot.NameCountersEntry
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*PolicySettings)(nil),        // 13: outbid.v1.PolicySettings
-	(*NodeInfo)(nil),              // 14: outbid.v1.NodeInfo
-	(NodeState)(0),                // 15: outbid.v1.NodeState
-	(*SweepSpec)(nil),             // 16: outbid.v1.SweepSpec
-	(SweepState)(0),               // 17: outbid.v1.SweepState
-	(*SweepNote)(nil),             // 18: outbid.v1.SweepNote
-	(*Outlook)(nil),               // 19: outbid.v1.Outlook
-	(*Throughput)(nil),            // 20: outbid.v1.Throughput
-	(*Fairness)(nil),              // 21: outbid.v1.Fairness
-	(*TunerStatus)(nil),           // 22: outbid.v1.TunerStatus
-	(*TunerEvent)(nil),            // 23: outbid.v1.TunerEvent
-	(*Trial)(nil),                 // 24: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 25: outbid.v1.Checkpoint
-	(*ForkFailed)(nil),            // 26: outbid.v1.ForkFailed
-	(TrialState)(0),               // 27: outbid.v1.TrialState
-	(ForkAgain)(0),                // 28: outbid.v1.ForkAgain
-	(*MergeJudged)(nil),           // 29: outbid.v1.MergeJudged
-	(*TrialPlace)(nil),            // 30: outbid.v1.TrialPlace
-	(RevokeKind)(0),               // 31: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 32: outbid.v1.LeasePlace
+	(*TenantMeter)(nil),           // 1: outbid.v1.TenantMeter
+	(*DeletedSweep)(nil),          // 2: outbid.v1.DeletedSweep
+	(*NodeRecord)(nil),            // 3: outbid.v1.NodeRecord
+	(*SweepRecord)(nil),           // 4: outbid.v1.SweepRecord
+	(*RemoteTuner)(nil),           // 5: outbid.v1.RemoteTuner
+	(*TunerQuestion)(nil),         // 6: outbid.v1.TunerQuestion
+	(*TrialRecord)(nil),           // 7: outbid.v1.TrialRecord
+	(*ForkRound)(nil),             // 8: outbid.v1.ForkRound
+	(*ForkRoundPart)(nil),         // 9: outbid.v1.ForkRoundPart
+	(*Rollback)(nil),              // 10: outbid.v1.Rollback
+	(*LeaseRecord)(nil),           // 11: outbid.v1.LeaseRecord
+	nil,                           // 12: outbid.v1.StateSnapshot.NameCountersEntry
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*PolicySettings)(nil),        // 14: outbid.v1.PolicySettings
+	(*Tenant)(nil),                // 15: outbid.v1.Tenant
+	(*NodeInfo)(nil),              // 16: outbid.v1.NodeInfo
+	(NodeState)(0),                // 17: outbid.v1.NodeState
+	(*SweepSpec)(nil),             // 18: outbid.v1.SweepSpec
+	(SweepState)(0),               // 19: outbid.v1.SweepState
+	(*SweepNote)(nil),             // 20: outbid.v1.SweepNote
+	(*Outlook)(nil),               // 21: outbid.v1.Outlook
+	(*Throughput)(nil),            // 22: outbid.v1.Throughput
+	(*Fairness)(nil),              // 23: outbid.v1.Fairness
+	(*TunerStatus)(nil),           // 24: outbid.v1.TunerStatus
+	(*TunerEvent)(nil),            // 25: outbid.v1.TunerEvent
+	(*Trial)(nil),                 // 26: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 27: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 28: outbid.v1.ForkFailed
+	(TrialState)(0),               // 29: outbid.v1.TrialState
+	(ForkAgain)(0),                // 30: outbid.v1.ForkAgain
+	(*MergeJudged)(nil),           // 31: outbid.v1.MergeJudged
+	(*TrialPlace)(nil),            // 32: outbid.v1.TrialPlace
+	(RevokeKind)(0),               // 33: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 34: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
-	12, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
-	11, // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
-	2,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
-	3,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
-	13, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
-	1,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
-	12, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
-	12, // 7: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
-	14, // 8: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	15, // 9: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	12, // 10: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	16, // 11: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	17, // 12: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	12, // 13: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	12, // 14: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
-	6,  // 15: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	18, // 16: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	19, // 17: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	20, // 18: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	21, // 19: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	16, // 20: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
-	5,  // 21: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
-	22, // 22: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
-	12, // 23: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
-	23, // 24: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
-	24, // 25: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	10, // 26: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
-	25, // 27: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	12, // 28: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	20, // 29: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	26, // 30: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	27, // 31: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	9,  // 32: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	7,  // 33: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
-	28, // 34: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
-	29, // 35: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
-	25, // 36: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
-	12, // 37: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
-	8,  // 38: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
-	12, // 39: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
-	25, // 40: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
-	30, // 41: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
-	12, // 42: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	12, // 43: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	31, // 44: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	32, // 45: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	12, // 46: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	32, // 47: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	13, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
+	12, // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
+	3,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
+	4,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
+	14, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
+	2,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
+	13, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
+	15, // 7: outbid.v1.StateSnapshot.tenants:type_name -> outbid.v1.Tenant
+	1,  // 8: outbid.v1.StateSnapshot.meters:type_name -> outbid.v1.TenantMeter
+	13, // 9: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
+	16, // 10: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	17, // 11: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	13, // 12: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	18, // 13: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	19, // 14: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	13, // 15: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	13, // 16: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	7,  // 17: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
+	20, // 18: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	21, // 19: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	22, // 20: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	23, // 21: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	18, // 22: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
+	6,  // 23: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
+	24, // 24: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
+	13, // 25: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
+	25, // 26: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
+	26, // 27: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	11, // 28: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
+	27, // 29: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	13, // 30: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	22, // 31: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	28, // 32: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	29, // 33: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	10, // 34: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	8,  // 35: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
+	30, // 36: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
+	31, // 37: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
+	27, // 38: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
+	13, // 39: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
+	9,  // 40: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
+	13, // 41: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
+	27, // 42: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	32, // 43: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
+	13, // 44: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	13, // 45: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	33, // 46: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	34, // 47: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	13, // 48: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	34, // 49: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -1745,15 +1834,16 @@ func file_outbid_v1_snapshot_proto_init() {
 	file_outbid_v1_plugin_proto_init()
 	file_outbid_v1_service_proto_init()
 	file_outbid_v1_sweep_proto_init()
-	file_outbid_v1_snapshot_proto_msgTypes[3].OneofWrappers = []any{}
-	file_outbid_v1_snapshot_proto_msgTypes[6].OneofWrappers = []any{}
+	file_outbid_v1_tenant_proto_init()
+	file_outbid_v1_snapshot_proto_msgTypes[4].OneofWrappers = []any{}
+	file_outbid_v1_snapshot_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_snapshot_proto_rawDesc), len(file_outbid_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -72,7 +72,10 @@ type SweepSpec struct {
 	Utility *Utility `protobuf:"bytes,20,opt,name=utility,proto3" json:"utility,omitempty"`
 	// Metrics that are optimised beside metric, which goes first: it alone is what trials are ranked and stopped by. Samplers
 	// that know several objectives learn from all of them.
-	Objectives    []*Objective `protobuf:"bytes,21,rep,name=objectives,proto3" json:"objectives,omitempty"`
+	Objectives []*Objective `protobuf:"bytes,21,rep,name=objectives,proto3" json:"objectives,omitempty"`
+	// When the sweep should be done: a time such as "2026-12-01T18:00:00Z", or so long after its submission ("6h"). "" for no
+	// deadline. Policies that go by deadlines aim at it; nothing ends by it.
+	Deadline      string `protobuf:"bytes,22,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -267,6 +270,13 @@ func (x *SweepSpec) GetObjectives() []*Objective {
 	return nil
 }
 
+func (x *SweepSpec) GetDeadline() string {
+	if x != nil {
+		return x.Deadline
+	}
+	return ""
+}
+
 type isSweepSpec_Workload interface {
 	isSweepSpec_Workload()
 }
@@ -346,14 +356,22 @@ func (x *Objective) GetMode() string {
 	return ""
 }
 
-// Utility is what the end of a trial is worth t seconds after it was created: priority / (1 + exp(decay * (t - target))).
+// Utility is what the end of a trial is worth t seconds after it was created.
 type Utility struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Priority float64                `protobuf:"fixed64,1,opt,name=priority,proto3" json:"priority,omitempty"`
-	// How fast it falls around target, per second; 0 for never.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The older name of worth.
+	Priority float64 `protobuf:"fixed64,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	// How fast it falls, per second: of "sigmoid" around by, 0 for never; of "linear" as a part of worth, from by on.
 	Decay float64 `protobuf:"fixed64,2,opt,name=decay,proto3" json:"decay,omitempty"`
-	// When half of it is left, in seconds.
-	Target        float64 `protobuf:"fixed64,3,opt,name=target,proto3" json:"target,omitempty"`
+	// The older name of by, in seconds.
+	Target float64 `protobuf:"fixed64,3,opt,name=target,proto3" json:"target,omitempty"`
+	// "sigmoid" (default): worth / (1 + exp(decay * (t - by))); "step": worth up to by, then nothing; "linear": worth up to by,
+	// then it falls evenly to nothing.
+	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What it is worth at its most.
+	Worth float64 `protobuf:"fixed64,5,opt,name=worth,proto3" json:"worth,omitempty"`
+	// When it falls, such as "2h" after the trial was created.
+	By            string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -407,6 +425,27 @@ func (x *Utility) GetTarget() float64 {
 		return x.Target
 	}
 	return 0
+}
+
+func (x *Utility) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Utility) GetWorth() float64 {
+	if x != nil {
+		return x.Worth
+	}
+	return 0
+}
+
+func (x *Utility) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
 }
 
 // Agent is a program beside the server that bids for devices on a sweep's behalf.
@@ -2737,7 +2776,7 @@ var File_outbid_v1_sweep_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\n" +
-	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\"\x9d\b\n" +
+	"\x15outbid/v1/sweep.proto\x12\toutbid.v1\x1a\x1cgoogle/protobuf/struct.proto\"\xb9\b\n" +
 	"\tSweepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x125\n" +
@@ -2762,7 +2801,8 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\autility\x18\x14 \x01(\v2\x12.outbid.v1.UtilityR\autility\x124\n" +
 	"\n" +
 	"objectives\x18\x15 \x03(\v2\x14.outbid.v1.ObjectiveR\n" +
-	"objectives\x1aN\n" +
+	"objectives\x12\x1a\n" +
+	"\bdeadline\x18\x16 \x01(\tR\bdeadline\x1aN\n" +
 	"\n" +
 	"SpaceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12*\n" +
@@ -2775,11 +2815,14 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\r_max_restarts\"7\n" +
 	"\tObjective\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\"S\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\"\x8d\x01\n" +
 	"\aUtility\x12\x1a\n" +
 	"\bpriority\x18\x01 \x01(\x01R\bpriority\x12\x14\n" +
 	"\x05decay\x18\x02 \x01(\x01R\x05decay\x12\x16\n" +
-	"\x06target\x18\x03 \x01(\x01R\x06target\"T\n" +
+	"\x06target\x18\x03 \x01(\x01R\x06target\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05worth\x18\x05 \x01(\x01R\x05worth\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\"T\n" +
 	"\x05Agent\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x123\n" +
 	"\bsettings\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bsettings\"\xa1\x01\n" +

@@ -14,7 +14,7 @@ from outbid._result import Result
 from outbid._server import DATA, LocalServer
 from outbid.rpc import FixedAddress
 from outbid.v1 import service_pb2 as pb
-from outbid.v1 import sweep_pb2
+from outbid.v1 import sweep_pb2, tenant_pb2
 
 _default: Client | None = None
 
@@ -56,6 +56,11 @@ class Client(Connection):
             if not page.next_page_token:
                 return found
             request.page_token = page.next_page_token
+
+    def tenants(self) -> list[_model.Tenant]:
+        """Return the tenants for which the caller may act, by name: what each may have and what it has."""
+        found = self.rpc.list_tenants(tenant_pb2.ListTenantsRequest()).tenants
+        return [_model.tenant(state) for state in found]
 
     def attach(self, sweep: str) -> SweepHandle:
         """Return the handle of a sweep that is there: "digits-1", or "digits" for the newest of that name.

@@ -134,19 +134,33 @@ class Utility:
     long before `target`, half of it at `target`, and little long after. `target` is a time span, `decay` how fast the
     worth falls there, per second; with 0 it never does. A steep one is a deadline:
     `Utility(80, decay=1, target="90m")`.
+
+    `worth` and `by` are other names of `priority` and `target`, and `kind` another shape: a "step" is worth `worth` up
+    to `by` and nothing after, and a "linear" one loses `decay` of its worth a second from `by` on.
     """
 
-    priority: float
+    priority: float = 0.0
     decay: float = 0.0
     target: Duration = 0.0
+    kind: Literal["sigmoid", "step", "linear"] = "sigmoid"
+    worth: float = 0.0
+    by: Duration | None = None
 
     def to_proto(self) -> pb.Utility:
         """Return the utility as the API's message."""
         target = _seconds("Utility: target", self.target)
-        for name, number in (("priority", self.priority), ("decay", self.decay), ("target", target)):
+        if self.kind not in ("sigmoid", "step", "linear"):
+            raise ValueError(f"Utility: kind must be 'sigmoid', 'step' or 'linear', got {self.kind!r}")
+        numbers = (("priority", self.priority), ("decay", self.decay), ("target", target), ("worth", self.worth))
+        for name, number in numbers:
             if isinstance(number, bool) or not (math.isfinite(number) and number >= 0):
                 raise ValueError(f"Utility: {name} must be a finite number from 0 on, got {number!r}")
-        return pb.Utility(priority=self.priority, decay=self.decay, target=target)
+        message = pb.Utility(priority=self.priority, decay=self.decay, target=target, worth=self.worth)
+        if self.kind != "sigmoid":
+            message.kind = self.kind
+        if self.by is not None:
+            message.by = duration("Utility: by", self.by)
+        return message
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import html
 import inspect
 import math
@@ -123,6 +124,8 @@ class Sweep:
         loggers: those of `outbid.loggers`, which log the sweep while `run` waits for it.
         tenant, labels: who owns the sweep, and free labels shown in listings.
         weight: its share of the cluster relative to other sweeps; 1 if left out.
+        deadline: when the sweep should be done: a time such as "2026-12-01T18:00:00Z", or so long after its submission.
+            Policies that go by deadlines aim at it; nothing ends by it.
         utility: what the end of a trial is worth, where the policy goes by that; the device-seconds that it needs if
             left out.
         agent: what bids for the sweep where devices are auctioned, by the name that the server was told of
@@ -168,6 +171,7 @@ class Sweep:
         labels: Mapping[str, str] | None = None,
         weight: float = 1.0,
         utility: Utility | None = None,
+        deadline: Duration | datetime.datetime = "",
         agent: str = "",
         agent_settings: Mapping[str, Any] | None = None,
         ask_timeout: Duration | None = None,
@@ -209,6 +213,8 @@ class Sweep:
             spec.weight = weight
         if utility is not None:
             spec.utility.CopyFrom(_checked("utility", utility, Utility).to_proto())
+        if deadline != "":
+            spec.deadline = _deadline(deadline)
         if agent:
             spec.agent.plugin = agent
             spec.agent.settings.CopyFrom(to_value(dict(agent_settings or {}), "agent_settings").struct_value)
@@ -438,6 +444,17 @@ def _checked_space(space: Space | None) -> Space:
     if not isinstance(space, Mapping):
         raise TypeError(f"space: space must be a dict, got {type(space).__name__}")
     return space
+
+
+def _deadline(value: Duration | datetime.datetime) -> str:
+    """Return a deadline as the API's text: a time, or a time span after the submission."""
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"deadline: {value!r} has no time zone; give it one, such as datetime.timezone.utc")
+        return value.isoformat()
+    if isinstance(value, str) and "T" in value:
+        return value  # the server reads it
+    return duration("deadline", value)
 
 
 def _lines(constraints: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from outbid._errors import ServerError
 from outbid.rpc._transport import Address, FixedAddress, Patience, Transport
 from outbid.v1 import service_pb2 as pb
+from outbid.v1 import tenant_pb2
 
 _PIECE = 1 << 20
 
@@ -163,6 +164,22 @@ class Service:
     def remove_worker(self, request: pb.RemoveWorkerRequest) -> pb.RemoveWorkerResponse:
         """Take a worker out of the cluster; it takes an admin's token."""
         return self._transport.call(lambda s: s.RemoveWorker, request, pb.RemoveWorkerResponse)
+
+    def set_tenant(self, request: tenant_pb2.SetTenantRequest) -> tenant_pb2.SetTenantResponse:
+        """Add a tenant or change one; it takes an admin's token."""
+        return self._transport.call(lambda s: s.SetTenant, request, tenant_pb2.SetTenantResponse)
+
+    def get_tenant(self, request: tenant_pb2.GetTenantRequest) -> tenant_pb2.GetTenantResponse:
+        """Return what a tenant may have and what it has."""
+        return self._transport.call(lambda s: s.GetTenant, request, tenant_pb2.GetTenantResponse)
+
+    def list_tenants(self, request: tenant_pb2.ListTenantsRequest) -> tenant_pb2.ListTenantsResponse:
+        """Return the tenants for which the caller may act."""
+        return self._transport.call(lambda s: s.ListTenants, request, tenant_pb2.ListTenantsResponse)
+
+    def remove_tenant(self, request: tenant_pb2.RemoveTenantRequest) -> tenant_pb2.RemoveTenantResponse:
+        """Forget what was set for a tenant; it takes an admin's token."""
+        return self._transport.call(lambda s: s.RemoveTenant, request, tenant_pb2.RemoveTenantResponse)
 
     def get_server_info(self, request: pb.GetServerInfoRequest) -> pb.GetServerInfoResponse:
         """Return what the server says of itself."""

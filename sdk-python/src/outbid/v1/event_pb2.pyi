@@ -15,6 +15,7 @@ import google.protobuf.timestamp_pb2
 import outbid.v1.auction_pb2
 import outbid.v1.node_pb2
 import outbid.v1.sweep_pb2
+import outbid.v1.tenant_pb2
 import sys
 import typing
 
@@ -341,6 +342,8 @@ class Event(google.protobuf.message.Message):
     TUNER_ANSWERED_FIELD_NUMBER: builtins.int
     ROUND_BEGUN_FIELD_NUMBER: builtins.int
     MERGE_JUDGED_FIELD_NUMBER: builtins.int
+    TENANT_CHANGED_FIELD_NUMBER: builtins.int
+    TENANT_REMOVED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -409,6 +412,10 @@ class Event(google.protobuf.message.Message):
     def round_begun(self) -> Global___RoundBegun: ...
     @property
     def merge_judged(self) -> Global___MergeJudged: ...
+    @property
+    def tenant_changed(self) -> Global___TenantChanged: ...
+    @property
+    def tenant_removed(self) -> Global___TenantRemoved: ...
     def __init__(
         self,
         *,
@@ -446,12 +453,58 @@ class Event(google.protobuf.message.Message):
         tuner_answered: Global___TunerAnswered | None = ...,
         round_begun: Global___RoundBegun | None = ...,
         merge_judged: Global___MergeJudged | None = ...,
+        tenant_changed: Global___TenantChanged | None = ...,
+        tenant_removed: Global___TenantRemoved | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
+
+@typing.final
+class TenantChanged(google.protobuf.message.Message):
+    """TenantChanged: somebody added a tenant or changed what it may have."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    actor: builtins.str
+    @property
+    def tenant(self) -> outbid.v1.tenant_pb2.Tenant:
+        """The tenant as it is from here on, whole."""
+
+    def __init__(
+        self,
+        *,
+        tenant: outbid.v1.tenant_pb2.Tenant | None = ...,
+        actor: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["tenant", b"tenant"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "tenant", b"tenant"]) -> None: ...
+
+Global___TenantChanged: typing_extensions.TypeAlias = TenantChanged
+
+@typing.final
+class TenantRemoved(google.protobuf.message.Message):
+    """TenantRemoved: somebody removed what was set for a tenant."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    actor: builtins.str
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        actor: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "tenant", b"tenant"]) -> None: ...
+
+Global___TenantRemoved: typing_extensions.TypeAlias = TenantRemoved
 
 @typing.final
 class SweepSubmitted(google.protobuf.message.Message):

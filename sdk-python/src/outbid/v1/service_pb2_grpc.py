@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from outbid.v1 import service_pb2 as outbid_dot_v1_dot_service__pb2
+from outbid.v1 import tenant_pb2 as outbid_dot_v1_dot_tenant__pb2
 
 GRPC_GENERATED_VERSION = '1.71.2'
 GRPC_VERSION = grpc.__version__
@@ -149,6 +150,26 @@ class OutbidServiceStub(object):
                 '/outbid.v1.OutbidService/RemoveWorker',
                 request_serializer=outbid_dot_v1_dot_service__pb2.RemoveWorkerRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.RemoveWorkerResponse.FromString,
+                _registered_method=True)
+        self.SetTenant = channel.unary_unary(
+                '/outbid.v1.OutbidService/SetTenant',
+                request_serializer=outbid_dot_v1_dot_tenant__pb2.SetTenantRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_tenant__pb2.SetTenantResponse.FromString,
+                _registered_method=True)
+        self.GetTenant = channel.unary_unary(
+                '/outbid.v1.OutbidService/GetTenant',
+                request_serializer=outbid_dot_v1_dot_tenant__pb2.GetTenantRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_tenant__pb2.GetTenantResponse.FromString,
+                _registered_method=True)
+        self.ListTenants = channel.unary_unary(
+                '/outbid.v1.OutbidService/ListTenants',
+                request_serializer=outbid_dot_v1_dot_tenant__pb2.ListTenantsRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_tenant__pb2.ListTenantsResponse.FromString,
+                _registered_method=True)
+        self.RemoveTenant = channel.unary_unary(
+                '/outbid.v1.OutbidService/RemoveTenant',
+                request_serializer=outbid_dot_v1_dot_tenant__pb2.RemoveTenantRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_tenant__pb2.RemoveTenantResponse.FromString,
                 _registered_method=True)
         self.GetServerInfo = channel.unary_unary(
                 '/outbid.v1.OutbidService/GetServerInfo',
@@ -323,6 +344,34 @@ class OutbidServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetTenant(self, request, context):
+        """SetTenant adds a tenant or changes one. For admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTenant(self, request, context):
+        """GetTenant returns one tenant: what it may have and what it has.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTenants(self, request, context):
+        """ListTenants lists the tenants for which the caller may act.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveTenant(self, request, context):
+        """RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetServerInfo(self, request, context):
         """GetServerInfo says what the server is and how it fares.
         """
@@ -447,6 +496,26 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.RemoveWorker,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.RemoveWorkerRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.RemoveWorkerResponse.SerializeToString,
+            ),
+            'SetTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetTenant,
+                    request_deserializer=outbid_dot_v1_dot_tenant__pb2.SetTenantRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_tenant__pb2.SetTenantResponse.SerializeToString,
+            ),
+            'GetTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTenant,
+                    request_deserializer=outbid_dot_v1_dot_tenant__pb2.GetTenantRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_tenant__pb2.GetTenantResponse.SerializeToString,
+            ),
+            'ListTenants': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTenants,
+                    request_deserializer=outbid_dot_v1_dot_tenant__pb2.ListTenantsRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_tenant__pb2.ListTenantsResponse.SerializeToString,
+            ),
+            'RemoveTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveTenant,
+                    request_deserializer=outbid_dot_v1_dot_tenant__pb2.RemoveTenantRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_tenant__pb2.RemoveTenantResponse.SerializeToString,
             ),
             'GetServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetServerInfo,
@@ -1076,6 +1145,114 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/RemoveWorker',
             outbid_dot_v1_dot_service__pb2.RemoveWorkerRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.RemoveWorkerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/SetTenant',
+            outbid_dot_v1_dot_tenant__pb2.SetTenantRequest.SerializeToString,
+            outbid_dot_v1_dot_tenant__pb2.SetTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/GetTenant',
+            outbid_dot_v1_dot_tenant__pb2.GetTenantRequest.SerializeToString,
+            outbid_dot_v1_dot_tenant__pb2.GetTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTenants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/ListTenants',
+            outbid_dot_v1_dot_tenant__pb2.ListTenantsRequest.SerializeToString,
+            outbid_dot_v1_dot_tenant__pb2.ListTenantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/RemoveTenant',
+            outbid_dot_v1_dot_tenant__pb2.RemoveTenantRequest.SerializeToString,
+            outbid_dot_v1_dot_tenant__pb2.RemoveTenantResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,6 +8,7 @@ import collections.abc
 import grpc
 import grpc.aio
 import outbid.v1.service_pb2
+import outbid.v1.tenant_pb2
 import sys
 import typing
 
@@ -393,6 +394,70 @@ _OutbidServiceRemoveWorkerType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceSetTenantType = typing_extensions.TypeVar(
+    '_OutbidServiceSetTenantType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.SetTenantRequest,
+        outbid.v1.tenant_pb2.SetTenantResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.SetTenantRequest,
+        outbid.v1.tenant_pb2.SetTenantResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.SetTenantRequest,
+        outbid.v1.tenant_pb2.SetTenantResponse,
+    ],
+)
+
+_OutbidServiceGetTenantType = typing_extensions.TypeVar(
+    '_OutbidServiceGetTenantType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.GetTenantRequest,
+        outbid.v1.tenant_pb2.GetTenantResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.GetTenantRequest,
+        outbid.v1.tenant_pb2.GetTenantResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.GetTenantRequest,
+        outbid.v1.tenant_pb2.GetTenantResponse,
+    ],
+)
+
+_OutbidServiceListTenantsType = typing_extensions.TypeVar(
+    '_OutbidServiceListTenantsType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.ListTenantsRequest,
+        outbid.v1.tenant_pb2.ListTenantsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.ListTenantsRequest,
+        outbid.v1.tenant_pb2.ListTenantsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.ListTenantsRequest,
+        outbid.v1.tenant_pb2.ListTenantsResponse,
+    ],
+)
+
+_OutbidServiceRemoveTenantType = typing_extensions.TypeVar(
+    '_OutbidServiceRemoveTenantType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.RemoveTenantRequest,
+        outbid.v1.tenant_pb2.RemoveTenantResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.RemoveTenantRequest,
+        outbid.v1.tenant_pb2.RemoveTenantResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.RemoveTenantRequest,
+        outbid.v1.tenant_pb2.RemoveTenantResponse,
+    ],
+)
+
 _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     '_OutbidServiceGetServerInfoType',
     grpc.UnaryUnaryMultiCallable[
@@ -409,7 +474,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -505,6 +570,22 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.RemoveWorkerRequest,
             outbid.v1.service_pb2.RemoveWorkerResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.tenant_pb2.SetTenantRequest,
+            outbid.v1.tenant_pb2.SetTenantResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.tenant_pb2.GetTenantRequest,
+            outbid.v1.tenant_pb2.GetTenantResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.tenant_pb2.ListTenantsRequest,
+            outbid.v1.tenant_pb2.ListTenantsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.tenant_pb2.RemoveTenantRequest,
+            outbid.v1.tenant_pb2.RemoveTenantResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
@@ -607,6 +688,22 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.RemoveWorkerResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.tenant_pb2.SetTenantRequest,
+            outbid.v1.tenant_pb2.SetTenantResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.tenant_pb2.GetTenantRequest,
+            outbid.v1.tenant_pb2.GetTenantResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.tenant_pb2.ListTenantsRequest,
+            outbid.v1.tenant_pb2.ListTenantsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.tenant_pb2.RemoveTenantRequest,
+            outbid.v1.tenant_pb2.RemoveTenantResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
             outbid.v1.service_pb2.GetServerInfoResponse,
         ],
@@ -682,6 +779,18 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
 
     RemoveWorker: _OutbidServiceRemoveWorkerType
     """RemoveWorker takes a worker out of the cluster at once. For admins."""
+
+    SetTenant: _OutbidServiceSetTenantType
+    """SetTenant adds a tenant or changes one. For admins."""
+
+    GetTenant: _OutbidServiceGetTenantType
+    """GetTenant returns one tenant: what it may have and what it has."""
+
+    ListTenants: _OutbidServiceListTenantsType
+    """ListTenants lists the tenants for which the caller may act."""
+
+    RemoveTenant: _OutbidServiceRemoveTenantType
+    """RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins."""
 
     GetServerInfo: _OutbidServiceGetServerInfoType
     """GetServerInfo says what the server is and how it fares."""
@@ -778,6 +887,22 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.RemoveWorkerRequest,
         outbid.v1.service_pb2.RemoveWorkerResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.SetTenantRequest,
+        outbid.v1.tenant_pb2.SetTenantResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.GetTenantRequest,
+        outbid.v1.tenant_pb2.GetTenantResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.ListTenantsRequest,
+        outbid.v1.tenant_pb2.ListTenantsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.tenant_pb2.RemoveTenantRequest,
+        outbid.v1.tenant_pb2.RemoveTenantResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetServerInfoRequest,
@@ -973,6 +1098,38 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.service_pb2.RemoveWorkerResponse, collections.abc.Awaitable[outbid.v1.service_pb2.RemoveWorkerResponse]]:
         """RemoveWorker takes a worker out of the cluster at once. For admins."""
+
+    @abc.abstractmethod
+    def SetTenant(
+        self,
+        request: outbid.v1.tenant_pb2.SetTenantRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.tenant_pb2.SetTenantResponse, collections.abc.Awaitable[outbid.v1.tenant_pb2.SetTenantResponse]]:
+        """SetTenant adds a tenant or changes one. For admins."""
+
+    @abc.abstractmethod
+    def GetTenant(
+        self,
+        request: outbid.v1.tenant_pb2.GetTenantRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.tenant_pb2.GetTenantResponse, collections.abc.Awaitable[outbid.v1.tenant_pb2.GetTenantResponse]]:
+        """GetTenant returns one tenant: what it may have and what it has."""
+
+    @abc.abstractmethod
+    def ListTenants(
+        self,
+        request: outbid.v1.tenant_pb2.ListTenantsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.tenant_pb2.ListTenantsResponse, collections.abc.Awaitable[outbid.v1.tenant_pb2.ListTenantsResponse]]:
+        """ListTenants lists the tenants for which the caller may act."""
+
+    @abc.abstractmethod
+    def RemoveTenant(
+        self,
+        request: outbid.v1.tenant_pb2.RemoveTenantRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.tenant_pb2.RemoveTenantResponse, collections.abc.Awaitable[outbid.v1.tenant_pb2.RemoveTenantResponse]]:
+        """RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins."""
 
     @abc.abstractmethod
     def GetServerInfo(

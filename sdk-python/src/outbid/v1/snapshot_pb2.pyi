@@ -15,6 +15,7 @@ import outbid.v1.node_pb2
 import outbid.v1.plugin_pb2
 import outbid.v1.service_pb2
 import outbid.v1.sweep_pb2
+import outbid.v1.tenant_pb2
 import sys
 import typing
 
@@ -64,6 +65,8 @@ class StateSnapshot(google.protobuf.message.Message):
     NEXT_ORDER_FIELD_NUMBER: builtins.int
     APP_SECONDS_COUNTED_FIELD_NUMBER: builtins.int
     APP_SECONDS_AT_FIELD_NUMBER: builtins.int
+    TENANTS_FIELD_NUMBER: builtins.int
+    METERS_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """The batch it includes last, and that batch's hash."""
     hash: builtins.bytes
@@ -98,6 +101,12 @@ class StateSnapshot(google.protobuf.message.Message):
     def deleted(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DeletedSweep]: ...
     @property
     def app_seconds_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def tenants(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.tenant_pb2.Tenant]:
+        """Tenants that somebody added, by name, and what each tenant used."""
+
+    @property
+    def meters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TenantMeter]: ...
     def __init__(
         self,
         *,
@@ -118,11 +127,37 @@ class StateSnapshot(google.protobuf.message.Message):
         next_order: builtins.int = ...,
         app_seconds_counted: builtins.float = ...,
         app_seconds_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        tenants: collections.abc.Iterable[outbid.v1.tenant_pb2.Tenant] | None = ...,
+        meters: collections.abc.Iterable[Global___TenantMeter] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "decider", b"decider", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "time", b"time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "meters", b"meters", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "tenants", b"tenants", "time", b"time"]) -> None: ...
 
 Global___StateSnapshot: typing_extensions.TypeAlias = StateSnapshot
+
+@typing.final
+class TenantMeter(google.protobuf.message.Message):
+    """TenantMeter is what leases of a tenant that have ended cost in one month."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    MONTH_FIELD_NUMBER: builtins.int
+    DEVICE_SECONDS_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    month: builtins.int
+    """Months since year 0, by UTC."""
+    device_seconds: builtins.float
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        month: builtins.int = ...,
+        device_seconds: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["device_seconds", b"device_seconds", "month", b"month", "tenant", b"tenant"]) -> None: ...
+
+Global___TenantMeter: typing_extensions.TypeAlias = TenantMeter
 
 @typing.final
 class DeletedSweep(google.protobuf.message.Message):

@@ -82,6 +82,7 @@ class SweepSpec(google.protobuf.message.Message):
     AGENT_FIELD_NUMBER: builtins.int
     UTILITY_FIELD_NUMBER: builtins.int
     OBJECTIVES_FIELD_NUMBER: builtins.int
+    DEADLINE_FIELD_NUMBER: builtins.int
     name: builtins.str
     """A short name: lower-case letters, digits and dashes. The sweep's id is this name and a number."""
     tenant: builtins.str
@@ -96,6 +97,10 @@ class SweepSpec(google.protobuf.message.Message):
     """A trial that sends nothing for this long ("10m") is taken to hang and is restarted; "" never."""
     weight: builtins.float
     """The sweep's weight relative to others; 1 if 0."""
+    deadline: builtins.str
+    """When the sweep should be done: a time such as "2026-12-01T18:00:00Z", or so long after its submission ("6h"). "" for no
+    deadline. Policies that go by deadlines aim at it; nothing ends by it.
+    """
     @property
     def space(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, Global___Parameter]:
         """The search space: parameter name to parameter."""
@@ -178,9 +183,10 @@ class SweepSpec(google.protobuf.message.Message):
         agent: Global___Agent | None = ...,
         utility: Global___Utility | None = ...,
         objectives: collections.abc.Iterable[Global___Objective] | None = ...,
+        deadline: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "external", b"external", "function", b"function", "limits", b"limits", "max_restarts", b"max_restarts", "program", b"program", "resources", b"resources", "tuner", b"tuner", "utility", b"utility", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "constraints", b"constraints", "external", b"external", "function", b"function", "hang_timeout", b"hang_timeout", "labels", b"labels", "limits", b"limits", "max_restarts", b"max_restarts", "metric", b"metric", "mode", b"mode", "name", b"name", "objectives", b"objectives", "program", b"program", "resources", b"resources", "space", b"space", "tenant", b"tenant", "throughputs", b"throughputs", "tuner", b"tuner", "utility", b"utility", "weight", b"weight", "workload", b"workload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_max_restarts", b"_max_restarts", "agent", b"agent", "checkpoints", b"checkpoints", "constraints", b"constraints", "deadline", b"deadline", "external", b"external", "function", b"function", "hang_timeout", b"hang_timeout", "labels", b"labels", "limits", b"limits", "max_restarts", b"max_restarts", "metric", b"metric", "mode", b"mode", "name", b"name", "objectives", b"objectives", "program", b"program", "resources", b"resources", "space", b"space", "tenant", b"tenant", "throughputs", b"throughputs", "tuner", b"tuner", "utility", b"utility", "weight", b"weight", "workload", b"workload"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_restarts", b"_max_restarts"]) -> typing.Literal["max_restarts"] | None: ...
     @typing.overload
@@ -211,26 +217,41 @@ Global___Objective: typing_extensions.TypeAlias = Objective
 
 @typing.final
 class Utility(google.protobuf.message.Message):
-    """Utility is what the end of a trial is worth t seconds after it was created: priority / (1 + exp(decay * (t - target)))."""
+    """Utility is what the end of a trial is worth t seconds after it was created."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     PRIORITY_FIELD_NUMBER: builtins.int
     DECAY_FIELD_NUMBER: builtins.int
     TARGET_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    WORTH_FIELD_NUMBER: builtins.int
+    BY_FIELD_NUMBER: builtins.int
     priority: builtins.float
+    """The older name of worth."""
     decay: builtins.float
-    """How fast it falls around target, per second; 0 for never."""
+    """How fast it falls, per second: of "sigmoid" around by, 0 for never; of "linear" as a part of worth, from by on."""
     target: builtins.float
-    """When half of it is left, in seconds."""
+    """The older name of by, in seconds."""
+    kind: builtins.str
+    """"sigmoid" (default): worth / (1 + exp(decay * (t - by))); "step": worth up to by, then nothing; "linear": worth up to by,
+    then it falls evenly to nothing.
+    """
+    worth: builtins.float
+    """What it is worth at its most."""
+    by: builtins.str
+    """When it falls, such as "2h" after the trial was created."""
     def __init__(
         self,
         *,
         priority: builtins.float = ...,
         decay: builtins.float = ...,
         target: builtins.float = ...,
+        kind: builtins.str = ...,
+        worth: builtins.float = ...,
+        by: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["decay", b"decay", "priority", b"priority", "target", b"target"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["by", b"by", "decay", b"decay", "kind", b"kind", "priority", b"priority", "target", b"target", "worth", b"worth"]) -> None: ...
 
 Global___Utility: typing_extensions.TypeAlias = Utility
 

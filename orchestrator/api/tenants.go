@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// memberships are the tenants for which a caller may act beside that of its token.
+type memberships struct{ tenants []string }
+
+// member adds the tenants that name the caller as a member.
+func (i *interceptor) member(who Principal) Principal {
+	if all := i.control.MemberOf(who.Name); len(all) > 0 {
+		who.also = &memberships{all}
+	}
+	return who
+}
+
+// SetTenant implements the service.
+func (s *service) SetTenant(ctx context.Context, req *outbidv1.SetTenantRequest) (*outbidv1.SetTenantResponse, error) {
+	if err := checkTenant(req.GetTenant()); err != nil {
+		return nil, err
+	}
+	if err := s.control.SetTenant(ctx, req.GetTenant(), req.GetAdd(), caller(ctx).Name); err != nil {
+		return nil, err
+	}
+	t, err := s.tenant(req.GetTenant().GetName())
+	return &outbidv1.SetTenantResponse{Tenant: t}, err
+}
+
+// GetTenant implements the service.
+func (s *service) GetTenant(ctx context.Context, req *outbidv1.GetTenantRequest) (*outbidv1.GetTenantResponse, error) {
+	if req.GetTenant() == "" {
+		return nil, fieldError("tenant", "is empty; give a tenant's name")
+	}
+	if !caller(ctx).owns(req.GetTenant()) {
+		return nil, noTenant(req.GetTenant())
+	}
+	t, err := s.tenant(req.GetTenant())
+	return &outbidv1.GetTenantResponse{Tenant: t}, err
+}
+
+// ListTenants implements the service.
+func (s *service) ListTenants(ctx context.Context, _ *outbidv1.ListTenantsRequest) (*outbidv1.ListTenantsResponse, error) {
+	who := caller(ctx)
+	all := slices.DeleteFunc(s.control.TenantStates(), func(t *outbidv1.TenantState) bool { return !who.owns(t.GetTenant().GetName()) })
+	return &outbidv1.ListTenantsResponse{Tenants: all}, nil
+}
+
+// RemoveTenant implements the service.
+func (s *service) RemoveTenant(ctx context.Context, req *outbidv1.RemoveTenantRequest) (*outbidv1.RemoveTenantResponse, error) {
+	if req.GetTenant() == "" {
+		return nil, fieldError("tenant", "is empty; give a tenant's name")
+	}
+	if err := s.control.RemoveTenant(ctx, req.GetTenant(), caller(ctx).Name); err != nil {
+		return nil, err
+	}
+	return &outbidv1.RemoveTenantResponse{}, nil
+}
+
+func noTenant(name string) error {
+	return fmt.Errorf("%w: there is no tenant %q", state.ErrNotFound, name)
+}
+
+func (s *service) tenant(name string) (*outbidv1.TenantState, error) {
+	for _, t := range s.control.TenantStates() {
+		if t.GetTenant().GetName() == name {
+			return t, nil
+		}
+	}
+	return nil, noTenant(name)
+}
+
+// checkTenant names the first field of a tenant that is wrong.
+func checkTenant(t *outbidv1.Tenant) error {
+	if !regexp.MustCompile(`^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$`).MatchString(t.GetName()) {
+		return fieldError("tenant.name", "%q cannot be a tenant; use lower-case letters, digits and dashes, a letter first", t.GetName())
+	}
+	if w := t.GetWeight(); !(w >= 0) || math.IsInf(w, 0) {
+		return fieldError("tenant.weight", "%v is not a finite number above 0; leave it out for 1", w)
+	}
+	if q := t.GetQuota(); q.GetDevices() < 0 {
+		return fieldError("tenant.quota.devices", "%d is negative; leave it out for any number", q.GetDevices())
+	}
+	for kind, n := range t.GetQuota().GetTypes() {
+		if n < 0 || kind == "" {
+			return fieldError("tenant.quota.types", "%d devices of type %q: want a type, and a number from 0 on", n, kind)
+		}
+	}
+	for _, name := range t.GetMembers() {
+		if err := checkPrincipal(Principal{Name: name, Tenant: AnyTenant, Role: RoleUser}); err != nil {
+			return fieldError("tenant.members", "%s", err)
+		}
+	}
+	return checkTenantLimits(t.GetLimits())
+}
+
+func checkTenantLimits(l *outbidv1.TenantLimits) error {
+	if l.GetSweeps() < 0 {
+		return fieldError("tenant.limits.sweeps", "%d is negative; leave it out for any number", l.GetSweeps())
+	}
+	if h := l.GetDeviceHours(); !(h >= 0) || math.IsInf(h, 0) {
+		return fieldError("tenant.limits.device_hours", "%v is not a finite number from 0 on", h)
+	}
+	text := limitText{LogBytes: l.GetLogBytes(), BlobBytes: l.GetBlobBytes()}
+	if l != nil {
+		text.MaxWeight = l.MaxWeight
+	}
+	if _, err := text.over(defaultLimit()); err != nil {
+		return fieldError("tenant.limits", "%s", err)
+	}
+	return nil
+}
+
+// limitOf is LimitOf.
+func (s *service) limitOf(tenant string) Limit { return LimitOf(s.control, s.limits, tenant) }
+
+// LimitOf is what a tenant may take: what was set for it, and what the limits say of the rest.
+func LimitOf(control interface {
+	Tenant(name string) *outbidv1.Tenant
+}, limits *Limits, tenant string,
+) Limit {
+	limit, own := limits.Of(tenant), control.Tenant(tenant).GetLimits()
+	if n, err := terms.ParseBytes(own.GetLogBytes()); err == nil && own.GetLogBytes() != "" {
+		limit.LogBytes = n
+	}
+	if n, err := terms.ParseBytes(own.GetBlobBytes()); err == nil && own.GetBlobBytes() != "" {
+		limit.BlobBytes = n
+	}
+	if own != nil && own.MaxWeight != nil {
+		limit.MaxWeight = own.GetMaxWeight()
+	}
+	return limit
+}

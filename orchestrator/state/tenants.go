@@ -1,0 +1,314 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/benbjohnson/immutable"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// DefaultTenant owns the sweeps that name no tenant.
+const DefaultTenant = "default"
+
+// TenantOf is the tenant who owns a sweep.
+func TenantOf(spec *outbidv1.SweepSpec) string { return cmp.Or(spec.GetTenant(), DefaultTenant) }
+
+// tenancy is what tenants may have, and what their leases have cost. The maps are replaced, never changed: readers have them.
+type tenancy struct {
+	// added tenants by name; nil for none.
+	added map[string]*outbidv1.Tenant
+	// meters by tenant; nil for none.
+	meters *immutable.Map[string, meter]
+}
+
+// meter is what the leases that have ended cost in one month.
+type meter struct {
+	month   int64
+	seconds float64
+}
+
+// monthOf counts months since year 0, by UTC.
+func monthOf(at time.Time) int64 {
+	at = at.UTC()
+	return int64(at.Year())*12 + int64(at.Month()) - 1
+}
+
+// MonthBegan is when the month of a time began, by UTC.
+func MonthBegan(at time.Time) time.Time {
+	at = at.UTC()
+	return time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+}
+
+// MonthEnds is when the month of a time ends, by UTC.
+func MonthEnds(at time.Time) time.Time { return MonthBegan(at).AddDate(0, 1, 0) }
+
+func (f *folding) tenantChanged(e *outbidv1.TenantChanged) error {
+	name := e.GetTenant().GetName()
+	if name == "" {
+		return broken("a tenant has no name")
+	}
+	next := maps.Clone(f.st.added)
+	if next == nil {
+		next = map[string]*outbidv1.Tenant{}
+	}
+	next[name] = e.GetTenant()
+	f.st.added = next
+	return nil
+}
+
+func (f *folding) tenantRemoved(e *outbidv1.TenantRemoved) error {
+	if f.st.added[e.GetTenant()] == nil {
+		return broken("tenant %q is removed, which nobody added", e.GetTenant())
+	}
+	next := maps.Clone(f.st.added)
+	delete(next, e.GetTenant())
+	f.st.added = next
+	return nil
+}
+
+// charge adds what a lease that ends cost to its tenant's month.
+func (st *State) charge(at time.Time, s *Sweep, l *Lease) {
+	cost := l.since(MonthBegan(at), at)
+	if cost == 0 {
+		return
+	}
+	if st.meters == nil {
+		st.meters = immutable.NewMap[string, meter](nil)
+	}
+	tenant := TenantOf(s.Spec)
+	m, _ := st.meters.Get(tenant)
+	if month := monthOf(at); m.month != month {
+		m = meter{month: month}
+	}
+	m.seconds += cost
+	st.meters = st.meters.Set(tenant, m)
+}
+
+// since is the device-seconds that the lease cost between two times.
+func (l *Lease) since(from, to time.Time) float64 {
+	if l.Granted.After(from) {
+		from = l.Granted
+	}
+	return max(0, to.Sub(from).Seconds()) * float64(l.Size())
+}
+
+// Tenant is what was set for a tenant; nil if nobody added it.
+func (t *tenancy) Tenant(name string) *outbidv1.Tenant { return t.added[name] }
+
+// Tenants are the tenants that somebody added, by name.
+func (t *tenancy) Tenants() []*outbidv1.Tenant {
+	return slices.SortedFunc(maps.Values(t.added), func(a, b *outbidv1.Tenant) int { return cmp.Compare(a.GetName(), b.GetName()) })
+}
+
+// metered is the device-seconds of a tenant's leases that ended in the month of a time.
+func (t *tenancy) metered(name string, now time.Time) float64 {
+	if t.meters == nil {
+		return 0
+	}
+	if m, _ := t.meters.Get(name); m.month == monthOf(now) {
+		return m.seconds
+	}
+	return 0
+}
+
+// TenantUse is what a tenant has at a time: the devices that its leases hold by type, its sweeps, and its device-seconds of the month.
+type TenantUse struct {
+	Held          map[string]int
+	Sweeps        int
+	DeviceSeconds float64
+}
+
+// count takes in a sweep of the tenant.
+func (u *TenantUse) count(s *Sweep, trial func(int32) *Trial, types func(Place) []string, now time.Time) {
+	if !s.Done() {
+		u.Sweeps++
+	}
+	for _, n := range s.Running {
+		for _, l := range trial(n).Leases {
+			u.DeviceSeconds += l.since(MonthBegan(now), now)
+			for _, p := range l.Places {
+				for _, kind := range types(p) {
+					u.Held[kind]++
+				}
+			}
+		}
+	}
+}
+
+// TenantUse is what a tenant has at a time.
+func (st *State) TenantUse(name string, now time.Time) TenantUse {
+	u := TenantUse{Held: map[string]int{}, DeviceSeconds: st.metered(name, now)}
+	for _, s := range st.Live {
+		if TenantOf(s.Spec) == name {
+			u.count(s, func(n int32) *Trial { return s.Trials[n] }, st.TypesAt, now)
+		}
+	}
+	return u
+}
+
+// TypesAt are the types of a place's devices that are still held there.
+func (st *State) TypesAt(p Place) []string {
+	n := st.Nodes[p.Node]
+	if p.Ended || n == nil {
+		return nil
+	}
+	kinds := make([]string, 0, len(p.Devices))
+	for _, d := range p.Devices {
+		kinds = append(kinds, n.Info.GetDevices()[d].GetType())
+	}
+	return kinds
+}
+
+// TenantViews are the tenants that were added or have sweeps, by name, as people see them at a time.
+func (p *Published) TenantViews(now time.Time) []*outbidv1.TenantState {
+	uses := map[string]*TenantUse{}
+	use := func(name string) *TenantUse {
+		if uses[name] == nil {
+			uses[name] = &TenantUse{Held: map[string]int{}, DeviceSeconds: p.metered(name, now)}
+		}
+		return uses[name]
+	}
+	for name := range p.added {
+		use(name)
+	}
+	for _, id := range p.SweepIDs {
+		if s, err := p.Sweep(id); err == nil {
+			use(TenantOf(s.Sweep().Spec)).count(s.Sweep(), s.At, p.typesAt, now)
+		}
+	}
+	var all []*outbidv1.TenantState
+	for _, name := range slices.Sorted(maps.Keys(uses)) {
+		u, t := uses[name], p.added[name]
+		v := &outbidv1.TenantState{
+			Tenant: t, Added: t != nil, Use: &outbidv1.TenantUse{
+				Held: map[string]int32{}, Sweeps: int32(u.Sweeps), DeviceHours: u.DeviceSeconds / 3600, Month: timestamppb.New(MonthBegan(now)),
+			},
+		}
+		if t == nil {
+			v.Tenant = &outbidv1.Tenant{Name: name, Weight: 1}
+		}
+		for kind, n := range u.Held {
+			v.Use.Held[kind] = int32(n)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+func (p *Published) typesAt(at Place) []string {
+	n, ok := p.nodes.Get(at.Node)
+	if at.Ended || !ok {
+		return nil
+	}
+	kinds := make([]string, 0, len(at.Devices))
+	for _, d := range at.Devices {
+		kinds = append(kinds, n.View.GetInfo().GetDevices()[d].GetType())
+	}
+	return kinds
+}
+
+// Allows is how many devices of a type a tenant may hold at once; -1 for any number.
+func Allows(q *outbidv1.TenantQuota, kind string) int {
+	n, named := q.GetTypes()[kind]
+	switch {
+	case q.GetDevices() == 0 && (q == nil || q.Devices == nil) && !named:
+		return -1
+	case !named:
+		return int(q.GetDevices())
+	case q.Devices != nil:
+		return int(min(n, q.GetDevices()))
+	}
+	return int(n)
+}
+
+// TenantUse is what a tenant has at a time.
+func (p *Published) TenantUse(name string, now time.Time) TenantUse {
+	u := TenantUse{Held: map[string]int{}, DeviceSeconds: p.metered(name, now)}
+	for _, id := range p.SweepIDs {
+		if s, err := p.Sweep(id); err == nil && TenantOf(s.Sweep().Spec) == name {
+			u.count(s.Sweep(), s.At, p.typesAt, now)
+		}
+	}
+	return u
+}
+
+// TenantFull says why a tenant may hold no more devices for a demand just now; "" if it may.
+func (p *Published) TenantFull(name string, d cluster.Demand, now time.Time) string {
+	t := p.Tenant(name)
+	if t.GetQuota() == nil && t.GetLimits() == nil {
+		return ""
+	}
+	u := p.TenantUse(name, now)
+	if spent := spentText(t, u, now); spent != "" {
+		return spent
+	}
+	all := 0
+	for _, n := range u.Held {
+		all += n
+	}
+	if q := t.GetQuota(); q != nil && q.Devices != nil && all+d.Min > int(q.GetDevices()) {
+		return fmt.Sprintf("tenant %s holds %d of the %d devices of its quota", name, all, q.GetDevices())
+	}
+	for _, kind := range d.Types {
+		if most := Allows(t.GetQuota(), kind); most < 0 || u.Held[kind]+d.Min <= most {
+			return ""
+		}
+	}
+	if len(d.Types) > 0 {
+		return fmt.Sprintf("tenant %s holds what its quota allows of type %s", name, strings.Join(d.Types, " and "))
+	}
+	return ""
+}
+
+// SpentText says what a tenant has used of its device-hours of the month; "" while it may use more.
+func (st *State) SpentText(name string, now time.Time) string {
+	t := st.Tenant(name)
+	if limits := t.GetLimits(); limits == nil || limits.DeviceHours == nil {
+		return ""
+	}
+	return spentText(t, st.TenantUse(name, now), now)
+}
+
+func spentText(t *outbidv1.Tenant, u TenantUse, now time.Time) string {
+	limits, used := t.GetLimits(), u.DeviceSeconds/3600
+	if limits == nil || limits.DeviceHours == nil || used < limits.GetDeviceHours() {
+		return ""
+	}
+	return fmt.Sprintf("tenant %s has used %.4g of its %g device-hours of %s (limits.device_hours); there are more from %s on", t.GetName(),
+		used, limits.GetDeviceHours(), now.UTC().Format("January 2006"), MonthEnds(now).Format(time.DateOnly))
+}
+
+func (st *State) snapshotTenants(snap *outbidv1.StateSnapshot) {
+	snap.Tenants = st.Tenants()
+	if st.meters == nil {
+		return
+	}
+	for i := st.meters.Iterator(); !i.Done(); {
+		name, m, _ := i.Next()
+		snap.Meters = append(snap.Meters, &outbidv1.TenantMeter{Tenant: name, Month: m.month, DeviceSeconds: m.seconds})
+	}
+	slices.SortFunc(snap.Meters, func(a, b *outbidv1.TenantMeter) int { return cmp.Compare(a.GetTenant(), b.GetTenant()) })
+}
+
+func (st *State) restoreTenants(snap *outbidv1.StateSnapshot) {
+	for _, t := range snap.GetTenants() {
+		if st.added == nil {
+			st.added = map[string]*outbidv1.Tenant{}
+		}
+		st.added[t.GetName()] = t
+	}
+	for _, m := range snap.GetMeters() {
+		if st.meters == nil {
+			st.meters = immutable.NewMap[string, meter](nil)
+		}
+		st.meters = st.meters.Set(m.GetTenant(), meter{m.GetMonth(), m.GetDeviceSeconds()})
+	}
+}
