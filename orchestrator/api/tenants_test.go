@@ -1,12 +1,16 @@
 package api
 
 import (
+	"context"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -66,4 +70,53 @@ func TestWhoMayActForATenant(t *testing.T) {
 	if _, err := root.RemoveTenant(t.Context(), &outbidv1.RemoveTenantRequest{Tenant: "vision"}); err != nil {
 		t.Error(err)
 	}
+}
+
+func (c *fakeControl) SetTenant(_ context.Context, t *outbidv1.Tenant, add bool, _ string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tenants == nil {
+		c.tenants = map[string]*outbidv1.Tenant{}
+	}
+	if add && c.tenants[t.GetName()] != nil {
+		return state.ErrConflict
+	}
+	c.tenants[t.GetName()] = t
+	return nil
+}
+
+func (c *fakeControl) RemoveTenant(_ context.Context, tenant, _ string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tenants[tenant] == nil {
+		return state.ErrNotFound
+	}
+	delete(c.tenants, tenant)
+	return nil
+}
+
+func (c *fakeControl) TenantStates() []*outbidv1.TenantState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []*outbidv1.TenantState
+	for _, name := range slices.Sorted(maps.Keys(c.tenants)) {
+		all = append(all, &outbidv1.TenantState{Tenant: c.tenants[name], Added: true})
+	}
+	return all
+}
+
+func (c *fakeControl) Tenant(name string) *outbidv1.Tenant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tenants[name]
+}
+
+func (c *fakeControl) MemberOf(member string) []string {
+	var all []string
+	for _, t := range c.TenantStates() {
+		if slices.Contains(t.GetTenant().GetMembers(), member) {
+			all = append(all, t.GetTenant().GetName())
+		}
+	}
+	return all
 }
