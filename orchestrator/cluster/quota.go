@@ -46,16 +46,19 @@ func (c *Capacity) SetQuotas(list []Quota) {
 	}
 }
 
+// bounds says whether the demand has a quota that the capacity knows.
+func (c *Capacity) bounds(d Demand) bool { return d.Quota > 0 && d.Quota <= len(c.quotas.held) }
+
 // own counts what jobs of a quota hold of a device's kind.
 func (c *Capacity) own(quota, kind, by int) {
-	if quota > 0 {
+	if quota > 0 && quota <= len(c.quotas.held) {
 		c.quotas.held[quota-1][kind] += by
 	}
 }
 
 // allowance is how many more devices of a type, by index, the demand's quota leaves.
 func (c *Capacity) allowance(d Demand, kind int) int {
-	if d.Quota == 0 {
+	if !c.bounds(d) {
 		return math.MaxInt
 	}
 	q, sum := d.Quota-1, 0
@@ -67,7 +70,7 @@ func (c *Capacity) allowance(d Demand, kind int) int {
 
 // Within says whether the demand's quota leaves room for a gang that is free.
 func (c *Capacity) Within(g Gang, d Demand) bool {
-	if d.Quota == 0 {
+	if !c.bounds(d) {
 		return true
 	}
 	return c.HasRoom(d, c.CountTypes(g, nil))
@@ -75,7 +78,7 @@ func (c *Capacity) Within(g Gang, d Demand) bool {
 
 // HasRoom says whether the demand's quota leaves room for so many devices by type, by index.
 func (c *Capacity) HasRoom(d Demand, more []int) bool {
-	if d.Quota == 0 {
+	if !c.bounds(d) {
 		return true
 	}
 	q, sum := d.Quota-1, 0
@@ -104,7 +107,7 @@ func (c *Capacity) CountTypes(g Gang, counts []int) []int {
 
 // jobsAllowed is how many jobs of so many devices the demand's quota leaves room for.
 func (c *Capacity) jobsAllowed(d Demand, least int) int {
-	if d.Quota == 0 {
+	if !c.bounds(d) {
 		return math.MaxInt
 	}
 	sum := 0

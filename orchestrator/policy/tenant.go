@@ -52,6 +52,13 @@ func (v *View) Bound() {
 	v.Free.SetQuotas(quotas)
 }
 
+// Empty is the capacity of the view's nodes on which nothing runs, bounded by the same quotas.
+func (v *View) Empty() *cluster.Capacity {
+	empty := View{Free: cluster.NewCapacity(v.Nodes), Tenants: v.Tenants}
+	empty.Bound()
+	return empty.Free
+}
+
 // QuotaOf is the number in demands of a tenant's quota; 0 for none.
 func (v *View) QuotaOf(tenant string) int {
 	for i, t := range v.Tenants {

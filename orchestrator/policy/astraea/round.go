@@ -133,7 +133,7 @@ func (r *round) place(t *tenant, turn turn) bool {
 // feasible says whether a job would find a place were the cluster empty. Who would not keeps nobody else waiting.
 func (r *round) feasible(j *policy.Job) bool {
 	if r.empty == nil {
-		r.empty = cluster.NewCapacity(r.v.Nodes)
+		r.empty = r.v.Empty()
 	}
 	_, ok := r.empty.Best(j.Demand)
 	return ok
