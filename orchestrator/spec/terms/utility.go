@@ -69,17 +69,25 @@ func UtilityOf(u *outbidv1.Utility) (*Utility, error) {
 		}
 		out.By = by.Seconds()
 	}
-	switch {
-	case out.Kind != Sigmoid && out.Kind != Step && out.Kind != Linear:
-		return nil, fmt.Errorf("utility.kind: %q is unknown; use step, sigmoid or linear", out.Kind)
-	case out.Kind == Step && out.By == 0:
-		return nil, fmt.Errorf("utility.by: is missing; a step says when its worth is gone, such as 2h")
-	case out.Kind == Step && out.Decay > 0:
-		return nil, fmt.Errorf("utility.decay: %v: a step has none; leave it out, or use linear or sigmoid", out.Decay)
-	case out.Kind == Linear && out.Decay == 0:
-		return nil, fmt.Errorf("utility.decay: is missing; a linear utility says which part of its worth is lost a second, such as 0.001")
+	if err := out.check(); err != nil {
+		return nil, err
 	}
 	return out, nil
+}
+
+// check names the first field that does not go with the shape.
+func (u *Utility) check() error {
+	switch {
+	case u.Kind != Sigmoid && u.Kind != Step && u.Kind != Linear:
+		return fmt.Errorf("utility.kind: %q is unknown; use step, sigmoid or linear", u.Kind)
+	case u.Kind == Step && u.By == 0:
+		return fmt.Errorf("utility.by: is missing; a step says when its worth is gone, such as 2h")
+	case u.Kind == Step && u.Decay > 0:
+		return fmt.Errorf("utility.decay: %v: a step has none; leave it out, or use linear or sigmoid", u.Decay)
+	case u.Kind == Linear && u.Decay == 0:
+		return fmt.Errorf("utility.decay: is missing; a linear utility says which part of its worth is lost a second, such as 0.001")
+	}
+	return nil
 }
 
 // labelledUtility is what versions before the field took from labels of these names; nil if there is none.
