@@ -170,7 +170,7 @@ class FakeServer(service.OutbidServiceServicer):
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "the SDK does not use this")
 
     JoinWorker = NewWorkerToken = RemoveWorker = ListNodes = ReadLedger = GetRound = ListRounds = GetTrial
-    SetTenant = GetTenant = RemoveTenant = GetTrial
+    SetTenant = GetTenant = ListTenants = RemoveTenant = GetTrial
 
     def last(self, kind: type[Any]) -> Any:
         """Return the newest request of a kind."""

@@ -1,0 +1,66 @@
+"""What a tenant may have, set on the command line, holds for sweeps of the SDK's, on a real server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import outbid as ob
+
+
+def tenant(client: ob.Client, *words: str) -> str:
+    """Run `outbid tenant`; returns what it prints."""
+    command = [os.environ["OUTBID_BIN"], "tenant", *words, "--server", client.url]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def train(trial: ob.Trial) -> None:
+    """Note when each trial begins and ends, to see how many train at once."""
+    import time
+    from pathlib import Path
+
+    log = Path(trial.config.log)
+    for step in trial.steps():
+        with log.open("a") as f:
+            f.write(f"begins {trial.number} {step}\n")
+        time.sleep(0.05)
+        with log.open("a") as f:
+            f.write(f"ends {trial.number} {step}\n")
+        trial.report(loss=1 / step)
+
+
+def test_a_quota_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(ob.__file__).parents[1]))
+    with ob.connect(data=tmp_path / "data") as client:
+        log = tmp_path / "log"
+        space = {"x": ob.uniform(0, 1), "log": ob.choice([str(log)])}
+        tuner = ob.Random(max_steps=3, seed=0)
+
+        def sweep(devices: int) -> ob.Sweep:
+            wants = ob.Resources(devices=devices)
+            return ob.Sweep(
+                train, space, metric="loss", mode="min", tuner=tuner, trials=4, resources=wants, name="some"
+            )
+
+        sweep(1).run(client=client, display=False)
+        [name] = [t.name for t in client.tenants()]
+        tenant(client, "add", name, "--devices", "1", "--weight", "2")
+        log.unlink()
+        result = sweep(1).run(client=client, display=False)
+        assert [trial.state for trial in result.trials] == ["completed"] * 4
+        steps = [line.split() for line in log.read_text().splitlines()]
+        assert len(steps) == 2 * 4 * 3
+        assert all(a[1:] == b[1:] for a, b in zip(steps[::2], steps[1::2], strict=True)), "two trained at once"
+        with pytest.raises(ob.OutbidError, match=r"devices.* 2 .*quota|quota.*1"):
+            sweep(2).run(client=client, display=False)
+        [it] = [t for t in client.tenants() if t.name == name]
+        assert (it.added, it.weight, it.devices, it.sweeps) == (True, 2.0, 1, 0)
+        assert it.device_hours > 0
+        assert name in tenant(client, "list")
+        tenant(client, "remove", name)
+        assert [t.added for t in client.tenants() if t.name == name] in ([False], [])
