@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -147,16 +148,9 @@ func (c *Core) typesFor(d cluster.Demand, q *outbidv1.TenantQuota) []string {
 func tenantsInView(list []*outbidv1.Tenant, spent map[string]bool) []policy.Tenant {
 	var all []policy.Tenant
 	for _, t := range list {
-		all = append(all, policy.Tenant{Name: t.GetName(), Weight: weightOf(t), Quota: quotaOf(t, spent[t.GetName()])})
+		all = append(all, policy.Tenant{Name: t.GetName(), Weight: policy.WeightOrOne(t.GetWeight()), Quota: quotaOf(t, spent[t.GetName()])})
 	}
 	return all
-}
-
-func weightOf(t *outbidv1.Tenant) float64 {
-	if t.GetWeight() > 0 {
-		return t.GetWeight()
-	}
-	return 1
 }
 
 func quotaOf(t *outbidv1.Tenant, spent bool) cluster.Quota {
@@ -241,7 +235,7 @@ func (c *Core) takeBack() {
 				}
 			}
 		}
-		slices.SortFunc(leases, func(a, b *state.Lease) int { return int(int64(b.ID) - int64(a.ID)) })
+		slices.SortFunc(leases, func(a, b *state.Lease) int { return cmp.Compare(b.ID, a.ID) })
 		for _, l := range leases {
 			if within(t.Quota, held, all) {
 				break

@@ -13,8 +13,8 @@ import (
 // every app that can have a gang has one. No two forks of a job are on one node. All forks of a job begin together, with a share of
 // its steps each, and end with the term of its leases at the latest; then they are averaged, and the job bids again.
 
-// party is where a job that may be forked is to run: alone, or with a fork on each of several nodes.
-type party struct {
+// forkSet is where a job that may be forked is to run: alone, or with a fork on each of several nodes.
+type forkSet struct {
 	job *policy.Job
 	// of is its app's index in the order of rank.
 	of     int
@@ -27,7 +27,7 @@ type party struct {
 }
 
 // rate is what its forks do together, in steps per second.
-func (c *party) rate(v *policy.View) (sum float64) {
+func (c *forkSet) rate(v *policy.View) (sum float64) {
 	for _, g := range c.gangs {
 		sum += v.Rate(c.job, g)
 	}
@@ -35,7 +35,7 @@ func (c *party) rate(v *policy.View) (sum float64) {
 }
 
 // on says whether it has a gang on a node.
-func (c *party) on(node int) bool {
+func (c *forkSet) on(node int) bool {
 	return slices.ContainsFunc(c.gangs, func(g cluster.Gang) bool {
 		return slices.ContainsFunc(g, func(at cluster.Place) bool { return at.Node == node })
 	})
@@ -46,11 +46,11 @@ func (p *placing) place(of int, j *policy.Job, g cluster.Gang, reason string) bo
 	if !j.MayFork() {
 		return p.plan.PlaceOn(j, g, reason)
 	}
-	if p.parties[j] != nil || !p.plan.Free().Fits(g, j.Demand) {
+	if p.forkSets[j] != nil || !p.plan.Free().Fits(g, j.Demand) {
 		return false
 	}
 	p.plan.HoldBack(g, j.Demand)
-	p.gather(&party{job: j, of: of, gangs: []cluster.Gang{g}, reason: reason})
+	p.gather(&forkSet{job: j, of: of, gangs: []cluster.Gang{g}, reason: reason})
 	return true
 }
 
@@ -62,15 +62,15 @@ func (p *placing) keep(of int, j *policy.Job, reason string) bool {
 	if p.plan.Reclaimed(j) && (!p.plan.Free().Fits(j.Held(), j.Demand) || !p.plan.Keep(j)) {
 		return false
 	}
-	p.gather(&party{job: j, of: of, gangs: []cluster.Gang{j.Gang()}, reason: reason, here: true})
+	p.gather(&forkSet{job: j, of: of, gangs: []cluster.Gang{j.Gang()}, reason: reason, here: true})
 	return true
 }
 
-func (p *placing) gather(c *party) {
-	if p.parties == nil {
-		p.parties = map[*policy.Job]*party{}
+func (p *placing) gather(c *forkSet) {
+	if p.forkSets == nil {
+		p.forkSets = map[*policy.Job]*forkSet{}
 	}
-	p.parties[c.job] = c
+	p.forkSets[c.job] = c
 	p.gathered = append(p.gathered, c)
 }
 
@@ -81,8 +81,8 @@ func (p *placing) settle() {
 	}
 }
 
-// setDown plans with a party, the devices of which are set aside until then.
-func (p *placing) setDown(c *party) {
+// setDown plans with a fork set, the devices of which are set aside until then.
+func (p *placing) setDown(c *forkSet) {
 	if c.here && len(c.gangs) == 1 {
 		p.plan.Renew(c.job, c.reason)
 		return
@@ -98,7 +98,7 @@ func (p *placing) setDown(c *party) {
 }
 
 // disband leaves a job one gang if it has fewer than it takes to fork it. It says whether that freed something.
-func (p *placing) disband(c *party) bool {
+func (p *placing) disband(c *forkSet) bool {
 	if len(c.gangs) == 1 || len(c.gangs) >= c.job.LeastForks {
 		return false
 	}
@@ -130,27 +130,27 @@ func (p *placing) forkWon(w win) bool {
 	c.reason = w.reason()
 	s := &p.shares[w.of]
 	s.won = book(p.v, s.won, g)
-	return p.join(c, g)
+	p.join(c, g)
+	return true
 }
 
 // join gives a job one more gang.
-func (p *placing) join(c *party, g cluster.Gang) bool {
+func (p *placing) join(c *forkSet, g cluster.Gang) {
 	p.plan.HoldBack(g, c.job.Demand)
 	c.gangs = append(c.gangs, g)
 	p.shares[c.of].devices += g.Size()
-	return true
 }
 
 // bestFork is the job of an app, and the free place, of such a gang, by which the job ends sooner by most; nil if there is none by
 // which any does. A gang of the zero value is any.
-func (p *placing) bestFork(of int, like agent.Gangs) (best *party, where cluster.Gang) {
+func (p *placing) bestFork(of int, like agent.Gangs) (best *forkSet, where cluster.Gang) {
 	most := 0.0
 	for _, c := range p.candidates(of) {
 		if g, sooner := p.another(c, like); sooner > most {
 			best, where, most = c, g, sooner
 		}
 	}
-	if best != nil && p.parties[best.job] == nil {
+	if best != nil && p.forkSets[best.job] == nil {
 		p.gather(best)
 	}
 	return best, where
@@ -158,15 +158,15 @@ func (p *placing) bestFork(of int, like agent.Gangs) (best *party, where cluster
 
 // candidates are the jobs of an app that could have one more fork: those that have a place in this round, and those that run alone
 // on a lease that goes on.
-func (p *placing) candidates(of int) (all []*party) {
+func (p *placing) candidates(of int) (all []*forkSet) {
 	a := p.order[of].app
 	if a.Forks <= 1 {
 		return nil
 	}
 	for _, j := range a.Jobs {
-		c := p.parties[j]
+		c := p.forkSets[j]
 		if c == nil && p.supply.alone(j) && !p.v.Draining(j.Held()) {
-			c = &party{job: j, of: of, gangs: []cluster.Gang{j.Gang()}, here: true}
+			c = &forkSet{job: j, of: of, gangs: []cluster.Gang{j.Gang()}, here: true}
 		}
 		if c != nil && !c.whole && len(c.gangs) < j.Forks && len(c.gangs[0]) == 1 {
 			all = append(all, c)
@@ -177,7 +177,7 @@ func (p *placing) candidates(of int) (all []*party) {
 
 // another is a free place of such a gang on one more node, and by how many seconds the job ends sooner by it; 0 if its forks would
 // cost more time than they save.
-func (p *placing) another(c *party, like agent.Gangs) (g cluster.Gang, sooner float64) {
+func (p *placing) another(c *forkSet, like agent.Gangs) (g cluster.Gang, sooner float64) {
 	left, have := p.left(c.job), c.rate(p.v)
 	if left < float64(len(c.gangs))+2 { // a step for each, and the last, which is done alone
 		return nil, 0
@@ -198,7 +198,7 @@ func (p *placing) another(c *party, like agent.Gangs) (g cluster.Gang, sooner fl
 
 // fastest is the fastest free place of such a gang on a node where the job has none, and its rate; 0 if there is none. Of places
 // that are as fast one comes first that nobody has to leave.
-func (p *placing) fastest(c *party, like agent.Gangs) (best cluster.Gang, fastest float64) {
+func (p *placing) fastest(c *forkSet, like agent.Gangs) (best cluster.Gang, fastest float64) {
 	free, late := p.plan.Free(), false
 	for node := range p.v.Nodes {
 		n := &p.v.Nodes[node]

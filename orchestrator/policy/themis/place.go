@@ -40,9 +40,9 @@ type placing struct {
 	reclaimed bool
 	// shares of the apps, in the order of rank.
 	shares []share
-	// parties are where jobs that may be forked are to run, and gathered they in their order.
-	parties  map[*policy.Job]*party
-	gathered []*party
+	// forkSets are where jobs that may be forked are to run, and gathered they in their order.
+	forkSets map[*policy.Job]*forkSet
+	gathered []*forkSet
 }
 
 func newPlacing(v *policy.View, plan *policy.Planner, s *supply, order []ranked, set *settings) *placing {
