@@ -10,10 +10,10 @@ from outbid import plugin
 class Frugal(plugin.Agent):
     """Bids for the smallest subset of the offer with which the sweep is done in time; for any if none will do."""
 
-    def bid(self, offer, situation):
-        deadline = 60 * situation.settings.number("minutes", least=0)
-        types = situation.settings.value("types", [])
-        own = situation.own  # what the server's own agent would bid
+    def bid(self, offer, app):
+        deadline = 60 * app.settings.number("minutes", least=0)
+        types = app.settings.value("types", [])
+        own = app.own  # what the server's own agent would bid
 
         def total(rho):
             return rho * own.ideal  # rho is the time that it takes here over the time it would take alone

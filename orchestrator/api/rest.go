@@ -159,10 +159,10 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Write(append(b, '\n')) //nolint:errcheck // the client has gone
 }
 
-// guard keeps web pages of other origins away. Without tokens anybody who reaches the listener may do everything, and
+// sameOrigin keeps web pages of other origins away. Without tokens anybody who reaches the listener may do everything, and
 // a browser on this machine reaches it for any page: so the Host must be loopback (a page that had its name resolve
 // to 127.0.0.1 would name itself), and what changes something must not come from another origin.
-func guard(next http.Handler, tokens bool) http.Handler {
+func sameOrigin(next http.Handler, tokens bool) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, status.Errorf(codes.PermissionDenied, "refused: the request comes from a page of another origin (%s)",

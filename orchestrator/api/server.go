@@ -134,7 +134,7 @@ func (s *Server) open(i *interceptor) error {
 	protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
 	s.http = &http.Server{
 		Handler: withObjects(s.cfg.Objects,
-			guard(i.admit(keepPace(split(s.grpc, rest), s.cfg.pace)), s.cfg.Tokens != nil)),
+			sameOrigin(i.admit(keepPace(split(s.grpc, rest), s.cfg.pace)), s.cfg.Tokens != nil)),
 		Protocols:         &protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConn},
 		TLSConfig:         s.cfg.TLS,

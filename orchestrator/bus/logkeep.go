@@ -22,11 +22,13 @@ const (
 	// intakeBytes and intakeAge bound what waits; of more the oldest goes first.
 	intakeBytes = 64 << 20
 	intakeAge   = 10 * time.Minute
-	// keeper is the intake's one consumer, which passes from leader to leader.
-	keeper = "keeper"
-	// keeperMessages and keeperBytes are what is under way to it at once.
-	keeperMessages = 1024
-	keeperBytes    = 8 << 20
+	// intakeConsumer is the intake's one consumer, which passes from leader to leader. oldIntakeConsumer is what versions before
+	// called it: a work queue has one only.
+	intakeConsumer    = "leader"
+	oldIntakeConsumer = "keeper"
+	// pulledMessages and pulledBytes are what is under way to it at once.
+	pulledMessages = 1024
+	pulledBytes    = 8 << 20
 	// keepAgain is when the intake is opened again after it was lost, with the NATS that held it.
 	keepAgain = time.Second
 	// keepRestWait is how long the last of it may take from the worker into the intake, keepRestTimeout bounds it all.
@@ -67,17 +69,19 @@ func openIntake(ctx context.Context, js jetstream.JetStream, replicas int) (jets
 	return stream, nil
 }
 
-// openKeeper makes the intake's consumer anew: what a leader before took and did not keep comes again at once.
-func openKeeper(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Consumer, error) {
+// openIntakeConsumer makes the intake's consumer anew: what a leader before took and did not keep comes again at once.
+func openIntakeConsumer(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Consumer, error) {
 	stream, err := openIntake(ctx, js, replicas)
 	if err != nil {
 		return nil, err
 	}
-	if err := stream.DeleteConsumer(ctx, keeper); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return nil, err
+	for _, name := range []string{intakeConsumer, oldIntakeConsumer} {
+		if err := stream.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return nil, err
+		}
 	}
 	return stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable: keeper, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 4 * keeperMessages, MemoryStorage: true,
+		Durable: intakeConsumer, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 4 * pulledMessages, MemoryStorage: true,
 	})
 }
 
@@ -101,11 +105,11 @@ func (l *Logs) Keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) erro
 }
 
 func (l *Logs) keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) error {
-	cons, err := openKeeper(ctx, l.js, l.cfg.Replicas)
+	cons, err := openIntakeConsumer(ctx, l.js, l.cfg.Replicas)
 	if err != nil {
 		return err
 	}
-	messages, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(keeperMessages, keeperBytes))
+	messages, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(pulledMessages, pulledBytes))
 	if err != nil {
 		return err
 	}
@@ -135,7 +139,7 @@ func (l *Logs) keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) erro
 func (l *Logs) keepRest(cons jetstream.Consumer, may func(*outbidv1.LogChunk) bool) error {
 	deadline := time.Now().Add(keepRestTimeout)
 	for time.Now().Before(deadline) && l.nc.IsConnected() {
-		batch, err := cons.Fetch(keeperMessages, jetstream.FetchMaxWait(keepRestWait))
+		batch, err := cons.Fetch(pulledMessages, jetstream.FetchMaxWait(keepRestWait))
 		if err != nil {
 			return err
 		}

@@ -60,14 +60,7 @@ func TestOutputWaitsForALeader(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerConfig{})
 	nc := connect(t, ConnConfig{Server: s})
-	l, err := OpenLogs(testContext(t), nc, LogsConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if err := l.Reserve(testContext(t), "vision", 1<<20); err != nil {
-		t.Fatal(err)
-	}
+	l := reserved(t, nc, 1<<20)
 	put(t, l, chunk(1, "stdout", "a\n"), chunk(1, "stdout", "b\n"), chunk(1, "stdout", "c\n"))
 	keepAll(t, l)
 	stored(t, l, LogStream("vision"), 3)
@@ -77,17 +70,10 @@ func TestOutputWaitsForALeader(t *testing.T) {
 }
 
 // Whoever stops keeping has kept everything, and the next one begins where it ended, whatever the one before had taken.
-func TestKeepersFollowEachOther(t *testing.T) {
+func TestOneConsumerOfTheIntakeFollowsAnother(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerConfig{})
-	l, err := OpenLogs(testContext(t), connect(t, ConnConfig{Server: s}), LogsConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if err := l.Reserve(testContext(t), "vision", 8<<20); err != nil {
-		t.Fatal(err)
-	}
+	l := reserved(t, connect(t, ConnConfig{Server: s}), 8<<20)
 	ctx, stop := context.WithCancel(testContext(t))
 	ended := make(chan error, 1)
 	looked := make(chan struct{}, 10_000)
@@ -114,7 +100,7 @@ func TestKeepersFollowEachOther(t *testing.T) {
 	}
 	stored(t, l, LogStream("vision"), n)
 	// One that took some and died.
-	dead, err := openKeeper(testContext(t), l.js, 1)
+	dead, err := openIntakeConsumer(testContext(t), l.js, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -19,24 +21,36 @@ func chunk(trial int32, stream, text string) *outbidv1.LogChunk {
 func openLogs(t *testing.T) (*Logs, *Logs) {
 	t.Helper()
 	s := startServer(t, ServerConfig{})
-	orchestrator, err := OpenLogs(testContext(t), connect(t, ConnConfig{Server: s}), LogsConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := orchestrator.Reserve(testContext(t), "vision", 64<<20); err != nil {
-		t.Fatal(err)
-	}
+	orchestrator := reserved(t, connect(t, ConnConfig{Server: s}), 64<<20)
 	keepAll(t, orchestrator)
 	worker, err := AttachLogs(connect(t, ConnConfig{URL: s.URL()}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(worker.Close(), orchestrator.Close()); err != nil {
+		if err := worker.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return orchestrator, worker
+}
+
+// reserved opens the logs over a connection, with so much room for the tenant vision, until the test ends.
+func reserved(t *testing.T, nc *nats.Conn, bytes int64) *Logs {
+	t.Helper()
+	l, err := OpenLogs(testContext(t), nc, LogsConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := l.Reserve(testContext(t), "vision", bytes); err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // keepAll keeps what every worker says.

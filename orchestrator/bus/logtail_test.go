@@ -158,13 +158,7 @@ func TestOutputOfVersionsWithOneStream(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if l, err = OpenLogs(testContext(t), nc, LogsConfig{}); err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if err := l.Reserve(testContext(t), "vision", 1<<20); err != nil {
-		t.Fatal(err)
-	}
+	l = reserved(t, nc, 1<<20)
 	keepAll(t, l)
 	put(t, l, chunkOf("vision"))
 	stored(t, l, LogStream("vision"), 1)
@@ -201,14 +195,7 @@ func TestATailReadsOnlyTheEnd(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerConfig{})
 	nc := connect(t, ConnConfig{Server: s})
-	l, err := OpenLogs(testContext(t), nc, LogsConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if err := l.Reserve(testContext(t), "vision", 1<<30); err != nil {
-		t.Fatal(err)
-	}
+	l := reserved(t, nc, 1<<30)
 	const chunks = 2000 // 125 MiB, which compress well on disk
 	text := string(bytes.Repeat([]byte("0123456789abcde\n"), logChunkBytes/16))
 	for i := range chunks {

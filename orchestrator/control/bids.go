@@ -23,7 +23,7 @@ import (
 type BidsQuestion struct {
 	// Number counts a core's questions, from 1.
 	Number uint64
-	Asked  []agent.Question
+	Asked  []agent.BidRequest
 }
 
 // Ask asks the agents, and may take as long as they do. It may be called from any goroutine.
@@ -76,7 +76,7 @@ func (c *Core) bidders(r *round) {
 
 // asksOutside says whether agents outside are to be asked before a round. Then that was none.
 func (c *Core) asksOutside(r *round) bool {
-	if r.notes == nil || len(r.notes.Questions) == 0 {
+	if r.notes == nil || len(r.notes.Requests) == 0 {
 		return false
 	}
 	if err := c.policy.Restore(r.before); err != nil {
@@ -85,7 +85,7 @@ func (c *Core) asksOutside(r *round) bool {
 	}
 	c.asked++
 	c.bids = &bids{question: c.asked}
-	c.out.Bids = &BidsQuestion{c.asked, r.notes.Questions}
+	c.out.Bids = &BidsQuestion{c.asked, r.notes.Requests}
 	return true
 }
 

@@ -48,7 +48,7 @@ func (l *life) bid() control.BidsAnswer {
 }
 
 // questions are what was asked, whatever its number.
-func questions(q *control.BidsQuestion) []agent.Question {
+func questions(q *control.BidsQuestion) []agent.BidRequest {
 	if q == nil {
 		return nil
 	}

@@ -119,8 +119,8 @@ func askOrders(ctx context.Context, bus worker.Bus, node string, log *slog.Logge
 	}
 }
 
-// guard refuses secrets that trials could read although they run as another user.
-func (o *TrialConfig) guard(secrets []string) error {
+// checkSecrets refuses secrets that trials could read although they run as another user.
+func (o *TrialConfig) checkSecrets(secrets []string) error {
 	if o.User == confine.None {
 		return nil
 	}

@@ -137,7 +137,7 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 	if err := o.Trials.learn(ctx, speaks, o.Name, log); err != nil {
 		return err
 	}
-	if err := o.Trials.guard(o.secrets); err != nil {
+	if err := o.Trials.checkSecrets(o.secrets); err != nil {
 		return err
 	}
 	return worker.Run(ctx, worker.Config{

@@ -271,7 +271,7 @@ func (s *recorder) flush(at float64) {
 			continue
 		case !j.wants || j.atTarget:
 			j.wants = j.wants && len(j.held) > 0
-			why = measure.Rested
+			why = measure.Paused
 		case l.failed:
 			why = measure.Failed
 		case l.restarts, l.part:

@@ -18,8 +18,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Past is what a ledger says happened, as something that can be run again under any policy.
-type Past struct {
+// Recording is what a ledger says happened, as something that can be run again under any policy.
+type Recording struct {
 	Nodes []cluster.Node
 	Stays []Stay
 	Apps  []App
@@ -35,7 +35,7 @@ type Past struct {
 
 // Setup is that of a run of this past under a policy. One that forks no trials would refuse sweeps whose trials may be forked: under
 // it one process trains each.
-func (p *Past) Setup(under policy.Policy) Setup {
+func (p *Recording) Setup(under policy.Policy) Setup {
 	set := Setup{Nodes: p.Nodes, Stays: p.Stays, Apps: p.Apps, RestartDelay: p.Restart, Forks: p.Forks}
 	if !policy.ForksJobs(under) {
 		set.Apps = WithoutForks(p.Apps)
@@ -46,8 +46,8 @@ func (p *Past) Setup(under policy.Policy) Setup {
 // ErrNothingRan says that a ledger holds no sweep that workers ran.
 var ErrNothingRan = errors.New("no sweep of this ledger ran on workers")
 
-// ReadPast reads a ledger from its first batch on.
-func ReadPast(ctx context.Context, l ledger.Ledger) (*Past, error) {
+// ReadRecording reads a ledger from its first batch on.
+func ReadRecording(ctx context.Context, l ledger.Ledger) (*Recording, error) {
 	h := &historian{
 		st: state.New(), sweeps: map[string]*recorded{}, nodes: map[string]*presence{}, forks: map[uint64]*segment{},
 		table: state.NewTable(),
@@ -73,7 +73,7 @@ func ReadPast(ctx context.Context, l ledger.Ledger) (*Past, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading what happened: %w", err)
 	}
-	return h.past()
+	return h.recording()
 }
 
 // historian gathers what happened.

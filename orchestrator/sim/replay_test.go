@@ -54,14 +54,14 @@ func TestThePastRunsAgain(t *testing.T) {
 		record, was := kept(t, name, sim.Setup{Nodes: nodes, Apps: apps, RestartDelay: 10 * time.Second, Stays: []sim.Stay{
 			{Node: nodes[0].Name, To: 200 * time.Second}, {Node: nodes[0].Name, From: 260 * time.Second},
 		}})
-		past, err := sim.ReadPast(context.Background(), record)
+		recording, err := sim.ReadRecording(context.Background(), record)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if past.Policy != name || len(past.Apps) != len(apps) || len(past.Nodes) != len(nodes) || len(past.Stays) != 1+len(nodes) {
-			t.Fatalf("%s: %d apps on %d nodes with %d stays", past.Policy, len(past.Apps), len(past.Nodes), len(past.Stays))
+		if recording.Policy != name || len(recording.Apps) != len(apps) || len(recording.Nodes) != len(nodes) || len(recording.Stays) != 1+len(nodes) {
+			t.Fatalf("%s: %d apps on %d nodes with %d stays", recording.Policy, len(recording.Apps), len(recording.Nodes), len(recording.Stays))
 		}
-		again := simulate(t, name, past.Setup(policyOf(t, name)()))
+		again := simulate(t, name, recording.Setup(policyOf(t, name)()))
 		if d := math.Abs(again.JCTMean/was.JCTMean - 1); d > .05 || again.Jobs != was.Jobs {
 			t.Errorf("%s: %d jobs of %g s on average, and were %d of %g s", name, again.Jobs, again.JCTMean, was.Jobs, was.JCTMean)
 		}
@@ -75,17 +75,17 @@ func TestThePastReportsWhatWasReported(t *testing.T) {
 	a.Jobs[0].Every = 3
 	a.Jobs[0].Loss = func(step float64) float64 { return step * step }
 	record, _ := kept(t, "fifo", sim.Setup{Nodes: nodesOf(t, "gpu:1/1"), Apps: []sim.App{a}})
-	past, err := sim.ReadPast(context.Background(), record)
+	recording, err := sim.ReadRecording(context.Background(), record)
 	if err != nil {
 		t.Fatal(err)
 	}
-	loss := past.Apps[0].Jobs[0].Loss
+	loss := recording.Apps[0].Jobs[0].Loss
 	for step, want := range map[float64]float64{1: 9, 3: 9, 4: 9 + 27/3., 6: 36, 9: 81, 20: 81} {
 		if got := loss(step); math.Abs(got-want) > 1e-9 {
 			t.Errorf("at step %g it reports %g, want %g", step, got, want)
 		}
 	}
-	if rate := past.Apps[0].Jobs[0].Speeds.Rate("gpu", 1, cluster.SameMachine); math.Abs(rate-.1) > 1e-9 {
+	if rate := recording.Apps[0].Jobs[0].Speeds.Rate("gpu", 1, cluster.SameMachine); math.Abs(rate-.1) > 1e-9 {
 		t.Errorf("it does %g steps a second", rate)
 	}
 }
@@ -117,17 +117,17 @@ func TestAPastWithForksRunsAgain(t *testing.T) {
 		Nodes: nodesOf(t, "v100:1/1,p100:1/1,k80:1/1"), Apps: forkedJobs(t, 2), RestartDelay: 5 * time.Second,
 		Forks: sim.ForkCosts{Upload: 2 * time.Second, Average: 3 * time.Second},
 	})
-	past, err := sim.ReadPast(context.Background(), record)
+	recording, err := sim.ReadRecording(context.Background(), record)
 	if err != nil {
 		t.Fatal(err)
 	}
 	said := "2 sweeps whose trials may be trained by several forks, which save and are averaged as fast as here on average; under a policy " +
 		"that forks none one process trains each trial"
-	if past.Forks != (sim.ForkCosts{Upload: 2 * time.Second, Average: 3 * time.Second}) || !slices.Contains(past.Assumptions, said) {
-		t.Errorf("rounds took %+v, and it assumes %q", past.Forks, past.Assumptions)
+	if recording.Forks != (sim.ForkCosts{Upload: 2 * time.Second, Average: 3 * time.Second}) || !slices.Contains(recording.Assumptions, said) {
+		t.Errorf("rounds took %+v, and it assumes %q", recording.Forks, recording.Assumptions)
 	}
 	for name, forked := range map[string]bool{"hadare": true, "fifo": false} {
-		record, again := kept(t, name, past.Setup(policyOf(t, name)()))
+		record, again := kept(t, name, recording.Setup(policyOf(t, name)()))
 		if d := math.Abs(again.JCTMean/was.JCTMean - 1); again.Jobs != 2 || d > .05 == forked {
 			t.Errorf("%s: %d jobs of %g s on average, and were 2 of %g s", name, again.Jobs, again.JCTMean, was.JCTMean)
 		}
@@ -176,7 +176,7 @@ func verdicts(t testing.TB, l ledger.Ledger) (kept, dropped int64) {
 
 func TestAnEmptyPast(t *testing.T) {
 	t.Parallel()
-	if _, err := sim.ReadPast(context.Background(), ledger.NewMemory()); !errors.Is(err, sim.ErrNothingRan) {
+	if _, err := sim.ReadRecording(context.Background(), ledger.NewMemory()); !errors.Is(err, sim.ErrNothingRan) {
 		t.Error(err)
 	}
 }

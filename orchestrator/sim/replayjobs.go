@@ -14,8 +14,8 @@ import (
 )
 
 // past is what was gathered, as something that runs.
-func (h *historian) past() (*Past, error) {
-	p := &Past{Policy: h.policy}
+func (h *historian) recording() (*Recording, error) {
+	p := &Recording{Policy: h.policy}
 	if h.started > 0 {
 		p.Restart = h.starts / time.Duration(h.started)
 	}
@@ -46,7 +46,7 @@ func (h *historian) past() (*Past, error) {
 	return p, nil
 }
 
-func (h *historian) assumptions(p *Past, unknown int) []string {
+func (h *historian) assumptions(p *Recording, unknown int) []string {
 	said := []string{
 		"sweeps arrive, people pause and stop them, and nodes come and go as they did; nodes that were there at the end stay",
 		"trials train as fast as they were measured, by device type, number and spread; where they were not, as others of " +

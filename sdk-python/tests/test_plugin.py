@@ -305,7 +305,7 @@ def bid_request(**settings: Any) -> plugin_pb2.BidRequest:
     request.lots.add(node="n1", type="v100", free=4, slots=[2, 2])
     request.lots.add(node="n2", rack="r", type="k80", free=2)
     request.cluster.add(type="v100", devices=8)
-    s = request.situations.add(sweep="digits-1", elapsed_seconds=60, mean_apps=2, speeds_index=0, free=[4, 0])
+    s = request.apps.add(sweep="digits-1", elapsed_seconds=60, mean_apps=2, speeds_index=0, free=[4, 0])
     s.settings.update(settings)
     table = s.speeds.add(slowdown=[0, 0, 2, 0])
     table.measured.add(type="v100", devices=2, spread=1, rate=10)
@@ -322,14 +322,14 @@ def bid_request(**settings: Any) -> plugin_pb2.BidRequest:
 class Watching(plugin.Agent):
     name = "watching"
 
-    def bid(self, offer: plugin.Offer, situation: plugin.Situation) -> plugin.Bid | plugin.NoBid:
-        self.offer, self.seen = offer, situation
-        if situation.settings.flag("idle", False):
+    def bid(self, offer: plugin.Offer, app: plugin.AppState) -> plugin.Bid | plugin.NoBid:
+        self.offer, self.seen = offer, app
+        if app.settings.flag("idle", False):
             return plugin.NoBid("no need")
         return plugin.Bid(2.5, 100, (plugin.Row(1.5, (plugin.Gangs("v100", 2, count=2),)),))
 
 
-def test_an_agent_sees_the_situation() -> None:
+def test_an_agent_sees_the_app_state() -> None:
     agent = Watching()
     side = AgentSide(agent)
     assert side.handshake(plugin_pb2.HandshakeRequest(protocol=1)).name == "watching"

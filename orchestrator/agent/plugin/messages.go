@@ -25,11 +25,11 @@ func toRequest(offer *agent.Offer, states []*agent.AppState) *outbidv1.BidReques
 	// The server's own agent never fails; without its tables a plugin would only know less.
 	own, err := agent.BuiltIn{}.Bid(offer, states)
 	for i, s := range states {
-		m := toSituation(s)
+		m := toAppState(s)
 		if err == nil && i < len(own) {
 			m.Own = toTable(&own[i])
 		}
-		req.Situations = append(req.Situations, m)
+		req.Apps = append(req.Apps, m)
 	}
 	return req
 }
@@ -59,9 +59,9 @@ func (b *speedBook) add(s *cluster.Speeds) int32 {
 	return i
 }
 
-func toSituation(s *agent.AppState) *outbidv1.Situation {
+func toAppState(s *agent.AppState) *outbidv1.AppState {
 	book := &speedBook{index: map[*cluster.Speeds]int32{}}
-	m := &outbidv1.Situation{
+	m := &outbidv1.AppState{
 		Sweep: s.App, Tuner: s.Tuner, Weight: s.Weight, ElapsedSeconds: s.Elapsed, MeanApps: s.MeanApps,
 		Free:       toInt32s(s.Free),
 		MinDevices: int32(s.Demand.Min), MaxDevices: int32(s.Demand.Max), Spread: s.Demand.MultiNode,
@@ -71,7 +71,7 @@ func toSituation(s *agent.AppState) *outbidv1.Situation {
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		m.Jobs = append(m.Jobs, &outbidv1.SituationJob{
+		m.Jobs = append(m.Jobs, &outbidv1.AppJob{
 			Trial: j.Trial, Done: j.Done, Until: j.Until, Total: j.Total, Forecast: j.Forecast,
 			MinDevices: int32(j.Min), MaxDevices: int32(j.Max), Spread: j.MultiNode, Types: j.Types, Exclude: j.Exclude,
 			SpeedsIndex: book.add(j.Speeds), Held: toHolding(j.Held), Lost: toHolding(j.Lost), Leaving: j.Leaving,
@@ -117,15 +117,15 @@ func fromRequest(req *outbidv1.BidRequest) (*agent.Offer, []*agent.AppState) {
 		stock = append(stock, agent.Stock{Type: s.GetType(), Devices: int(s.GetDevices()), Machines: int(s.GetMachines())})
 	}
 	var states []*agent.AppState
-	for _, m := range req.GetSituations() {
-		s := fromSituation(m)
+	for _, m := range req.GetApps() {
+		s := fromAppState(m)
 		s.Cluster = stock
 		states = append(states, s)
 	}
 	return offer, states
 }
 
-func fromSituation(m *outbidv1.Situation) *agent.AppState {
+func fromAppState(m *outbidv1.AppState) *agent.AppState {
 	var book []*cluster.Speeds
 	for _, table := range m.GetSpeeds() {
 		s := &cluster.Speeds{Estimated: table.GetEstimated()}

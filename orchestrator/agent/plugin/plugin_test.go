@@ -224,7 +224,7 @@ func TestAnAgentBidsTheSameAcrossTheBoundary(t *testing.T) {
 	}
 }
 
-func TestSituationsCrossTheBoundaryWhole(t *testing.T) {
+func TestAppStatesCrossTheBoundaryWhole(t *testing.T) {
 	t.Parallel()
 	want := states("")
 	gotOffer, got := fromRequest(toRequest(offer(), want))
@@ -418,7 +418,7 @@ func TestAgentsInPythonThatGoWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "agent.py")
-			program := "import os\nfrom outbid import plugin\nclass A(plugin.Agent):\n    def bid(self, offer, situation):\n        " +
+			program := "import os\nfrom outbid import plugin\nclass A(plugin.Agent):\n    def bid(self, offer, app):\n        " +
 				c.body + "\nplugin.serve(A())\n"
 			if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
 				t.Fatal(err)

@@ -96,7 +96,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	if len(jobs) == 0 {
 		return policy.Plan{Reason: "no jobs"}
 	}
-	m := p.market(v)
+	m := p.instance(v)
 	var plan policy.Plan
 	if v.Now.Before(p.m.Next) {
 		fill := policy.Refill(v)
@@ -112,7 +112,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 }
 
 // divide gives devices by the shares of a new slot.
-func (p *Policy) divide(v *policy.View, m *market, jobs []*policy.Job) policy.Plan {
+func (p *Policy) divide(v *policy.View, m *instance, jobs []*policy.Job) policy.Plan {
 	fractions := m.reward(p, func(s *port) []float64 { return s.y })
 	var plan *policy.Planner
 	if p.preempt {

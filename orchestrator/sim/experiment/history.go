@@ -128,31 +128,31 @@ func ownOptions(ctx context.Context, l ledger.Ledger, name string, given []strin
 }
 
 // withOwn adds the ledger's own policy's options to those that were given, and says that they hold throughout.
-func withOwn(past *sim.Past, own map[string]string, given []string) []string {
+func withOwn(recording *sim.Recording, own map[string]string, given []string) []string {
 	if len(own) == 0 {
 		return given
 	}
-	past.Assumptions = append(past.Assumptions, fmt.Sprintf("policy %s has the options that it had last: %s; others have "+
-		"their defaults but for what is given", past.Policy, control.OptionsText(own)))
+	recording.Assumptions = append(recording.Assumptions, fmt.Sprintf("policy %s has the options that it had last: %s; others have "+
+		"their defaults but for what is given", recording.Policy, control.OptionsText(own)))
 	all := slices.Clone(given)
 	for _, name := range slices.Sorted(maps.Keys(own)) {
-		all = append(all, past.Policy+"."+name+"="+own[name])
+		all = append(all, recording.Policy+"."+name+"="+own[name])
 	}
 	return all
 }
 
 // withoutAgents lets the server's own agent bid for sweeps that had chosen another, which cannot be asked any more, and
 // says so.
-func withoutAgents(past *sim.Past) {
+func withoutAgents(recording *sim.Recording) {
 	n := 0
-	for i := range past.Apps {
-		if past.Apps[i].Spec.GetAgent() != nil {
-			past.Apps[i].Spec.Agent = nil
+	for i := range recording.Apps {
+		if recording.Apps[i].Spec.GetAgent() != nil {
+			recording.Apps[i].Spec.Agent = nil
 			n++
 		}
 	}
 	if n > 0 {
-		past.Assumptions = append(past.Assumptions,
+		recording.Assumptions = append(recording.Assumptions,
 			fmt.Sprintf("%d sweeps had agents that are programs of their own; here the server's own bids for them", n))
 	}
 }

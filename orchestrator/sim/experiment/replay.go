@@ -89,14 +89,14 @@ func (r *Decided) take(policy string, a *control.Audit) {
 type Rerun struct {
 	// Assumptions say in what the runs are not what happened, or would have happened.
 	Assumptions []string
-	past        *sim.Past
+	recording   *sim.Recording
 	factories   []PolicyFactory
 }
 
 // NewRerun reads a ledger and checks the policies that it is to be run under. The ledger's own comes first, with the
 // options that it had last, so that like is compared with like.
 func NewRerun(ctx context.Context, l ledger.Ledger, policies, options []string) (*Rerun, error) {
-	past, err := sim.ReadPast(ctx, l)
+	recording, err := sim.ReadRecording(ctx, l)
 	if errors.Is(err, sim.ErrNothingRan) {
 		return nil, badInput("%w", err)
 	}
@@ -104,19 +104,19 @@ func NewRerun(ctx context.Context, l ledger.Ledger, policies, options []string) 
 		return nil, err
 	}
 	names := slices.Clone(policies)
-	if past.Policy != "" && !slices.Contains(names, past.Policy) {
-		names = slices.Insert(names, 0, past.Policy)
+	if recording.Policy != "" && !slices.Contains(names, recording.Policy) {
+		names = slices.Insert(names, 0, recording.Policy)
 	}
-	own, err := ownOptions(ctx, l, past.Policy, options)
+	own, err := ownOptions(ctx, l, recording.Policy, options)
 	if err != nil {
 		return nil, err
 	}
-	factories, err := PolicyFactories(names, withOwn(past, own, options), 0, ServerSeed, false)
+	factories, err := PolicyFactories(names, withOwn(recording, own, options), 0, ServerSeed, false)
 	if err != nil {
 		return nil, err
 	}
-	withoutAgents(past)
-	return &Rerun{Assumptions: past.Assumptions, past: past, factories: factories}, nil
+	withoutAgents(recording)
+	return &Rerun{Assumptions: recording.Assumptions, recording: recording, factories: factories}, nil
 }
 
 // Run runs what happened again under each policy, and tells each result as soon as it is there. clock tells real time.
@@ -126,7 +126,7 @@ func (r *Rerun) Run(ctx context.Context, clock func() time.Time, told func(measu
 		if err != nil {
 			return err
 		}
-		set := r.past.Setup(p)
+		set := r.recording.Setup(p)
 		set.Policy, set.Control, set.Clock = func() policy.Policy { return p }, settings(), clock
 		got, err := sim.Run(ctx, set)
 		if err != nil {

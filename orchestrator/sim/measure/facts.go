@@ -60,12 +60,12 @@ type Lease struct {
 // Why says how a lease ended.
 type Why int
 
-// How leases end: the job was taken off its devices, or gave them up of its own accord and rests until it wants some
+// How leases end: the job was taken off its devices, or gave them up of its own accord and is paused until it wants some
 // again, or it failed, or its node did, and it wants others; or its gang starts again for a later target, or its round of forks is
 // over, and it wants them anew.
 const (
 	Preempted Why = iota
-	Rested
+	Paused
 	Failed
 	Restarted
 )
@@ -177,7 +177,7 @@ func (m *Meter) Release(at float64, number int, lease uint64, why Why) {
 	if why == Preempted {
 		m.preemptions++
 	}
-	if why == Rested && j.state == waiting {
+	if why == Paused && j.state == waiting {
 		m.deactivate(j)
 	}
 }

@@ -131,7 +131,7 @@ func TestRestingIsNotQueueing(t *testing.T) {
 	app := m.Submit(0, measure.App{})
 	j := m.Arrive(0, app, measure.Job{Devices: 2, Isolated: 20})
 	m.Grant(5, j, measure.Lease{Devices: 2})
-	m.Release(10, j, 0, measure.Rested)
+	m.Release(10, j, 0, measure.Paused)
 	m.Want(100, j)
 	m.Rest(101, j)
 	m.Want(110, j)

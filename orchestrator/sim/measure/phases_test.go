@@ -32,7 +32,7 @@ func TestPhasesWaitForEachOther(t *testing.T) {
 		}
 		for _, j := range jobs[:phase.jobs] {
 			m.Reach(phase.until, j, phase.until/700)
-			m.Release(phase.until, j, 0, measure.Rested)
+			m.Release(phase.until, j, 0, measure.Paused)
 		}
 		begins = phase.until
 	}

@@ -1180,8 +1180,8 @@ type BidRequest struct {
 	// What is free.
 	Lots []*OfferedLot `protobuf:"bytes,2,rep,name=lots,proto3" json:"lots,omitempty"`
 	// Every device that is up, by type.
-	Cluster       []*Stock     `protobuf:"bytes,3,rep,name=cluster,proto3" json:"cluster,omitempty"`
-	Situations    []*Situation `protobuf:"bytes,4,rep,name=situations,proto3" json:"situations,omitempty"`
+	Cluster       []*Stock    `protobuf:"bytes,3,rep,name=cluster,proto3" json:"cluster,omitempty"`
+	Apps          []*AppState `protobuf:"bytes,4,rep,name=apps,proto3" json:"apps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1237,14 +1237,14 @@ func (x *BidRequest) GetCluster() []*Stock {
 	return nil
 }
 
-func (x *BidRequest) GetSituations() []*Situation {
+func (x *BidRequest) GetApps() []*AppState {
 	if x != nil {
-		return x.Situations
+		return x.Apps
 	}
 	return nil
 }
 
-// BidResponse is the response of Bid: one table for each situation, in order.
+// BidResponse is the response of Bid: one table for each app, in order.
 type BidResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tables        []*BidTable            `protobuf:"bytes,1,rep,name=tables,proto3" json:"tables,omitempty"`
@@ -1430,8 +1430,8 @@ func (x *Stock) GetMachines() int32 {
 	return 0
 }
 
-// Situation is one app as it stands.
-type Situation struct {
+// AppState is one app as it stands.
+type AppState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	// The kind of its tuner, as in the spec.
@@ -1445,7 +1445,7 @@ type Situation struct {
 	// Free devices of each lot that the app may use; empty if it may use all.
 	Free []int32 `protobuf:"varint,6,rep,packed,name=free,proto3" json:"free,omitempty"`
 	// Jobs that hold devices or want some.
-	Jobs []*SituationJob `protobuf:"bytes,7,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Jobs []*AppJob `protobuf:"bytes,7,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	// Demand of the jobs that are still to come, and the speeds of their model by index in speeds; -1 for unknown.
 	MinDevices  int32    `protobuf:"varint,8,opt,name=min_devices,json=minDevices,proto3" json:"min_devices,omitempty"`
 	MaxDevices  int32    `protobuf:"varint,9,opt,name=max_devices,json=maxDevices,proto3" json:"max_devices,omitempty"`
@@ -1472,20 +1472,20 @@ type Situation struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Situation) Reset() {
-	*x = Situation{}
+func (x *AppState) Reset() {
+	*x = AppState{}
 	mi := &file_outbid_v1_plugin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Situation) String() string {
+func (x *AppState) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Situation) ProtoMessage() {}
+func (*AppState) ProtoMessage() {}
 
-func (x *Situation) ProtoReflect() protoreflect.Message {
+func (x *AppState) ProtoReflect() protoreflect.Message {
 	mi := &file_outbid_v1_plugin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1497,167 +1497,167 @@ func (x *Situation) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Situation.ProtoReflect.Descriptor instead.
-func (*Situation) Descriptor() ([]byte, []int) {
+// Deprecated: Use AppState.ProtoReflect.Descriptor instead.
+func (*AppState) Descriptor() ([]byte, []int) {
 	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{21}
 }
 
-func (x *Situation) GetSweep() string {
+func (x *AppState) GetSweep() string {
 	if x != nil {
 		return x.Sweep
 	}
 	return ""
 }
 
-func (x *Situation) GetTuner() string {
+func (x *AppState) GetTuner() string {
 	if x != nil {
 		return x.Tuner
 	}
 	return ""
 }
 
-func (x *Situation) GetWeight() float64 {
+func (x *AppState) GetWeight() float64 {
 	if x != nil {
 		return x.Weight
 	}
 	return 0
 }
 
-func (x *Situation) GetElapsedSeconds() float64 {
+func (x *AppState) GetElapsedSeconds() float64 {
 	if x != nil {
 		return x.ElapsedSeconds
 	}
 	return 0
 }
 
-func (x *Situation) GetMeanApps() float64 {
+func (x *AppState) GetMeanApps() float64 {
 	if x != nil {
 		return x.MeanApps
 	}
 	return 0
 }
 
-func (x *Situation) GetFree() []int32 {
+func (x *AppState) GetFree() []int32 {
 	if x != nil {
 		return x.Free
 	}
 	return nil
 }
 
-func (x *Situation) GetJobs() []*SituationJob {
+func (x *AppState) GetJobs() []*AppJob {
 	if x != nil {
 		return x.Jobs
 	}
 	return nil
 }
 
-func (x *Situation) GetMinDevices() int32 {
+func (x *AppState) GetMinDevices() int32 {
 	if x != nil {
 		return x.MinDevices
 	}
 	return 0
 }
 
-func (x *Situation) GetMaxDevices() int32 {
+func (x *AppState) GetMaxDevices() int32 {
 	if x != nil {
 		return x.MaxDevices
 	}
 	return 0
 }
 
-func (x *Situation) GetSpread() bool {
+func (x *AppState) GetSpread() bool {
 	if x != nil {
 		return x.Spread
 	}
 	return false
 }
 
-func (x *Situation) GetTypes() []string {
+func (x *AppState) GetTypes() []string {
 	if x != nil {
 		return x.Types
 	}
 	return nil
 }
 
-func (x *Situation) GetExclude() []string {
+func (x *AppState) GetExclude() []string {
 	if x != nil {
 		return x.Exclude
 	}
 	return nil
 }
 
-func (x *Situation) GetSpeedsIndex() int32 {
+func (x *AppState) GetSpeedsIndex() int32 {
 	if x != nil {
 		return x.SpeedsIndex
 	}
 	return 0
 }
 
-func (x *Situation) GetTotalSteps() float64 {
+func (x *AppState) GetTotalSteps() float64 {
 	if x != nil {
 		return x.TotalSteps
 	}
 	return 0
 }
 
-func (x *Situation) GetStepsDone() float64 {
+func (x *AppState) GetStepsDone() float64 {
 	if x != nil {
 		return x.StepsDone
 	}
 	return 0
 }
 
-func (x *Situation) GetFinished() int32 {
+func (x *AppState) GetFinished() int32 {
 	if x != nil {
 		return x.Finished
 	}
 	return 0
 }
 
-func (x *Situation) GetOutlook() *Outlook {
+func (x *AppState) GetOutlook() *Outlook {
 	if x != nil {
 		return x.Outlook
 	}
 	return nil
 }
 
-func (x *Situation) GetSpeeds() []*SpeedTable {
+func (x *AppState) GetSpeeds() []*SpeedTable {
 	if x != nil {
 		return x.Speeds
 	}
 	return nil
 }
 
-func (x *Situation) GetSettings() *structpb.Struct {
+func (x *AppState) GetSettings() *structpb.Struct {
 	if x != nil {
 		return x.Settings
 	}
 	return nil
 }
 
-func (x *Situation) GetOwn() *BidTable {
+func (x *AppState) GetOwn() *BidTable {
 	if x != nil {
 		return x.Own
 	}
 	return nil
 }
 
-func (x *Situation) GetForks() int32 {
+func (x *AppState) GetForks() int32 {
 	if x != nil {
 		return x.Forks
 	}
 	return 0
 }
 
-func (x *Situation) GetLeastForks() int32 {
+func (x *AppState) GetLeastForks() int32 {
 	if x != nil {
 		return x.LeastForks
 	}
 	return 0
 }
 
-// SituationJob is one trial that holds devices or wants some. Steps are counted from the trial's start.
-type SituationJob struct {
+// AppJob is one trial that holds devices or wants some. Steps are counted from the trial's start.
+type AppJob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Trial int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
 	Done  float64                `protobuf:"fixed64,2,opt,name=done,proto3" json:"done,omitempty"`
@@ -1671,7 +1671,7 @@ type SituationJob struct {
 	Spread     bool     `protobuf:"varint,8,opt,name=spread,proto3" json:"spread,omitempty"`
 	Types      []string `protobuf:"bytes,9,rep,name=types,proto3" json:"types,omitempty"`
 	Exclude    []string `protobuf:"bytes,10,rep,name=exclude,proto3" json:"exclude,omitempty"`
-	// Index in the situation's speeds; -1 for unknown.
+	// Index in the app's speeds; -1 for unknown.
 	SpeedsIndex int32 `protobuf:"varint,11,opt,name=speeds_index,json=speedsIndex,proto3" json:"speeds_index,omitempty"`
 	// What it keeps whatever the round brings.
 	Held *Holding `protobuf:"bytes,12,opt,name=held,proto3" json:"held,omitempty"`
@@ -1687,20 +1687,20 @@ type SituationJob struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SituationJob) Reset() {
-	*x = SituationJob{}
+func (x *AppJob) Reset() {
+	*x = AppJob{}
 	mi := &file_outbid_v1_plugin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SituationJob) String() string {
+func (x *AppJob) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SituationJob) ProtoMessage() {}
+func (*AppJob) ProtoMessage() {}
 
-func (x *SituationJob) ProtoReflect() protoreflect.Message {
+func (x *AppJob) ProtoReflect() protoreflect.Message {
 	mi := &file_outbid_v1_plugin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1712,117 +1712,117 @@ func (x *SituationJob) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SituationJob.ProtoReflect.Descriptor instead.
-func (*SituationJob) Descriptor() ([]byte, []int) {
+// Deprecated: Use AppJob.ProtoReflect.Descriptor instead.
+func (*AppJob) Descriptor() ([]byte, []int) {
 	return file_outbid_v1_plugin_proto_rawDescGZIP(), []int{22}
 }
 
-func (x *SituationJob) GetTrial() int32 {
+func (x *AppJob) GetTrial() int32 {
 	if x != nil {
 		return x.Trial
 	}
 	return 0
 }
 
-func (x *SituationJob) GetDone() float64 {
+func (x *AppJob) GetDone() float64 {
 	if x != nil {
 		return x.Done
 	}
 	return 0
 }
 
-func (x *SituationJob) GetUntil() float64 {
+func (x *AppJob) GetUntil() float64 {
 	if x != nil {
 		return x.Until
 	}
 	return 0
 }
 
-func (x *SituationJob) GetTotal() float64 {
+func (x *AppJob) GetTotal() float64 {
 	if x != nil {
 		return x.Total
 	}
 	return 0
 }
 
-func (x *SituationJob) GetForecast() float64 {
+func (x *AppJob) GetForecast() float64 {
 	if x != nil {
 		return x.Forecast
 	}
 	return 0
 }
 
-func (x *SituationJob) GetMinDevices() int32 {
+func (x *AppJob) GetMinDevices() int32 {
 	if x != nil {
 		return x.MinDevices
 	}
 	return 0
 }
 
-func (x *SituationJob) GetMaxDevices() int32 {
+func (x *AppJob) GetMaxDevices() int32 {
 	if x != nil {
 		return x.MaxDevices
 	}
 	return 0
 }
 
-func (x *SituationJob) GetSpread() bool {
+func (x *AppJob) GetSpread() bool {
 	if x != nil {
 		return x.Spread
 	}
 	return false
 }
 
-func (x *SituationJob) GetTypes() []string {
+func (x *AppJob) GetTypes() []string {
 	if x != nil {
 		return x.Types
 	}
 	return nil
 }
 
-func (x *SituationJob) GetExclude() []string {
+func (x *AppJob) GetExclude() []string {
 	if x != nil {
 		return x.Exclude
 	}
 	return nil
 }
 
-func (x *SituationJob) GetSpeedsIndex() int32 {
+func (x *AppJob) GetSpeedsIndex() int32 {
 	if x != nil {
 		return x.SpeedsIndex
 	}
 	return 0
 }
 
-func (x *SituationJob) GetHeld() *Holding {
+func (x *AppJob) GetHeld() *Holding {
 	if x != nil {
 		return x.Held
 	}
 	return nil
 }
 
-func (x *SituationJob) GetLost() *Holding {
+func (x *AppJob) GetLost() *Holding {
 	if x != nil {
 		return x.Lost
 	}
 	return nil
 }
 
-func (x *SituationJob) GetLeaving() bool {
+func (x *AppJob) GetLeaving() bool {
 	if x != nil {
 		return x.Leaving
 	}
 	return false
 }
 
-func (x *SituationJob) GetForks() int32 {
+func (x *AppJob) GetForks() int32 {
 	if x != nil {
 		return x.Forks
 	}
 	return 0
 }
 
-func (x *SituationJob) GetLeastForks() int32 {
+func (x *AppJob) GetLeastForks() int32 {
 	if x != nil {
 		return x.LeastForks
 	}
@@ -2195,15 +2195,13 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\x11HandshakeResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion\"\xaf\x01\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"\xa2\x01\n" +
 	"\n" +
 	"BidRequest\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12)\n" +
 	"\x04lots\x18\x02 \x03(\v2\x15.outbid.v1.OfferedLotR\x04lots\x12*\n" +
-	"\acluster\x18\x03 \x03(\v2\x10.outbid.v1.StockR\acluster\x124\n" +
-	"\n" +
-	"situations\x18\x04 \x03(\v2\x14.outbid.v1.SituationR\n" +
-	"situations\":\n" +
+	"\acluster\x18\x03 \x03(\v2\x10.outbid.v1.StockR\acluster\x12'\n" +
+	"\x04apps\x18\x04 \x03(\v2\x13.outbid.v1.AppStateR\x04apps\":\n" +
 	"\vBidResponse\x12+\n" +
 	"\x06tables\x18\x01 \x03(\v2\x13.outbid.v1.BidTableR\x06tables\"r\n" +
 	"\n" +
@@ -2216,15 +2214,15 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\x05Stock\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\adevices\x18\x02 \x01(\x05R\adevices\x12\x1a\n" +
-	"\bmachines\x18\x03 \x01(\x05R\bmachines\"\xcf\x05\n" +
-	"\tSituation\x12\x14\n" +
+	"\bmachines\x18\x03 \x01(\x05R\bmachines\"\xc8\x05\n" +
+	"\bAppState\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05tuner\x18\x02 \x01(\tR\x05tuner\x12\x16\n" +
 	"\x06weight\x18\x03 \x01(\x01R\x06weight\x12'\n" +
 	"\x0felapsed_seconds\x18\x04 \x01(\x01R\x0eelapsedSeconds\x12\x1b\n" +
 	"\tmean_apps\x18\x05 \x01(\x01R\bmeanApps\x12\x12\n" +
-	"\x04free\x18\x06 \x03(\x05R\x04free\x12+\n" +
-	"\x04jobs\x18\a \x03(\v2\x17.outbid.v1.SituationJobR\x04jobs\x12\x1f\n" +
+	"\x04free\x18\x06 \x03(\x05R\x04free\x12%\n" +
+	"\x04jobs\x18\a \x03(\v2\x11.outbid.v1.AppJobR\x04jobs\x12\x1f\n" +
 	"\vmin_devices\x18\b \x01(\x05R\n" +
 	"minDevices\x12\x1f\n" +
 	"\vmax_devices\x18\t \x01(\x05R\n" +
@@ -2245,8 +2243,8 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\x03own\x18\x14 \x01(\v2\x13.outbid.v1.BidTableR\x03own\x12\x14\n" +
 	"\x05forks\x18\x15 \x01(\x05R\x05forks\x12\x1f\n" +
 	"\vleast_forks\x18\x16 \x01(\x05R\n" +
-	"leastForks\"\xce\x03\n" +
-	"\fSituationJob\x12\x14\n" +
+	"leastForks\"\xc8\x03\n" +
+	"\x06AppJob\x12\x14\n" +
 	"\x05trial\x18\x01 \x01(\x05R\x05trial\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x01R\x04done\x12\x14\n" +
 	"\x05until\x18\x03 \x01(\x01R\x05until\x12\x14\n" +
@@ -2333,8 +2331,8 @@ var file_outbid_v1_plugin_proto_goTypes = []any{
 	(*BidResponse)(nil),       // 18: outbid.v1.BidResponse
 	(*OfferedLot)(nil),        // 19: outbid.v1.OfferedLot
 	(*Stock)(nil),             // 20: outbid.v1.Stock
-	(*Situation)(nil),         // 21: outbid.v1.Situation
-	(*SituationJob)(nil),      // 22: outbid.v1.SituationJob
+	(*AppState)(nil),          // 21: outbid.v1.AppState
+	(*AppJob)(nil),            // 22: outbid.v1.AppJob
 	(*Holding)(nil),           // 23: outbid.v1.Holding
 	(*SpeedTable)(nil),        // 24: outbid.v1.SpeedTable
 	(*MeasuredSpeed)(nil),     // 25: outbid.v1.MeasuredSpeed
@@ -2369,15 +2367,15 @@ var file_outbid_v1_plugin_proto_depIdxs = []int32{
 	32, // 17: outbid.v1.TunerEnd.state:type_name -> outbid.v1.TrialState
 	19, // 18: outbid.v1.BidRequest.lots:type_name -> outbid.v1.OfferedLot
 	20, // 19: outbid.v1.BidRequest.cluster:type_name -> outbid.v1.Stock
-	21, // 20: outbid.v1.BidRequest.situations:type_name -> outbid.v1.Situation
+	21, // 20: outbid.v1.BidRequest.apps:type_name -> outbid.v1.AppState
 	26, // 21: outbid.v1.BidResponse.tables:type_name -> outbid.v1.BidTable
-	22, // 22: outbid.v1.Situation.jobs:type_name -> outbid.v1.SituationJob
-	31, // 23: outbid.v1.Situation.outlook:type_name -> outbid.v1.Outlook
-	24, // 24: outbid.v1.Situation.speeds:type_name -> outbid.v1.SpeedTable
-	33, // 25: outbid.v1.Situation.settings:type_name -> google.protobuf.Struct
-	26, // 26: outbid.v1.Situation.own:type_name -> outbid.v1.BidTable
-	23, // 27: outbid.v1.SituationJob.held:type_name -> outbid.v1.Holding
-	23, // 28: outbid.v1.SituationJob.lost:type_name -> outbid.v1.Holding
+	22, // 22: outbid.v1.AppState.jobs:type_name -> outbid.v1.AppJob
+	31, // 23: outbid.v1.AppState.outlook:type_name -> outbid.v1.Outlook
+	24, // 24: outbid.v1.AppState.speeds:type_name -> outbid.v1.SpeedTable
+	33, // 25: outbid.v1.AppState.settings:type_name -> google.protobuf.Struct
+	26, // 26: outbid.v1.AppState.own:type_name -> outbid.v1.BidTable
+	23, // 27: outbid.v1.AppJob.held:type_name -> outbid.v1.Holding
+	23, // 28: outbid.v1.AppJob.lost:type_name -> outbid.v1.Holding
 	25, // 29: outbid.v1.SpeedTable.measured:type_name -> outbid.v1.MeasuredSpeed
 	29, // 30: outbid.v1.SpeedTable.estimated:type_name -> outbid.v1.SpeedTable.EstimatedEntry
 	34, // 31: outbid.v1.BidTable.rows:type_name -> outbid.v1.Bid

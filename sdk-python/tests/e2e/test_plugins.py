@@ -181,7 +181,7 @@ def test_an_agent_that_lies_loses_its_bid_and_the_cluster_goes_on(start: Start, 
     program.write_text(
         "from outbid import plugin\n"
         "class Liar(plugin.Agent):\n"
-        "    def bid(self, offer, situation):\n"
+        "    def bid(self, offer, app):\n"
         "        return plugin.Bid(9, 1, (plugin.Row(1, (plugin.Gangs('cpu', 400),)),))\n"
         "plugin.serve(Liar())\n"
     )
@@ -201,8 +201,8 @@ def test_rounds_with_an_agent_that_cannot_be_asked_again_are_replayed(start: Sta
         "import random\n"
         "from outbid import plugin\n"
         "class Dice(plugin.Agent):\n"
-        "    def bid(self, offer, situation):\n"
-        "        own = situation.own\n"
+        "    def bid(self, offer, app):\n"
+        "        own = app.own\n"
         "        rows = tuple(plugin.Row(row.rho * random.random(), row.gangs) for row in own.rows)\n"
         "        return plugin.Bid(own.rho * (1 + random.random()), own.ideal, rows)\n"
         "plugin.serve(Dice())\n"

@@ -27,7 +27,7 @@ func (p *Policy) begin(v *policy.View) policy.Plan {
 	p.count(v)
 	p.meet(v)
 	p.look(v)
-	p.s.On, p.s.Begun, p.s.Apps, p.s.Seats = false, v.Now, len(v.Apps), p.s.Seats[:0]
+	p.s.On, p.s.Begun, p.s.Apps, p.s.Assignments = false, v.Now, len(v.Apps), p.s.Assignments[:0]
 	free := v.Free.FreeDevices()
 	if len(p.turn.jobs) == 0 || len(p.s.Types) == 0 {
 		p.s.Free = free
@@ -43,7 +43,7 @@ func (p *Policy) begin(v *policy.View) policy.Plan {
 		picks = p.pick()
 	}
 	plan := p.place(v, picks)
-	p.s.On = len(p.s.Seats) > 0
+	p.s.On = len(p.s.Assignments) > 0
 	if p.whole {
 		p.measure()
 	}
@@ -52,7 +52,7 @@ func (p *Policy) begin(v *policy.View) policy.Plan {
 		p.s.Free -= g.Gang.Size()
 	}
 	plan.Next = p.next()
-	plan.Reason = fmt.Sprintf("a round begins: %d of %d jobs run%s", len(p.s.Seats), len(p.turn.jobs), why)
+	plan.Reason = fmt.Sprintf("a round begins: %d of %d jobs run%s", len(p.s.Assignments), len(p.turn.jobs), why)
 	return plan
 }
 
@@ -69,8 +69,8 @@ func (p *Policy) later(v *policy.View) (next time.Time) {
 // settle books what ran in the round that ends.
 func (p *Policy) settle(now float64) {
 	begun := p.clock(p.s.Begun)
-	for i := range p.s.Seats {
-		s := &p.s.Seats[i]
+	for i := range p.s.Assignments {
+		s := &p.s.Assignments[i]
 		until := now
 		if s.Left {
 			until = s.To

@@ -17,12 +17,12 @@ type placing struct {
 	plan *policy.Planner
 	// from is, by type, the first node that may have something free.
 	from []int
-	done []bool // by share: has a seat
+	done []bool // by share: has an assignment
 }
 
 // place gives the picks devices by the rules of gavel.Place: large jobs first; jobs stay where they are if that is free;
 // the others go to the first node that has room, or take what is free node after node. What must be released first is
-// reserved by their seats, and granted later in the round.
+// reserved by their assignments, and granted later in the round.
 func (p *Policy) place(v *policy.View, picks []gavel.Pick) policy.Plan {
 	f := &placing{
 		p: p, v: v, now: p.clock(v.Now), plan: policy.Extend(v),
@@ -40,7 +40,7 @@ func (p *Policy) place(v *policy.View, picks []gavel.Pick) policy.Plan {
 			f.stay(pick)
 		}
 		for _, pick := range picks[start:end] {
-			failed = !f.seat(pick) || failed
+			failed = !f.place(pick) || failed
 		}
 		start = end
 	}
@@ -84,21 +84,21 @@ func (f *placing) keep(i int, pick gavel.Pick) bool {
 		return false
 	}
 	f.done[i] = true
-	f.p.s.Seats = append(f.p.s.Seats, seat{
+	f.p.s.Assignments = append(f.p.s.Assignments, assignment{
 		Job: pick.Job, Who: f.p.s.Names[i], Type: pick.Type, Gang: f.v.Named(j.Gang()), Given: true, From: f.now,
 	})
 	return true
 }
 
-// seat finds a pick a place, unless it has one.
-func (f *placing) seat(pick gavel.Pick) bool {
+// place finds a pick a place, unless it has one.
+func (f *placing) place(pick gavel.Pick) bool {
 	i := f.p.s.Rounds.Index(pick.Job)
 	if f.done[i] {
 		return true
 	}
 	j := f.p.turn.jobs[i]
 	if j == nil { // it has ended but for Gavel's count: its devices idle
-		f.p.s.Seats = append(f.p.s.Seats, seat{Job: pick.Job, Who: f.p.s.Names[i], Type: pick.Type, Given: true, Left: true})
+		f.p.s.Assignments = append(f.p.s.Assignments, assignment{Job: pick.Job, Who: f.p.s.Names[i], Type: pick.Type, Given: true, Left: true})
 		return true
 	}
 	g, ok := f.find(j, pick)
@@ -112,11 +112,11 @@ func (f *placing) put(i int, pick gavel.Pick, g cluster.Gang) bool {
 		return false
 	}
 	f.done[i] = true
-	s := seat{Job: pick.Job, Who: f.p.s.Names[i], Type: pick.Type, Gang: f.v.Named(g)}
+	s := assignment{Job: pick.Job, Who: f.p.s.Names[i], Type: pick.Type, Gang: f.v.Named(g)}
 	if f.plan.Granted(j) {
 		s.Given, s.From = true, f.now
 	}
-	f.p.s.Seats = append(f.p.s.Seats, s)
+	f.p.s.Assignments = append(f.p.s.Assignments, s)
 	return true
 }
 
@@ -165,7 +165,7 @@ func (f *placing) fill(all bool) {
 		case all && !j.Running():
 			for t, rate := range f.p.turn.rate[i] {
 				pick := gavel.Pick{Job: f.p.s.Rounds.Shares[i].Job, Type: t, Scale: f.p.turn.scale[i]}
-				if rate > 0 && f.seat(pick) {
+				if rate > 0 && f.place(pick) {
 					break
 				}
 			}

@@ -35,31 +35,31 @@ func mixed(j *policy.Job)  { j.Demand.MultiNode, j.Demand.Mixed = true, true }
 // at is a gang of one node.
 func at(node int, devices ...int) cluster.Gang { return cluster.Gang{{Node: node, Devices: devices}} }
 
-// decide is the first round of a policy, and where its seats are.
-func (b *table) decide(t *testing.T, rule string) (plan policy.Plan, seats map[string]string) {
+// decide is the first round of a policy, and where its assignments are.
+func (b *table) decide(t *testing.T, rule string) (plan policy.Plan, assignments map[string]string) {
 	t.Helper()
 	p := New(rule, policy.NewOptions(nil))
 	plan = b.stage.Decide(t, p)
-	seats = map[string]string{}
+	assignments = map[string]string{}
 	v := b.stage.View()
-	for i := range p.s.Seats {
-		s := &p.s.Seats[i]
+	for i := range p.s.Assignments {
+		s := &p.s.Assignments[i]
 		g, ok := s.Gang.In(v)
 		if !ok {
-			t.Fatalf("the seat of %v is not there: %v", s.Who, s.Gang)
+			t.Fatalf("the assignment of %v is not there: %v", s.Who, s.Gang)
 		}
-		seats[s.Who.App] = fmt.Sprint(g, s.Given)
+		assignments[s.Who.App] = fmt.Sprint(g, s.Given)
 	}
-	return plan, seats
+	return plan, assignments
 }
 
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		nodes   []cluster.Node
-		jobs    func(b *table)
-		seats   map[string]string
-		revoked int
+		nodes       []cluster.Node
+		jobs        func(b *table)
+		assignments map[string]string
+		revoked     int
 	}{
 		"who runs stays, others go to the first node with room": {
 			stagetest.Nodes("v100", 2, 2, 2),
@@ -111,9 +111,9 @@ func TestPlaces(t *testing.T) {
 	} {
 		b := newTable(tc.nodes...)
 		tc.jobs(b)
-		plan, seats := b.decide(t, "isolated")
-		if len(plan.Revokes) != tc.revoked || tc.seats != nil && fmt.Sprint(seats) != fmt.Sprint(tc.seats) {
-			t.Errorf("%s: seats %v, want %v; %d revoked, want %d", name, seats, tc.seats, len(plan.Revokes), tc.revoked)
+		plan, assignments := b.decide(t, "isolated")
+		if len(plan.Revokes) != tc.revoked || tc.assignments != nil && fmt.Sprint(assignments) != fmt.Sprint(tc.assignments) {
+			t.Errorf("%s: assignments %v, want %v; %d revoked, want %d", name, assignments, tc.assignments, len(plan.Revokes), tc.revoked)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func gpus(name string, n int) cluster.Node {
 }
 
 // What is meant for a job is granted in the middle of a round, as soon as it is free and not before.
-func TestReservedSeatsAreGivenWithinTheRound(t *testing.T) {
+func TestReservedAssignmentsAreGivenWithinTheRound(t *testing.T) {
 	t.Parallel()
 	b := newTable(stagetest.Nodes("v100", 2, 2, 2)...)
 	b.job(1, 1, at(0, 0))
@@ -158,8 +158,8 @@ func TestReservedSeatsAreGivenWithinTheRound(t *testing.T) {
 	}
 }
 
-// A snapshot of before seats were named gangs of the planner's is read as it was.
-func TestOldSeatsAreRead(t *testing.T) {
+// A snapshot of before assignments were named gangs of the planner's is read as it was.
+func TestOldAssignmentsAreRead(t *testing.T) {
 	t.Parallel()
 	p := New("isolated", policy.NewOptions(nil))
 	old := `{"epoch":"2026-11-21T10:00:00Z","last":1,"on":true,"begun":"2026-11-21T10:00:00Z","fifo":{},"alone":{},` +
@@ -168,7 +168,7 @@ func TestOldSeatsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := policy.NamedGang{{Node: "n1", Devices: []int{0, 2}}}
-	if len(p.s.Seats) != 1 || fmt.Sprint(p.s.Seats[0].Gang) != fmt.Sprint(want) {
-		t.Errorf("seats %+v", p.s.Seats)
+	if len(p.s.Assignments) != 1 || fmt.Sprint(p.s.Assignments[0].Gang) != fmt.Sprint(want) {
+		t.Errorf("assignments %+v", p.s.Assignments)
 	}
 }

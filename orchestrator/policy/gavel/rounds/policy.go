@@ -137,11 +137,11 @@ type state struct {
 	Last   int           `json:"last"`
 	// Counts has what is counted of each with whole-steps, in the same order; otherwise it is empty.
 	Counts []count `json:"counts,omitempty"`
-	// On says that a round is on, Begun when it began, and Seats who runs in it. Length is its own with whole-steps.
-	On     bool          `json:"on"`
-	Begun  time.Time     `json:"begun"`
-	Length time.Duration `json:"length,omitempty"`
-	Seats  []seat        `json:"seats,omitempty"`
+	// On says that a round is on, Begun when it began, and Assignments who runs in it. Length is its own with whole-steps.
+	On          bool          `json:"on"`
+	Begun       time.Time     `json:"begun"`
+	Length      time.Duration `json:"length,omitempty"`
+	Assignments []assignment  `json:"seats,omitempty"`
 	// Free is how many devices were free after the last decision.
 	Free  int         `json:"free"`
 	FIFO  gavel.FIFO  `json:"fifo"`
@@ -160,8 +160,8 @@ type name struct {
 	Trial int32  `json:"trial"`
 }
 
-// seat is a job's place in the round.
-type seat struct {
+// assignment is a job's place in the round.
+type assignment struct {
 	Job  int  `json:"job"`
 	Who  name `json:"who"`
 	Type int  `json:"type"`

@@ -23,8 +23,8 @@ type count struct {
 // maxFailures in a row have Gavel's simulator drop a job.
 const maxFailures = 5
 
-// steps that a seat's job does in its round, and the seconds that takes.
-func (p *Policy) steps(s *seat) (steps int64, seconds float64) {
+// steps that an assignment's job does in its round, and the seconds that takes.
+func (p *Policy) steps(s *assignment) (steps int64, seconds float64) {
 	c := &p.s.Counts[p.s.Rounds.Index(s.Job)]
 	if s.Type >= len(c.Rate) || c.Rate[s.Type] <= 0 {
 		return 0, 0
@@ -36,8 +36,8 @@ func (p *Policy) steps(s *seat) (steps int64, seconds float64) {
 // measure sets how long the round takes: until the last of its jobs has done its whole steps.
 func (p *Policy) measure() {
 	longest := 0.0
-	for i := range p.s.Seats {
-		_, seconds := p.steps(&p.s.Seats[i])
+	for i := range p.s.Assignments {
+		_, seconds := p.steps(&p.s.Assignments[i])
 		longest = max(longest, seconds)
 	}
 	p.s.Length = max(time.Duration(longest*float64(time.Second)), time.Millisecond)
@@ -48,8 +48,8 @@ func (p *Policy) settleWhole(v *policy.View) {
 	if v.Now.Before(p.next()) {
 		return // it begins again
 	}
-	for i := range p.s.Seats {
-		s := &p.s.Seats[i]
+	for i := range p.s.Assignments {
+		s := &p.s.Assignments[i]
 		steps, seconds := p.steps(s)
 		c := &p.s.Counts[p.s.Rounds.Index(s.Job)]
 		each := steps / int64(c.Scale)

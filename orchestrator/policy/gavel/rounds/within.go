@@ -15,13 +15,13 @@ func (p *Policy) within(v *policy.View) (decided policy.Plan, on bool) {
 		decided = plan.Plan("the round goes on", "")
 		decided.Next = p.next()
 	}()
-	waits := slices.ContainsFunc(p.s.Seats, seat.waits)
+	waits := slices.ContainsFunc(p.s.Assignments, assignment.waits)
 	if v.Free.FreeDevices() == p.s.Free && !waits {
 		return decided, true
 	}
 	on = p.whole
-	for i := range p.s.Seats {
-		s := &p.s.Seats[i]
+	for i := range p.s.Assignments {
+		s := &p.s.Assignments[i]
 		if s.Left || waits && s.Given {
 			on = on || !s.Left
 			continue
@@ -58,11 +58,11 @@ func suits(v *policy.View, j *policy.Job, g cluster.Gang) bool {
 		(kind == "" && j.Demand.Mixed || j.Demand.Accepts(kind)) && (len(g) == 1 || j.Demand.MultiNode)
 }
 
-// waits says whether a seat has not been given yet.
-func (s seat) waits() bool { return !s.Given && !s.Left }
+// waits says whether an assignment has not been given yet.
+func (s assignment) waits() bool { return !s.Given && !s.Left }
 
-// find finds the seat's job; nil if it is not there any more.
-func (s *seat) find(v *policy.View) *policy.Job {
+// find finds the assignment's job; nil if it is not there any more.
+func (s *assignment) find(v *policy.View) *policy.Job {
 	if s.hint >= len(v.Apps) || v.Apps[s.hint].Order != s.Who.Order {
 		i, found := slices.BinarySearchFunc(v.Apps, s.Who.Order, func(a *policy.App, order int) int { return a.Order - order })
 		if !found {

@@ -20,9 +20,9 @@ A sweep names the program as `tuner: {plugin: {command: [python3, golden.py]}}`.
 An agent bids for devices on the behalf of sweeps where devices are auctioned:
 
     class Patient(plugin.Agent):
-        def bid(self, offer, situation):
-            rows = [row for row in situation.own.rows if all(g.machines == 1 for g in row.gangs)]
-            return plugin.Bid(situation.own.rho, situation.own.ideal, tuple(rows))
+        def bid(self, offer, app):
+            rows = [row for row in app.own.rows if all(g.machines == 1 for g in row.gangs)]
+            return plugin.Bid(app.own.rho, app.own.ideal, tuple(rows))
 
     plugin.serve(Patient())
 
@@ -35,7 +35,7 @@ decisions. What it prints goes to the server's log.
 
 from __future__ import annotations
 
-from outbid.plugin._agent import MAX_ROWS, Agent, Bid, Gangs, Holding, Job, Lot, NoBid, Offer, Row, Situation, Speeds
+from outbid.plugin._agent import MAX_ROWS, Agent, AppState, Bid, Gangs, Holding, Job, Lot, NoBid, Offer, Row, Speeds
 from outbid.plugin._serve import serve
 from outbid.plugin._settings import Settings
 from outbid.plugin._space import Dimension, Space
@@ -58,6 +58,7 @@ __all__ = [
     "MAX_ROWS",
     "Action",
     "Agent",
+    "AppState",
     "Bid",
     "Clone",
     "Create",
@@ -76,7 +77,6 @@ __all__ = [
     "Row",
     "Rung",
     "Settings",
-    "Situation",
     "Space",
     "Spec",
     "Speeds",

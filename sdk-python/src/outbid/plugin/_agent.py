@@ -154,7 +154,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Situation:
+class AppState:
     """A sweep as it stands."""
 
     sweep: str
@@ -176,7 +176,7 @@ class Situation:
     """What the sweep says to its agent."""
     own: Bid
     """What the server's own agent would bid."""
-    message: plugin_pb2.Situation = field(repr=False)
+    message: plugin_pb2.AppState = field(repr=False)
     """All that is known."""
 
     def rho(self, seconds: float) -> float:
@@ -196,20 +196,20 @@ class Agent(abc.ABC):
     version: ClassVar[str] = "1"
 
     @abc.abstractmethod
-    def bid(self, offer: Offer, situation: Situation) -> Bid | NoBid:
+    def bid(self, offer: Offer, app: AppState) -> Bid | NoBid:
         """Return what subsets of the offer are worth to a sweep."""
 
-    def bid_all(self, offer: Offer, situations: Sequence[Situation]) -> Sequence[Bid | NoBid]:
+    def bid_all(self, offer: Offer, apps: Sequence[AppState]) -> Sequence[Bid | NoBid]:
         """Return the bids of all sweeps that the agent speaks for, in order. Override it to weigh them together.
 
         A sweep whose settings are wrong has no bid.
         """
-        return [self._bid(offer, situation) for situation in situations]
+        return [self._bid(offer, app) for app in apps]
 
-    def _bid(self, offer: Offer, situation: Situation) -> Bid | NoBid:
+    def _bid(self, offer: Offer, app: AppState) -> Bid | NoBid:
         try:
-            bid = self.bid(offer, situation)
-            situation.settings.check()
+            bid = self.bid(offer, app)
+            app.settings.check()
         except InvalidError as error:
             return NoBid(str(error))
         return bid
@@ -239,12 +239,12 @@ class AgentSide:
         """Bid for every sweep."""
         lots = tuple(Lot(m.node, m.rack, m.type, m.free, tuple(m.slots)) for m in request.lots)
         offer = Offer(request.round, lots, {m.type: m.devices for m in request.cluster})
-        situations = [_situation(m, offer) for m in request.situations]
-        bids = self._agent.bid_all(offer, situations)
+        apps = [_app_state(m, offer) for m in request.apps]
+        bids = self._agent.bid_all(offer, apps)
         return plugin_pb2.BidResponse(tables=[_table(bid) for bid in bids])
 
 
-def _situation(m: plugin_pb2.Situation, offer: Offer) -> Situation:
+def _app_state(m: plugin_pb2.AppState, offer: Offer) -> AppState:
     models = [Speeds(table) for table in m.speeds]
     lots = offer.lots
     if m.free:
@@ -254,7 +254,7 @@ def _situation(m: plugin_pb2.Situation, offer: Offer) -> Situation:
     def speeds(index: int) -> Speeds:
         return models[index] if 0 <= index < len(models) else Speeds(None)
 
-    return Situation(
+    return AppState(
         sweep=m.sweep,
         tuner=m.tuner,
         weight=m.weight,
@@ -271,7 +271,7 @@ def _situation(m: plugin_pb2.Situation, offer: Offer) -> Situation:
     )
 
 
-def _job(j: plugin_pb2.SituationJob, speeds: Speeds) -> Job:
+def _job(j: plugin_pb2.AppJob, speeds: Speeds) -> Job:
     return Job(
         trial=j.trial,
         done=j.done,

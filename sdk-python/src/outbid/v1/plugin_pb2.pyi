@@ -494,7 +494,7 @@ class BidRequest(google.protobuf.message.Message):
     ROUND_FIELD_NUMBER: builtins.int
     LOTS_FIELD_NUMBER: builtins.int
     CLUSTER_FIELD_NUMBER: builtins.int
-    SITUATIONS_FIELD_NUMBER: builtins.int
+    APPS_FIELD_NUMBER: builtins.int
     round: builtins.int
     """Number of the round."""
     @property
@@ -506,22 +506,22 @@ class BidRequest(google.protobuf.message.Message):
         """Every device that is up, by type."""
 
     @property
-    def situations(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Situation]: ...
+    def apps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AppState]: ...
     def __init__(
         self,
         *,
         round: builtins.int = ...,
         lots: collections.abc.Iterable[Global___OfferedLot] | None = ...,
         cluster: collections.abc.Iterable[Global___Stock] | None = ...,
-        situations: collections.abc.Iterable[Global___Situation] | None = ...,
+        apps: collections.abc.Iterable[Global___AppState] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["cluster", b"cluster", "lots", b"lots", "round", b"round", "situations", b"situations"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["apps", b"apps", "cluster", b"cluster", "lots", b"lots", "round", b"round"]) -> None: ...
 
 Global___BidRequest: typing_extensions.TypeAlias = BidRequest
 
 @typing.final
 class BidResponse(google.protobuf.message.Message):
-    """BidResponse is the response of Bid: one table for each situation, in order."""
+    """BidResponse is the response of Bid: one table for each app, in order."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -595,8 +595,8 @@ class Stock(google.protobuf.message.Message):
 Global___Stock: typing_extensions.TypeAlias = Stock
 
 @typing.final
-class Situation(google.protobuf.message.Message):
-    """Situation is one app as it stands."""
+class AppState(google.protobuf.message.Message):
+    """AppState is one app as it stands."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -649,7 +649,7 @@ class Situation(google.protobuf.message.Message):
         """Free devices of each lot that the app may use; empty if it may use all."""
 
     @property
-    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SituationJob]:
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AppJob]:
         """Jobs that hold devices or want some."""
 
     @property
@@ -679,7 +679,7 @@ class Situation(google.protobuf.message.Message):
         elapsed_seconds: builtins.float = ...,
         mean_apps: builtins.float = ...,
         free: collections.abc.Iterable[builtins.int] | None = ...,
-        jobs: collections.abc.Iterable[Global___SituationJob] | None = ...,
+        jobs: collections.abc.Iterable[Global___AppJob] | None = ...,
         min_devices: builtins.int = ...,
         max_devices: builtins.int = ...,
         spread: builtins.bool = ...,
@@ -699,11 +699,11 @@ class Situation(google.protobuf.message.Message):
     def HasField(self, field_name: typing.Literal["outlook", b"outlook", "own", b"own", "settings", b"settings"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["elapsed_seconds", b"elapsed_seconds", "exclude", b"exclude", "finished", b"finished", "forks", b"forks", "free", b"free", "jobs", b"jobs", "least_forks", b"least_forks", "max_devices", b"max_devices", "mean_apps", b"mean_apps", "min_devices", b"min_devices", "outlook", b"outlook", "own", b"own", "settings", b"settings", "speeds", b"speeds", "speeds_index", b"speeds_index", "spread", b"spread", "steps_done", b"steps_done", "sweep", b"sweep", "total_steps", b"total_steps", "tuner", b"tuner", "types", b"types", "weight", b"weight"]) -> None: ...
 
-Global___Situation: typing_extensions.TypeAlias = Situation
+Global___AppState: typing_extensions.TypeAlias = AppState
 
 @typing.final
-class SituationJob(google.protobuf.message.Message):
-    """SituationJob is one trial that holds devices or wants some. Steps are counted from the trial's start."""
+class AppJob(google.protobuf.message.Message):
+    """AppJob is one trial that holds devices or wants some. Steps are counted from the trial's start."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -734,7 +734,7 @@ class SituationJob(google.protobuf.message.Message):
     max_devices: builtins.int
     spread: builtins.bool
     speeds_index: builtins.int
-    """Index in the situation's speeds; -1 for unknown."""
+    """Index in the app's speeds; -1 for unknown."""
     leaving: builtins.bool
     """Its lease was revoked and it is saving."""
     forks: builtins.int
@@ -777,7 +777,7 @@ class SituationJob(google.protobuf.message.Message):
     def HasField(self, field_name: typing.Literal["held", b"held", "lost", b"lost"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["done", b"done", "exclude", b"exclude", "forecast", b"forecast", "forks", b"forks", "held", b"held", "least_forks", b"least_forks", "leaving", b"leaving", "lost", b"lost", "max_devices", b"max_devices", "min_devices", b"min_devices", "speeds_index", b"speeds_index", "spread", b"spread", "total", b"total", "trial", b"trial", "types", b"types", "until", b"until"]) -> None: ...
 
-Global___SituationJob: typing_extensions.TypeAlias = SituationJob
+Global___AppJob: typing_extensions.TypeAlias = AppJob
 
 @typing.final
 class Holding(google.protobuf.message.Message):

@@ -7,8 +7,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// Question is what an agent is asked: an offer, and the apps that it is to bid for.
-type Question struct {
+// BidRequest is what an agent is asked: an offer, and the apps that it is to bid for.
+type BidRequest struct {
 	Offer *Offer
 	Apps  []*AppState
 }
@@ -16,12 +16,12 @@ type Question struct {
 // Notes is an agent that notes what it is asked, and bids for nobody: who wants to know what agents would be asked in a
 // round has it decided with Notes. What is noted shares nothing that changes with who asked.
 type Notes struct {
-	Questions []Question
+	Requests []BidRequest
 }
 
 // Bid implements Agent.
 func (n *Notes) Bid(o *Offer, apps []*AppState) ([]Table, error) {
-	n.Questions = append(n.Questions, Question{o, apps}.clone())
+	n.Requests = append(n.Requests, BidRequest{o, apps}.clone())
 	tables := make([]Table, len(apps))
 	for i := range tables {
 		tables[i].Refused = "its agent is still to be asked"
@@ -29,14 +29,14 @@ func (n *Notes) Bid(o *Offer, apps []*AppState) ([]Table, error) {
 	return tables, nil
 }
 
-// Answers are what agents answered to Questions, by app, and an agent that says so later. By then the offer may be another
+// Answers are what agents answered to requests, by app, and an agent that says so later. By then the offer may be another
 // one: of a table it gives the rows that still fit, and who was not asked has no bid.
 type Answers map[string]Table
 
 // Ask asks an agent. Where it has no answer, the app's table says why.
-func Ask(a Agent, questions []Question) Answers {
+func Ask(a Agent, requests []BidRequest) Answers {
 	answers := Answers{}
-	for _, q := range questions {
+	for _, q := range requests {
 		tables, err := a.Bid(q.Offer, q.Apps)
 		for i, s := range q.Apps {
 			switch {
@@ -68,7 +68,7 @@ func (a Answers) Bid(o *Offer, apps []*AppState) ([]Table, error) {
 }
 
 // clone copies what whoever asked may change or use again. Specs, and what a demand lists, never change.
-func (q Question) clone() Question {
+func (q BidRequest) clone() BidRequest {
 	offer := *q.Offer
 	offer.Lots = slices.Clone(offer.Lots)
 	for i := range offer.Lots {
@@ -95,5 +95,5 @@ func (q Question) clone() Question {
 		}
 		apps[i] = &c
 	}
-	return Question{&offer, apps}
+	return BidRequest{&offer, apps}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched/ascent"
 )
 
-// market is a view as OGASched sees it.
-type market struct {
+// instance is a view as OGASched sees it.
+type instance struct {
 	v     *policy.View
 	types []string
 	// pools are the devices of one type on one node that takes jobs.
@@ -37,9 +37,9 @@ type port struct {
 	need float64
 }
 
-// market reads the view, and what is remembered of it.
-func (p *Policy) market(v *policy.View) *market {
-	m := &market{v: v, types: v.Free.Types(), of: map[*policy.App]*port{}}
+// instance reads the view, and what is remembered of it.
+func (p *Policy) instance(v *policy.View) *instance {
+	m := &instance{v: v, types: v.Free.Types(), of: map[*policy.App]*port{}}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		if n.Draining {
@@ -72,7 +72,7 @@ func (p *Policy) market(v *policy.View) *market {
 }
 
 // newPort is a sweep whose jobs together can use so many devices.
-func (m *market) newPort(a *policy.App, wanted float64, remembered map[string]float64) *port {
+func (m *instance) newPort(a *policy.App, wanted float64, remembered map[string]float64) *port {
 	n, kinds := len(m.pools), len(m.types)
 	s := &port{
 		app: a, y: make([]float64, n), most: make([]float64, n), given: make([]float64, n),
@@ -110,7 +110,7 @@ func (m *market) newPort(a *policy.App, wanted float64, remembered map[string]fl
 }
 
 // total adds up the shares.
-func (s *port) total(m *market) {
+func (s *port) total(m *instance) {
 	clear(s.share)
 	s.need = 0
 	for i, pool := range m.pools {
@@ -134,7 +134,7 @@ func (s *port) dominant() int {
 }
 
 // learn goes one step up the gradient, back to what can be, and remembers it.
-func (m *market) learn(p *Policy) {
+func (m *instance) learn(p *Policy) {
 	for _, s := range m.ports {
 		dominant := s.dominant()
 		for i, pool := range m.pools {
@@ -173,7 +173,7 @@ func (m *market) learn(p *Policy) {
 }
 
 // reward of what ports have of the pools.
-func (m *market) reward(p *Policy, has func(*port) []float64) float64 {
+func (m *instance) reward(p *Policy, has func(*port) []float64) float64 {
 	reward := 0.0
 	for _, s := range m.ports {
 		sums := make([]float64, len(m.types))
@@ -188,7 +188,7 @@ func (m *market) reward(p *Policy, has func(*port) []float64) float64 {
 }
 
 // give counts the devices of a gang as a port's.
-func (m *market) give(s *port, g cluster.Gang) {
+func (m *instance) give(s *port, g cluster.Gang) {
 	for _, place := range g {
 		for _, d := range place.Devices {
 			kind := m.v.Nodes[place.Node].Devices[d].Type
@@ -205,7 +205,7 @@ func (m *market) give(s *port, g cluster.Gang) {
 const slack = 0.25
 
 // keep lets jobs go on up to their sweep's share, rounded up. Those that began first stay.
-func (m *market) keep(plan *policy.Planner, jobs []*policy.Job) {
+func (m *instance) keep(plan *policy.Planner, jobs []*policy.Job) {
 	running := slices.Clone(jobs)
 	slices.SortStableFunc(running, func(a, b *policy.Job) int { return a.Granted.Compare(b.Granted) })
 	for _, s := range m.ports {
@@ -230,7 +230,7 @@ func (m *market) keep(plan *policy.Planner, jobs []*policy.Job) {
 }
 
 // place gives jobs devices up to their sweep's share, rounded down.
-func (m *market) place(plan *policy.Planner, waiting []*policy.Job) {
+func (m *instance) place(plan *policy.Planner, waiting []*policy.Job) {
 	for _, j := range waiting {
 		s := m.of[j.App]
 		for _, k := range s.byShare() {
@@ -259,7 +259,7 @@ func (s *port) byShare() []int {
 }
 
 // where finds n devices of a type: on the node of which most is kept for the sweep, of those with room, or else anywhere.
-func (m *market) where(plan *policy.Planner, s *port, j *policy.Job, kind, n int) (cluster.Gang, bool) {
+func (m *instance) where(plan *policy.Planner, s *port, j *policy.Job, kind, n int) (cluster.Gang, bool) {
 	best, most := -1, 0.0
 	for i, pool := range m.pools {
 		left := s.y[i] - s.given[i]
@@ -276,7 +276,7 @@ func (m *market) where(plan *policy.Planner, s *port, j *policy.Job, kind, n int
 }
 
 // byNeed sorts jobs: those first whose sweep's share is farthest above what it holds, in whole devices.
-func (m *market) byNeed(jobs []*policy.Job) []*policy.Job {
+func (m *instance) byNeed(jobs []*policy.Job) []*policy.Job {
 	slices.SortStableFunc(jobs, func(a, b *policy.Job) int {
 		return cmp.Compare(math.Floor(m.of[b.App].need+slack), math.Floor(m.of[a.App].need+slack))
 	})
