@@ -29,6 +29,12 @@ func addSweep(to *trace.Trace, id string, submit float64, jobs int, seconds floa
 // under simulates a trace under Themis with some options, and returns how each app fared, the result and its rounds.
 func under(t *testing.T, nodes string, made *trace.Trace, pairs ...string) (map[string]measure.Fate, sim.Result, []*outbidv1.RoundDecided) {
 	t.Helper()
+	return underPolicy(t, "themis", nodes, made, pairs...)
+}
+
+// underPolicy does so under another policy.
+func underPolicy(t *testing.T, name, nodes string, made *trace.Trace, pairs ...string) (map[string]measure.Fate, sim.Result, []*outbidv1.RoundDecided) {
+	t.Helper()
 	kept := ledger.NewMemory()
 	set := sim.Setup{Nodes: nodesOf(t, nodes), Control: settings(), RestartDelay: 10 * time.Second, Bars: 100_000, Ledger: kept}
 	set.Control.Fairness = themis.Fairness
@@ -54,7 +60,7 @@ func under(t *testing.T, nodes string, made *trace.Trace, pairs ...string) (map[
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := registry.New("themis", o)
+		p, err := registry.New(name, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,14 +92,43 @@ func under(t *testing.T, nodes string, made *trace.Trace, pairs ...string) (map[
 	return fates, r, rounds
 }
 
+// sharing lists those whose sweeps are to lose nothing by sharing, and whether each sweep is a tenant's own.
+func sharing(t *testing.T, check func(t *testing.T, policy string, own bool)) {
+	t.Helper()
+	for name, c := range map[string]struct {
+		policy string
+		own    bool
+	}{"themis": {"themis", false}, "outbid": {"outbid", false}, "outbid, a tenant each": {"outbid", true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, c.policy, c.own)
+		})
+	}
+}
+
+// tenants makes each app a tenant's own.
+func tenants(of *trace.Trace) {
+	for i := range of.Jobs {
+		of.Jobs[i].Tenant = of.Jobs[i].App
+	}
+}
+
 // Two equal sweeps, the second five hours after the first: it has devices within a lease, and neither is worse off than on
 // half of the cluster of its own.
 func TestTheSecondOfTwoEqualSweepsNeedNotWait(t *testing.T) {
 	t.Parallel()
+	sharing(t, theSecondNeedNotWait)
+}
+
+func theSecondNeedNotWait(t *testing.T, policy string, own bool) {
+	t.Helper()
 	made := &trace.Trace{Name: "two sweeps"}
 	addSweep(made, "first", 0, 640, 3600)
 	addSweep(made, "second", 5*3600, 640, 3600)
-	fates, r, _ := under(t, "gpu:64/4", made)
+	if own {
+		tenants(made)
+	}
+	fates, r, _ := underPolicy(t, policy, "gpu:64/4", made)
 	for id, f := range fates {
 		if f.Rho > 1 {
 			t.Errorf("rho of the %s is %.3f, want at most 1", id, f.Rho)
@@ -115,6 +150,11 @@ func TestTheSecondOfTwoEqualSweepsNeedNotWait(t *testing.T) {
 // survivors of those that may are forked.
 func TestSharingIsNoLossToSweepsThatFork(t *testing.T) {
 	t.Parallel()
+	sharing(t, forkingIsNoLoss)
+}
+
+func forkingIsNoLoss(t *testing.T, policy string, own bool) {
+	t.Helper()
 	made := &trace.Trace{Name: "three sweeps"}
 	addSweep(made, "forked", 0, 42, 3600)
 	addSweep(made, "forked too", 0, 42, 3600)
@@ -124,7 +164,10 @@ func TestSharingIsNoLossToSweepsThatFork(t *testing.T) {
 			made.Jobs[i].Forks = "auto"
 		}
 	}
-	fates, r, _ := under(t, "a:4/1,b:4/1", made)
+	if own {
+		tenants(made)
+	}
+	fates, r, _ := underPolicy(t, policy, "a:4/1,b:4/1", made)
 	merged := 0
 	for _, s := range r.State.Sweeps {
 		for _, trial := range s.Trials {

@@ -1,11 +1,12 @@
 package astraea
 
 import (
-	"math"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/astraea/accounts"
 )
 
 // books are the integrals that fairness is judged by. They are brought up to date at each round, so what began and ended
@@ -26,17 +27,11 @@ func newBooks() books {
 	return books{Tenants: map[string]*account{}, Jobs: map[policy.JobName]*record{}}
 }
 
-// account is a tenant's.
+// account is a tenant's, with its jobs by class.
 type account struct {
-	Weight float64
-	// Held devices, Demand of its active jobs, their Weights, and how many are Active, since the last round.
-	Held, Demand, Weights float64
-	Active                int
-	// Quota is its part of the cluster in devices.
-	Quota float64
-	// Had and Due are device-seconds: what it held, and what its fair share was worth.
-	Had, Due float64
-	Classes  []class
+	accounts.Account
+
+	Classes []class
 }
 
 // class is a tenant's active jobs with the same demand per weight. What is fair to a job of weight w is the integral of
@@ -76,17 +71,7 @@ func (a *account) class(ratio float64) *class {
 
 // advance adds what passed since the last round.
 func (a *account) advance(seconds float64, byDemand bool, horizon float64) {
-	if horizon > 0 {
-		keep := math.Exp(-seconds / horizon)
-		a.Had *= keep
-		a.Due *= keep
-	}
-	a.Had += a.Held * seconds
-	due := a.Quota
-	if byDemand {
-		due = min(a.Demand, a.Quota)
-	}
-	a.Due += due * seconds
+	a.Advance(seconds, byDemand, horizon)
 	share := a.share()
 	for i := range a.Classes {
 		a.Classes[i].Integral += min(a.Classes[i].Ratio, share) * seconds
@@ -176,17 +161,20 @@ func (b *books) forgetGone() {
 
 // requota works out each tenant's part of the cluster.
 func (p *Policy) requota(v *policy.View) {
-	devices, weights := 0, 0.0
+	devices := 0
 	for i := range v.Nodes {
 		devices += len(v.Nodes[i].Devices)
 	}
 	for name, a := range p.books.Tenants {
 		a.Weight = p.weightOf(name)
-		weights += a.Weight
 	}
-	for _, a := range p.books.Tenants {
-		a.Quota = float64(devices) * a.Weight / weights
-	}
+	accounts.Quotas(devices, func(yield func(*accounts.Account) bool) {
+		for _, name := range slices.Sorted(maps.Keys(p.books.Tenants)) {
+			if !yield(&p.books.Tenants[name].Account) {
+				return
+			}
+		}
+	})
 }
 
 // hold notes what tenants hold from now on. Devices of jobs that are to leave count until they have left.

@@ -149,9 +149,8 @@ type tenant struct {
 	order   int
 }
 
-// rho is what the tenant has had, the terms of this round included, over what its share was worth. A second of its quota
-// counts in that, so that it is finite at once.
-func (t *tenant) rho() float64 { return (t.Had + t.charged) / (t.Due + t.Quota) }
+// rho is what the tenant has had, the terms of this round included, over what its share was worth.
+func (t *tenant) rho() float64 { return t.Rho(t.charged) }
 
 // tenants is a heap with the least rho first.
 type tenants []*tenant

@@ -16,6 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/gavel/rounds"
 	"github.com/outbid-dev/outbid/orchestrator/policy/hadar"
 	"github.com/outbid-dev/outbid/orchestrator/policy/hived"
+	"github.com/outbid-dev/outbid/orchestrator/policy/house"
 	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched"
 	"github.com/outbid-dev/outbid/orchestrator/policy/rrh"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
@@ -37,6 +38,7 @@ func makers() map[string]maker {
 		"hadare":                   hadar.NewForking,
 		"hived":                    hived.New,
 		"ogasched":                 ogasched.New,
+		"outbid":                   house.New,
 		"rrh":                      rrh.New,
 		"themis":                   func(o *policy.Options) policy.Policy { return themis.New(o) },
 		"fifo-perf":                func(o *policy.Options) policy.Policy { return rounds.New("fifo-perf", o) },

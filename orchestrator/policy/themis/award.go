@@ -25,15 +25,16 @@ func (a *award) reason() string {
 }
 
 // hold holds the auction, and takes the hidden payments off what was won.
-func hold(o *agent.Offer, bids []bid, set *settings, chance *rand.Rand) ([]award, *auction.Result) {
+func hold(o *agent.Offer, bids []bid, within *parts, set *settings, chance *rand.Rand) ([]award, *auction.Result) {
 	entries := make([]auction.Bidder, len(bids))
 	for i := range bids {
 		entries[i] = auction.Bidder{Nothing: 1}
 		if b := &bids[i]; b.table.Refused == "" {
 			entries[i] = auction.Bidder{Nothing: b.nothing(set.nothing), Rows: b.table.Rows}
 		}
+		entries[i].Group = within.group(bids[i].of)
 	}
-	result := auction.Run(o.Lots, entries)
+	result := auction.RunWithin(o.Lots, entries, within.bounds())
 	awards := make([]award, len(bids))
 	for i := range bids {
 		a := award{bid: &bids[i], row: result.Rows[i], keeps: result.Keeps[i]}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
@@ -75,6 +76,23 @@ func sooner(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// terms say how the ends of what a round grants follow from its gangs: of leases, and of slots of forks.
+type terms struct{ lease, slot func(cluster.Gang) time.Time }
+
+// terms of a round; a slot is a lease if it is 0 or longer than one.
+func (s *settings) terms(v *policy.View, slot time.Duration) terms {
+	lease := func(g cluster.Gang) time.Time { return s.termEnd(v.Now, v.Nodes[g[0].Node].Name) }
+	if slot == 0 {
+		return terms{lease, lease}
+	}
+	return terms{lease, func(g cluster.Gang) time.Time {
+		if end := v.Now.Add(slot); end.Before(lease(g)) {
+			return end
+		}
+		return lease(g)
+	}}
 }
 
 // termEnd is when a lease that begins now ends: on a grid which, with stagger, lies elsewhere for each machine.

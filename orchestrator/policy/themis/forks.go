@@ -75,14 +75,14 @@ func (p *placing) gather(c *forkSet) {
 }
 
 // settle plans with what was set aside, now that no more is given.
-func (p *placing) settle() {
+func (p *placing) settle(until terms) {
 	for _, c := range p.gathered {
-		p.setDown(c)
+		p.setDown(c, until)
 	}
 }
 
 // setDown plans with a fork set, the devices of which are set aside until then.
-func (p *placing) setDown(c *forkSet) {
+func (p *placing) setDown(c *forkSet, until terms) {
 	if c.here && len(c.gangs) == 1 {
 		p.plan.Renew(c.job, c.reason)
 		return
@@ -92,9 +92,15 @@ func (p *placing) setDown(c *forkSet) {
 			p.plan.Free().Release(g, c.job.Demand)
 		}
 	}
-	if len(c.gangs) == 1 || !p.plan.PlaceForks(c.job, c.gangs, c.reason, divider(p.v)) {
-		p.plan.PlaceOn(c.job, c.gangs[0], c.reason)
+	if len(c.gangs) > 1 {
+		p.plan.UntilBy(until.slot)
+		placed := p.plan.PlaceForks(c.job, c.gangs, c.reason, divider(p.v))
+		p.plan.UntilBy(until.lease)
+		if placed {
+			return
+		}
 	}
+	p.plan.PlaceOn(c.job, c.gangs[0], c.reason)
 }
 
 // disband leaves a job one gang if it has fewer than it takes to fork it. It says whether that freed something.
@@ -112,6 +118,7 @@ func (p *placing) disband(c *forkSet) bool {
 		if i != best {
 			p.plan.Free().Release(g, c.job.Demand)
 			p.shares[c.of].devices -= g.Size()
+			p.parts.spend(c.of, -g.Size())
 		}
 	}
 	c.gangs, c.whole = c.gangs[best:best+1], true
@@ -139,6 +146,7 @@ func (p *placing) join(c *forkSet, g cluster.Gang) {
 	p.plan.HoldBack(g, c.job.Demand)
 	c.gangs = append(c.gangs, g)
 	p.shares[c.of].devices += g.Size()
+	p.parts.spend(c.of, g.Size())
 }
 
 // bestFork is the job of an app, and the free place, of such a gang, by which the job ends sooner by most; nil if there is none by

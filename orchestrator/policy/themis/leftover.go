@@ -12,7 +12,7 @@ const leftOver = "left over from the auction"
 // worst off first. rule is the option of that name.
 func (p *placing) leftovers(asked []int, rule string, chance *rand.Rand) {
 	if rule == "all" {
-		p.shareOut(chance.Perm(len(p.shares)))
+		p.giveOut(chance.Perm(len(p.shares)))
 		return
 	}
 	was := make([]bool, len(p.shares))
@@ -40,7 +40,16 @@ func (p *placing) leftovers(asked []int, rule string, chance *rand.Rand) {
 			}
 		}
 	}
-	p.shareOut(unasked, rest)
+	p.giveOut(unasked, rest)
+}
+
+// giveOut shares out to turns of apps: within the parts of groups, if there are any, then beyond.
+func (p *placing) giveOut(turns ...[]int) {
+	if p.parts != nil {
+		p.within(turns)
+		p.lend(turns)
+	}
+	p.shareOut(turns...)
 }
 
 // shareOut gives to each in turn until nobody can take more: first gangs for jobs that have none, then forks. What jobs got that
@@ -69,7 +78,7 @@ func (p *placing) share(turn []int) {
 	if wanting == 0 {
 		return
 	}
-	each := p.onOffer() / wanting
+	each := p.may(turn[0], p.onOffer()) / wanting
 	var none policy.Unplaceable
 	for len(turn) > 0 {
 		still := turn[:0:0]
@@ -92,17 +101,17 @@ func (p *placing) takeOne(i, each int, none *policy.Unplaceable) bool {
 	}
 	s := &p.shares[i]
 	for _, j := range s.open {
-		if j.Running() && !p.supply.rests[j] || none.Covers(j.Demand) {
+		least := max(1, j.Demand.Min)
+		n := p.may(i, min(max(least, each), max(least, j.Demand.Max)))
+		if j.Running() && !p.supply.rests[j] || n < least || none.Covers(j.Demand) {
 			continue
 		}
-		least := max(1, j.Demand.Min)
-		n := min(max(least, each), max(least, j.Demand.Max))
 		g, ok := p.together(j.Demand, n, least, "")
 		if !ok || !p.place(i, j, g, leftOver) {
 			none.Add(j.Demand)
 			continue
 		}
-		s.served(j, g)
+		p.served(i, j, g)
 		s.leftover = book(p.v, s.leftover, g)
 		return true
 	}
@@ -113,8 +122,8 @@ func (p *placing) takeOne(i, each int, none *policy.Unplaceable) bool {
 func (p *placing) renewOne(i, least int) bool {
 	s := &p.shares[i]
 	for _, j := range s.open {
-		if max(1, j.Demand.Min) >= least && p.renew(i, j, leftOver) {
-			s.served(j, j.Gang())
+		if max(1, j.Demand.Min) >= least && p.may(i, j.Gang().Size()) >= j.Gang().Size() && p.renew(i, j, leftOver) {
+			p.served(i, j, j.Gang())
 			s.leftover, s.renewed = book(p.v, s.leftover, j.Gang()), book(p.v, s.renewed, j.Gang())
 			return true
 		}

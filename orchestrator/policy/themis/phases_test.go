@@ -262,7 +262,7 @@ func TestFulfil(t *testing.T) {
 		tc.change(s, jobs[0], jobs[1], &r)
 		v := s.View()
 		plan := policy.Extend(v)
-		secured, still, _ := fulfil(v, plan, []policy.Reservation{r}, lease)
+		secured, still, _ := fulfil(v, plan, []policy.Reservation{r}, lease, terms{})
 		if len(plan.Plan("", "").Grants) != tc.granted || len(secured) != tc.secured || len(still) != tc.still {
 			t.Errorf("%s: secured %v, still reserved %v", name, secured, still)
 		}
@@ -418,7 +418,7 @@ func TestRecordingChangesNothing(t *testing.T) {
 	states := []*agent.AppState{state(order[0].app)}
 	offer := offerTo(v, offered, states)
 	bids := collect(offer, []int{0}, states, nil, &study{})
-	awards, result := hold(offer, bids, &set, rand.New(rand.NewPCG(1, 1)))
+	awards, result := hold(offer, bids, nil, &set, rand.New(rand.NewPCG(1, 1)))
 	p := newPlacing(v, policy.Extend(v), offered, order, &set)
 	p.give(awards)
 	after, rhos := learn(v, order, awards, p.shares, known, &set)

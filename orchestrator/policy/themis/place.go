@@ -20,10 +20,12 @@ type share struct {
 	won, leftover, renewed []*outbidv1.Lot
 }
 
-// served says that a job of the app got a gang.
-func (s *share) served(j *policy.Job, g cluster.Gang) {
+// served says that a job of an app got a gang.
+func (p *placing) served(of int, j *policy.Job, g cluster.Gang) {
+	s := &p.shares[of]
 	s.open = slices.DeleteFunc(s.open, func(o *policy.Job) bool { return o == j })
 	s.devices += g.Size()
+	p.parts.spend(of, g.Size())
 }
 
 // placing turns awards and leftovers into grants, renewals and reservations of a plan.
@@ -43,6 +45,9 @@ type placing struct {
 	// forkSets are where jobs that may be forked are to run, and gathered they in their order.
 	forkSets map[*policy.Job]*forkSet
 	gathered []*forkSet
+	// parts of the groups of apps; nil without groups. bounded: nobody gets more than its group has left of its part.
+	parts   *parts
+	bounded bool
 }
 
 func newPlacing(v *policy.View, plan *policy.Planner, s *supply, order []ranked, set *settings) *placing {
@@ -151,7 +156,7 @@ func (p *placing) goOn(w win) bool {
 	s := &p.shares[w.of]
 	for _, j := range s.open {
 		if p.lost[j] && alike(p.v, j.Gang(), w.gang) && p.renew(w.of, j, w.reason()) {
-			s.served(j, j.Gang())
+			p.served(w.of, j, j.Gang())
 			s.won, s.renewed = book(p.v, s.won, j.Gang()), book(p.v, s.renewed, j.Gang())
 			return true
 		}
@@ -185,7 +190,7 @@ func (p *placing) deliver(w win) bool {
 	j := s.open[i]
 	n := min(w.gang.Size(), max(j.Demand.Min, j.Demand.Max))
 	if g, ok := p.locate(w.gang, j.Demand, n); ok && p.place(w.of, j, g, w.reason()) {
-		s.served(j, g)
+		p.served(w.of, j, g)
 		s.won = book(p.v, s.won, g)
 	}
 	return true

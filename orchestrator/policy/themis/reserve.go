@@ -14,7 +14,7 @@ const settling = 4
 // fulfil grants, in the plan, devices that were reserved for jobs and are free now, and holds back the others. It returns
 // the gangs that jobs have or will have by that, the reservations that still stand, and when the first job has waited for long enough
 // for the last devices of its forks; zero for none. A reservation lasts for a lease.
-func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lease time.Duration) (
+func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lease time.Duration, until terms) (
 	secured map[*policy.Job][]cluster.Gang, still []policy.Reservation, patience time.Time,
 ) {
 	if len(open) == 0 {
@@ -43,7 +43,9 @@ func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lea
 		}
 		if len(of) > 1 && j.MayFork() {
 			waits := made.Add(lease / settling)
+			plan.UntilBy(until.slot)
 			claim, coming := plan.ClaimForks(j, gangs, v.Now.Before(waits), secureNow, divider(v))
+			plan.UntilBy(until.lease)
 			if claim == policy.Held {
 				still = append(still, of...)
 				if waits.After(v.Now) {

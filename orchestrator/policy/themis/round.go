@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
-	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -15,18 +14,32 @@ import (
 // Decide implements policy.Policy. Each phase of a round takes the values of those before: what is reserved and expired,
 // how apps stand, what is remembered of them, their rank, and, if something is on offer, who is asked, the offer, bids,
 // awards, and what is placed; then what is remembered after it, and the plan.
-func (p *Policy) Decide(v *policy.View) policy.Plan {
+func (p *Policy) Decide(v *policy.View) policy.Plan { return p.DecideBy(v, Rules{}) }
+
+// Rules are what a policy of which Themis's rounds are a part adds to them. Without any a round is Themis's.
+type Rules struct {
+	// Division of what is on offer among groups of apps; nil for none.
+	Division *Division
+	// ForksFill: no app bids for forks, nor is due anything for them; they have what is left over when all jobs have their devices.
+	ForksFill bool
+	// Slot is how long forks of a job train before they are averaged, if that is less than a lease; 0 for a lease.
+	Slot time.Duration
+}
+
+// DecideBy decides a round by rules of another policy.
+func (p *Policy) DecideBy(v *policy.View, rules Rules) policy.Plan {
 	plan := policy.Extend(v)
-	plan.UntilBy(func(g cluster.Gang) time.Time { return p.set.termEnd(v.Now, v.Nodes[g[0].Node].Name) })
+	until := p.set.terms(v, rules.Slot)
+	plan.UntilBy(until.lease)
 	rests := resting(v, plan)
-	secured, reserved, patience := fulfil(v, plan, stays(v, p.Reservations), p.set.lease)
+	secured, reserved, patience := fulfil(v, plan, stays(v, p.Reservations), p.set.lease, until)
 	expired, ends := expire(v, p.Ends)
 	offered := newSupply(expired, rests, secured)
 	p.Seen = forget(v, p.Seen)
-	held := p.auction(v, plan, offered)
+	held := p.auction(v, plan, offered, &rules)
 	p.Seen = held.known
 
-	held.placing.settle()
+	held.placing.settle(until)
 	reserved = append(reserved, plan.Reservations()...)
 	decided := held.placing.end(reserved)
 	for _, g := range decided.Grants {
@@ -72,7 +85,7 @@ func (a *auctioned) heard() bool {
 }
 
 // auction ranks the apps, asks the worst off, and plans with what they won and with what is left over.
-func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *auctioned {
+func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules *Rules) *auctioned {
 	if !s.tradable(v) {
 		return &auctioned{known: p.Seen, placing: newPlacing(v, plan, s, nil, &p.set)}
 	}
@@ -82,6 +95,9 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *aucti
 		if p.set.ownWeights {
 			st.Weight = a.Weight
 		}
+		if rules.ForksFill {
+			withoutForks(st)
+		}
 		p.set.study.err(st)
 		return st
 	}
@@ -89,7 +105,8 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *aucti
 	known := recall(v, s, all, p.Seen, &p.set, state)
 	a := &auctioned{known: known, order: rank(v, all, known, &p.set)}
 	a.placing = newPlacing(v, plan, s, a.order, &p.set)
-	asked := ask(a.order, a.placing.offered(), &p.set)
+	a.placing.parts = rules.Division.divide(a.order, a.placing.onOffer())
+	asked := a.placing.parts.ask(a.order, a.placing.offered(), &p.set)
 	if len(asked) == 0 {
 		a.placing.leftovers(nil, p.set.leftover, p.rng)
 		return a
@@ -101,7 +118,7 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *aucti
 	offer := offerTo(v, s, states)
 	bids := collect(offer, asked, states, p.agents, &p.set.study)
 	var result *auction.Result
-	a.awards, result = hold(offer, bids, &p.set, p.rng)
+	a.awards, result = hold(offer, bids, a.placing.parts, &p.set, p.rng)
 	a.placing.give(a.awards)
 	a.placing.leftovers(asked, p.set.leftover, p.rng)
 	var after []float64
@@ -111,6 +128,14 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply) *aucti
 		shares: a.placing.shares, known: a.known, after: after,
 	}).record()
 	return a
+}
+
+// withoutForks has an agent bid for one gang for each job.
+func withoutForks(st *agent.AppState) {
+	st.Forks, st.LeastForks = 0, 0
+	for i := range st.Jobs {
+		st.Jobs[i].Forks, st.Jobs[i].LeastForks = 0, 0
+	}
 }
 
 // forget drops what is known of apps that have ended, once there are many.

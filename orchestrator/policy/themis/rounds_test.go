@@ -3,7 +3,6 @@ package themis_test
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -436,109 +435,6 @@ func TestAgentsOutsideThatGoWrongLoseTheirBid(t *testing.T) {
 			t.Errorf("%s: it won %v and holds %d; without a bid it gets what is left over", name, b.GetWon(), held(a))
 		}
 	}
-}
-
-// An agent's idea of T_id moves nothing: a table by an ideal time that is ten times shorter says the same of the seconds
-// that the app would take, and that is what counts.
-func TestAnAgentCannotMoveItsIdealTime(t *testing.T) {
-	t.Parallel()
-	for _, options := range [][]string{nil, {"f=0.5"}, {"rank=passed-over", "cover=1", "leftover=keep"}} {
-		shares, all := map[float64]int{}, 0
-		for _, scale := range []float64{1, 1.1, 2, 10} {
-			w, p := newWorld(t, 8), policyWith(t, options...)
-			for i := range 8 {
-				w.submit(fmt.Sprint("app", i), 4, 1, 100_000)
-			}
-			liar := w.apps[3]
-			liar.Spec = &outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "theirs"}}
-			p.UseAgents(scaled{scale})
-			for range 60 {
-				plan := w.decide(p)
-				w.left()
-				w.decide(p)
-				shares[scale] += held(liar)
-				for _, a := range w.apps {
-					all += held(a)
-				}
-				w.now = plan.Next
-			}
-		}
-		for scale, n := range shares {
-			if n != shares[1] {
-				t.Errorf("%v: it held %d device-leases in 60 by an ideal time that is %v times too short, and %d by the true one", options,
-					n, scale, shares[1])
-			}
-		}
-		if fair := float64(all) / 4 / 8; len(options) < 2 && math.Abs(float64(shares[1])/fair-1) > .25 {
-			t.Errorf("%v: one of eight equal apps held %d device-leases, want about %.0f", options, shares[1], fair)
-		}
-	}
-}
-
-// With eight equal apps one that over-reports what its devices are worth, apart or together, ends with no more of them.
-func TestWhoOverReportsGainsNothing(t *testing.T) {
-	t.Parallel()
-	for _, lie := range []float64{.1, .34, .6, 1} {
-		var got [2]int
-		for k, factor := range []float64{1, 1 + lie} {
-			for seed := range 5 {
-				w, p := newWorld(t, 8, 2, 2, 2, 2), policyWith(t, fmt.Sprint("seed=", seed))
-				for i := range 8 {
-					a := w.submit(fmt.Sprint("app", i), 1, 8, 100_000)
-					a.Demand.MultiNode, a.Jobs[0].Demand.MultiNode = true, true
-					a.Speeds.S = [4]float64{1, 1, 1.5, 2}
-				}
-				liar := w.apps[3]
-				liar.Spec = &outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "theirs"}}
-				p.UseAgents(slowed{factor})
-				for range 60 {
-					plan := w.decide(p)
-					w.left()
-					w.decide(p)
-					got[k] += held(liar)
-					w.now = plan.Next
-				}
-			}
-		}
-		if float64(got[1]) > 1.1*float64(got[0]) {
-			t.Errorf("over 300 leases it held %d devices by the truth, and %d when it said that machines apart were %.0f %% slower than they are",
-				got[0], got[1], 100*lie)
-		}
-	}
-}
-
-// slowed is an agent that over-reports rho of what is spread over machines.
-type slowed struct{ by float64 }
-
-func (s slowed) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {
-	tables, err := agent.BuiltIn{}.Bid(o, apps)
-	for i := range tables {
-		for k := range tables[i].Rows {
-			for _, g := range tables[i].Rows[k].Gangs {
-				if g.Machines > 1 {
-					tables[i].Rows[k].Rho *= s.by
-					break
-				}
-			}
-		}
-	}
-	return tables, err
-}
-
-// scaled is an agent that divides T_id of the built-in one's tables.
-type scaled struct{ by float64 }
-
-func (s scaled) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {
-	tables, err := agent.BuiltIn{}.Bid(o, apps)
-	for i := range tables {
-		t := &tables[i]
-		t.Ideal /= s.by
-		t.Rho *= s.by
-		for k := range t.Rows {
-			t.Rows[k].Rho *= s.by
-		}
-	}
-	return tables, err
 }
 
 // On one machine of 8 and many of 2, the job that loses most by being apart gets the large one, and both run whole.

@@ -140,6 +140,9 @@ func New(o *policy.Options) *Policy {
 	return p
 }
 
+// Lease is how long devices are granted for.
+func (p *Policy) Lease() time.Duration { return p.set.lease }
+
 // Name implements policy.Policy.
 func (*Policy) Name() string { return "themis" }
 

@@ -24,6 +24,8 @@ type Bidder struct {
 	// Nothing is its rho with no row.
 	Nothing float64
 	Rows    []agent.Row
+	// Group of bidders that it is of, by index in the limits of RunWithin.
+	Group int
 }
 
 // Result is an auction's outcome.
@@ -48,8 +50,12 @@ func (r *Result) Gap() float64 {
 }
 
 // Run holds the auction.
-func Run(lots []agent.Lot, bidders []Bidder) Result {
-	p := compile(lots, bidders)
+func Run(lots []agent.Lot, bidders []Bidder) Result { return RunWithin(lots, bidders, nil) }
+
+// RunWithin holds it with groups of bidders that may have no more devices together than their limits; without limits there are no
+// groups. A limit is one more linear constraint, so what holds of the auction holds within it.
+func RunWithin(lots []agent.Lot, bidders []Bidder, limits []int) Result {
+	p := compile(lots, bidders, limits)
 	s := newSolver(p)
 	s.solve()
 	r := Result{Rows: make([]int, len(bidders)), Exact: s.exact}

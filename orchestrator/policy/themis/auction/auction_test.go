@@ -212,27 +212,32 @@ func TestLyingGainsNothingInExpectation(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		l, b := small(t)
-		honest := auction.Run(l, b)
-		if !honest.Exact || !simple(b) {
-			return
-		}
-		liar := rapid.IntRange(0, len(b)-1).Draw(t, "liar")
-		lied := append([]auction.Bidder(nil), b...)
-		lied[liar].Rows = append([]agent.Row(nil), b[liar].Rows...)
-		for i := range lied[liar].Rows {
-			lied[liar].Rows[i].Rho *= rapid.Float64Range(.2, 5).Draw(t, "factor")
-		}
-		lied[liar].Nothing *= rapid.Float64Range(.5, 2).Draw(t, "factor of nothing")
-		got := auction.Run(l, lied)
-		if !got.Exact {
-			return
-		}
-		truth := honest.Keeps[liar] / rho(b[liar], honest.Rows[liar])
-		lie := got.Keeps[liar] / rho(b[liar], got.Rows[liar])
-		if lie > truth*(1+1e-9) {
-			t.Fatalf("bidder %d has %v if it lies, and %v if it says the truth", liar, lie, truth)
-		}
+		nothingGainedBy(t, b, func(b []auction.Bidder) auction.Result { return auction.Run(l, b) })
 	})
+}
+
+// nothingGainedBy draws a liar and its lies, and checks that they gain nothing in an auction.
+func nothingGainedBy(t *rapid.T, b []auction.Bidder, run func([]auction.Bidder) auction.Result) {
+	honest := run(b)
+	if !honest.Exact || !simple(b) {
+		return
+	}
+	liar := rapid.IntRange(0, len(b)-1).Draw(t, "liar")
+	lied := append([]auction.Bidder(nil), b...)
+	lied[liar].Rows = append([]agent.Row(nil), b[liar].Rows...)
+	for i := range lied[liar].Rows {
+		lied[liar].Rows[i].Rho *= rapid.Float64Range(.2, 5).Draw(t, "factor")
+	}
+	lied[liar].Nothing *= rapid.Float64Range(.5, 2).Draw(t, "factor of nothing")
+	got := run(lied)
+	if !got.Exact {
+		return
+	}
+	truth := honest.Keeps[liar] / rho(b[liar], honest.Rows[liar])
+	lie := got.Keeps[liar] / rho(b[liar], got.Rows[liar])
+	if lie > truth*(1+1e-9) {
+		t.Fatalf("bidder %d has %v if it lies, and %v if it says the truth", liar, lie, truth)
+	}
 }
 
 // Where devices are alike and 1/rho is in proportion to their number (the homogeneous valuations of theorem 3.2), nobody

@@ -143,3 +143,12 @@ func add(uses []use, u use) []use {
 	}
 	return append(uses, u)
 }
+
+// within adds what a row uses of its bidder's group; false if the group may not have so much.
+func (c *counters) within(group int, gangs []agent.Gangs, uses []use) ([]use, bool) {
+	n := 0
+	for _, g := range gangs {
+		n += g.Size()
+	}
+	return append(uses, use{int32(group), int32(n)}), n <= int(c.room[group])
+}

@@ -30,7 +30,7 @@ func (s *solver) settle() bool {
 				continue
 			}
 			s.best[loser] = r
-			if s.misfit(s.best) < 0 {
+			if s.misfit(s.best) < 0 && (!s.grouped || s.within(s.best)) {
 				break
 			}
 			s.best[loser] = -1
@@ -39,6 +39,13 @@ func (s *solver) settle() bool {
 	copy(s.choice, s.best)
 	s.worth = s.value()
 	return untouched
+}
+
+// within says whether a choice keeps to all constraints.
+func (s *solver) within(choice []int) bool {
+	copy(s.choice, choice)
+	s.recount()
+	return !slices.ContainsFunc(s.left, func(left int32) bool { return left < 0 })
 }
 
 // misfit packs the pieces of a choice on the machines, the most bound and the largest first, and names the first bidder

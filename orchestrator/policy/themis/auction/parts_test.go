@@ -104,7 +104,7 @@ func TestRowsThatAreLeftOut(t *testing.T) {
 		"on a machine":             {1, many(func(g *agent.Gangs) { g.Node, g.Devices = "m", 2 }), true},
 		"beyond that machine":      {1, many(func(g *agent.Gangs) { g.Node, g.Devices = "m", 3 }), false},
 	} {
-		p := compile(lots, []Bidder{{Nothing: 2, Rows: []agent.Row{{Rho: tc.rho, Gangs: tc.gangs}}}})
+		p := compile(lots, []Bidder{{Nothing: 2, Rows: []agent.Row{{Rho: tc.rho, Gangs: tc.gangs}}}}, nil)
 		if got := len(p.worth) == 1; got != tc.want {
 			t.Errorf("%s: taken %t", name, got)
 		}
@@ -214,7 +214,7 @@ func TestSettle(t *testing.T) {
 		{Nothing: 16, Rows: []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(3)}}}},
 		{Nothing: 16, Rows: []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(3)}}}},
 		{Nothing: 16, Rows: []agent.Row{{Rho: 2, Gangs: []agent.Gangs{one(3)}}, {Rho: 4, Gangs: []agent.Gangs{one(2)}}, {Rho: 8, Gangs: []agent.Gangs{one(1)}}}},
-	})
+	}, nil)
 	s := newSolver(p)
 	copy(s.best, []int{p.start[0], p.start[1], p.start[2]})
 	if s.settle() || !slices.Equal(s.best, []int{p.start[0], p.start[1], p.start[2] + 1}) || math.Abs(s.worth-math.Log(16*16*4)) > 1e-9 {
@@ -232,7 +232,7 @@ func TestSlackConstraints(t *testing.T) {
 	other := one(4)
 	other.Type = "b"
 	rows := []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(3), other}}, {Rho: 1.5, Gangs: []agent.Gangs{one(2)}}}
-	p := compile(lots, []Bidder{{Nothing: 2, Rows: rows}, {Nothing: 2, Rows: rows[1:]}})
+	p := compile(lots, []Bidder{{Nothing: 2, Rows: rows}, {Nothing: 2, Rows: rows[1:]}}, nil)
 	// Sizes 1, 2 and 3 of type a: of its 4 devices 3 + 2 may be wanted, of its 2 pieces of two 1 + 1 at most.
 	if len(p.room) != 1 || p.room[0] != 4 || !slices.Equal(p.uses, []use{{0, 3}, {0, 2}, {0, 2}}) || !slices.Equal(p.useStart, []int{0, 1, 2, 3}) {
 		t.Errorf("room %v, uses %v from %v", p.room, p.uses, p.useStart)

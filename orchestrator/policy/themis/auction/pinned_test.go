@@ -91,7 +91,7 @@ func (s shape) draw(r *rand.Rand) ([]agent.Lot, []Bidder) {
 // stages writes how far each stage of the solver comes: all of them are there to come further in less time, and a search
 // that tries everything would hide what they do.
 func stages(text *strings.Builder, lots []agent.Lot, bidders []Bidder) {
-	p := compile(lots, bidders)
+	p := compile(lots, bidders, nil)
 	s := newSolver(p)
 	s.clearChoice()
 	s.improve()

@@ -23,8 +23,8 @@ type problem struct {
 	uses     []use
 	// room of each constraint.
 	room []int32
-	// exactCounts: what keeps to the constraints fits the machines.
-	exactCounts bool
+	// exactCounts: what keeps to the constraints fits the machines. grouped: what fits the machines may be more than a group may have.
+	exactCounts, grouped bool
 }
 
 type use struct {
@@ -44,10 +44,14 @@ type candidate struct {
 
 // compile turns bids into a problem. Rows that are worth nothing, that the offer cannot hold, or that another row of the
 // bidder beats in worth and in every use, are left out.
-func compile(lots []agent.Lot, bidders []Bidder) *problem {
-	p := &problem{lots: lots, start: []int{0}, useStart: []int{0}}
+func compile(lots []agent.Lot, bidders []Bidder, limits []int) *problem {
+	p := &problem{lots: lots, start: []int{0}, useStart: []int{0}, grouped: limits != nil}
 	c := newCounters(lots, bidders)
 	p.exactCounts = c.exact()
+	groups := len(c.room) // the groups' constraints come after those of the lots
+	for _, n := range limits {
+		c.room = append(c.room, int32(n))
+	}
 	var all []candidate
 	for i := range bidders {
 		b := &bidders[i]
@@ -57,7 +61,11 @@ func compile(lots []agent.Lot, bidders []Bidder) *problem {
 			if !Sound(row.Rho) || !(row.Rho < b.Nothing) {
 				continue
 			}
-			if uses, ok := c.count(row.Gangs); ok {
+			uses, ok := c.count(row.Gangs)
+			if ok && limits != nil {
+				uses, ok = c.within(groups+b.Group, row.Gangs, uses)
+			}
+			if ok {
 				all = append(all, candidate{math.Log(b.Nothing / row.Rho), r, uses})
 			}
 		}

@@ -1,0 +1,112 @@
+// Package house is the policy `outbid`, which has learnt from five papers and is made of the rooms that hold them.
+//
+// A round divides the devices on offer among tenants by their long-term share (ASTRAEA, package accounts): one by one to the
+// tenant that has had the least of its share, no more than it asks for, and to nobody less than a floor, a part of its quota,
+// while it asks for that. Within its part the apps of each tenant bid as in Themis: the worst off are asked, and one partial
+// allocation auction with hidden payments, in which no tenant can win more than its part, decides by finish-time fairness,
+// which agents work out from the rates that were measured on each type of device. What parts leave goes to whoever can use it,
+// tenants in turns, and what would idle then to forks of jobs that may be forked (HadarE, package forking), for
+// slots that are shorter than a lease: so they give it back first when somebody comes.
+//
+// With one tenant and no job that may be forked a round is Themis's.
+package house
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
+)
+
+// Policy is the house's.
+type Policy struct {
+	arbiter *themis.Policy
+	set     settings
+	books   books
+}
+
+var (
+	_ policy.Bidding    = (*Policy)(nil)
+	_ policy.Preemptive = (*Policy)(nil)
+	_ policy.Forking    = (*Policy)(nil)
+)
+
+// settings are the policy's own options; those of its rounds are Themis's.
+type settings struct {
+	// tenants: what is on offer is divided among tenants.
+	tenants bool
+	// floor is the part of its quota that a tenant has whatever it had before, and horizon in seconds, 0 for none.
+	floor, horizon float64
+	// fill: forks have what is left over, and apps do not bid for them.
+	fill bool
+	// slot is how long forks train before they are averaged, and give back what they hold.
+	slot time.Duration
+}
+
+// New makes the policy from its options.
+func New(o *policy.Options) policy.Policy {
+	p := &Policy{arbiter: themis.New(o)}
+	p.set.tenants = o.Text("tenants", "share", "what is on offer is divided among tenants by their long-term share; or none: all apps bid "+
+		"for all of it, as in Themis", "share", "none") == "share"
+	p.set.floor = o.Float("floor", 0.5, 0, 1, "the part of its quota that a tenant may have however much it had before; 0 for ASTRAEA's own rule")
+	p.set.horizon = 86400 * o.Float("horizon", 7, 0, 3650, "days in which what a tenant had fades to a third; 0 for never, as in ASTRAEA")
+	p.set.fill = o.Text("forks", "fill", "forks of jobs have what would idle otherwise: fill; or apps bid for them too, as in Themis: bid",
+		"fill", "bid") == "fill"
+	p.set.slot = o.Duration("slot", 3*time.Minute, "how long forks of a job train before they are averaged and their devices are on offer again; "+
+		"a lease if that is shorter")
+	p.books = newBooks()
+	return p
+}
+
+// Name implements policy.Policy.
+func (*Policy) Name() string { return "outbid" }
+
+// Preempts implements policy.Preemptive.
+func (*Policy) Preempts() bool { return true }
+
+// ForksJobs implements policy.Forking.
+func (*Policy) ForksJobs() bool { return true }
+
+// UseAgents implements policy.Bidding.
+func (p *Policy) UseAgents(a agent.Agent) { p.arbiter.UseAgents(a) }
+
+// snapshot is what the policy remembers: its own, and its arbiter's.
+type snapshot struct {
+	Arbiter json.RawMessage
+	Books   books
+}
+
+// Snapshot implements policy.Policy.
+func (p *Policy) Snapshot() ([]byte, error) {
+	arbiter, err := p.arbiter.Snapshot()
+	if err != nil {
+		return nil, fmt.Errorf("outbid: %w", err)
+	}
+	return json.Marshal(snapshot{arbiter, p.books})
+}
+
+// Restore implements policy.Policy.
+func (p *Policy) Restore(b []byte) error {
+	s := snapshot{Books: newBooks()}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("outbid: snapshot: %w", err)
+	}
+	if err := p.arbiter.Restore(s.Arbiter); err != nil {
+		return fmt.Errorf("outbid: %w", err)
+	}
+	p.books = s.Books
+	return nil
+}
+
+// Decide implements policy.Policy.
+func (p *Policy) Decide(v *policy.View) policy.Plan {
+	p.books.enter(v, p.set.horizon)
+	shared := p.books.share(v, &p.set, p.arbiter.Lease())
+	plan := p.arbiter.DecideBy(v, themis.Rules{Division: shared.division(), ForksFill: p.set.fill, Slot: p.set.slot})
+	shared.explain(&plan)
+	p.books.hold(v, plan)
+	return plan
+}

@@ -1,0 +1,199 @@
+package house_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/house"
+	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
+	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
+	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
+)
+
+func create(t *testing.T, pairs ...string) policy.Policy {
+	t.Helper()
+	o, err := policy.ParseOptions(pairs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := house.New(o)
+	if err := o.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestOutbidKeepsTheRules(t *testing.T) {
+	t.Parallel()
+	policytest.Run(t, func() policy.Policy { return house.New(policy.NewOptions(nil)) })
+}
+
+// drawn is a stage of unlike nodes on which apps of some tenants came at different times; the same for the same seed.
+func drawn(seed uint64, tenants int) *stagetest.Stage {
+	draw := rand.New(rand.NewPCG(seed, 1))
+	nodes := append(stagetest.Nodes("v100", 2, 4, 2), stagetest.Nodes("k80", 3, 2, 2)...)
+	slices.SortFunc(nodes, func(a, b cluster.Node) int { return strings.Compare(a.Name, b.Name) })
+	s := stagetest.New(nodes...)
+	s.Stop = 5 * time.Second
+	for i := range 6 + draw.IntN(6) {
+		a := s.App(fmt.Sprint("app", i), fmt.Sprint("t", draw.IntN(tenants)))
+		a.Speeds = &cluster.Speeds{Measured: []cluster.Speed{{Type: "k80", Devices: 1, Rate: 1}, {Type: "v100", Devices: 1, Rate: 2 + 4*draw.Float64()}}}
+		most := 1 << draw.IntN(3)
+		a.Demand, a.Tuner = cluster.Demand{Min: 1, Max: most}, "random"
+		for range 1 + draw.IntN(8) {
+			s.Job(a, 1, most, 600+draw.Int64N(20_000))
+		}
+	}
+	return s
+}
+
+// told is all that a plan says.
+func told(p policy.Plan) string {
+	var text strings.Builder
+	for _, g := range p.Grants {
+		fmt.Fprintln(&text, "grant", g.Job.Name(), g.Gang, g.TermEnd, g.Reason)
+	}
+	for _, r := range p.Renews {
+		fmt.Fprintln(&text, "renew", r.Job.Name(), r.TermEnd, r.Reason)
+	}
+	for _, r := range p.Revokes {
+		fmt.Fprintln(&text, "revoke", r.Job.Name(), r.Reason)
+	}
+	fmt.Fprintln(&text, p.Reason, p.Next, p.Auction)
+	return text.String()
+}
+
+// recorder keeps what a policy said.
+type recorder struct {
+	policy.Policy
+
+	said []string
+}
+
+func (r *recorder) Decide(v *policy.View) policy.Plan {
+	plan := r.Policy.Decide(v)
+	r.said = append(r.said, told(plan))
+	return plan
+}
+
+// With one tenant, no utility and no job that may be forked every decision is Themis's, to the word.
+func TestOneTenantIsThemis(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		both := []*recorder{{Policy: create(t)}, {Policy: themis.New(policy.NewOptions(nil))}}
+		for _, r := range both {
+			drawn(seed, 1).Run(t, r, 6*time.Hour)
+		}
+		if !slices.Equal(both[0].said, both[1].said) {
+			for i := range both[0].said {
+				if i >= len(both[1].said) || both[0].said[i] != both[1].said[i] {
+					t.Fatalf("seed %d, decision %d: outbid says\n%s\nand Themis\n%s", seed, i, both[0].said[i], both[1].said[min(i, len(both[1].said)-1)])
+				}
+			}
+			t.Fatalf("seed %d: %d decisions, Themis makes %d", seed, len(both[0].said), len(both[1].said))
+		}
+		if len(both[0].said) < 20 {
+			t.Errorf("seed %d: only %d decisions were compared", seed, len(both[0].said))
+		}
+	}
+}
+
+// share is the part of all device-time that a tenant had since marked.
+func share(s *stagetest.Stage, tenant string, before map[string]float64) float64 {
+	all := 0.0
+	for name, held := range s.Held {
+		all += held - before[name]
+	}
+	return (s.Held[tenant] - before[tenant]) / all
+}
+
+func crowd(s *stagetest.Stage, tenant string, apps, jobs, size int) {
+	for i := range apps {
+		a := s.App(fmt.Sprint(tenant, i, s.Now.Unix()), tenant)
+		a.Speeds, a.Demand, a.Tuner = &cluster.Speeds{}, cluster.Demand{Min: size, Max: size}, "random"
+		for range jobs {
+			s.Job(a, size, size, 1e9)
+		}
+	}
+}
+
+// Tenants have device-time by weight, however many apps each has and however large their jobs are.
+func TestTenantsShareByWeight(t *testing.T) {
+	t.Parallel()
+	s := stagetest.New(stagetest.Nodes("v100", 4, 4, 4)...)
+	crowd(s, "few", 1, 16, 1)
+	crowd(s, "many", 20, 4, 2)
+	s.Run(t, create(t), 48*time.Hour)
+	if got := share(s, "few", nil); got < .45 || got > .55 {
+		t.Errorf("the tenant of one app held %.3f of the devices, want a half", got)
+	}
+	if got := share(s, "few", nil); got > .45 {
+		other := stagetest.New(stagetest.Nodes("v100", 4, 4, 4)...)
+		crowd(other, "few", 1, 16, 1)
+		crowd(other, "many", 20, 4, 2)
+		other.Run(t, create(t, "tenants=none"), 48*time.Hour)
+		if got := share(other, "few", nil); got > .3 {
+			t.Errorf("without tenants' shares it held %.3f, want what one app of 21 has", got)
+		}
+	}
+}
+
+// What a tenant lends comes back to it, but for the floor that others keep.
+func TestWhatIsLentComesBack(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		floor string
+		want  float64
+	}{{"0.5", .75}, {"0", 1}, {"1", .5}} {
+		s := stagetest.New(stagetest.Nodes("v100", 4, 4, 4)...)
+		p := create(t, "floor="+c.floor)
+		crowd(s, "borrows", 4, 8, 1)
+		s.Job(s.App("once", "lends"), 1, 1, 60)
+		s.Run(t, p, 12*time.Hour)
+		if got := share(s, "borrows", nil); got < .99 {
+			t.Errorf("floor %s: the borrower held %.3f while nobody else wanted anything", c.floor, got)
+		}
+		before := map[string]float64{}
+		for name, held := range s.Held {
+			before[name] = held
+		}
+		crowd(s, "lends", 4, 8, 1)
+		s.Run(t, p, 4*time.Hour)
+		if got := share(s, "lends", before); got < c.want-.06 || got > c.want+.02 {
+			t.Errorf("floor %s: the lender held %.3f of the devices when it came back, want %.2f", c.floor, got, c.want)
+		}
+	}
+}
+
+// What would idle trains forks of a job that may be forked, in slots that are shorter than a lease: then it is on offer again.
+func TestForksHaveShortSlots(t *testing.T) {
+	t.Parallel()
+	for slot, want := range map[string]time.Duration{"90s": 90 * time.Second, "1h": 10 * time.Minute} {
+		s := stagetest.New(stagetest.Nodes("v100", 3, 1, 1)...)
+		for i, forks := range []int{3, 0} {
+			a := s.App(fmt.Sprint("app", i), "t")
+			a.Speeds, a.Demand, a.Tuner, a.Forks = &cluster.Speeds{}, cluster.Demand{Min: 1, Max: 1}, "random", forks
+			s.Job(a, 1, 1, 100_000).Forks = forks
+		}
+		plan := create(t, "slot="+slot).Decide(s.View())
+		forks := 0
+		for _, g := range plan.Grants {
+			long := 10 * time.Minute
+			if g.Steps > 0 {
+				long, forks = want, forks+1
+			}
+			if off := g.TermEnd.Sub(s.Now) - long; off < -5*time.Minute || off > 5*time.Minute || long < 10*time.Minute && off != 0 {
+				t.Errorf("slot %s: %v, of %d steps, ends after %s, want about %s", slot, g.Job.Name(), g.Steps, g.TermEnd.Sub(s.Now), long)
+			}
+		}
+		if forks != 2 || len(plan.Grants) != 3 {
+			t.Errorf("slot %s: %d grants, %d of them forks: want two forks beside the other job", slot, len(plan.Grants), forks)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package house
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/astraea/accounts"
+	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
+)
+
+// books are the tenants' accounts as they were at the last decision.
+type books struct {
+	At      time.Time
+	Tenants map[string]*accounts.Account
+}
+
+func newBooks() books { return books{Tenants: map[string]*accounts.Account{}} }
+
+// enter brings the accounts up to now: what passed, who is there, and what each tenant asks for.
+func (b *books) enter(v *policy.View, horizon float64) {
+	seconds := 0.0
+	if !b.At.IsZero() {
+		seconds = max(0, v.Now.Sub(b.At).Seconds())
+	}
+	b.At = v.Now
+	for _, a := range b.Tenants {
+		a.Advance(seconds, false, horizon)
+		a.Held, a.Demand, a.Active = 0, 0, 0
+	}
+	for _, app := range v.Apps {
+		a := b.Tenants[app.Tenant]
+		if a == nil {
+			a = &accounts.Account{}
+			b.Tenants[app.Tenant] = a
+		}
+		a.Weight = v.Tenant(app).Weight
+		for _, j := range app.Jobs {
+			if j.Running() || j.Waiting() || j.Consolidating && !app.Paused {
+				a.Active++
+				a.Demand += float64(max(1, j.Demand.Min, j.Demand.Max))
+			}
+		}
+	}
+	devices := 0
+	for i := range v.Nodes {
+		devices += len(v.Nodes[i].Devices)
+	}
+	accounts.Quotas(devices, func(yield func(*accounts.Account) bool) {
+		for _, name := range slices.Sorted(maps.Keys(b.Tenants)) {
+			if !yield(b.Tenants[name]) {
+				return
+			}
+		}
+	})
+}
+
+// hold notes what tenants hold from now on. Devices of jobs that are to leave count until they have left.
+func (b *books) hold(v *policy.View, plan policy.Plan) {
+	for _, app := range v.Apps {
+		for _, j := range app.Jobs {
+			b.Tenants[app.Tenant].Held += float64(j.Held().Size())
+		}
+	}
+	for i := range plan.Grants {
+		g := &plan.Grants[i]
+		b.Tenants[g.Job.App.Tenant].Held += float64(g.Gang.Size())
+	}
+}
+
+// shared are the tenants that have apps now, who has had the least of its share first.
+type shared struct {
+	tenants []*tenant
+	number  map[string]int
+	// floor is a part of what each of them would have of all devices by weight, if weights are those of all.
+	floor, devices, weights float64
+	// lease, in seconds, that parts are for.
+	lease float64
+}
+
+type tenant struct {
+	*accounts.Account
+
+	name string
+	rho  float64
+}
+
+// share orders the tenants that ask for something, or hold something.
+func (b *books) share(v *policy.View, set *settings, lease time.Duration) *shared {
+	s := &shared{number: map[string]int{}, floor: set.floor, lease: lease.Seconds()}
+	if !set.tenants {
+		return s
+	}
+	for _, app := range v.Apps {
+		if _, there := s.number[app.Tenant]; !there {
+			s.number[app.Tenant] = 0
+			a := b.Tenants[app.Tenant]
+			s.tenants = append(s.tenants, &tenant{Account: a, name: app.Tenant, rho: a.Rho(0)})
+			s.weights += a.Weight
+		}
+	}
+	for i := range v.Nodes {
+		s.devices += float64(len(v.Nodes[i].Devices))
+	}
+	slices.SortStableFunc(s.tenants, func(x, y *tenant) int { return cmp.Compare(x.rho, y.rho) })
+	for i, t := range s.tenants {
+		s.number[t.name] = i
+	}
+	return s
+}
+
+// division has tenants bid within their parts; nil for one tenant.
+func (s *shared) division() *themis.Division {
+	if len(s.tenants) <= 1 {
+		return nil
+	}
+	return &themis.Division{Groups: len(s.tenants), Of: func(a *policy.App) int { return s.number[a.Tenant] }, Parts: s.parts}
+}
+
+// parts divides so many devices one by one: to the tenant that will have had the least of its share at the end of a lease, among those
+// that ask for more; first to those that have less than their floor.
+func (s *shared) parts(offered int, keeps []int) []int {
+	parts := make([]int, len(s.tenants))
+	for range offered {
+		best, low, least := -1, false, math.Inf(1)
+		for i, t := range s.tenants {
+			has := float64(keeps[i] + parts[i])
+			if has >= t.Demand {
+				continue
+			}
+			below := has+1 <= s.floor*s.devices*t.Weight/s.weights
+			if rho := t.After(s.lease, has+1); best < 0 || below && !low || below == low && rho < least {
+				best, low, least = i, below, rho
+			}
+		}
+		if best < 0 {
+			break
+		}
+		parts[best]++
+	}
+	return parts
+}
+
+// explain adds to the plan's reasons what tenants have had.
+func (s *shared) explain(plan *policy.Plan) {
+	if len(s.tenants) <= 1 {
+		return
+	}
+	for i := range plan.Grants {
+		g := &plan.Grants[i]
+		t := s.tenants[s.number[g.Job.App.Tenant]]
+		g.Reason += fmt.Sprintf("; tenant %s has had %.3g of its share", t.name, t.rho)
+	}
+	if plan.Reason == "" {
+		return
+	}
+	const most = 8
+	var texts []string
+	for _, t := range s.tenants[:min(most, len(s.tenants))] {
+		texts = append(texts, fmt.Sprintf("%s %.3g", t.name, t.rho))
+	}
+	plan.Reason += "; of their shares tenants have had: " + strings.Join(texts, ", ")
+	if n := len(s.tenants) - most; n > 0 {
+		plan.Reason += fmt.Sprintf(", and %d others more", n)
+	}
+}
