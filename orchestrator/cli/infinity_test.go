@@ -39,7 +39,7 @@ func TestInfinitiesAndNaNAreNeverTheBest(t *testing.T) {
 	u := startServer(t, "up", "--data", t.TempDir(), "--api", "127.0.0.1:0", "--devices", "cpu:4")
 	for _, tuner := range []string{
 		"{random: {max_steps: 3}, seed: 1}", "{asha: {max_steps: 3}, seed: 1}", "{median: {max_steps: 3}, seed: 1}",
-		"{performance_curve: {max_steps: 3}, seed: 1}", "{pbt: {max_steps: 3, interval: 1, population: 4}, seed: 1}",
+		"{performance_curve: {max_steps: 3}, seed: 1}", "{freeze_thaw: {max_steps: 3}, seed: 1}", "{pbt: {max_steps: 3, interval: 1, population: 4}, seed: 1}",
 	} {
 		for mode, words := range map[string]*strings.Replacer{
 			"min": strings.NewReplacer("MODE", "min", "TUNER", tuner, "INF", "-Infinity", "GOOD", "0.25", "WORSE", "0.75"),

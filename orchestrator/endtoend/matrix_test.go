@@ -157,6 +157,9 @@ func tunersByKind(t *testing.T) map[string][]*entry {
 		"performance_curve": {made(6, false, &outbidv1.Tuner{Kind: &outbidv1.Tuner_PerformanceCurve{
 			PerformanceCurve: &outbidv1.PerformanceCurve{MaxSteps: 16},
 		}})},
+		"freeze_thaw": {made(6, false, &outbidv1.Tuner{Kind: &outbidv1.Tuner_FreezeThaw{
+			FreezeThaw: &outbidv1.FreezeThaw{MaxSteps: 8},
+		}})},
 		"plugin": {made(0, false, &outbidv1.Tuner{Kind: &outbidv1.Tuner_Plugin{
 			Plugin: &outbidv1.PluginTuner{Command: []string{self}, Settings: settings, MaxSteps: 3},
 		}})},

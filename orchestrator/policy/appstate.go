@@ -29,7 +29,7 @@ func (v *View) AppState(a *App, stock []agent.Stock, holdings func(*Job) (held, 
 			Min: j.Demand.Min, Max: j.Demand.Max, MultiNode: j.Demand.MultiNode, Types: j.Demand.Types,
 			Exclude: j.Demand.Exclude, Speeds: j.Speeds, Forks: j.Forks, LeastForks: j.LeastForks,
 		}
-		if a.Tuner == "performance_curve" {
+		if a.Tuner == "performance_curve" || a.Tuner == "freeze_thaw" {
 			job.Forecast = max(job.Total, job.Until)
 		}
 		job.Held, job.Lost = holdings(j)

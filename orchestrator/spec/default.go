@@ -87,6 +87,10 @@ func defaultTuner(t *outbidv1.Tuner) {
 		}
 		fill(&k.PerformanceCurve.Eta, 3)
 		fill(&k.PerformanceCurve.Sampler, "random")
+	case *outbidv1.Tuner_FreezeThaw:
+		// The first look follows max_steps, and stays as it was if that is raised: the tuner settles it.
+		fill(&k.FreezeThaw.Poor, 0.01)
+		fill(&k.FreezeThaw.Sampler, "model")
 	case *outbidv1.Tuner_Pbt:
 		fill(&k.Pbt.Population, 10)
 		fill(&k.Pbt.Quantile, 0.2)

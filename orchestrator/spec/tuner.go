@@ -40,13 +40,15 @@ func checkSettings(s *outbidv1.SweepSpec, compiled *space.Space) error {
 		return anyOf(checkMedian(k.Median), needsEnd(s, "median"))
 	case *outbidv1.Tuner_PerformanceCurve:
 		return anyOf(checkPerformance(k.PerformanceCurve), needsEnd(s, "performance_curve"))
+	case *outbidv1.Tuner_FreezeThaw:
+		return anyOf(checkFreeze(k.FreezeThaw), needsEnd(s, "freeze_thaw"))
 	case *outbidv1.Tuner_Pbt:
 		return checkPbt(k.Pbt)
 	case *outbidv1.Tuner_Plugin:
 		return checkPlugin(s, k.Plugin, compiled)
 	default:
 		return wrong("tuner", "is missing; set one of random, grid, sobol, successive_halving, hyperband, asha, median, "+
-			"performance_curve, pbt or plugin")
+			"performance_curve, freeze_thaw, pbt or plugin")
 	}
 }
 
@@ -60,11 +62,11 @@ func checkPlugin(s *outbidv1.SweepSpec, p *outbidv1.PluginTuner, compiled *space
 	}
 	switch p.GetRule().GetKind().(type) {
 	case *outbidv1.Tuner_Random, *outbidv1.Tuner_SuccessiveHalving, *outbidv1.Tuner_Hyperband, *outbidv1.Tuner_Asha,
-		*outbidv1.Tuner_Median, *outbidv1.Tuner_PerformanceCurve:
+		*outbidv1.Tuner_Median, *outbidv1.Tuner_PerformanceCurve, *outbidv1.Tuner_FreezeThaw:
 		return checkTuner(tuner.RuleSpec(s), compiled)
 	default:
-		return wrong("tuner.plugin.rule", "draws by itself; use random, successive_halving, hyperband, asha, median or "+
-			"performance_curve")
+		return wrong("tuner.plugin.rule", "draws by itself; use random, successive_halving, hyperband, asha, median, "+
+			"performance_curve or freeze_thaw")
 	}
 }
 
@@ -221,6 +223,24 @@ func checkPerformance(p *outbidv1.PerformanceCurve) error {
 		return wrong(field+".eta", "%d is not 2 or more; the rank rule stops 1 of eta trials", p.GetEta())
 	}
 	return checkSampler(field, p.GetSampler())
+}
+
+func checkFreeze(p *outbidv1.FreezeThaw) error {
+	const field = "tuner.freeze_thaw"
+	switch most := p.GetMaxSteps(); {
+	case most <= 0:
+		return wrong(field+".max_steps", "%s; say how many steps a trial is trained at the most", missing(most))
+	case p.GetMinSteps() < 0 || p.GetMinSteps() > most:
+		return wrong(field+".min_steps", "%d is not from 1 to max_steps (%d), or 0 for a 64th of it", p.GetMinSteps(), most)
+	case !(p.GetPoor() > 0 && p.GetPoor() < 1):
+		return wrong(field+".poor", "%v is not a chance above 0 and below 1; 0.01 is usual", p.GetPoor())
+	}
+	switch p.GetSampler() {
+	case "model", "random", "sobol":
+		return nil
+	default:
+		return wrong(field+".sampler", "%q is unknown; use model, random, sobol, tpe, gp, cmaes or nsga2", p.GetSampler())
+	}
 }
 
 func checkPbt(p *outbidv1.Pbt) error {

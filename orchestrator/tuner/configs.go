@@ -52,7 +52,11 @@ func newSampler(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
 	case *outbidv1.Tuner_Sobol:
 		return sample.NewSobol(s, t.GetSeed()), nil
 	}
-	drawn, err := sample.New(samplerName(t), s, t.GetSeed())
+	name := samplerName(t)
+	if t.GetFreezeThaw() != nil && name == "model" {
+		name = "random" // what is not chosen is drawn
+	}
+	drawn, err := sample.New(name, s, t.GetSeed())
 	if err != nil {
 		return nil, fmt.Errorf("tuner.%s.%w", kindOf(t), err)
 	}
@@ -72,6 +76,8 @@ func samplerName(t *outbidv1.Tuner) string {
 		return kind.Median.GetSampler()
 	case *outbidv1.Tuner_PerformanceCurve:
 		return kind.PerformanceCurve.GetSampler()
+	case *outbidv1.Tuner_FreezeThaw:
+		return kind.FreezeThaw.GetSampler()
 	default:
 		return ""
 	}

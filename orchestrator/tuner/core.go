@@ -79,13 +79,18 @@ func (c *core) create(r record, until int64, label int, reason string) (Config, 
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	t := Trial(len(c.trials))
-	if n := len(c.configs.points); int(t) < n {
+	if t, n := len(c.trials), len(c.configs.points); t < n {
 		reason += fmt.Sprintf(", the configuration given as point %d of %d", t+1, n)
 	}
+	c.add(r, config, until, label, reason)
+	return config, true, nil
+}
+
+// add makes the next trial of a configuration.
+func (c *core) add(r record, config Config, until int64, label int, reason string) {
+	t := Trial(len(c.trials))
 	c.trials = append(c.trials, r)
 	c.do(Create{Config: config, UntilStep: until, Bracket: label, Seed: c.configs.seed(t), Reason: reason})
-	return config, true, nil
 }
 
 func (c *core) do(a Action) { c.out = append(c.out, a) }

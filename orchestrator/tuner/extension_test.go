@@ -138,6 +138,7 @@ func TestLongerStepsTakeTheBestOfTheLastRungOn(t *testing.T) {
 		"asha few":    {spec(asha(&outbidv1.Asha{MaxSteps: 9}), trials(9)), 1},
 		"pbt":         {spec(pbt(&outbidv1.Pbt{MaxSteps: 9, Interval: 3})), 10},
 		"performance": {spec(performance(&outbidv1.PerformanceCurve{MaxSteps: 9, Keep: new(1.0)}), trials(5)), 5},
+		"freeze":      {spec(freeze(&outbidv1.FreezeThaw{MaxSteps: 9, Poor: 1e-9}), trials(5)), 5},
 		"median":      {spec(median(&outbidv1.MedianStopping{MaxSteps: 9}), trials(5)), 5},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,6 +34,7 @@ func TestGoldenDecisions(t *testing.T) {
 		"asha_stop":          spec(asha(&outbidv1.Asha{MaxSteps: 9, Form: "stop"}), trials(9)),
 		"median":             spec(median(&outbidv1.MedianStopping{MaxSteps: 4}), trials(8)),
 		"performance_curve":  spec(performance(&outbidv1.PerformanceCurve{MaxSteps: 8, Interval: 2}), trials(6)),
+		"freeze_thaw":        spec(freeze(&outbidv1.FreezeThaw{MaxSteps: 8}), trials(8)),
 		"pbt":                spec(pbt(&outbidv1.Pbt{MaxSteps: 6, Interval: 2, Population: 4, Quantile: 0.25})),
 	} {
 		t.Run(name, func(t *testing.T) {

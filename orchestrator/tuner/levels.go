@@ -126,6 +126,8 @@ func maxSteps(spec *outbidv1.SweepSpec) int64 {
 		return kind.Median.GetMaxSteps()
 	case *outbidv1.Tuner_PerformanceCurve:
 		return kind.PerformanceCurve.GetMaxSteps()
+	case *outbidv1.Tuner_FreezeThaw:
+		return kind.FreezeThaw.GetMaxSteps()
 	case *outbidv1.Tuner_Pbt:
 		return kind.Pbt.GetMaxSteps()
 	case *outbidv1.Tuner_Plugin:

@@ -22,6 +22,7 @@ func builtins() map[string]maker {
 		"asha":               {newASHA, newASHA},
 		"median":             {newMedian, newMedian},
 		"performance_curve":  {newPerformance, newPerformance},
+		"freeze_thaw":        {newFreeze, newFreeze},
 		"pbt":                {newPBT, newPBT},
 	}
 }
@@ -71,7 +72,7 @@ func build(s Settings) (*engine, maker, error) {
 	switch {
 	case kind == "":
 		return nil, maker{}, fmt.Errorf("tuner: nothing is set; name one of random, grid, sobol, successive_halving, " +
-			"hyperband, asha, median, performance_curve, pbt or plugin")
+			"hyperband, asha, median, performance_curve, freeze_thaw, pbt or plugin")
 	case !ok:
 		return nil, maker{}, fmt.Errorf("tuner.%s: not a tuner of this binary", kind)
 	}

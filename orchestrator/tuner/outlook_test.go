@@ -51,6 +51,10 @@ func TestOutlooksAreWhatTheTunersDo(t *testing.T) {
 				if run.Steps > promised.Steps || promised.Steps != int64(promised.Trials)*kind.GetPerformanceCurve().GetMaxSteps() {
 					t.Errorf("%d steps, promised %d", run.Steps, promised.Steps)
 				}
+			case kind.GetFreezeThaw() != nil:
+				if run.Steps > promised.Steps || promised.Steps != int64(promised.Trials)*kind.GetFreezeThaw().GetMaxSteps() {
+					t.Errorf("%d steps, promised %d", run.Steps, promised.Steps)
+				}
 			default:
 				if diff := cmp.Diff(merged(promised.Rungs), merged(run.Rungs)); diff != "" || run.Steps != promised.Steps {
 					t.Errorf("%d steps, promised %d; rungs (-promised +run):\n%s", run.Steps, promised.Steps, diff)

@@ -16,21 +16,26 @@ const (
 // nine in ten. Those not begun count as the mean of the others, taken to lie wholeErrors standard errors higher: the trials that end first are the
 // short ones, and more are trained to the end once forecasts are trusted.
 func (p *performance) outlook() Outlook {
-	n := p.limit()
+	return longSide(p.limit(), len(p.trials), p.Ended, p.EndedSteps, p.steps())
+}
+
+// longSide is the outlook of a sweep of at most n trials, 0 for no end, of which some were begun, and some of those ended after so
+// many steps together.
+func longSide(n, begun, ended int, endedSteps, most int64) Outlook {
 	if n == 0 {
-		return Outlook{Rungs: []Rung{{UntilStep: p.steps()}}}
+		return Outlook{Rungs: []Rung{{UntilStep: most}}}
 	}
-	n = max(n, len(p.trials))
-	live := times(int64(len(p.trials)-p.Ended), p.steps())
-	unbegun := p.meanShare() * float64(n-len(p.trials)) * float64(p.steps())
-	steps := plus(plus(p.EndedSteps, live), int64(math.Ceil(min(unbegun, math.MaxInt64/4))))
-	return Outlook{Trials: n, Steps: steps, Rungs: []Rung{{UntilStep: p.steps(), Trials: n, Steps: steps}}}
+	n = max(n, begun)
+	live := times(int64(begun-ended), most)
+	unbegun := meanShare(begun, ended, endedSteps, most) * float64(n-begun) * float64(most)
+	steps := plus(plus(endedSteps, live), int64(math.Ceil(min(unbegun, math.MaxInt64/4))))
+	return Outlook{Trials: n, Steps: steps, Rungs: []Rung{{UntilStep: most, Trials: n, Steps: steps}}}
 }
 
 // meanShare is the part of its whole training that a trial not begun is taken to go through, on average.
-func (p *performance) meanShare() float64 {
-	seen := float64(len(p.trials) + wholeTrials)
-	whole := float64(len(p.trials)-p.Ended+wholeTrials) + float64(p.EndedSteps)/float64(p.steps())
+func meanShare(begun, ended int, endedSteps, most int64) float64 {
+	seen := float64(begun + wholeTrials)
+	whole := float64(begun-ended+wholeTrials) + float64(endedSteps)/float64(most)
 	share := min(1, whole/seen)
 	return min(1, share+wholeErrors*math.Sqrt(share*(1-share)/seen))
 }

@@ -34,6 +34,9 @@ func sweeps() map[string]func() tuner.Settings {
 		"performance":        make1(performance(&outbidv1.PerformanceCurve{MaxSteps: 40}), trials(40)),
 		"performance target": make1(performance(&outbidv1.PerformanceCurve{MaxSteps: 60, Interval: 2, GraceSteps: 7, Poor: 0.3, Eta: 2, Sampler: "sobol"}), trials(30), func(s *outbidv1.SweepSpec) { s.Limits.Target = new(0.95) }),
 		"performance min":    make1(performance(&outbidv1.PerformanceCurve{MaxSteps: 25, Interval: 1, Keep: new(0.5)}), trials(50), minimise),
+		"freeze":             make1(freeze(&outbidv1.FreezeThaw{MaxSteps: 40}), trials(40)),
+		"freeze target":      make1(freeze(&outbidv1.FreezeThaw{MaxSteps: 60, MinSteps: 7, Poor: 0.3, Sampler: "sobol"}), trials(30), func(s *outbidv1.SweepSpec) { s.Limits.Target = new(0.95) }),
+		"freeze min":         make1(freeze(&outbidv1.FreezeThaw{MaxSteps: 25, Sampler: "random"}), trials(50), minimise),
 		"pbt":                make1(pbt(&outbidv1.Pbt{MaxSteps: 40, Interval: 5})),
 		"pbt large":          make1(pbt(&outbidv1.Pbt{MaxSteps: 33, Interval: 4, Population: 30, Quantile: 0.4}), minimise),
 	}
@@ -47,6 +50,10 @@ func median(m *outbidv1.MedianStopping) *outbidv1.Tuner {
 
 func performance(p *outbidv1.PerformanceCurve) *outbidv1.Tuner {
 	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_PerformanceCurve{PerformanceCurve: p}}
+}
+
+func freeze(p *outbidv1.FreezeThaw) *outbidv1.Tuner {
+	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_FreezeThaw{FreezeThaw: p}}
 }
 
 func pbt(p *outbidv1.Pbt) *outbidv1.Tuner { return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Pbt{Pbt: p}} }

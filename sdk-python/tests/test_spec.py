@@ -87,6 +87,7 @@ def sweeps() -> dict[str, typed.Sweep]:
         ob.PBT(max_steps=100, interval=10, population=8, resample=0.0, factors=[0.5, 2]),
         ob.Plugin(["./mine", "--flag"], max_steps=5, settings={"depth": 3}),
         ob.PerformanceCurve(max_steps=100, interval=4, grace_steps=8, poor=0.1, keep=0.0, eta=4, sampler="sobol"),
+        ob.FreezeThaw(max_steps=100, min_steps=3, poor=0.02),
     ]
     found = {
         f"{i}-{type(t).__name__}": ob.Sweep(space=space, metric="loss", mode="min", tuner=t)
@@ -227,6 +228,10 @@ BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
     (bad(tuner=ob.Hyperband(9, eta=1)), ValueError, "eta must be at least 2"),
     (bad(tuner=ob.Hyperband(9, min_steps=10)), ValueError, "min_steps must not be above max_steps"),
     (bad(tuner=ob.ASHA(9, form="both")), ValueError, "form must be 'promote' or 'stop', got 'both'"),
+    (bad(tuner=ob.FreezeThaw(0)), ValueError, "max_steps must be at least 1"),
+    (bad(tuner=ob.FreezeThaw(10, min_steps=11)), ValueError, "min_steps must not be above max_steps, got 11 and 10"),
+    (bad(tuner=ob.FreezeThaw(10, poor=0)), ValueError, "poor must be above 0 and below 1"),
+    (bad(tuner=ob.FreezeThaw(10, sampler="dice")), ValueError, "sampler"),
     (bad(tuner=ob.PerformanceCurve(0)), ValueError, "max_steps must be at least 1"),
     (
         bad(tuner=ob.PerformanceCurve(10, interval=11)),

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -27,6 +28,11 @@ type Task struct {
 	Curves [][]float64
 	// Fresh[i][s] says that the metric was measured then, not carried forward.
 	Fresh [][]bool
+	// Parameters are the names of what the configurations hold, in order, and Rows their values. Configurations of one Kind are of
+	// one algorithm; it is "" where there is but one.
+	Parameters []string
+	Rows       [][]float64
+	Kinds      []string
 }
 
 // Steps of each curve.
@@ -73,7 +79,10 @@ func taskSet(shared fs.FS) ([]Task, error) {
 		if err != nil {
 			return nil, err
 		}
-		var rows []struct{ Valid struct{ Loss []number } }
+		var rows []struct {
+			HP    map[string]float64
+			Valid struct{ Loss []number }
+		}
 		if err := json.Unmarshal(strict(text), &rows); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -86,16 +95,72 @@ func taskSet(shared fs.FS) ([]Task, error) {
 			}
 			t.Curves, t.Fresh = append(t.Curves, values), append(t.Fresh, fresh)
 		}
+		t.configure(len(rows), func(i int) (map[string]float64, string) { return rows[i].HP, "" })
 		tasks = append(tasks, t)
 	}
 	return tasks, nil
 }
 
+// configure takes in the configurations: the parameters that all of them have.
+func (t *Task) configure(n int, of func(int) (map[string]float64, string)) {
+	shared := map[string]int{}
+	for i := range n {
+		values, _ := of(i)
+		for name := range values {
+			shared[name]++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(shared)) {
+		if shared[name] == n {
+			t.Parameters = append(t.Parameters, name)
+		}
+	}
+	for i := range n {
+		values, kind := of(i)
+		row := make([]float64, len(t.Parameters))
+		for j, name := range t.Parameters {
+			row[j] = values[name]
+		}
+		t.Rows, t.Kinds = append(t.Rows, row), append(t.Kinds, kind)
+	}
+}
+
+// Tables reads what lcbench.py wrote: validation accuracies of LCBench's surrogate.
+func Tables(text io.Reader) ([]Task, error) {
+	z, err := gzip.NewReader(text)
+	if err != nil {
+		return nil, fmt.Errorf("read LCBench's tables: %w", err)
+	}
+	var tasks []Task
+	for lines := json.NewDecoder(z); ; {
+		var line struct {
+			Task       string
+			Parameters []string
+			Rows       [][]float64
+			Accuracy   [][]float64 `json:"val_accuracy"`
+		}
+		if err := lines.Decode(&line); errors.Is(err, io.EOF) {
+			return tasks, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read LCBench's tables: %w", err)
+		}
+		t := Task{
+			Set: "LCBench", Name: line.Task, Maximise: true, Curves: line.Accuracy,
+			Parameters: line.Parameters, Rows: line.Rows, Kinds: make([]string, len(line.Rows)),
+		}
+		for _, c := range t.Curves {
+			t.Fresh = append(t.Fresh, slices.Repeat([]bool{true}, len(c)))
+		}
+		tasks = append(tasks, t)
+	}
+}
+
 // A run is a line of AlgoPerf's logs.
 type run struct {
-	Version, Ruleset, Workload, Mode string
-	TrainTime                        []float64 `json:"train_time_s"`
-	Value                            []number
+	Version, Ruleset, Submission, Workload, Mode string
+	HParams                                      map[string]any
+	TrainTime                                    []float64 `json:"train_time_s"`
+	Value                                        []number
 }
 
 const (
@@ -159,7 +224,19 @@ func workloadTask(name string, runs []run) Task {
 		}
 		t.Curves, t.Fresh = append(t.Curves, values), append(t.Fresh, fresh)
 	}
+	t.configure(len(runs), func(i int) (map[string]float64, string) { return numbers(runs[i].HParams), runs[i].Submission })
 	return t
+}
+
+// numbers are the values that are numbers.
+func numbers(values map[string]any) map[string]float64 {
+	found := map[string]float64{}
+	for name, v := range values {
+		if x, ok := v.(float64); ok {
+			found[name] = x
+		}
+	}
+	return found
 }
 
 // A number may be null, which stands for what JSON cannot write.

@@ -1110,6 +1110,7 @@ type Tuner struct {
 	//	*Tuner_Pbt
 	//	*Tuner_Plugin
 	//	*Tuner_PerformanceCurve
+	//	*Tuner_FreezeThaw
 	Kind isTuner_Kind `protobuf_oneof:"kind"`
 	// Seed of everything random in the sweep; the same seed gives the same configurations. One that is left out is drawn
 	// when the sweep is submitted, and stands in its spec from then on.
@@ -1247,6 +1248,15 @@ func (x *Tuner) GetPerformanceCurve() *PerformanceCurve {
 	return nil
 }
 
+func (x *Tuner) GetFreezeThaw() *FreezeThaw {
+	if x != nil {
+		if x, ok := x.Kind.(*Tuner_FreezeThaw); ok {
+			return x.FreezeThaw
+		}
+	}
+	return nil
+}
+
 func (x *Tuner) GetSeed() uint64 {
 	if x != nil && x.Seed != nil {
 		return *x.Seed
@@ -1305,6 +1315,10 @@ type Tuner_PerformanceCurve struct {
 	PerformanceCurve *PerformanceCurve `protobuf:"bytes,10,opt,name=performance_curve,json=performanceCurve,proto3,oneof"`
 }
 
+type Tuner_FreezeThaw struct {
+	FreezeThaw *FreezeThaw `protobuf:"bytes,11,opt,name=freeze_thaw,json=freezeThaw,proto3,oneof"`
+}
+
 func (*Tuner_Random) isTuner_Kind() {}
 
 func (*Tuner_Grid) isTuner_Kind() {}
@@ -1324,6 +1338,8 @@ func (*Tuner_Pbt) isTuner_Kind() {}
 func (*Tuner_Plugin) isTuner_Kind() {}
 
 func (*Tuner_PerformanceCurve) isTuner_Kind() {}
+
+func (*Tuner_FreezeThaw) isTuner_Kind() {}
 
 // RandomSearch draws independent configurations.
 type RandomSearch struct {
@@ -2004,6 +2020,82 @@ func (x *PerformanceCurve) GetSampler() string {
 	return ""
 }
 
+// FreezeThaw trains many trials a little at a time: at each look it forecasts all of them, and trials not begun, by what the sweep's
+// own curves and configurations have shown, and trains on whichever is likeliest to beat the best. The others wait at their
+// checkpoints.
+type FreezeThaw struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Steps a trial is trained for at the most.
+	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
+	// Step of the first look; the next ones follow at 1.4 times the steps. max_steps / 64, at least 1, if 0.
+	MinSteps int64 `protobuf:"varint,2,opt,name=min_steps,json=minSteps,proto3" json:"min_steps,omitempty"`
+	// A trial whose chance to beat limits.target, or else the best value of the sweep, is below this is stopped; 0.01 if 0.
+	Poor float64 `protobuf:"fixed64,3,opt,name=poor,proto3" json:"poor,omitempty"`
+	// "model" (default): configurations are those that the forecasts find most promising. "random" or "sobol": they are drawn, and
+	// forecasts know curves alone.
+	Sampler       string `protobuf:"bytes,4,opt,name=sampler,proto3" json:"sampler,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FreezeThaw) Reset() {
+	*x = FreezeThaw{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FreezeThaw) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FreezeThaw) ProtoMessage() {}
+
+func (x *FreezeThaw) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FreezeThaw.ProtoReflect.Descriptor instead.
+func (*FreezeThaw) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *FreezeThaw) GetMaxSteps() int64 {
+	if x != nil {
+		return x.MaxSteps
+	}
+	return 0
+}
+
+func (x *FreezeThaw) GetMinSteps() int64 {
+	if x != nil {
+		return x.MinSteps
+	}
+	return 0
+}
+
+func (x *FreezeThaw) GetPoor() float64 {
+	if x != nil {
+		return x.Poor
+	}
+	return 0
+}
+
+func (x *FreezeThaw) GetSampler() string {
+	if x != nil {
+		return x.Sampler
+	}
+	return ""
+}
+
 // PluginTuner runs a tuner outside the binary, over hashicorp/go-plugin.
 type PluginTuner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2024,7 +2116,7 @@ type PluginTuner struct {
 
 func (x *PluginTuner) Reset() {
 	*x = PluginTuner{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2128,7 @@ func (x *PluginTuner) String() string {
 func (*PluginTuner) ProtoMessage() {}
 
 func (x *PluginTuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2141,7 @@ func (x *PluginTuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginTuner.ProtoReflect.Descriptor instead.
 func (*PluginTuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PluginTuner) GetCommand() []string {
@@ -2112,7 +2204,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2124,7 +2216,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2137,7 +2229,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Resources) GetDevices() *DeviceCount {
@@ -2221,7 +2313,7 @@ type DeviceCount struct {
 
 func (x *DeviceCount) Reset() {
 	*x = DeviceCount{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2233,7 +2325,7 @@ func (x *DeviceCount) String() string {
 func (*DeviceCount) ProtoMessage() {}
 
 func (x *DeviceCount) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2246,7 +2338,7 @@ func (x *DeviceCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCount.ProtoReflect.Descriptor instead.
 func (*DeviceCount) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeviceCount) GetMin() int32 {
@@ -2282,7 +2374,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2294,7 +2386,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2307,7 +2399,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Limits) GetTrials() int32 {
@@ -2362,7 +2454,7 @@ type Checkpoints struct {
 
 func (x *Checkpoints) Reset() {
 	*x = Checkpoints{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2466,7 @@ func (x *Checkpoints) String() string {
 func (*Checkpoints) ProtoMessage() {}
 
 func (x *Checkpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2479,7 @@ func (x *Checkpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
 func (*Checkpoints) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Checkpoints) GetBest() int32 {
@@ -2440,7 +2532,7 @@ type Function struct {
 
 func (x *Function) Reset() {
 	*x = Function{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2544,7 @@ func (x *Function) String() string {
 func (*Function) ProtoMessage() {}
 
 func (x *Function) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2557,7 @@ func (x *Function) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Function.ProtoReflect.Descriptor instead.
 func (*Function) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Function) GetBlob() string {
@@ -2530,7 +2622,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +2634,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +2647,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Program) GetCommand() []string {
@@ -2604,7 +2696,7 @@ type External struct {
 
 func (x *External) Reset() {
 	*x = External{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2708,7 @@ func (x *External) String() string {
 func (*External) ProtoMessage() {}
 
 func (x *External) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2721,7 @@ func (x *External) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use External.ProtoReflect.Descriptor instead.
 func (*External) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *External) GetTimeout() string {
@@ -2651,7 +2743,7 @@ type Outlook struct {
 
 func (x *Outlook) Reset() {
 	*x = Outlook{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2663,7 +2755,7 @@ func (x *Outlook) String() string {
 func (*Outlook) ProtoMessage() {}
 
 func (x *Outlook) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2676,7 +2768,7 @@ func (x *Outlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
 func (*Outlook) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Outlook) GetTrials() int32 {
@@ -2716,7 +2808,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2728,7 +2820,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2741,7 +2833,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Rung) GetBracket() int32 {
@@ -2868,7 +2960,7 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.outbid.v1.ParameterR\x05value:\x028\x01\"I\n" +
 	"\tCondition\x12\x14\n" +
 	"\x05param\x18\x01 \x01(\tR\x05param\x12&\n" +
-	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xf5\x04\n" +
+	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xaf\x05\n" +
 	"\x05Tuner\x121\n" +
 	"\x06random\x18\x01 \x01(\v2\x17.outbid.v1.RandomSearchH\x00R\x06random\x12+\n" +
 	"\x04grid\x18\x02 \x01(\v2\x15.outbid.v1.GridSearchH\x00R\x04grid\x12.\n" +
@@ -2880,7 +2972,9 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x03pbt\x18\b \x01(\v2\x0e.outbid.v1.PbtH\x00R\x03pbt\x120\n" +
 	"\x06plugin\x18\t \x01(\v2\x16.outbid.v1.PluginTunerH\x00R\x06plugin\x12J\n" +
 	"\x11performance_curve\x18\n" +
-	" \x01(\v2\x1b.outbid.v1.PerformanceCurveH\x00R\x10performanceCurve\x12\x17\n" +
+	" \x01(\v2\x1b.outbid.v1.PerformanceCurveH\x00R\x10performanceCurve\x128\n" +
+	"\vfreeze_thaw\x18\v \x01(\v2\x15.outbid.v1.FreezeThawH\x00R\n" +
+	"freezeThaw\x12\x17\n" +
 	"\x04seed\x18\x14 \x01(\x04H\x01R\x04seed\x88\x01\x01\x12/\n" +
 	"\x06points\x18\x15 \x03(\v2\x17.google.protobuf.StructR\x06pointsB\x06\n" +
 	"\x04kindB\a\n" +
@@ -2941,7 +3035,13 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x04keep\x18\x05 \x01(\x01H\x00R\x04keep\x88\x01\x01\x12\x10\n" +
 	"\x03eta\x18\x06 \x01(\x05R\x03eta\x12\x18\n" +
 	"\asampler\x18\a \x01(\tR\asamplerB\a\n" +
-	"\x05_keep\"\x9f\x01\n" +
+	"\x05_keep\"t\n" +
+	"\n" +
+	"FreezeThaw\x12\x1b\n" +
+	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x1b\n" +
+	"\tmin_steps\x18\x02 \x01(\x03R\bminSteps\x12\x12\n" +
+	"\x04poor\x18\x03 \x01(\x01R\x04poor\x12\x18\n" +
+	"\asampler\x18\x04 \x01(\tR\asampler\"\x9f\x01\n" +
 	"\vPluginTuner\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x123\n" +
 	"\bsettings\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12\x1b\n" +
@@ -3019,7 +3119,7 @@ func file_outbid_v1_sweep_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_sweep_proto_rawDescData
 }
 
-var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*SweepSpec)(nil),         // 0: outbid.v1.SweepSpec
 	(*Objective)(nil),         // 1: outbid.v1.Objective
@@ -3043,49 +3143,50 @@ var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*MedianStopping)(nil),    // 19: outbid.v1.MedianStopping
 	(*Pbt)(nil),               // 20: outbid.v1.Pbt
 	(*PerformanceCurve)(nil),  // 21: outbid.v1.PerformanceCurve
-	(*PluginTuner)(nil),       // 22: outbid.v1.PluginTuner
-	(*Resources)(nil),         // 23: outbid.v1.Resources
-	(*DeviceCount)(nil),       // 24: outbid.v1.DeviceCount
-	(*Limits)(nil),            // 25: outbid.v1.Limits
-	(*Checkpoints)(nil),       // 26: outbid.v1.Checkpoints
-	(*Function)(nil),          // 27: outbid.v1.Function
-	(*Program)(nil),           // 28: outbid.v1.Program
-	(*External)(nil),          // 29: outbid.v1.External
-	(*Outlook)(nil),           // 30: outbid.v1.Outlook
-	(*Rung)(nil),              // 31: outbid.v1.Rung
-	nil,                       // 32: outbid.v1.SweepSpec.SpaceEntry
-	nil,                       // 33: outbid.v1.SweepSpec.LabelsEntry
-	nil,                       // 34: outbid.v1.Group.SpaceEntry
-	nil,                       // 35: outbid.v1.Function.EnvEntry
-	nil,                       // 36: outbid.v1.Program.EnvEntry
-	(*structpb.Struct)(nil),   // 37: google.protobuf.Struct
-	(*structpb.Value)(nil),    // 38: google.protobuf.Value
+	(*FreezeThaw)(nil),        // 22: outbid.v1.FreezeThaw
+	(*PluginTuner)(nil),       // 23: outbid.v1.PluginTuner
+	(*Resources)(nil),         // 24: outbid.v1.Resources
+	(*DeviceCount)(nil),       // 25: outbid.v1.DeviceCount
+	(*Limits)(nil),            // 26: outbid.v1.Limits
+	(*Checkpoints)(nil),       // 27: outbid.v1.Checkpoints
+	(*Function)(nil),          // 28: outbid.v1.Function
+	(*Program)(nil),           // 29: outbid.v1.Program
+	(*External)(nil),          // 30: outbid.v1.External
+	(*Outlook)(nil),           // 31: outbid.v1.Outlook
+	(*Rung)(nil),              // 32: outbid.v1.Rung
+	nil,                       // 33: outbid.v1.SweepSpec.SpaceEntry
+	nil,                       // 34: outbid.v1.SweepSpec.LabelsEntry
+	nil,                       // 35: outbid.v1.Group.SpaceEntry
+	nil,                       // 36: outbid.v1.Function.EnvEntry
+	nil,                       // 37: outbid.v1.Program.EnvEntry
+	(*structpb.Struct)(nil),   // 38: google.protobuf.Struct
+	(*structpb.Value)(nil),    // 39: google.protobuf.Value
 }
 var file_outbid_v1_sweep_proto_depIdxs = []int32{
-	32, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
+	33, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
 	12, // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
-	23, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
-	25, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
-	26, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
-	27, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
-	28, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
-	29, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
-	33, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
+	24, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
+	26, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
+	27, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
+	28, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
+	29, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
+	30, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
+	34, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
 	4,  // 9: outbid.v1.SweepSpec.throughputs:type_name -> outbid.v1.Throughput
 	3,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
 	2,  // 11: outbid.v1.SweepSpec.utility:type_name -> outbid.v1.Utility
 	1,  // 12: outbid.v1.SweepSpec.objectives:type_name -> outbid.v1.Objective
-	37, // 13: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
+	38, // 13: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
 	6,  // 14: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
 	7,  // 15: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
 	9,  // 16: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
-	38, // 17: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
+	39, // 17: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
 	10, // 18: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
 	8,  // 19: outbid.v1.Parameter.normal:type_name -> outbid.v1.Normal
 	11, // 20: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
-	38, // 21: outbid.v1.Choice.values:type_name -> google.protobuf.Value
-	34, // 22: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
-	38, // 23: outbid.v1.Condition.in:type_name -> google.protobuf.Value
+	39, // 21: outbid.v1.Choice.values:type_name -> google.protobuf.Value
+	35, // 22: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
+	39, // 23: outbid.v1.Condition.in:type_name -> google.protobuf.Value
 	13, // 24: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
 	14, // 25: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
 	15, // 26: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
@@ -3094,22 +3195,23 @@ var file_outbid_v1_sweep_proto_depIdxs = []int32{
 	18, // 29: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
 	19, // 30: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
 	20, // 31: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
-	22, // 32: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
+	23, // 32: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
 	21, // 33: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
-	37, // 34: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
-	37, // 35: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
-	12, // 36: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
-	24, // 37: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
-	35, // 38: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
-	36, // 39: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
-	31, // 40: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	5,  // 41: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	5,  // 42: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	22, // 34: outbid.v1.Tuner.freeze_thaw:type_name -> outbid.v1.FreezeThaw
+	38, // 35: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
+	38, // 36: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
+	12, // 37: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
+	25, // 38: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
+	36, // 39: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
+	37, // 40: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
+	32, // 41: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
+	5,  // 42: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	5,  // 43: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_sweep_proto_init() }
@@ -3142,17 +3244,18 @@ func file_outbid_v1_sweep_proto_init() {
 		(*Tuner_Pbt)(nil),
 		(*Tuner_Plugin)(nil),
 		(*Tuner_PerformanceCurve)(nil),
+		(*Tuner_FreezeThaw)(nil),
 	}
 	file_outbid_v1_sweep_proto_msgTypes[20].OneofWrappers = []any{}
 	file_outbid_v1_sweep_proto_msgTypes[21].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[25].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_sweep_proto_rawDesc), len(file_outbid_v1_sweep_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -305,6 +305,35 @@ class PerformanceCurve(_Sampled):
 
 
 @dataclass(frozen=True)
+class FreezeThaw(_Sampled):
+    """Trains many trials a little at a time, and trains on whichever is likeliest to beat the best.
+
+    Trials are looked at after `min_steps` (0: `max_steps`/64), and then at 1.4 times the steps each time. At each look
+    all that wait at their checkpoints, and ones that are not begun, are forecast from the sweep's own curves and
+    configurations. A trial whose chance to beat the target, or the best so far, is below `poor` is stopped.
+    `sampler="model"` has the forecasts choose configurations too; under any other they know curves alone.
+    """
+
+    max_steps: int
+    min_steps: int = 0
+    poor: float = 0.01
+    sampler: Literal["model"] | Sampler = "model"
+
+    def _fill(self, message: pb.Tuner) -> None:
+        out = message.freeze_thaw
+        out.max_steps = self._steps("max_steps", self.max_steps)
+        out.min_steps = _count(self, "min_steps", self.min_steps, 0)
+        if out.min_steps > out.max_steps:
+            raise ValueError(
+                f"FreezeThaw: min_steps must not be above max_steps, got {self.min_steps} and {self.max_steps}"
+            )
+        if not 0 < self.poor < 1:
+            raise ValueError(f"FreezeThaw: poor must be above 0 and below 1, got {self.poor!r}")
+        out.poor = self.poor
+        out.sampler = _sampler(self, self.sampler, own="model")
+
+
+@dataclass(frozen=True)
 class PBT(Tuner):
     """Population based training (Jaderberg et al. 2017).
 
@@ -375,13 +404,14 @@ def _rung(tuner: Tuner, min_steps: int, max_steps: int) -> int:
     return min_steps
 
 
-def _sampler(tuner: Tuner, value: Any) -> str:
+def _sampler(tuner: Tuner, value: Any, own: str = "random") -> str:
     if isinstance(value, Model):
         return "random"  # to_proto puts the sampler beside the tuner
     if isinstance(value, type) and issubclass(value, Model):
         raise TypeError(f"{type(tuner).__name__}: sampler is the class; write ob.{value.__name__}()")
-    name = _one_of(tuner, "sampler", value, ("random", "sobol", "tpe", "gp", "cmaes", "nsga2"))
-    return name if name in ("random", "sobol") else "random"
+    names = dict.fromkeys((own, "random", "sobol", "tpe", "gp", "cmaes", "nsga2"))
+    name = _one_of(tuner, "sampler", value, tuple(names))
+    return name if name in (own, "random", "sobol") else "random"
 
 
 def known_trials(prior: Any) -> list[dict[str, Any]]:

@@ -543,6 +543,7 @@ class Tuner(google.protobuf.message.Message):
     PBT_FIELD_NUMBER: builtins.int
     PLUGIN_FIELD_NUMBER: builtins.int
     PERFORMANCE_CURVE_FIELD_NUMBER: builtins.int
+    FREEZE_THAW_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
     POINTS_FIELD_NUMBER: builtins.int
     seed: builtins.int
@@ -570,6 +571,8 @@ class Tuner(google.protobuf.message.Message):
     @property
     def performance_curve(self) -> Global___PerformanceCurve: ...
     @property
+    def freeze_thaw(self) -> Global___FreezeThaw: ...
+    @property
     def points(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[google.protobuf.struct_pb2.Struct]:
         """The first configurations to try, in order, before any is drawn. What one leaves out of the space is drawn at random."""
 
@@ -586,15 +589,16 @@ class Tuner(google.protobuf.message.Message):
         pbt: Global___Pbt | None = ...,
         plugin: Global___PluginTuner | None = ...,
         performance_curve: Global___PerformanceCurve | None = ...,
+        freeze_thaw: Global___FreezeThaw | None = ...,
         seed: builtins.int | None = ...,
         points: collections.abc.Iterable[google.protobuf.struct_pb2.Struct] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "points", b"points", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "points", b"points", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_seed", b"_seed"]) -> typing.Literal["seed"] | None: ...
     @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin", "performance_curve"] | None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin", "performance_curve", "freeze_thaw"] | None: ...
 
 Global___Tuner: typing_extensions.TypeAlias = Tuner
 
@@ -889,6 +893,41 @@ class PerformanceCurve(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_keep", b"_keep"]) -> typing.Literal["keep"] | None: ...
 
 Global___PerformanceCurve: typing_extensions.TypeAlias = PerformanceCurve
+
+@typing.final
+class FreezeThaw(google.protobuf.message.Message):
+    """FreezeThaw trains many trials a little at a time: at each look it forecasts all of them, and trials not begun, by what the sweep's
+    own curves and configurations have shown, and trains on whichever is likeliest to beat the best. The others wait at their
+    checkpoints.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MAX_STEPS_FIELD_NUMBER: builtins.int
+    MIN_STEPS_FIELD_NUMBER: builtins.int
+    POOR_FIELD_NUMBER: builtins.int
+    SAMPLER_FIELD_NUMBER: builtins.int
+    max_steps: builtins.int
+    """Steps a trial is trained for at the most."""
+    min_steps: builtins.int
+    """Step of the first look; the next ones follow at 1.4 times the steps. max_steps / 64, at least 1, if 0."""
+    poor: builtins.float
+    """A trial whose chance to beat limits.target, or else the best value of the sweep, is below this is stopped; 0.01 if 0."""
+    sampler: builtins.str
+    """"model" (default): configurations are those that the forecasts find most promising. "random" or "sobol": they are drawn, and
+    forecasts know curves alone.
+    """
+    def __init__(
+        self,
+        *,
+        max_steps: builtins.int = ...,
+        min_steps: builtins.int = ...,
+        poor: builtins.float = ...,
+        sampler: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["max_steps", b"max_steps", "min_steps", b"min_steps", "poor", b"poor", "sampler", b"sampler"]) -> None: ...
+
+Global___FreezeThaw: typing_extensions.TypeAlias = FreezeThaw
 
 @typing.final
 class PluginTuner(google.protobuf.message.Message):

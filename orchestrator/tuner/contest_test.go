@@ -1,0 +1,378 @@
+package tuner_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/outbid-dev/outbid/orchestrator/curve/curvetest"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// A contest is one tuner on one task from one seed: every tick each slot trains a trial for a step.
+type contest struct {
+	task  *curvetest.Task
+	tuner tuner.Tuner
+	// pick is the curve of a new trial.
+	pick     func(tuner.Config) int
+	which    []int
+	step     []int
+	until    []int
+	running  []tuner.Trial
+	waiting  []tuner.Trial
+	pauses   int
+	begun    int
+	over     bool
+	best     float64
+	bySteps  []float64 // the best cost after so many steps of all trials
+	byTicks  []float64 // and after so many ticks
+	forecast func(contestEnd)
+}
+
+// A contestEnd is a trial that a tuner ended early.
+type contestEnd struct {
+	trial  tuner.Trial
+	reason string
+	best   float64
+	step   int
+}
+
+// hold runs the contest for so many ticks with so many slots.
+func (c *contest) hold(t *testing.T, slots, ticks int) {
+	t.Helper()
+	c.best = math.Inf(1)
+	for range ticks {
+		if room := slots - len(c.running) - len(c.waiting); room > 0 && !c.tuner.Status().Waiting {
+			c.send(t, tuner.Ask{N: room})
+		}
+		for len(c.running) < slots && len(c.waiting) > 0 {
+			c.running, c.waiting = append(c.running, c.waiting[0]), c.waiting[1:]
+		}
+		for _, trial := range slices.Clone(c.running) {
+			if slices.Contains(c.running, trial) {
+				c.train(t, trial)
+			}
+		}
+		c.byTicks = append(c.byTicks, c.best)
+	}
+}
+
+func (c *contest) train(t *testing.T, trial tuner.Trial) {
+	t.Helper()
+	c.step[trial]++
+	at := c.step[trial]
+	value, fresh := c.task.Curves[c.which[trial]][at-1], c.task.Fresh[c.which[trial]][at-1]
+	if v := cost(c.task, value); v < c.best {
+		c.best = v
+	}
+	c.bySteps = append(c.bySteps, c.best)
+	if at == c.until[trial] {
+		c.running = slices.DeleteFunc(c.running, func(o tuner.Trial) bool { return o == trial })
+		c.send(t, tuner.Reached{Trial: trial, Step: int64(at), Metric: value})
+	} else if fresh {
+		c.send(t, tuner.Reported{Trial: trial, Step: int64(at), Metric: value, Metrics: map[string]float64{"accuracy": value}})
+	}
+}
+
+func (c *contest) send(t *testing.T, e tuner.Event) {
+	t.Helper()
+	actions, err := c.tuner.Handle(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached, at := e.(tuner.Reached)
+	for _, a := range actions {
+		switch a := a.(type) {
+		case tuner.Create:
+			c.waiting = append(c.waiting, tuner.Trial(len(c.which)))
+			c.which = append(c.which, c.pick(a.Config))
+			c.step, c.until = append(c.step, 0), append(c.until, int(a.UntilStep))
+		case tuner.Train:
+			c.until[a.Trial] = int(a.UntilStep)
+			if at && reached.Trial == a.Trial {
+				c.running = append(c.running, a.Trial)
+			} else {
+				c.waiting = append(c.waiting, a.Trial)
+			}
+		case tuner.Pause:
+			c.pauses++
+		case tuner.End:
+			gone := func(o tuner.Trial) bool { return o == a.Trial }
+			c.running, c.waiting = slices.DeleteFunc(c.running, gone), slices.DeleteFunc(c.waiting, gone)
+			if c.forecast != nil && !a.Completed {
+				c.forecast(contestEnd{a.Trial, a.Reason, c.best, c.step[a.Trial]})
+			}
+		}
+	}
+}
+
+// tableSpace is the search space of a task's table, and the row that a configuration stands for: the nearest one, in parts of
+// the ranges, of the same kind; among rows that are alike one drawn at random. Blind, a space says nothing: it draws a row.
+func tableSpace(task *curvetest.Task, blind bool, seed uint64) (map[string]*outbidv1.Parameter, func(tuner.Config) int) {
+	if blind {
+		rows := &outbidv1.IntRange{High: int64(len(task.Curves) - 1)}
+		return map[string]*outbidv1.Parameter{"row": {Kind: &outbidv1.Parameter_Int{Int: rows}}}, func(c tuner.Config) int {
+			return int(c["row"].(int64))
+		}
+	}
+	table := newTable(task)
+	rng := rand.New(rand.NewPCG(seed, 0x74696573))
+	return table.space, func(c tuner.Config) int {
+		near := table.nearest(c)
+		return near[rng.IntN(len(near))]
+	}
+}
+
+// A table lays a task's rows into the unit cube.
+type table struct {
+	space map[string]*outbidv1.Parameter
+	names []string
+	at    []func(float64) float64
+	units [][]float64
+	kinds []string
+}
+
+func newTable(task *curvetest.Task) *table {
+	b := &table{space: map[string]*outbidv1.Parameter{}, kinds: task.Kinds, units: make([][]float64, len(task.Rows))}
+	for j, name := range task.Parameters {
+		low, high := math.Inf(1), math.Inf(-1)
+		for _, r := range task.Rows {
+			low, high = min(low, r[j]), max(high, r[j])
+		}
+		if low == high {
+			continue
+		}
+		log := low > 0 && high/low > 50
+		b.names = append(b.names, name)
+		b.space[name] = &outbidv1.Parameter{Kind: &outbidv1.Parameter_Float{Float: &outbidv1.FloatRange{Low: low, High: high, Log: log}}}
+		b.at = append(b.at, func(x float64) float64 {
+			if log {
+				return math.Log(x/low) / math.Log(high/low)
+			}
+			return (x - low) / (high - low)
+		})
+		for i, r := range task.Rows {
+			b.units[i] = append(b.units[i], b.at[len(b.at)-1](r[j]))
+		}
+	}
+	if kinds := slices.Compact(slices.Sorted(slices.Values(task.Kinds))); len(kinds) > 1 {
+		choice := &outbidv1.Parameter_Choice{Choice: &outbidv1.Choice{}}
+		for _, k := range kinds {
+			choice.Choice.Values = append(choice.Choice.Values, structpb.NewStringValue(k))
+		}
+		b.space["kind"] = &outbidv1.Parameter{Kind: choice}
+	}
+	return b
+}
+
+// nearest are the rows nearest to a configuration.
+func (b *table) nearest(c tuner.Config) []int {
+	u := make([]float64, len(b.names))
+	for j, name := range b.names {
+		u[j] = b.at[j](c[name].(float64))
+	}
+	kind, _ := c["kind"].(string)
+	var near []int
+	least := math.Inf(1)
+	for i, row := range b.units {
+		if b.kinds[i] != kind {
+			continue
+		}
+		sum := 0.0
+		for j, v := range row {
+			sum += (v - u[j]) * (v - u[j])
+		}
+		if sum < least {
+			near, least = near[:0], sum
+		}
+		if sum == least {
+			near = append(near, i)
+		}
+	}
+	return near
+}
+
+// devTasks are the tasks that the tuner was developed on: those that the prior of package curve was fitted on, and every other table of
+// LCBench's. All others are held out.
+func devTask(task *curvetest.Task) bool {
+	if task.Set == "LCBench" {
+		return strings.HasSuffix(task.Name, "1") || strings.HasSuffix(task.Name, "3") || strings.HasSuffix(task.Name, "5") ||
+			strings.HasSuffix(task.Name, "7") || strings.HasSuffix(task.Name, "9")
+	}
+	for _, family := range []string{
+		"patch128_LSTM128_bs64", "patch32_IRNN64", "patch32_GRU128", "criteo1tb", "imagenet_resnet", "librispeech_conformer", "ogbg",
+	} {
+		if strings.HasPrefix(task.Name, family) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	contestOut   = flag.String("contest-out", "", "file that results of contests are added to, a JSON object a line; no contest if empty")
+	contestHeld  = flag.Bool("contest-held-out", false, "on the tasks that are held out, and not on those of development")
+	contestSeed  = flag.Uint64("contest-seed", 1, "first seed")
+	contestSeeds = flag.Int("contest-seeds", 3, "seeds of each contest")
+	contestSlots = flag.String("contest-slots", "4", "slots, by commas")
+	contestOnly  = flag.String("contest-tuners", "random,asha,hyperband,freeze_thaw", "tuners, by commas")
+	contestSets  = flag.String("contest-sets", "TaskSet,AlgoPerf,LCBench", "sets of tasks, by commas")
+	contestMode  = flag.String("contest-spaces", "blind,table", "what spaces say of configurations, by commas")
+	contestMost  = flag.Int("contest-tasks", 100, "tasks of each set, at the most")
+)
+
+// contestBudgets are in trainings of max_steps.
+func contestBudgets() []int { return []int{2, 4, 8, 16, 32} }
+
+// A contestResult is a line of the results: the best costs at the budgets, by steps of all trials and by ticks of the clock.
+type contestResult struct {
+	Set, Task, Space, Tuner string
+	Slots                   int
+	Seed                    uint64
+	// Share of the task's curves, in %, that ever get better than the best seen; Regret is of the value, of that between the best
+	// of the task and the median of the curves' bests.
+	ShareBySteps, ShareByTicks, RegretBySteps, RegretByTicks []float64
+	Trials, Pauses                                           int
+}
+
+// A scale says how good a cost is on a task.
+type contestScale struct{ rising []float64 }
+
+func newContestScale(task *curvetest.Task) contestScale {
+	var s contestScale
+	for _, c := range task.Curves {
+		best := math.Inf(1)
+		for _, v := range c {
+			best = min(best, cost(task, v))
+		}
+		s.rising = append(s.rising, best)
+	}
+	slices.Sort(s.rising)
+	return s
+}
+
+func (s contestScale) share(best float64) float64 {
+	better, _ := slices.BinarySearch(s.rising, best)
+	return 100 * float64(better) / float64(len(s.rising))
+}
+
+func (s contestScale) regret(best float64) float64 {
+	least, median := s.rising[0], s.rising[len(s.rising)/2]
+	return min(1, (best-least)/(median-least))
+}
+
+func contestant(name string, steps int64) *outbidv1.Tuner {
+	switch name {
+	case "random":
+		return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: steps}}}
+	case "median":
+		return median(&outbidv1.MedianStopping{MaxSteps: steps, GraceSteps: max(1, steps/10)})
+	case "asha":
+		return asha(&outbidv1.Asha{MaxSteps: steps, MinSteps: max(1, steps/27)})
+	case "hyperband":
+		return hyperband(&outbidv1.Hyperband{MaxSteps: steps, MinSteps: max(1, steps/27), Iterations: 100})
+	case "performance_curve":
+		return performance(&outbidv1.PerformanceCurve{MaxSteps: steps})
+	default:
+		return freeze(&outbidv1.FreezeThaw{MaxSteps: steps})
+	}
+}
+
+// contestTasks are the tasks of the shared curves, and LCBench's where OUTBID_LCBENCH names their tables.
+func contestTasks(t *testing.T) []curvetest.Task {
+	t.Helper()
+	tasks := realTasks(t)
+	if name := os.Getenv("OUTBID_LCBENCH"); name != "" {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		more, err := curvetest.Tables(bufio.NewReader(f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tasks = append(tasks, more...)
+	}
+	count := map[string]int{}
+	return slices.DeleteFunc(tasks, func(task curvetest.Task) bool {
+		if devTask(&task) == *contestHeld || !slices.Contains(strings.Split(*contestSets, ","), task.Set) {
+			return true
+		}
+		count[task.Set]++
+		return count[task.Set] > *contestMost
+	})
+}
+
+func contestOn(t *testing.T, task *curvetest.Task, name, mode string, slots int, seed uint64) *contestResult {
+	t.Helper()
+	steps := task.Steps()
+	params, pick := tableSpace(task, mode == "blind", seed)
+	s := spec(contestant(name, int64(steps)), func(s *outbidv1.SweepSpec) {
+		s.Tuner.Seed = new(seed)
+		if !task.Maximise {
+			s.Mode = "min"
+		}
+		s.Space = params
+	})
+	made := contestTuner(t, s, name)
+	c := &contest{task: task, tuner: made, pick: pick}
+	budgets := contestBudgets()
+	most := budgets[len(budgets)-1] * steps
+	c.hold(t, slots, (most+slots-1)/slots)
+	r := &contestResult{
+		Set: task.Set, Task: task.Name, Space: mode, Tuner: name, Slots: slots, Seed: seed, Trials: len(c.which), Pauses: c.pauses,
+	}
+	scale := newContestScale(task)
+	for _, b := range budgets {
+		bySteps, byTicks := c.bySteps[min(len(c.bySteps), b*steps)-1], c.byTicks[(b*steps+slots-1)/slots-1]
+		r.ShareBySteps, r.ShareByTicks = append(r.ShareBySteps, scale.share(bySteps)), append(r.ShareByTicks, scale.share(byTicks))
+		r.RegretBySteps, r.RegretByTicks = append(r.RegretBySteps, scale.regret(bySteps)), append(r.RegretByTicks, scale.regret(byTicks))
+	}
+	return r
+}
+
+func contestTuner(t *testing.T, s tuner.Settings, _ string) tuner.Tuner {
+	t.Helper()
+	made, err := tuner.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// Contests of tuners on real curves, whose results a file takes in.
+func TestContest(t *testing.T) {
+	if *contestOut == "" {
+		t.Skip("a study: give -args -contest-out FILE")
+	}
+	out, err := os.OpenFile(*contestOut, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }()
+	write := json.NewEncoder(out)
+	for _, task := range contestTasks(t) {
+		for _, mode := range strings.Split(*contestMode, ",") {
+			for _, slots := range strings.Split(*contestSlots, ",") {
+				for i := range *contestSeeds {
+					for _, name := range strings.Split(*contestOnly, ",") {
+						n := map[string]int{"1": 1, "4": 4, "16": 16}[slots]
+						if err := write.Encode(contestOn(t, &task, name, mode, n, *contestSeed+uint64(i))); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package tuner
+
+import (
+	"maps"
+	"slices"
+)
+
+func (z *freeze) save() (any, error) {
+	z.freezeState.Flat = z.flatState
+	z.Live = nil
+	for _, t := range slices.Sorted(maps.Keys(z.live)) {
+		z.Live = append(z.Live, *z.live[t])
+	}
+	return z.freezeState, nil
+}
+
+func (z *freeze) load(decode func(any) error) error {
+	var state freezeState
+	if err := decode(&state); err != nil {
+		return err
+	}
+	if len(state.Looks) == 0 || state.Looks[len(state.Looks)-1] != z.steps() || len(state.Scale.Lengths) != z.configs.space.Dims() {
+		return ErrBadSnapshot
+	}
+	z.freezeState, z.flatState = state, state.Flat
+	for _, w := range slices.Concat(state.Live, state.Past) {
+		if w.Trial < 0 || int(w.Trial) >= len(z.trials) || len(w.Costs) > len(z.Looks) || w.X != nil && len(w.X) != z.configs.space.Dims() {
+			return ErrBadSnapshot
+		}
+	}
+	for _, w := range state.Live {
+		if z.live[w.Trial] != nil {
+			return ErrBadSnapshot
+		}
+		z.live[w.Trial] = &w
+	}
+	z.Live = nil
+	for _, r := range z.trials {
+		if r.phase == running {
+			z.running++
+		}
+	}
+	return z.flatState.check(len(z.trials))
+}
