@@ -5,7 +5,7 @@
 YAHPO Gym's surrogate (Pfisterer et al. 2022) is a network from the data set, seven hyperparameters and the epoch to
 six metrics; of these the validation accuracy, in percent, is kept, at epochs 1 to 52. The same configurations, drawn
 from seed 12, are used for all data sets. The inputs are in the order of the constants that the network normalises them
-with. Tables are numbered as the rows of the network's embedding are, from 1; which data set a row is of was not checked.
+with. Tables are numbered as the rows of the network's embedding are, from 1; which data set a row is of is unknown.
 Needs numpy and onnxruntime.
 """
 
