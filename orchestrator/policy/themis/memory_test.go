@@ -1,0 +1,131 @@
+package themis
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
+
+// since is a view at second 1,000 and an app submitted at second 900, with one other app all the while.
+func since() (*policy.View, *policy.App) {
+	a := &policy.App{Submitted: time.Unix(900, 0), Weight: 1, DeviceSeconds: 40}
+	return &policy.View{Now: time.Unix(1000, 0), Apps: []*policy.App{a, {}}, AppSeconds: 300, MeanWeight: func(string) float64 { return 1 }}, a
+}
+
+// What is left of an app's work follows the device-seconds that it has had since, its rho the devices that it would have, and its
+// ideal time the apps that there were and its share, while it says nothing itself.
+func TestWhatIsRemembered(t *testing.T) {
+	t.Parallel()
+	v, a := since() // N_avg is (300-0)/100 = 3
+	m := &memory{Ideal: 50, Work: 120, Had: 10, Apps: 2, Least: 2, Shortest: 60, Most: 4, Chain: 2}
+	for name, tc := range map[string]struct{ got, want float64 }{
+		"left":                           {m.left(v, a), 120 - (40 - 10)},
+		"ideal time of more apps":        {m.ideal(v, a), 50 * 3 / 2.},
+		"rho with three devices":         {m.with(v, a, 3), (100 + 90/3.) / 75},
+		"rho with none":                  {m.rho(v, a), (100 + waiting*90/2.) / 75},
+		"shortest":                       {m.shortest(v, a), 60 * 90 / 120.},
+		"passed over, keeping none":      {m.passedOver(v, a, 0, 20), (100 + 20 + 45) / (75 * 2.)},
+		"passed over, keeping two":       {m.passedOver(v, a, 2, 20), (100 + 20 + 45 - 20*2/4.) / (75 * 2.)},
+		"passed over, and done with it":  {m.passedOver(v, a, 4, 50), (100 + 50) / (75 * 2.)},
+		"chain of an app of no weight":   {m.chain(&agent.AppState{}), 60 * 2 / 50.},
+		"chain of one of twice that":     {m.chain(&agent.AppState{Weight: 2}), 60 * 2 / (50 * 2.)},
+		"chain of one that is not short": {(&memory{Ideal: 500, Apps: 2, Shortest: 60}).chain(&agent.AppState{Weight: 1}), 1},
+	} {
+		if math.Abs(tc.got-tc.want) > 1e-9 {
+			t.Errorf("%s is %g, want %g", name, tc.got, tc.want)
+		}
+	}
+	a.DeviceSeconds = 1000
+	if left := m.left(v, a); left != 0 {
+		t.Errorf("%g device-seconds are left of more than all", left)
+	}
+	if m.Work = 0; m.shortest(v, a) != 60 {
+		t.Errorf("without work it has %g s to go", m.shortest(v, a))
+	}
+	a.Weight, m.Share = 2, 1 // it has twice the share that it had when it said so: half the ideal time
+	if got := m.ideal(v, a); math.Abs(got-75/2.) > 1e-9 {
+		t.Errorf("with twice the share its ideal time is %g", got)
+	}
+}
+
+// What an app has had counts what its jobs have of their leases by now.
+func TestAttainedOnLeasesThatGoOn(t *testing.T) {
+	t.Parallel()
+	v, a := since()
+	s, jobs := stage(3, time.Minute, time.Minute)
+	jobs[0].Granted, jobs[1].Granted = v.Now.Add(-5*time.Second), v.Now.Add(-7*time.Second)
+	jobs[0].DeviceSeconds = 11
+	a.Jobs = s.View().Apps[0].Jobs
+	if got := attained(v, a); got != 40+5+7 {
+		t.Errorf("it has had %g device-seconds", got)
+	}
+	if n := held(a); n != 2 {
+		t.Errorf("it holds %d devices", n)
+	}
+}
+
+// An arbiter keeps of a table what was left in device-seconds: by the devices that the rho is of, or by the least gang, slowed down, where it is of
+// none.
+func TestATableIsRemembered(t *testing.T) {
+	t.Parallel()
+	v, a := since()
+	a.Demand.Min = 2
+	st := &agent.AppState{Weight: 3}
+	seen := &memory{IdleSince: time.Unix(950, 0), HeldAt: time.Unix(940, 0), Chain: 7}
+	for name, tc := range map[string]struct {
+		told told
+		seen *memory
+		set  settings
+		want memory
+	}{
+		"with devices": {told{5, 50, 4}, seen, settings{}, memory{
+			Ideal: 50, Work: (250 - 100) * 4, Had: 40, Apps: 3, Share: 3, Least: 2, IdleSince: seen.IdleSince, HeldAt: seen.HeldAt,
+		}},
+		"with none": {told{5, 50, 0}, nil, settings{ownWeights: true}, memory{
+			Ideal: 50, Work: (250 - 100) * 2 / 4., Had: 40, Apps: 3, Least: 2, IdleSince: a.Submitted,
+		}},
+		"late already": {told{1, 50, 4}, nil, settings{ownWeights: true}, memory{Ideal: 50, Had: 40, Apps: 3, Least: 2, IdleSince: a.Submitted}},
+		"its chain is of when it was first seen": {told{5, 50, 4}, seen, settings{ownWeights: true, rank: passedOver}, memory{
+			Ideal: 50, Work: 600, Had: 40, Apps: 3, Least: 2, IdleSince: seen.IdleSince, HeldAt: seen.HeldAt,
+			Shortest: 1, Most: 1, Chain: 7,
+		}},
+	} {
+		if got := *remember(v, a, tc.seen, st, tc.told, &tc.set); got != tc.want {
+			t.Errorf("%s: remembers %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+// A zero time is never: of two times the earlier is one that comes.
+func TestTheEarlierOfTwoTimes(t *testing.T) {
+	t.Parallel()
+	never, early, late := time.Time{}, time.Unix(1, 0), time.Unix(2, 0)
+	for _, tc := range [][3]time.Time{{never, never, never}, {never, early, early}, {early, never, early}, {early, late, early}, {late, early, early}} {
+		if got := sooner(tc[0], tc[1]); !got.Equal(tc[2]) {
+			t.Errorf("of %v and %v the earlier is %v", tc[0], tc[1], got)
+		}
+	}
+}
+
+// With stagger the grid of a machine lies where its name says: elsewhere than another's, the same for every term of its own.
+func TestTermsOfUnlikeMachinesEndApart(t *testing.T) {
+	t.Parallel()
+	set := settings{lease: 10 * time.Minute, grid: 1, stagger: true}
+	now := time.Unix(100_000, 0)
+	one, other := set.termEnd(now, "n1"), set.termEnd(now, "n2")
+	again := set.termEnd(now.Add(3*set.lease), "n1")
+	if one.Equal(other) || again.Sub(one)%set.lease != 0 {
+		t.Errorf("terms end at %v, %v, and three later at %v", one, other, again)
+	}
+	spread := map[int64]bool{} // the eighths of the grid that machines' terms end in
+	for n := range 42 {
+		spread[set.termEnd(now, fmt.Sprintf("machine-%d", n)).Unix()%600/75] = true
+	}
+	if len(spread) < 4 {
+		t.Errorf("42 machines end their terms in %d eighths of the grid", len(spread))
+	}
+}
