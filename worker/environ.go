@@ -75,7 +75,8 @@ func (s *starter) environ(f *fork, user map[string]string) []string {
 	for _, name := range slices.Sorted(maps.Keys(user)) {
 		env = append(env, name+"="+user[name])
 	}
-	return append(env, "OUTBID_NODE="+s.cfg.Node, "CUDA_VISIBLE_DEVICES="+inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices()))
+	visible := inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices(), s.cfg.Machine.Given)
+	return append(env, "OUTBID_NODE="+s.cfg.Node, "CUDA_VISIBLE_DEVICES="+visible)
 }
 
 // threads is the trial's number of CPUs: what it asked for, the cores it was granted, or its GPUs' share of all.

@@ -5,6 +5,7 @@ package inventory
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -30,6 +31,8 @@ type Machine struct {
 	Names []string
 	// MemoryBytes is the machine's memory, or the limit of this process's cgroup if that is lower.
 	MemoryBytes int64
+	// Given are the entries of this process's CUDA_VISIBLE_DEVICES: declared GPUs stand for these, in their order.
+	Given []string
 }
 
 // gpus lists the GPUs that the driver knows: none without a driver. An error says why a driver that is there does not
@@ -45,7 +48,7 @@ func find(spec string, gpus gpus) (Machine, error) {
 	if err != nil {
 		return Machine{}, err
 	}
-	m := Machine{CPUs: runtime.NumCPU()}
+	m := Machine{CPUs: runtime.NumCPU(), Given: entries(os.Getenv(visibleDevices))}
 	if m.MemoryBytes, err = memory(); err != nil {
 		return Machine{}, err
 	}
@@ -109,8 +112,9 @@ func (m *Machine) cores() {
 }
 
 // Visible returns the value of CUDA_VISIBLE_DEVICES that shows exactly the granted devices of a machine: UUIDs, or for
-// declared GPUs their number among the GPUs, and nothing if only CPU cores are granted.
-func Visible(all []*outbidv1.Device, granted []int32) string {
+// declared GPUs their number among the GPUs, and nothing if only CPU cores are granted. Where given has an entry of that
+// number, a declared GPU is that one, which whoever started the worker gave it.
+func Visible(all []*outbidv1.Device, granted []int32, given []string) string {
 	var shown []string
 	gpu := 0
 	for _, d := range all {
@@ -121,9 +125,12 @@ func Visible(all []*outbidv1.Device, granted []int32) string {
 			if index != d.GetIndex() {
 				continue
 			}
-			if d.GetUuid() != "" {
+			switch {
+			case d.GetUuid() != "":
 				shown = append(shown, d.GetUuid())
-			} else {
+			case gpu < len(given):
+				shown = append(shown, given[gpu])
+			default:
 				shown = append(shown, strconv.Itoa(gpu))
 			}
 		}

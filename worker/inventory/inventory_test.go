@@ -213,17 +213,20 @@ func TestVisibleAndSpeed(t *testing.T) {
 	for _, tc := range []struct {
 		devices []*outbidv1.Device
 		granted []int32
+		given   []string
 		want    string
 		speed   float64
 	}{
-		{real, []int32{1}, "GPU-b", 1},
-		{real, []int32{1, 0}, "GPU-a,GPU-b", 1},
-		{real, nil, "", 1},
-		{m.Devices, []int32{0, 2}, "0,2", 0.25},
-		{m.Devices, []int32{3}, "", 0.5},
-		{m.Devices, []int32{1}, "1", 1},
+		{real, []int32{1}, nil, "GPU-b", 1},
+		{real, []int32{1, 0}, []string{"4", "5"}, "GPU-a,GPU-b", 1},
+		{real, nil, nil, "", 1},
+		{m.Devices, []int32{0, 2}, nil, "0,2", 0.25},
+		{m.Devices, []int32{3}, []string{"4", "5", "6"}, "", 0.5},
+		{m.Devices, []int32{1}, nil, "1", 1},
+		{m.Devices, []int32{0, 1}, []string{"4", "GPU-z"}, "4,GPU-z", 1},
+		{m.Devices, []int32{2}, []string{"4", "5"}, "2", 0.25},
 	} {
-		if got := Visible(tc.devices, tc.granted); got != tc.want {
+		if got := Visible(tc.devices, tc.granted, tc.given); got != tc.want {
 			t.Errorf("Visible(%v) = %q, want %q", tc.granted, got, tc.want)
 		}
 		if got := Speed(tc.devices, tc.granted); got != tc.speed {
@@ -249,7 +252,7 @@ func TestVisibleCounts(t *testing.T) {
 				}
 			}
 		}
-		got := strings.FieldsFunc(Visible(devices, granted), func(r rune) bool { return r == ',' })
+		got := strings.FieldsFunc(Visible(devices, granted, nil), func(r rune) bool { return r == ',' })
 		if len(got) != want {
 			t.Fatalf("%d shown, want %d", len(got), want)
 		}

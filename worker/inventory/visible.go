@@ -30,11 +30,7 @@ func inherited(look gpus) gpus {
 // what one begins with; -1 and words such as none hide what follows, as they do for CUDA.
 func bound(devices []*outbidv1.Device, links []*outbidv1.DeviceLink, list string) ([]*outbidv1.Device, []*outbidv1.DeviceLink, error) {
 	seen := make(map[int32]bool)
-	for entry := range strings.SplitSeq(list, ",") {
-		entry = strings.TrimSpace(entry)
-		if hides(entry) {
-			break
-		}
+	for _, entry := range entries(list) {
 		index, err := named(devices, entry)
 		if err != nil {
 			return nil, nil, err
@@ -60,6 +56,19 @@ func bound(devices []*outbidv1.Device, links []*outbidv1.DeviceLink, list string
 		}
 	}
 	return kept, among, nil
+}
+
+// entries are those of a value of CUDA_VISIBLE_DEVICES that count.
+func entries(list string) []string {
+	var counted []string
+	for entry := range strings.SplitSeq(list, ",") {
+		entry = strings.TrimSpace(entry)
+		if hides(entry) {
+			break
+		}
+		counted = append(counted, entry)
+	}
+	return counted
 }
 
 func hides(entry string) bool {
