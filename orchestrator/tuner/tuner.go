@@ -130,7 +130,7 @@ type End struct {
 	Reason    string
 }
 
-// Clone continues a trial from another trial's newest checkpoint with another configuration (PBT's exploit and
+// Clone continues a trial from another trial's newest checkpoint, or its own, with another configuration (PBT's exploit and
 // explore). Source may have ended.
 type Clone struct {
 	Trial     Trial

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from outbid import air, train, tune
-from outbid.tune._encoding import decode, encode
+from outbid.tune._encoding import decode, encode, keep_large
+from outbid.tune._learned import Learned, learn
+from outbid.tune._named import Kept, by_name, put
 from outbid.tune._program import merge
-from outbid.tune._sample import Rng
+from outbid.tune._sample import Categorical, Rng
 from outbid.tune._trial import Trial
 from outbid.tune._variants import preset, variants
 from outbid.tune.schedulers import (
@@ -104,6 +106,7 @@ def test_points_replace_the_first_samples() -> None:
         (lambda: PopulationBasedTraining(), "hyperparam_mutations or custom_explore_fn"),
         (lambda: PB2(), "hyperparam_bounds"),
         (lambda: ConcurrencyLimiter(OptunaSearch(), 0), "above 0"),
+        (lambda: PopulationBasedTrainingReplay("/no/such/policy"), "no file /no/such/policy"),
         (lambda: tune.Tuner("nobody").fit(), "no trainable 'nobody'"),
     ],
 )
@@ -120,7 +123,6 @@ def test_what_is_not_here_says_what_to_use() -> None:
         (HyperOptSearch, "OptunaSearch"),
         (AxSearch, "GPSampler"),
         (lambda: tune.create_searcher("bohb"), "HyperBandForBOHB"),
-        (lambda: PopulationBasedTrainingReplay("x"), "one after another"),
         (lambda: train.get_dataset_shard(), "with_parameters"),
         (lambda: tune.RunConfig(storage_filesystem=1), "storage_path"),
         (lambda: tune.Tuner(print, run_config=tune.RunConfig(storage_path="s3://b/x")).fit(), "storage_path"),
@@ -335,3 +337,70 @@ def test_outside_of_a_trial_reports_warn() -> None:
     with pytest.warns(UserWarning, match="outside of a trial"):
         tune.report({"a": 1})
     assert tune.get_checkpoint() is None and tune.get_context().get_trial_id() is None
+
+
+def test_large_objects_travel_once_and_configurations_name_them() -> None:
+    import pickle
+
+    import cloudpickle
+
+    large, text = np.zeros(100_000), "x" * 100_000
+    space = keep_large({"data": large, "of": tune.grid_search([text, "short"]), "n": {"small": np.zeros(3), "k": [1]}})
+    assert isinstance(space["data"], Kept) and isinstance(space["of"], Categorical)
+    assert type(space["n"]["small"]) is np.ndarray
+    drawn = [config for _, config in variants(space, Rng(0))]
+    sent = [encode(config) for config in drawn]
+    assert max(len(str(config)) for config in sent) < 2000
+    back = [decode(config) for config in sent]
+    assert all(config["data"] is large for config in back) and [c["of"] for c in back] == [text, "short"]
+    # A function of `sample_from` sees the object, and the space takes it along.
+    seen = keep_large({"data": large, "size": tune.sample_from(lambda spec: spec.config.data.size)})
+    assert next(iter(variants(seen, Rng(0))))[1]["size"] == 100_000
+    assert len(cloudpickle.dumps(space)) > 800_000
+    with by_name():
+        assert len(pickle.dumps(space["data"])) < 500
+    ref = put(large)
+    assert decode(encode({"ref": ref}))["ref"].value is large
+
+
+def test_a_policy_of_pbt_is_replayed(tmp_path: Path) -> None:
+    policy = tmp_path / "pbt_policy_a.txt"
+    # The first line is of a trial that this one's chain did not come from.
+    lines = [["9_x=1", "8", 1, 1, {"x": 9}, {"x": 9}], ["1", "2", 2, 3, {"x": 1}, {"x": 2}]]
+    lines.append(["0", "1", 4, 6, {"x": 2}, {"x": 4}])
+    policy.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    replay = PopulationBasedTrainingReplay(str(policy))
+    assert replay.config == {"x": 1}
+    board = Board(replay, 1, {"x": 0})
+    (trial,) = board.trials
+    assert trial.config == {"x": 1}
+    assert [replay.target(trial, step) for step in (0, 3, 6)] == [3, 6, 0]
+    assert board.report(0, 2, 0.5) == "CONTINUE"
+    decision = board.report(0, 3, 0.5)
+    assert decision.source is trial and decision.config == {"x": 2}
+    assert board.report(0, 4, 0.5) == "CONTINUE" and board.report(0, 6, 0.5).config == {"x": 4}
+    with pytest.raises(ValueError, match="one trial"):
+        Board(PopulationBasedTrainingReplay(str(policy)), 2)
+
+
+def test_scripts_learn_what_was_learned_beside_the_server(tmp_path: Path) -> None:
+    import types
+
+    def experiment(search: Any, scheduler: Any) -> Any:
+        return types.SimpleNamespace(searcher=search, scheduler=scheduler, plan=types.SimpleNamespace(folder=tmp_path))
+
+    there = ConcurrencyLimiter(OptunaSearch(seed=1), 2)
+    there.set_search_properties("loss", "min", {"x": tune.uniform(0, 1)})
+    there.suggest("a")
+    there.on_trial_complete("a", {"loss": 1.0})
+    Learned().keep(experiment(there, AsyncHyperBandScheduler()), last=True)
+    inner = OptunaSearch(seed=1)
+    here = ConcurrencyLimiter(inner, 2)
+    learn(str(tmp_path), here, None)
+    assert here.searcher is inner and [t.value for t in inner._study.trials] == [1.0]
+    inner.save(str(tmp_path / "saved"))
+    again = OptunaSearch()
+    again.restore(str(tmp_path / "saved"))
+    assert again.set_search_properties("loss", "min", {"x": tune.uniform(0, 1)}) and len(again._study.trials) == 1
+    with pytest.raises(ValueError, match="not both"):
+        again.set_search_properties("loss", "min", {"x": tune.uniform(0, 2)})

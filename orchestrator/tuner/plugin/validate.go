@@ -211,7 +211,7 @@ func (g *validator) clone(a tuner.Clone) error {
 	if err := g.atTarget("clones into", a.Trial); err != nil {
 		return err
 	}
-	if a.Source < 0 || int(a.Source) >= len(g.Places) || a.Source == a.Trial {
+	if a.Source < 0 || int(a.Source) >= len(g.Places) { // itself: the same trial with another configuration
 		return fmt.Errorf("clones trial %d from trial %d, which cannot be a source", a.Trial, a.Source)
 	}
 	if err := g.target(a.Trial, g.Targets[a.Trial], a.UntilStep); err != nil {

@@ -16,7 +16,7 @@ from typing import Any
 
 from outbid._errors import FunctionError
 
-MAX_BYTES = 64 << 20
+MAX_BYTES = 256 << 20
 """The largest pickled function that is sent."""
 
 _MAGIC = b"outbid function 1 "

@@ -8,19 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from outbid.tune._errors import unsupported
+from outbid.tune._named import ObjectRef
+from outbid.tune._named import put as put
 
 _outbid = True
 __version__ = "2.60.0"
 
-_objects: dict[int, Any] = {}
 _on = [False]
-
-
-class ObjectRef:
-    """An object that was put."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 def init(*args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -37,11 +31,6 @@ def shutdown(*args: Any, **kwargs: Any) -> None:
 def is_initialized() -> bool:
     """Return whether `init` was called."""
     return _on[0]
-
-
-def put(value: Any) -> ObjectRef:
-    """Keep an object: it travels with the function that holds it."""
-    return ObjectRef(value)
 
 
 def get(refs: Any, timeout: float | None = None) -> Any:

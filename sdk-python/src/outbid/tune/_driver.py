@@ -22,14 +22,16 @@ from outbid._model import TrialResult, Update
 from outbid._resources import Resources
 from outbid._sweep import Sweep
 from outbid._tuners import Plugin
-from outbid.tune._config import Placement, RunConfig, TuneConfig, seconds, storage_of
-from outbid.tune._encoding import decode
+from outbid.tune._config import Placement, RunConfig, TuneConfig, placement_of, seconds, storage_of
+from outbid.tune._encoding import decode, keep_large
 from outbid.tune._errors import TuneError, unsupported
+from outbid.tune._learned import learn
+from outbid.tune._named import resolve
 from outbid.tune._plan import Plan, name_of, sent_name
 from outbid.tune._program import Experiment, pack
 from outbid.tune._record import Run, collect
 from outbid.tune._registry import find_trainable
-from outbid.tune._trainable import placement_for
+from outbid.tune._trainable import depends, placement_for
 from outbid.tune._trial import Trial
 from outbid.tune._variants import find
 from outbid.tune._watch import Watch
@@ -53,7 +55,7 @@ def begin(
 ) -> tuple[Run, SweepHandle]:
     """Submit an experiment."""
     trainable = find_trainable(trainable)
-    space = dict(space or {})
+    space = keep_large(dict(space or {}))
     name = name_of(trainable)
     plan = Plan(
         trainable=trainable,
@@ -63,7 +65,7 @@ def begin(
         space=space,
         metric="",
         mode="max",
-        placement=placement or placement_for(trainable, space),
+        placement=placement or placement_of(None),
         checkpoints=run.checkpoint_config,  # type: ignore[arg-type]
         stop=_stopper(run.stop),
         trial_name=tune.trial_name_creator,
@@ -74,6 +76,8 @@ def begin(
     )
     plan.folder = str(storage_of(run.storage_path) / (run.name or f"{name}_{plan.began:%Y-%m-%d_%H-%M-%S}"))
     experiment, limit = _experiment(plan, tune)
+    if placement is None:
+        plan.placement = _needs(trainable, experiment, space)
     client = default_client()
     sweep = _sweep(experiment, tune, run, limit, client)
     handle = sweep.submit(client)
@@ -82,15 +86,30 @@ def begin(
     return made, handle
 
 
+def _needs(trainable: Any, experiment: Experiment, space: dict[str, Any]) -> Placement:
+    """Return what each trial needs: the most that any does, where that depends on the configuration."""
+    if not depends(trainable):
+        return placement_for(trainable, space)
+    drawn = BasicVariantGenerator(random_state=0).draw(space, 1)
+    points = experiment.points or [config for _, config in itertools.islice(drawn, 1)]
+    found = [placement_for(trainable, resolve(point)) for point in points]
+    most = max(found, key=lambda one: tuple(one.required_resources.get(name, 0.0) for name in ("GPU", "CPU")))
+    if any(one.required_resources != most.required_resources for one in found):
+        warnings.warn(
+            f"trials need different resources; each is given what the largest needs: {most.required_resources}",
+            stacklevel=4,
+        )
+    return most
+
+
 def resubmit(
-    made: Run, trials: list[TrialResult], trainable: Any, tune: TuneConfig, run: RunConfig, *, going_on: bool
+    made: Run, trials: dict[int, TrialResult], trainable: Any, tune: TuneConfig, run: RunConfig, *, going_on: bool
 ) -> tuple[Run, SweepHandle]:
-    """Submit trials of an experiment once more, under the numbers and in the directories that they had."""
-    numbers = [made.plan.numbers[t.number] if made.plan.numbers else t.number for t in trials]
-    plan = replace(made.plan, numbers=numbers, going_on=going_on)
+    """Submit trials of an experiment once more, by their numbers, which they keep as they do their directories."""
+    plan = replace(made.plan, numbers=list(trials), going_on=going_on)
     if trainable is not None:
         plan.trainable = find_trainable(trainable)
-    points = [decode(t.config, plan.space) for t in trials]
+    points = [decode(t.config, plan.space, whole=False) for t in trials.values()]
     scheduler = FIFOScheduler()
     client = default_client()
     sweep = _sweep(Experiment(plan, scheduler, None, points, len(points)), tune, run, 0, client)
@@ -117,6 +136,7 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
             raise interrupted(handle, handle._client, display) from None
         result = handle.result()
         display.end(result.sweep, result.trials)
+    learn(made.plan.folder, tune.search_alg, tune.scheduler)
     made.infos = {t.number: t for t in result.trials}
     if result.sweep.state == "failed":
         made.failed = result.sweep.reason

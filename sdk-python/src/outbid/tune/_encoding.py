@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
+from outbid.tune._named import Named, by_name, keep, resolve
+from outbid.tune._sample import Categorical, Domain
+from outbid.tune._variants import find, unresolved
+
+_LARGE = 64 << 10  # bytes of an object that travels once, with the function
+_MANY = 4096  # entries of a list, characters of a text
 _FLOATS, _WHOLE = "~floats", "~pickle"
 
 
@@ -19,14 +26,46 @@ def encode(config: Mapping[str, Any]) -> dict[str, Any]:
     if not exact[0]:
         import cloudpickle
 
-        return {**plain, _WHOLE: base64.b64encode(cloudpickle.dumps(dict(config))).decode()}
+        with by_name():
+            return {**plain, _WHOLE: base64.b64encode(cloudpickle.dumps(dict(config))).decode()}
     return {**plain, _FLOATS: floats} if floats else plain
 
 
-def decode(config: Mapping[str, Any], like: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the configuration that was encoded; its names in the order of a space, which the server does not keep."""
+def decode(config: Mapping[str, Any], like: Mapping[str, Any] | None = None, *, whole: bool = True) -> dict[str, Any]:
+    """Return the configuration that was encoded; its names in the order of a space, which the server does not keep.
+
+    Large objects are there themselves, or without `whole` as their names.
+    """
     found = _decode(config)
+    found = resolve(found) if whole else found
     return found if like is None else _ordered(found, like)
+
+
+def keep_large(thing: Any) -> Any:
+    """Return a space, or a part of one, with names in place of its large objects."""
+    domain = unresolved(thing)
+    if domain is not None:
+        if isinstance(domain, Categorical) and any(keep_large(c) is not c for c in domain.categories):
+            return Categorical([keep_large(c) for c in domain.categories], grid=domain.is_grid())
+        return thing
+    kind = type(thing)
+    if thing is None or kind in (bool, int, float, complex) or isinstance(thing, (Domain, Named)):
+        return thing
+    if kind in (list, tuple, dict) and (len(thing) < _MANY or find(thing)):
+        entries = thing.items() if kind is dict else enumerate(thing)
+        made = {key: keep_large(value) for key, value in entries}
+        same = all(a is b for a, b in zip(made.values(), thing.values() if kind is dict else thing, strict=True))
+        return thing if same else made if kind is dict else kind(made.values())
+    if kind in (str, bytes) and len(thing) < _MANY:
+        return thing
+    import cloudpickle
+
+    try:
+        with by_name():
+            blob = cloudpickle.dumps(thing)
+    except Exception:  # said, with its name, when the function is pickled
+        return thing
+    return thing if len(blob) < _LARGE else keep(thing, hashlib.sha256(blob).hexdigest())
 
 
 def _ordered(config: dict[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pickle
 import random
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import numpy as np
 from outbid import _pickle
 from outbid.plugin import Action, Clone, Create, End, Exit, Outlook, Pause, Report, Train, Tuner, serve
 from outbid.tune._encoding import encode
+from outbid.tune._learned import Learned
+from outbid.tune._named import by_name
 from outbid.tune._plan import Plan
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers._base import Exploit, TrialScheduler
@@ -39,8 +42,11 @@ class Experiment:
 
 
 def pack(experiment: Experiment) -> str:
-    """Return an experiment as text."""
-    return base64.b64encode(_pickle.dump(experiment)).decode()
+    """Return an experiment as text, without what only trials need: the function, and large objects."""
+    light = copy.copy(experiment)
+    light.plan = replace(experiment.plan, trainable=None)
+    with by_name():
+        return base64.b64encode(_pickle.dump(light)).decode()
 
 
 class Controller:
@@ -90,6 +96,7 @@ class Program(Tuner):
         self.later: list[Action] = []
         self.controller = Controller(self)
         self.nothing = False
+        self.learned = Learned()
 
     def snapshot(self) -> bytes:
         """Return everything, randomness included."""
@@ -163,14 +170,16 @@ class Program(Tuner):
         if searcher is not None:
             searcher.on_trial_complete(trial.trial_id, result=trial.last_result or None, error=status == Trial.ERROR)
         self.nothing = False
+        self.learned.keep(self.experiment, last=self.drawn_out and all(t.is_finished() for t in self.trials))
 
     def clone(self, trial: Trial, decision: Exploit) -> Iterator[Action]:
-        """Let a trial go on from another's checkpoint."""
+        """Let a trial go on from another's checkpoint, or from its own with another configuration."""
         trial.config = copy.deepcopy(decision.config)
         trial.status = Trial.RUNNING
         step = self.state["steps"][trial.number]
         until = max(self.scheduler.target(trial, self.state["steps"][decision.source.number]), step + 1)
-        reason = f"goes on from trial {decision.source.number}"
+        other = decision.source.number
+        reason = "goes on with another configuration" if other == trial.number else f"goes on from trial {other}"
         yield Clone(trial.number, decision.source.number, encode(trial.config), until, reason=reason)
 
     def _create(self) -> Create | None:
@@ -229,10 +238,8 @@ class Program(Tuner):
         decision = self.scheduler.on_trial_result(self.controller, trial, result)
         out: list[Action] = []
         if isinstance(decision, Exploit):
-            if waits and decision.source is not trial:
+            if waits:
                 out.extend(self.clone(trial, decision))
-            elif waits:
-                out.append(Train(trial.number, self._next(trial)))
         elif decision == TrialScheduler.STOP:
             self.over(trial, Trial.TERMINATED)
             self.scheduler.on_trial_remove(self.controller, trial)

@@ -35,12 +35,15 @@ class Run:
     failed: str = ""
     tune: TuneConfig | None = None
     config: RunConfig | None = None
+    later: list[tuple[str, list[int]]] = field(default_factory=list)
+    """Sweeps in which trials were trained once more, by their numbers in this one."""
 
     def save(self) -> None:
         """Write down what is needed to go on with it."""
         import cloudpickle
 
         kept: dict[str, Any] = {"plan": _pickle.dump(Work(self.plan)), "sweep": self.sweep, "url": self.url}
+        kept["later"] = self.later
         if self.tune is not None and self.config is not None:
             # Search algorithm, scheduler and callbacks have their own lives.
             kept["tune"] = replace(self.tune, search_alg=None, scheduler=None)
@@ -55,7 +58,14 @@ class Run:
         kept = pickle.loads((folder / STATE).read_bytes())
         work: Any = _pickle.load(kept["plan"])
         plan = replace(work._plan, folder=str(folder))
-        return Run(plan, kept["sweep"], kept["url"], tune=kept.get("tune"), config=kept.get("config"))
+        return Run(
+            plan,
+            kept["sweep"],
+            kept["url"],
+            tune=kept.get("tune"),
+            config=kept.get("config"),
+            later=kept.get("later", []),
+        )
 
 
 _STATES = {"queued": Trial.PENDING, "running": Trial.RUNNING, "paused": Trial.PAUSED, "failed": Trial.ERROR}
@@ -94,7 +104,7 @@ def collect(plan: Plan, info: TrialResult) -> Trial:
         if info.state in ENDED_TRIAL and info.state != "failed":
             trial.last_result["done"] = True
         trial.last_result["experiment_tag"] = trial.experiment_tag
-    if not trial.checkpoints and info.checkpoints and not folder.is_dir():
+    if not trial.checkpoints and info.checkpoints and not (folder / "result.json").is_file():
         trial.checkpoints.append((Checkpoint(info.checkpoint(info.checkpoints[-1].step)), trial.last_result))
     if info.state == "failed":
         trial.error_msg = info.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from outbid._client import default_client
@@ -24,11 +25,17 @@ class Restored:
         self.config = made.config if made.config is not None else RunConfig()
 
     def results(self) -> Run:
-        """Return how it stands."""
-        handle = default_client().attach(self._made.sweep)
-        self._made.infos = {t.number: t for t in handle.trials()}
-        self._made.trials = [collect(self._made.plan, info) for info in self._made.infos.values()]
-        return self._made
+        """Return how it stands, with what was trained once more since."""
+        made = self._made
+        made.infos = {t.number: t for t in default_client().attach(made.sweep).trials()}
+        trials = {number: collect(made.plan, info) for number, info in made.infos.items()}
+        for sweep, numbers in made.later:
+            plan = replace(made.plan, numbers=numbers)
+            for info in default_client().attach(sweep).trials():
+                trials[numbers[info.number]] = collect(plan, info)
+                made.infos[numbers[info.number]] = info
+        made.trials = [trials[number] for number in sorted(trials)]
+        return made
 
     def run(self) -> Run:
         """Go on until the end."""
@@ -45,17 +52,19 @@ class Restored:
             handle.resume()
         if state not in ENDED_SWEEP or (self._unfinished and state == "stopped"):
             made = follow(made, handle, self.tune, self.config)
-        else:
+        if made.later or state in ENDED_SWEEP:
             made = self.results()
-        again = [t for t in made.infos.values() if t.state == "failed"] if self._errored or self._restart else []
+        again = {n: t for n, t in made.infos.items() if t.state == "failed"} if self._errored or self._restart else {}
         return self._again(made, again) if again else made
 
-    def _again(self, made: Run, failed: list[TrialResult]) -> Run:
+    def _again(self, made: Run, failed: dict[int, TrialResult]) -> Run:
         """Train those that failed once more, from their checkpoints or anew; the others stay as they are."""
         kept = {t.number: t for t in made.trials}
         second, handle = resubmit(
             made, failed, self._trainable, self.tune, self.config, going_on=self._errored and not self._restart
         )
+        made.later.append((handle.id, list(failed)))
+        made.save()
         second = follow(second, handle, self.tune, self.config)
         for trial in second.trials:
             kept[trial.number] = trial

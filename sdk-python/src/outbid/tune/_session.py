@@ -15,14 +15,13 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from outbid import _training
 from outbid._metrics import is_number
 from outbid.tune._checkpoint import Checkpoint
-from outbid.tune._config import Placement
 from outbid.tune._encoding import decode
 from outbid.tune._plan import Plan, met, sent_name
 from outbid.tune._trial import Trial, flatten, read_results, to_json
@@ -38,6 +37,8 @@ class Session:
 
     def __init__(self, plan: Plan, trial: _training.Trial) -> None:
         self._plan, self._own = plan, trial
+        self.placement = plan.placement
+        """What the trial asked for."""
         self.config = decode(json.loads(trial._a.config_json or "{}"), plan.space)
         self.trial: Trial = plan.trial(trial.number, self.config)
         self.folder = plan.claim(self.trial)
@@ -80,23 +81,29 @@ class Session:
         return bool(self._plan.checkpoints.checkpoint_at_end)
 
     @property
-    def placement(self) -> Placement:
-        """What the trial has."""
-        return self._plan.placement
-
-    @property
     def plan(self) -> Plan:
         """The experiment."""
         return self._plan
 
-    def report(self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None, name: str | None = None) -> None:
-        """Take one result. Raises StopTrial where the trial is to end or to pause."""
+    def report(
+        self,
+        metrics: Mapping[str, Any],
+        checkpoint: Checkpoint | None = None,
+        name: str | None = None,
+        final: Callable[[], Checkpoint] | None = None,
+    ) -> None:
+        """Take one result. Raises StopTrial where the trial is to end or to pause.
+
+        `final` makes a checkpoint for a result that turns out to be the last.
+        """
         result = self.fill(metrics)
         flat = flatten(result)
         enough = bool(result.get("done")) or self._stops(result, flat)
         result["done"] = flat["done"] = enough
         if checkpoint is None and self._pending is not None:
             checkpoint = Checkpoint(self._pending)
+        if checkpoint is None and enough and final is not None:
+            checkpoint = final()
         if checkpoint is not None:
             about = {_ABOUT: {"offset": self._offset, "time_total": self.time_total, "counts": self.counts}}
             self._own.save(checkpoint.path, metadata=about)
@@ -180,7 +187,15 @@ class Session:
 
     def keep(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint of the last result in the trial's directory, after the trial was told to end."""
-        self._keep(checkpoint, self.last, flatten(self.last), None)
+        name = self._keep(checkpoint, self.last, flatten(self.last), None)
+        self.last["checkpoint_dir_name"] = name
+        if self._results is None or self.folder is None:
+            return
+        self._results.close()
+        self._results = None
+        file = self.folder / "result.json"
+        lines = file.read_text().splitlines()[:-1]
+        file.write_text("\n".join([*lines, to_json(self.last)]) + "\n")
 
     def _load(self) -> None:
         """Find what the trial starts from: Outbid's checkpoint, else that of the run that this one goes on from."""

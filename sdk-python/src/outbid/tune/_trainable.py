@@ -222,6 +222,17 @@ def with_resources(trainable: Any, resources: Any) -> Any:
     return bound
 
 
+def depends(trainable: Any) -> bool:
+    """Return whether what a trial needs depends on its configuration."""
+    wanted = getattr(trainable, "_tune_placement", None)
+    if wanted is not None:
+        return callable(wanted) and not isinstance(wanted, Placement)
+    if not inspect.isclass(trainable):
+        return False
+    request: Any = getattr(trainable, "default_resource_request", None)
+    return getattr(request, "__func__", None) is not Trainable.default_resource_request.__func__  # type: ignore[attr-defined]
+
+
 def placement_for(trainable: Any, config: dict[str, Any]) -> Placement:
     """Return what a trial of a trainable needs."""
     wanted = getattr(trainable, "_tune_placement", None)

@@ -66,6 +66,26 @@ class Trial:
         return self.checkpoints[-1][0] if self.checkpoints else None
 
     @property
+    def metric_analysis(self) -> dict[str, dict[str, float]]:
+        """The largest, least, mean and last value of each number that was reported."""
+        values: dict[str, list[float]] = {}
+        for result in self.history or [self.last_result]:
+            for name, value in flatten(result).items():
+                if isinstance(value, (int, float)) and not isinstance(value, bool):
+                    values.setdefault(name, []).append(value)
+        return {
+            name: {
+                "max": max(seen),
+                "min": min(seen),
+                "avg": sum(seen) / len(seen),
+                "last": seen[-1],
+                "last-5-avg": sum(seen[-5:]) / len(seen[-5:]),
+                "last-10-avg": sum(seen[-10:]) / len(seen[-10:]),
+            }
+            for name, seen in values.items()
+        }
+
+    @property
     def placement_group_factory(self) -> Placement:
         """What it needs."""
         return self.placement

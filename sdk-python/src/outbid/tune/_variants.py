@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from outbid.tune._named import Kept, resolve
 from outbid.tune._sample import Categorical, Domain, Function, Rng
 
 Path: TypeAlias = tuple[Any, ...]
@@ -36,6 +37,7 @@ class Spec(dict[str, Any]):
         value = super().__getitem__(name)
         if unresolved(value) is not None:
             raise Unresolved(f"{name!r} is not drawn yet")
+        value = resolve(value) if isinstance(value, Kept) else value
         return Spec(value) if isinstance(value, dict) else value
 
 

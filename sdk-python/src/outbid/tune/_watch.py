@@ -97,6 +97,7 @@ class Watch:
         trial.status = status_of(info)
         if info.number not in self._started and (info.state == "running" or info.step or info.over):
             self._started.add(info.number)
+            self._made.plan.claim(trial)  # loggers open files in its directory
             self._call("on_trial_start", trial=trial)
         return trial
 

@@ -12,8 +12,9 @@ from typing import Any
 from outbid import _training
 from outbid._errors import StopTrial
 from outbid.tune import _session
+from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._plan import Plan
-from outbid.tune._trainable import saves, unwrapped
+from outbid.tune._trainable import depends, placement_for, saves, unwrapped
 
 
 class Work:
@@ -30,6 +31,8 @@ class Work:
 
             pretend()
         session = _session.Session(plan, trial)
+        if depends(plan.trainable):
+            session.placement = placement_for(plan.trainable, session.config)
         _session.current = session
         try:
             if plan.chdir and session.folder is not None:
@@ -95,10 +98,13 @@ def _drive(kind: Any, session: _session.Session) -> None:
             with contextlib.ExitStack() as stack:
                 checkpoint = None
                 asked = bool(result.pop("should_checkpoint", False)) and able
+
+                def save(stack: contextlib.ExitStack = stack) -> Checkpoint:
+                    return trainable.save(stack.enter_context(tempfile.TemporaryDirectory(prefix="checkpoint_")))
+
                 if due or asked or (done and able and session.at_end):
-                    place = stack.enter_context(tempfile.TemporaryDirectory(prefix="checkpoint_"))
-                    checkpoint = trainable.save(place)
-                session.report(result, checkpoint)
+                    checkpoint = save()
+                session.report(result, checkpoint, final=save if able and session.at_end else None)
     except StopTrial:
         if able and session.at_end and session.last and not session.last.get("checkpoint_dir_name"):
             with tempfile.TemporaryDirectory(prefix="checkpoint_") as place:

@@ -89,10 +89,18 @@ def setup_mlflow(
     tags: dict[str, Any] | None = None,
     rank_zero_only: bool = True,
 ) -> Any:
-    """Begin a run of MLflow's within a trial, and return the module `mlflow`."""
+    """Begin a run of MLflow's within a trial, and return the module `mlflow`.
+
+    What is not given is looked for in config["mlflow"], as Ray had it until 2.4.
+    """
     import os
 
     mlflow = _mlflow()
+    config = dict(config or {})
+    old = config.pop("mlflow", None) or {}
+    tracking_uri, experiment_id = tracking_uri or old.get("tracking_uri"), experiment_id or old.get("experiment_id")
+    experiment_name = experiment_name or old.get("experiment_name")
+    tracking_token = tracking_token or old.get("token")
     if tracking_token:
         os.environ["MLFLOW_TRACKING_TOKEN"] = tracking_token
     if tracking_uri:

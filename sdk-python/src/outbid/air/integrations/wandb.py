@@ -86,13 +86,17 @@ def setup_wandb(
     rank_zero_only: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Begin a run within a trial, and return it."""
+    """Begin a run within a trial, and return it; config["wandb"] may hold arguments, as Ray had it until 2.4."""
+    config = dict(config or {})
+    old = dict(config.pop("wandb", None) or {})
+    api_key, api_key_file = api_key or old.pop("api_key", None), api_key_file or old.pop("api_key_file", None)
+    kwargs = {**old, **kwargs}
     key = Path(api_key_file).expanduser().read_text().strip() if api_key_file else api_key
     if key:
         os.environ["WANDB_API_KEY"] = key
     trial = _session.current.trial if _session.current else None
     named = {"id": trial.trial_id, "name": str(trial), "group": trial.trainable_name} if trial else {}
-    return _wandb().init(**{**named, "config": config or {}, "reinit": "finish_previous", **kwargs})
+    return _wandb().init(**{**named, "config": config, "reinit": "finish_previous", **kwargs})
 
 
 __all__ = ["WandbLoggerCallback", "setup_wandb"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from outbid.tune._errors import unsupported
 from outbid.tune._sample import Domain, Function
 from outbid.tune._trial import Trial, to_json
 from outbid.tune.schedulers._base import Exploit, FIFOScheduler, next_multiple
@@ -248,10 +248,55 @@ class PopulationBasedTraining(FIFOScheduler):
 
 
 class PopulationBasedTrainingReplay(FIFOScheduler):
-    """Ray's replay of one policy; Outbid cannot change the configuration of one trial alone."""
+    """One trial with the configurations that a trial of PBT had, each from the iteration on at which that one got it.
+
+    `policy_file` is a file pbt_policy_*.txt of an experiment's directory, Ray's or Outbid's.
+    """
 
     def __init__(self, policy_file: str) -> None:
-        unsupported(
-            "PopulationBasedTrainingReplay",
-            f"{policy_file} names the configurations in their order: train them one after another in one trial",
-        )
+        path = Path(policy_file).expanduser()
+        if not path.is_file():
+            raise ValueError(f"PopulationBasedTrainingReplay: there is no file {path}")
+        self.config, self._changes = _policy(path)
+        self._metric, self._mode = None, None
+        self._trial: str | None = None
+        self._number = 0
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        """Give the one trial the first configuration."""
+        if self._trial is not None:
+            raise ValueError("PopulationBasedTrainingReplay: a replay is one trial; num_samples must be 1")
+        self._trial = trial.trial_id
+        trial.config = copy.deepcopy(self.config)
+
+    def target(self, trial: Trial, step: int) -> int:
+        """Wait where the next configuration comes."""
+        return next((at for at, _ in self._changes[self._number :] if at > step), 0)
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> Any:
+        """Change the configuration where it is time to."""
+        changed: dict[str, Any] | None = None
+        while self._number < len(self._changes) and result["training_iteration"] >= self._changes[self._number][0]:
+            changed = self._changes[self._number][1]
+            self._number += 1
+        return self.CONTINUE if changed is None else Exploit(trial, changed)
+
+    def debug_string(self) -> str:
+        """Return a line about it."""
+        return f"PopulationBasedTrainingReplay: {self._number} of {len(self._changes)} changes"
+
+
+def _policy(path: Path) -> tuple[dict[str, Any], list[tuple[int, dict[str, Any]]]]:
+    """Return the first configuration, and those that followed with the iterations from which on they counted."""
+    changes: list[tuple[int, dict[str, Any]]] = []
+    first: dict[str, Any] = {}
+    came_from = None
+    for line in reversed(path.read_text().splitlines()):
+        tag, source, _, step, before, after = json.loads(line)
+        if came_from is not None and tag != came_from:
+            break
+        came_from, first = source, before
+        changes.insert(0, (int(step), after))
+    if not changes:
+        raise ValueError(f"PopulationBasedTrainingReplay: {path} holds no changes of a configuration")
+    return first, changes

@@ -55,7 +55,7 @@ class OptunaSearch(Searcher):
         self._mode = self._mode or mode
         if not self._space:
             self._space = convert(config)
-        elif find(config):
+        elif find(config) and (callable(self._space) or convert(config) != self._space):
             raise ValueError("OptunaSearch: give the search space to it or as param_space, not both")
         if not self._mode:
             raise ValueError("OptunaSearch: mode must be given, here or in TuneConfig")
