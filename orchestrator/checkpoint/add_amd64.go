@@ -32,6 +32,12 @@ func putF32AVX2(raw *byte, sum *float64, n int) (finite bool)
 //go:noescape
 func putAVX2(raw *byte, sum *float64, n int, shift, half, low, span, one uint64, small float64) int
 
+//go:noescape
+func fuseF32AVX2(sum *float64, raw *[]byte, weights *float64, files, n int)
+
+//go:noescape
+func fuseBF16AVX2(sum *float64, raw *[]byte, weights *float64, files, n int)
+
 // setVectors says how many of the first numbers it set, which is none where the machine or the type has no vectors for it.
 // The compiler makes no vectors, and averaging shall be about as fast as reading.
 func setVectors(sum []float64, raw []byte, weight float64, d safetensors.DType) int {
@@ -66,6 +72,26 @@ func addVectors(sum []float64, raw []byte, weight float64, d safetensors.DType) 
 		addBF16AVX2(&sum[0], &raw[:2*n][0], n, weight)
 	case safetensors.F16:
 		addF16AVX2(&sum[0], &raw[:2*n][0], n, weight)
+	default:
+		return 0
+	}
+	return n
+}
+
+// fuseVectors says how many of the first numbers it added up, as fuse.
+func fuseVectors(sum []float64, raw [][]byte, weights []float64, d safetensors.DType) int {
+	n := len(sum) / 32 * 32
+	if n == 0 || !cpu.X86.HasAVX2 {
+		return 0
+	}
+	for _, r := range raw {
+		_ = r[:int64(n)*d.Size()]
+	}
+	switch d {
+	case safetensors.F32:
+		fuseF32AVX2(&sum[0], &raw[0], &weights[0], len(raw), n)
+	case safetensors.BF16:
+		fuseBF16AVX2(&sum[0], &raw[0], &weights[0], len(raw), n)
 	default:
 		return 0
 	}

@@ -50,10 +50,11 @@ var ErrWeight = errors.New("a bad weight")
 // the source of the largest weight, as no mean of them means anything. An infinity that all sources have in the same place,
 // such as in an attention mask, stays one; any other number that is not finite is an ErrNotFinite.
 type Average struct {
-	sources []*input // those whose weight is above 0
-	all     []*input // these, and what else is read for it
-	outer   *outer   // what is made of the mean; nil for nothing
-	lead    *input   // that of the largest weight
+	sources []*input  // those whose weight is above 0
+	shares  []float64 // theirs
+	all     []*input  // these, and what else is read for it
+	outer   *outer    // what is made of the mean; nil for nothing
+	lead    *input    // that of the largest weight
 	header  []byte
 	tensors []safetensors.Tensor          // of the lead, in the order of their data
 	means   map[string]safetensors.Tensor // of a variance, by its name
@@ -66,6 +67,8 @@ type Average struct {
 type block struct {
 	sum []float64
 	raw []byte
+	// raws are where files' bytes are already, and parts a part of each.
+	raws, parts [][]byte
 }
 
 func newBlock() any { return &block{sum: make([]float64, blockBytes), raw: make([]byte, blockBytes)} }
@@ -95,7 +98,7 @@ func New(sources []Source, metadata map[string]string) (*Average, error) {
 		}
 		in := newInput(s, headers[i], len(a.sources))
 		in.share = s.Weight / total
-		if a.sources = append(a.sources, in); i == lead {
+		if a.sources, a.shares = append(a.sources, in), append(a.shares, in.share); i == lead {
 			a.lead = in
 		}
 	}
@@ -174,21 +177,30 @@ func (a *Average) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read the average at %d: want an offset of at least 0", off)
 	}
+	whole := p[:max(min(int64(len(p)), a.size-off), 0)]
+	if err := a.readAt(whole, off, fromFile()); err != nil {
+		return 0, err
+	}
+	if len(whole) < len(p) {
+		return len(whole), io.EOF
+	}
+	return len(p), nil
+}
+
+// readAt fills p with the bytes from off on, all of which there are.
+func (a *Average) readAt(p []byte, off int64, read reader) error {
 	n := 0
 	if off < int64(len(a.header)) {
 		n = copy(p, a.header[off:])
 	}
-	for n < len(p) && off+int64(n) < a.size {
-		k, err := a.compute(p[n:], off+int64(n)-int64(len(a.header)), fromFile)
+	for n < len(p) {
+		k, err := a.compute(p[n:], off+int64(n)-int64(len(a.header)), read)
 		if err != nil {
-			return n, err
+			return err
 		}
 		n += k
 	}
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
+	return nil
 }
 
 // tensorAt is which tensor has a byte of the data.
@@ -204,7 +216,7 @@ func (a *Average) tensorAt(at int64) int {
 }
 
 // compute fills the beginning of p with the data from at on, as far as one block of one tensor goes.
-func (a *Average) compute(p []byte, at int64, read reads) (int, error) {
+func (a *Average) compute(p []byte, at int64, read reader) (int, error) {
 	t := a.tensors[a.tensorAt(at)]
 	size := t.DType.Size()
 	from := (at - t.Begin) / size * size // of the tensor: the first byte of the element in which at lies
@@ -222,22 +234,28 @@ func (a *Average) compute(p []byte, at int64, read reads) (int, error) {
 }
 
 // mean computes the elements of a tensor from a byte of it on, as many as out has room for.
-func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reads) error {
+func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reader) error {
 	if !t.DType.IsFloat() {
-		got, err := read(a.lead, t, from, out)
+		got, err := read.bytes(a.lead, t, from, out)
 		copy(out, got)
 		return err
 	}
 	b, _ := a.blocks.Get().(*block)
 	defer a.blocks.Put(b)
 	raw, sum := b.raw[:len(out)], b.sum[:int64(len(out))/t.DType.Size()]
+	m, spreads := a.means[t.Name]
+	if read.there && t.DType != safetensors.F64 && !spreads && a.outer == nil {
+		if whole, err := a.fused(b, t, from, out, read); whole || err != nil {
+			return err
+		}
+	}
 	if t.DType == safetensors.F64 {
 		if err := a.addWide(t, from, raw, sum, read); err != nil {
 			return err
 		}
 	} else {
 		for k, s := range a.sources {
-			got, err := read(s, t, from, raw)
+			got, err := read.bytes(s, t, from, raw)
 			switch {
 			case err != nil:
 				return err
@@ -248,7 +266,6 @@ func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reads)
 			}
 		}
 	}
-	m, spreads := a.means[t.Name]
 	if spreads {
 		if err := a.addSpread(sum, m, from/t.DType.Size(), read); err != nil {
 			return err
@@ -271,16 +288,16 @@ func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reads)
 
 // addWide adds numbers of 64 bits, whose sums have no digits to spare: it adds up how far each is from the lead's, which is 0
 // where all are equal.
-func (a *Average) addWide(t safetensors.Tensor, from int64, raw []byte, sum []float64, read reads) error {
+func (a *Average) addWide(t safetensors.Tensor, from int64, raw []byte, sum []float64, read reader) error {
 	base := make([]float64, len(sum))
-	got, err := read(a.lead, t, from, raw)
+	got, err := read.bytes(a.lead, t, from, raw)
 	if err != nil {
 		return err
 	}
 	add(base, got, 1, t.DType)
 	clear(sum)
 	for _, s := range a.sources {
-		if got, err = read(s, t, from, raw); err != nil {
+		if got, err = read.bytes(s, t, from, raw); err != nil {
 			return err
 		}
 		addDifference(sum, got, base, s.share)
@@ -294,16 +311,16 @@ func (a *Average) addWide(t safetensors.Tensor, from int64, raw []byte, sum []fl
 }
 
 // settle looks at the numbers of a block that are not finite: those that every source has are kept, others are an error.
-func (a *Average) settle(t safetensors.Tensor, from int64, out []byte, sum []float64, read reads) error {
+func (a *Average) settle(t safetensors.Tensor, from int64, out []byte, sum []float64, read reader) error {
 	size := int(t.DType.Size())
 	rounded := decoded(out, len(sum), t.DType)
-	lead, err := read(a.lead, t, from, make([]byte, len(out)))
+	lead, err := read.bytes(a.lead, t, from, make([]byte, len(out)))
 	if err != nil {
 		return err
 	}
 	buffer, values := make([]byte, len(out)), decoded(lead, len(sum), t.DType)
 	for _, s := range a.sources {
-		raw, err := read(s, t, from, buffer)
+		raw, err := read.bytes(s, t, from, buffer)
 		if err != nil {
 			return err
 		}

@@ -32,12 +32,19 @@ func newInput(s Source, h *safetensors.Header, index int) *input {
 	return in
 }
 
-// reads gives the bytes of a tensor of a source from a byte of it on, as many as p has: in p, or where they are already.
-type reads func(in *input, t safetensors.Tensor, from int64, p []byte) ([]byte, error)
+// reader gives what sources have.
+type reader struct {
+	// bytes gives the bytes of a tensor of a source from a byte of it on, as many as p has: in p, or where they are already.
+	bytes func(in *input, t safetensors.Tensor, from int64, p []byte) ([]byte, error)
+	// there says that they are there already, in memory, whichever of one block of one tensor are asked for.
+	there bool
+}
 
-// fromFile reads them from the source's file.
-func fromFile(in *input, t safetensors.Tensor, from int64, p []byte) ([]byte, error) {
-	return p, in.read(t, from, p)
+// fromFile reads from the sources' files.
+func fromFile() reader {
+	return reader{bytes: func(in *input, t safetensors.Tensor, from int64, p []byte) ([]byte, error) {
+		return p, in.read(t, from, p)
+	}}
 }
 
 // read fills p with the bytes of a tensor from a byte of it on.

@@ -38,18 +38,18 @@ func meansOf(tensors []safetensors.Tensor) map[string]safetensors.Tensor {
 
 // addSpread adds to a mean of variances, from an element on, how far the means are apart that these are around: by the law of
 // total variance, that is the variance of all that the sources measured. It is 0 where they have the same means.
-func (a *Average) addSpread(sum []float64, m safetensors.Tensor, first int64, read reads) error {
+func (a *Average) addSpread(sum []float64, m safetensors.Tensor, first int64, read reader) error {
 	size := m.DType.Size()
 	raw := make([]byte, int64(len(sum))*size)
 	apart := make([][]float64, len(a.sources)) // from the lead's
 	base, middle := make([]float64, len(sum)), make([]float64, len(sum))
-	got, err := read(a.lead, m, first*size, raw)
+	got, err := read.bytes(a.lead, m, first*size, raw)
 	if err != nil {
 		return err
 	}
 	add(base, got, 1, m.DType)
 	for i, s := range a.sources {
-		if got, err = read(s, m, first*size, raw); err != nil {
+		if got, err = read.bytes(s, m, first*size, raw); err != nil {
 			return err
 		}
 		apart[i] = make([]float64, len(sum))

@@ -50,7 +50,7 @@ func (a *Average) WithOuter(o Outer) (weights, velocity *Average, err error) {
 	}
 	lead := &safetensors.Header{Tensors: a.tensors}
 	for _, gives := range []bool{false, true} {
-		b := &Average{sources: a.sources, lead: a.lead, all: all, means: a.means}
+		b := &Average{sources: a.sources, shares: a.shares, lead: a.lead, all: all, means: a.means}
 		b.outer = &outer{Outer: o, start: step.start, velocity: step.velocity, gives: gives}
 		b.blocks.New = newBlock
 		if gives {
@@ -93,7 +93,7 @@ func isWeight(t safetensors.Tensor) bool {
 }
 
 // step makes of the mean of some weights what the outer optimizer makes of it.
-func (o *outer) step(sum []float64, t safetensors.Tensor, from int64, read reads) error {
+func (o *outer) step(sum []float64, t safetensors.Tensor, from int64, read reader) error {
 	if !isWeight(t) {
 		if o.gives {
 			clear(sum)
@@ -103,13 +103,13 @@ func (o *outer) step(sum []float64, t safetensors.Tensor, from int64, read reads
 	n := int64(len(sum)) * t.DType.Size()
 	raw := make([]byte, n)
 	start, velocity := make([]float64, len(sum)), make([]float64, len(sum))
-	got, err := read(o.start, t, from, raw)
+	got, err := read.bytes(o.start, t, from, raw)
 	if err != nil {
 		return err
 	}
 	add(start, got, 1, t.DType)
 	if o.velocity != nil {
-		if got, err = read(o.velocity, t, from, raw); err != nil {
+		if got, err = read.bytes(o.velocity, t, from, raw); err != nil {
 			return err
 		}
 		add(velocity, got, 1, t.DType)

@@ -192,12 +192,12 @@ func (s *Stream) compute(p *piece) error {
 		p.memory = make([]byte, n)
 	}
 	p.out = p.memory[:n]
-	read := func(in *input, t safetensors.Tensor, from int64, p2 []byte) ([]byte, error) {
+	read := reader{there: true, bytes: func(in *input, t safetensors.Tensor, from int64, p2 []byte) ([]byte, error) {
 		if at := t.Begin + from - p.from; at >= 0 && at+int64(len(p2)) <= n {
 			return p.raw[in.index][at : at+int64(len(p2))], nil
 		}
-		return p2, in.read(t, from, p2)
-	}
+		return p2, in.read(t, from, p2) // a mean of which the variance is here
+	}}
 	for at := int64(0); at < n && s.ctx.Err() == nil; {
 		k, err := a.compute(p.out[at:], p.from+at, read)
 		if err != nil {

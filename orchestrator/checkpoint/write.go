@@ -2,9 +2,11 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -12,42 +14,80 @@ import (
 const (
 	// partBytes is what one goroutine reads and writes before it goes on to its next part: files are read in long stretches.
 	partBytes = 4 << 20
-	// writeBytes of it are computed and then written, while a core's cache has them.
-	writeBytes = blockBytes
+	// keptBytes of it are computed before they must be written, while a core's cache has them.
+	keptBytes = 4 * blockBytes
 )
 
 // Write writes the whole average to w, which is written from several goroutines at once, until ctx ends. Memory is below 1 MiB
-// for each core.
+// for each core, besides what the kernel keeps of files: of those, no more than 96 MiB are mapped at once.
 func (a *Average) Write(ctx context.Context, w io.WriterAt) error {
 	g, ctx := errgroup.WithContext(ctx)
 	workers := int64(runtime.GOMAXPROCS(0))
+	out := &turns{w: w}
 	for k := range workers {
-		g.Go(func() error {
-			memory := make([]byte, writeBytes)
-			for off := k * partBytes; off < a.size; off += workers * partBytes {
-				if err := a.writePart(ctx, w, off, min(off+partBytes, a.size), memory); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		g.Go(func() error { return a.writeParts(ctx, out, k, workers) })
 	}
 	return g.Wait() //nolint:wrapcheck // wrapped above
 }
 
-// writePart writes the bytes from one offset to another, as many at once as memory has.
-func (a *Average) writePart(ctx context.Context, w io.WriterAt, from, to int64, memory []byte) error {
-	for off := from; off < to; off += int64(len(memory)) {
+// writeParts writes one of so many shares of all parts. Files are read in place where that can be done.
+func (a *Average) writeParts(ctx context.Context, out *turns, share, shares int64) (err error) {
+	kept := &kept{a: a, out: out, memory: make([]byte, 0, keptBytes), read: fromFile()}
+	all := func() error {
+		for off := share * partBytes; off < a.size; off += shares * partBytes {
+			if err := kept.write(ctx, off, min(off+partBytes, a.size)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	maps := newWindows(a, shares)
+	if maps == nil {
+		return all()
+	}
+	kept.read = reader{bytes: maps.bytes, there: true}
+	defer func() { err = errors.Join(err, maps.close()) }()
+	return maps.guard(all)
+}
+
+// turns lets one write at a time: the kernel does so too, and who waits for it there does so busily.
+type turns struct {
+	mu sync.Mutex
+	w  io.WriterAt
+}
+
+// kept is what one goroutine has computed and not written yet.
+type kept struct {
+	a      *Average
+	out    *turns
+	read   reader
+	memory []byte
+}
+
+// write computes and writes the bytes from one offset to another. While somebody else writes, it goes on as far as its memory
+// has room.
+func (k *kept) write(ctx context.Context, from, to int64) error {
+	for off := from; off < to; {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("write the average: %w", err)
 		}
-		p := memory[:min(int64(len(memory)), to-off)]
-		if _, err := a.ReadAt(p, off); err != nil {
+		p := k.memory[len(k.memory):min(int64(len(k.memory)+blockBytes), int64(len(k.memory))+to-off)]
+		if err := k.a.readAt(p, off, k.read); err != nil {
 			return err
 		}
-		if _, err := w.WriteAt(p, off); err != nil {
+		k.memory, off = k.memory[:len(k.memory)+len(p)], off+int64(len(p))
+		if !k.out.mu.TryLock() {
+			if off < to && len(k.memory)+blockBytes <= cap(k.memory) {
+				continue
+			}
+			k.out.mu.Lock()
+		}
+		_, err := k.out.w.WriteAt(k.memory, off-int64(len(k.memory)))
+		k.out.mu.Unlock()
+		if err != nil {
 			return fmt.Errorf("write the average: %w", err)
 		}
+		k.memory = k.memory[:0]
 	}
 	return nil
 }

@@ -2,10 +2,12 @@
 
     python compare.py OUTBID DIRECTORY [MIB] [RUNS]
 
-OUTBID is the binary. DIRECTORY takes six files of MIB (1024) MiB, which go when it is done: a directory in memory, such as
-/dev/shm, shows what computing costs, one on a disk what the disk does. Every contender reads files that are in the page
-cache and writes one that is new. Both scripts map the files and add piece by piece in float64, as Outbid does; importing
-their libraries is not counted, while starting `outbid` and `cat` is.
+OUTBID is the binary. DIRECTORY takes eight files of MIB (1024) MiB, which go when it is done: a directory in memory,
+such as /dev/shm, shows what computing costs, one on a disk what the disk does. Every contender reads files that are in
+the page cache and writes one that is new. Both scripts map the files and add piece by piece in float64, as Outbid does;
+importing their libraries is not counted, while starting `outbid` and `cat` is. Before each, as much memory as the
+result takes is written and freed: a virtual machine may have to ask its host for memory that was not used for a while,
+which takes more time than anything else here, and no contender can help.
 """
 
 import json
@@ -16,6 +18,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -31,7 +34,8 @@ def make(path: str, kind: str, mib: int, seed: int) -> None:
         numbers = (numbers.view(np.uint32) >> 16).astype(np.uint16)
     header, at = {}, 0
     for k in range(64):
-        header[f"layers.{k}.weight"] = {"dtype": kind, "shape": [len(numbers)], "data_offsets": [at, at + numbers.nbytes]}
+        place = [at, at + numbers.nbytes]
+        header[f"layers.{k}.weight"] = {"dtype": kind, "shape": [len(numbers)], "data_offsets": place}
         at += numbers.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -56,7 +60,7 @@ def with_numpy(files: list[str], to: str, kind: str) -> None:
         out.write(head)
         for at in range(0, len(sources[0]), PIECE):
             total = None
-            for source, share in zip(sources, shares):
+            for source, share in zip(sources, shares, strict=True):
                 piece = source[at : at + PIECE]
                 if kind == "BF16":
                     piece = (piece.astype(np.uint32) << 16).view(np.float32)
@@ -83,9 +87,18 @@ def with_torch(files: list[str], to: str, kind: str) -> None:
             n = min(PIECE, len(sources[0]) - at)
             part = total[:n]
             part.zero_()
-            for source, share in zip(sources, shares):
+            for source, share in zip(sources, shares, strict=True):
                 part.add_(source[at : at + n].double(), alpha=share)
             out.write(part.to(dtype).view(torch.uint8).numpy().data)
+
+
+def warm(path: str, mib: int) -> None:
+    """Has the kernel own as much free memory as is needed next."""
+    piece = bytes(1 << 20)
+    with open(path, "wb") as f:
+        for _ in range(mib + mib // 8):
+            f.write(piece)
+    os.remove(path)
 
 
 def used() -> float:
@@ -98,7 +111,10 @@ def same(kind: str, left: str, right: str) -> str:
     whole, narrow = (np.int32, 4) if kind == "F32" else (np.int16, 2)
     begins = [layout(f)[1] for f in (left, right)]
     worst = 0
-    maps = [np.memmap(f, whole, "r", offset=b) if b % narrow == 0 else None for f, b in zip((left, right), begins)]
+    maps = [
+        np.memmap(f, whole, "r", offset=b) if b % narrow == 0 else None
+        for f, b in zip((left, right), begins, strict=True)
+    ]
     for at in range(0, len(maps[0]), 1 << 22):
         a, b = (m[at : at + (1 << 22)].astype(np.int64) for m in maps)
         lowest = np.int64(-1) << (8 * narrow - 1)
@@ -107,48 +123,64 @@ def same(kind: str, left: str, right: str) -> str:
     return f"{worst} units of the last place"
 
 
+def contenders(outbid: str, files: list[str], to: str, kind: str) -> dict[str, Callable[[], object]]:
+    given = [f"{f}={w}" for f, w in zip(files, WEIGHTS, strict=True)]
+    average = [outbid, "average", *given, "--to", to]
+    return {
+        "cat": lambda: subprocess.run(["cat", *files], stdout=subprocess.DEVNULL, check=True),
+        "outbid": lambda: subprocess.run(average, capture_output=True, check=True),
+        "numpy": lambda: with_numpy(files, to, kind),
+        "torch": lambda: with_torch(files, to, kind),
+    }
+
+
+def spread(seconds: list[float]) -> str:
+    return f"{statistics.median(seconds):6.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+
+
+def compare(outbid: str, files: list[str], to: str, kind: str, mib: int, runs: int) -> None:
+    ours = to + ".ours"
+    works = contenders(outbid, files, to, kind)
+    wall: dict[str, list[float]] = {name: [] for name in works}
+    busy: dict[str, list[float]] = {name: [] for name in works}
+    apart = ""
+    for run in range(runs + 1):
+        for name, work in works.items():
+            if os.path.exists(to):
+                os.remove(to)
+            warm(to, mib)
+            before, began = used(), time.monotonic()
+            work()
+            if run:  # the first warms up
+                wall[name].append(time.monotonic() - began)
+                busy[name].append(used() - before)
+            if name == "outbid":
+                os.rename(to, ours)
+            elif name == "numpy" and not run:
+                apart = same(kind, to, ours)
+    load, cores = os.getloadavg()[0], os.cpu_count()
+    print(f"{kind}: five files of {mib} MiB, {runs} runs in turns, load {load:.0f}, {cores} cores;", end=" ")
+    print(f"numpy is {apart} from outbid at most")
+    for name in works:
+        ratios = [c / w for c, w in zip(wall["cat"], wall[name], strict=True)]
+        print(f"  {name:7} {spread(wall[name])}, {statistics.median(busy[name]):5.2f} s of processor,", end=" ")
+        print(f"{5 * mib / 1024 / statistics.median(wall[name]):5.2f} GiB/s,", end=" ")
+        print(f"{statistics.median(ratios):.2f} of cat ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+
+
 def main() -> None:
-    torch.set_num_threads(1)  # its threads wait for each other at every piece, which costs more than a second core gives
+    torch.set_num_threads(1)  # threads wait for each other at every piece, which costs more than a second core gives
     outbid, directory = sys.argv[1], sys.argv[2]
     mib, runs = [int(a) for a in sys.argv[3:] + ["1024", "5"][len(sys.argv) - 3 :]]
     files = [os.path.join(directory, f"average-{k}.safetensors") for k in range(5)]
     to = os.path.join(directory, "average-mean.safetensors")
-    ours = to + ".ours"
     try:
         for kind in ("F32", "BF16"):
             for k, f in enumerate(files):
                 make(f, kind, mib, k)
-            given = [f"{f}={w}" for f, w in zip(files, WEIGHTS)]
-            contenders = {
-                "cat": lambda: subprocess.run(["cat", *files], stdout=subprocess.DEVNULL, check=True),
-                "outbid": lambda: subprocess.run([outbid, "average", *given, "--to", to], capture_output=True, check=True),
-                "numpy": lambda: with_numpy(files, to, kind),
-                "torch": lambda: with_torch(files, to, kind),
-            }
-            wall = {name: [] for name in contenders}
-            busy = {name: [] for name in contenders}
-            for run in range(runs + 1):
-                for name, work in contenders.items():
-                    if os.path.exists(to):
-                        os.remove(to)
-                    before, began = used(), time.monotonic()
-                    work()
-                    if run:  # the first warms up
-                        wall[name].append(time.monotonic() - began)
-                        busy[name].append(used() - before)
-                    if name == "outbid":
-                        os.rename(to, ours)
-                    elif name == "numpy" and not run:
-                        apart = same(kind, to, ours)
-            print(f"{kind}: five files of {mib} MiB, {runs} runs in turns, load {os.getloadavg()[0]:.0f}, {os.cpu_count()} cores;",
-                  f"numpy is {apart} from outbid at most")
-            for name in contenders:
-                ratios = [c / w for c, w in zip(wall["cat"], wall[name])]
-                print(f"  {name:7} {statistics.median(wall[name]):6.2f} s ({min(wall[name]):.2f} to {max(wall[name]):.2f}),"
-                      f" {statistics.median(busy[name]):5.2f} s of processor, {5 * mib / 1024 / statistics.median(wall[name]):5.2f} GiB/s,"
-                      f" {statistics.median(ratios):.2f} of cat ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+            compare(outbid, files, to, kind, mib, runs)
     finally:
-        for f in [*files, to, ours]:
+        for f in [*files, to, to + ".ours"]:
             if os.path.exists(f):
                 os.remove(f)
 
