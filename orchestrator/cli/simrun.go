@@ -139,10 +139,11 @@ func eventsFile(file, policy string, policies int) string {
 // simTable compares results: a row for each policy.
 func simTable(results []measure.Result) *table {
 	t := &table{header: []string{
-		"POLICY", "JOBS", "MAKESPAN", "JCT", "P50", "P95", "P99", "QUEUE", "SLOWDOWN", "RHO", "MAX", "SI", "JAIN", "UTIL", "PLACED",
+		"POLICY", "JOBS", "MAKESPAN", "JCT", "P50", "P95", "P99", "QUEUE", "SLOWDOWN", "RHO", "MAX", "SI", "JAIN", "LOSS", "TENANTS", "UTIL", "PLACED",
 		"PREEMPTED", "DECIDED", "WALL",
 	}}
 	short := func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
+	percent := func(v float64) string { return strconv.FormatFloat(100*v, 'f', 1, 64) + "%" }
 	for i := range results {
 		r := &results[i]
 		jobs := strconv.Itoa(r.Jobs)
@@ -152,7 +153,8 @@ func simTable(results []measure.Result) *table {
 		t.rows = append(t.rows, []string{
 			r.Policy, jobs, formatDuration(r.Makespan), formatDuration(r.JCTMean), formatDuration(r.JCTP50),
 			formatDuration(r.JCTP95), formatDuration(r.JCTP99), formatDuration(r.QueueMean), short(r.SlowdownMean),
-			short(r.RhoMean), short(r.RhoMax), strconv.Itoa(r.SIViolations), short(r.JainRho), short(r.Utilization),
+			short(r.RhoMean), short(r.RhoMax), strconv.Itoa(r.SIViolations), short(r.JainRho),
+			percent(r.JobSharingLoss), percent(r.TenantSharingLoss), short(r.Utilization),
 			short(r.PlacementScoreMean), strconv.Itoa(r.Preemptions), short(r.DecisionMillisP95) + "ms", formatDuration(r.Wall),
 		})
 	}

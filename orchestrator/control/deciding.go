@@ -113,7 +113,7 @@ func (c *Core) withinQuotas(events []*outbidv1.Event) []*outbidv1.Event {
 		ref := c.st.TrialOf(e)
 		return trial{ref.GetSweep(), ref.GetTrial()}
 	}
-	book, beyond := quotaBook{c: c, held: map[string]map[string]int{}}, map[trial]bool{}
+	book, beyond := c.quotaBook(), map[trial]bool{}
 	for _, e := range events {
 		g, grants := e.GetKind().(*outbidv1.Event_LeaseGranted)
 		if s := c.st.Sweeps[of(e).sweep]; grants && s != nil && !book.take(s, g.LeaseGranted) {

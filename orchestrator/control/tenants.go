@@ -173,35 +173,45 @@ func quotaOf(t *outbidv1.Tenant, spent bool) cluster.Quota {
 
 // meter finds out whose device-hours are used up, and when that changes next if all goes on as it does.
 func (c *Core) meter() (spent map[string]bool, next time.Time) {
-	sooner := func(at time.Time) {
-		if next.IsZero() || at.Before(next) {
-			next = at
+	var metered []*outbidv1.Tenant
+	for _, t := range c.st.Tenants() {
+		if limits := t.GetLimits(); limits != nil && limits.DeviceHours != nil {
+			metered = append(metered, t)
 		}
 	}
-	for _, t := range c.st.Tenants() {
-		limits := t.GetLimits()
-		if limits == nil || limits.DeviceHours == nil {
-			continue
+	if len(metered) == 0 {
+		return nil, next
+	}
+	uses := c.st.TenantUses(c.now, metered...)
+	for i, t := range metered {
+		over, changes := c.meterOne(t, uses[i])
+		if over && spent == nil {
+			spent = map[string]bool{}
 		}
-		use := c.st.TenantUse(t.GetName(), c.now)
-		left := limits.GetDeviceHours()*3600 - use.DeviceSeconds
-		if left <= 0 {
-			if spent == nil {
-				spent = map[string]bool{}
-			}
+		if over {
 			spent[t.GetName()] = true
-			sooner(state.MonthEnds(c.now))
-			continue
 		}
-		devices := 0
-		for _, n := range use.Held {
-			devices += n
-		}
-		if seconds := left / float64(max(1, devices)); devices > 0 && seconds < (31*24*time.Hour).Seconds() {
-			sooner(c.now.Add(time.Duration(seconds*float64(time.Second)) + time.Millisecond))
+		if !changes.IsZero() && (next.IsZero() || changes.Before(next)) {
+			next = changes
 		}
 	}
 	return spent, next
+}
+
+// meterOne says whether a tenant's device-hours are used up, and when that changes if all goes on as it does; zero for never.
+func (c *Core) meterOne(t *outbidv1.Tenant, use state.TenantUse) (over bool, changes time.Time) {
+	left := t.GetLimits().GetDeviceHours()*3600 - use.DeviceSeconds
+	if left <= 0 {
+		return true, state.MonthEnds(c.now)
+	}
+	devices := 0
+	for _, n := range use.Held {
+		devices += n
+	}
+	if seconds := left / float64(max(1, devices)); devices > 0 && seconds < (31*24*time.Hour).Seconds() {
+		return false, c.now.Add(time.Duration(seconds*float64(time.Second)) + time.Millisecond)
+	}
+	return false, changes
 }
 
 // takeBackSpent takes back what tenants hold beyond what they may.
@@ -210,46 +220,69 @@ func (c *Core) takeBackSpent() {
 	c.takeBack()
 }
 
+// holding is what a tenant that has a quota holds, without what is being taken back.
+type holding struct {
+	policy.Tenant
+	held   map[string]int
+	all    int
+	leases []*state.Lease
+}
+
 // takeBack revokes what tenants hold beyond their quotas, the newest leases first.
 func (c *Core) takeBack() {
+	var bounded []*holding
+	byName := map[string]*holding{}
 	for _, t := range tenantsInView(c.st.Tenants(), c.spent) {
-		if t.Quota.All < 0 && len(t.Quota.Of) == 0 {
+		if t.Quota.All >= 0 || len(t.Quota.Of) > 0 {
+			h := &holding{Tenant: t, held: map[string]int{}}
+			bounded, byName[t.Name] = append(bounded, h), h
+		}
+	}
+	if len(bounded) == 0 {
+		return
+	}
+	for _, s := range c.st.Live {
+		if h := byName[state.TenantOf(s.Spec)]; h != nil {
+			c.count(h, s)
+		}
+	}
+	for _, h := range bounded {
+		c.takeBackOf(h)
+	}
+}
+
+// count adds what a sweep's trials hold.
+func (c *Core) count(h *holding, s *state.Sweep) {
+	for _, n := range s.Running {
+		for _, l := range s.Trials[n].Leases {
+			if l.Holder == state.Client || l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
+				continue
+			}
+			h.leases = append(h.leases, l)
+			for _, kind := range c.typesOf(l) {
+				h.held[kind]++
+				h.all++
+			}
+		}
+	}
+}
+
+// takeBackOf revokes what a tenant holds beyond its quota.
+func (c *Core) takeBackOf(h *holding) {
+	slices.SortFunc(h.leases, func(a, b *state.Lease) int { return cmp.Compare(b.ID, a.ID) })
+	for _, l := range h.leases {
+		if within(h.Quota, h.held, h.all) {
+			return
+		}
+		if !c.helps(h.Quota, h.held, h.all, l) {
 			continue
 		}
-		held, all := map[string]int{}, 0
-		var leases []*state.Lease
-		for _, s := range c.st.Live {
-			if state.TenantOf(s.Spec) != t.Name {
-				continue
-			}
-			for _, n := range s.Running {
-				for _, l := range s.Trials[n].Leases {
-					if l.Holder == state.Client || l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
-						continue
-					}
-					leases = append(leases, l)
-					for _, kind := range c.typesOf(l) {
-						held[kind]++
-						all++
-					}
-				}
-			}
+		for _, kind := range c.typesOf(l) {
+			h.held[kind]--
+			h.all--
 		}
-		slices.SortFunc(leases, func(a, b *state.Lease) int { return cmp.Compare(b.ID, a.ID) })
-		for _, l := range leases {
-			if within(t.Quota, held, all) {
-				break
-			}
-			if !c.helps(t.Quota, held, all, l) {
-				continue
-			}
-			for _, kind := range c.typesOf(l) {
-				held[kind]--
-				all--
-			}
-			s := c.st.Sweeps[l.Sweep]
-			c.revokeLease(s, s.Trials[l.Trial], l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, c.whyBack(t))
-		}
+		s := c.st.Sweeps[l.Sweep]
+		c.revokeLease(s, s.Trials[l.Trial], l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, c.whyBack(h.Tenant))
 	}
 }
 
@@ -285,37 +318,63 @@ func (c *Core) helps(q cluster.Quota, held map[string]int, all int, l *state.Lea
 	})
 }
 
-// quotaBook counts what tenants hold, and are granted.
+// quotaBook counts what tenants hold, and are granted. It holds for one moment: what a tenant has is looked up once.
 type quotaBook struct {
-	c    *Core
-	held map[string]map[string]int
+	c *Core
+	// of each tenant that was asked about; nil for one that nothing bounds.
+	of map[string]*quotaCount
+}
+
+// quotaCount is a tenant's quota and what it holds of it.
+type quotaCount struct {
+	quota cluster.Quota
+	held  map[string]int
+	all   int
+}
+
+func (c *Core) quotaBook() quotaBook { return quotaBook{c: c, of: map[string]*quotaCount{}} }
+
+// find looks up what a tenant may have and has; nil if nothing bounds it.
+func (b *quotaBook) find(name string) *quotaCount {
+	if n, known := b.of[name]; known {
+		return n
+	}
+	b.of[name] = nil
+	t := b.c.st.Tenant(name)
+	metered := t.GetLimits() != nil && t.GetLimits().DeviceHours != nil
+	if t == nil || t.GetQuota() == nil && !metered {
+		return nil
+	}
+	use := b.c.st.TenantUse(name, b.c.now)
+	n := &quotaCount{held: use.Held}
+	for _, devices := range use.Held {
+		n.all += devices
+	}
+	spent := false
+	if metered {
+		spent, _ = b.c.meterOne(t, use)
+	}
+	n.quota = quotaOf(t, spent)
+	b.of[name] = n
+	return n
 }
 
 // take counts a grant, unless its tenant would hold more than its quota allows then.
 func (b *quotaBook) take(s *state.Sweep, e *outbidv1.LeaseGranted) bool {
-	t := b.c.st.Tenant(state.TenantOf(s.Spec))
-	if t == nil {
+	n := b.find(state.TenantOf(s.Spec))
+	if n == nil {
 		return true
-	}
-	held := b.held[t.GetName()]
-	if held == nil {
-		held = b.c.st.TenantUse(t.GetName(), b.c.now).Held
-		b.held[t.GetName()] = held
 	}
 	count := func(by int) {
 		for _, p := range state.PlacesOf(e.GetPlaces()) {
 			for _, kind := range b.c.st.TypesAt(p) {
-				held[kind] += by
+				n.held[kind] += by
+				n.all += by
 			}
 		}
 	}
 	count(1)
-	all := 0
-	for _, n := range held {
-		all += n
-	}
-	spent, _ := b.c.meter()
-	if within(quotaOf(t, spent[t.GetName()]), held, all) {
+	if within(n.quota, n.held, n.all) {
 		return true
 	}
 	count(-1)
@@ -324,7 +383,7 @@ func (b *quotaBook) take(s *state.Sweep, e *outbidv1.LeaseGranted) bool {
 
 // beyondQuota says whether a grant would have its tenant hold more than its quota allows.
 func (c *Core) beyondQuota(s *state.Sweep, e *outbidv1.LeaseGranted) bool {
-	book := quotaBook{c: c, held: map[string]map[string]int{}}
+	book := c.quotaBook()
 	return !book.take(s, e)
 }
 

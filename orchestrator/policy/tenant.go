@@ -19,10 +19,27 @@ type Tenant struct {
 
 // Tenant of an app: one that nobody added weighs 1 and has no quota.
 func (v *View) Tenant(a *App) Tenant {
-	if i, ok := slices.BinarySearchFunc(v.Tenants, a.Tenant, func(t Tenant, name string) int { return strings.Compare(t.Name, name) }); ok {
+	if i, ok := v.added(a.Tenant); ok {
 		return v.Tenants[i]
 	}
 	return Tenant{Name: a.Tenant, Weight: 1, Quota: cluster.Quota{Owner: a.Tenant, All: -1}}
+}
+
+// added is where a tenant stands among those that somebody added.
+func (v *View) added(name string) (at int, ok bool) {
+	return slices.BinarySearchFunc(v.Tenants, name, func(t Tenant, name string) int { return strings.Compare(t.Name, name) })
+}
+
+// TenantWeight is what a tenant weighs: what an option of the policy's says (see Options.Weights), else what was set for the
+// tenant, else 1.
+func (v *View) TenantWeight(name string, option map[string]float64) float64 {
+	if w, named := option[name]; named {
+		return w
+	}
+	if i, ok := v.added(name); ok {
+		return WeightOrOne(v.Tenants[i].Weight)
+	}
+	return 1
 }
 
 // HeldBy counts the devices that the jobs of a tenant's apps hold, by type.

@@ -155,3 +155,8 @@ func (w *World) stuck() string {
 	}
 	return text
 }
+
+// addTenant has a person add a tenant.
+func (w *World) addTenant(t *outbidv1.Tenant) {
+	w.pending = append(w.pending, control.SetTenant{Tenant: t, Actor: "simulation", Done: w.fail})
+}

@@ -23,7 +23,7 @@ type Setup struct {
 	Options map[string]string
 	// Stays say when nodes are there; one that is not named always is.
 	Stays []Stay
-	// Tenants with their weights, for the figures; those not named weigh 1.
+	// Tenants with their weights, which are added at the beginning, and which the figures count; those not named weigh 1.
 	Tenants []measure.Tenant
 	// Control is the control loop's settings; NewTuner must be set. Term and Trust are the simulator's own.
 	Control control.Settings

@@ -115,6 +115,9 @@ func New(set Setup) (*World, error) {
 	if err := w.open(); err != nil {
 		return nil, err
 	}
+	for _, t := range set.Tenants {
+		w.addTenant(&outbidv1.Tenant{Name: t.Name, Weight: t.Weight})
+	}
 	w.addNodes()
 	for i := range set.Apps {
 		w.arrive(&set.Apps[i])

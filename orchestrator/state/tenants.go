@@ -145,13 +145,30 @@ func (u *TenantUse) count(s *Sweep, trial func(int32) *Trial, types func(Place) 
 
 // TenantUse is what a tenant has at a time.
 func (st *State) TenantUse(name string, now time.Time) TenantUse {
-	u := TenantUse{Held: map[string]int{}, DeviceSeconds: st.metered(name, now)}
+	return st.uses(now, name)[0]
+}
+
+// TenantUses is what several tenants have at a time, in their order.
+func (st *State) TenantUses(now time.Time, tenants ...*outbidv1.Tenant) []TenantUse {
+	names := make([]string, len(tenants))
+	for i, t := range tenants {
+		names[i] = t.GetName()
+	}
+	return st.uses(now, names...)
+}
+
+func (st *State) uses(now time.Time, names ...string) []TenantUse {
+	all, at := make([]TenantUse, len(names)), make(map[string]int, len(names))
+	for i, name := range names {
+		all[i] = TenantUse{Held: map[string]int{}, DeviceSeconds: st.metered(name, now)}
+		at[name] = i
+	}
 	for _, s := range st.Live {
-		if TenantOf(s.Spec) == name {
-			u.count(s, func(n int32) *Trial { return s.Trials[n] }, st.TypesAt, now)
+		if i, asked := at[TenantOf(s.Spec)]; asked {
+			all[i].count(s, func(n int32) *Trial { return s.Trials[n] }, st.TypesAt, now)
 		}
 	}
-	return u
+	return all
 }
 
 // TypesAt are the types of a place's devices that are still held there.

@@ -77,6 +77,11 @@ func makers() map[string]func(seed uint64) (*Trace, error) {
 			}
 			return w.Trace(2, 60)
 		},
+		"venus": func(seed uint64) (*Trace, error) {
+			o := VenusDefaults()
+			o.Seed, o.Jobs = seed, 200
+			return MakeVenus(o)
+		},
 		"astraea": func(seed uint64) (*Trace, error) {
 			o := GavelContinuousDefaults(madeTable())
 			o.Seed, o.Lambda = seed, 7200
@@ -484,6 +489,7 @@ func TestMakersRefuseWhatCannotBe(t *testing.T) {
 			_, err := MakeOGASched(o)
 			return err
 		},
+		"tenants is 0":          func() error { _, err := MakeVenus(VenusOptions{Jobs: 1}); return err },
 		"base trace is missing": func() error { _, err := MakeASTRAEA(ASTRAEAOptions{}); return err },
 		"has no GPU jobs":       func() error { _, err := MakeASTRAEA(ASTRAEAPhilly(&Trace{Name: "x"})); return err },
 	}

@@ -2,8 +2,11 @@ package allox
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
@@ -15,7 +18,7 @@ import (
 // and a device that is busy is free only after what is left of its job. Jobs that come first on a device that is free
 // start; nothing is preempted. A job may so wait for a faster device though a slow one is free. For fairness only a share
 // alpha of the jobs, and at least as many as there are free devices, takes part (0.3, as in Gavel's implementation): those
-// that wait longest or, with fair=tenant as in ASTRAEA's evaluation, those whose tenants have had the least device-time.
+// that wait longest or, with fair=tenant as in ASTRAEA's evaluation, those whose tenants have had the least device-time over their weight.
 //
 // Simplified: processing time is what the steps left take at the measured rate. A gang of n devices takes the place of
 // one device, is free to start when n are, and delays each job after it by n times its own time. At most "window" jobs
@@ -26,32 +29,85 @@ type Policy struct {
 	alpha    float64
 	window   int
 	byTenant bool
+	s        memory
+}
+
+// memory is what the policy knows beyond the view, where tenants are told apart: the device-seconds that each has Had up to Last,
+// and what it has Held since.
+type memory struct {
+	Last time.Time
+	Had  map[string]float64
+	Held map[string]int
 }
 
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
-	return Policy{
+	return &Policy{
 		alpha:  o.Float("alpha", 0.3, 0, 1, "share of the waiting jobs that is matched; 1 looks at completion times alone"),
 		window: o.Int("window", 24, 1, 1024, "most jobs that are matched at once"),
-		byTenant: o.Text("fair", "wait", "who is matched first: who waits longest, or whose tenant had least device-time",
+		byTenant: o.Text("fair", "wait", "who is matched first: who waits longest, or whose tenant had least device-time by its weight",
 			"wait", "tenant") == "tenant",
+		s: memory{Had: map[string]float64{}, Held: map[string]int{}},
 	}
 }
 
 // Name implements policy.Policy.
-func (Policy) Name() string { return "allox" }
+func (*Policy) Name() string { return "allox" }
 
-// Snapshot implements policy.Policy: there is no state.
-func (Policy) Snapshot() ([]byte, error) { return nil, nil }
+// Snapshot implements policy.Policy: there is no state unless tenants are told apart.
+func (p *Policy) Snapshot() ([]byte, error) {
+	if !p.byTenant {
+		return nil, nil
+	}
+	return json.Marshal(p.s)
+}
 
 // Restore implements policy.Policy.
-func (Policy) Restore([]byte) error { return nil }
+func (p *Policy) Restore(b []byte) error {
+	p.s = memory{Had: map[string]float64{}, Held: map[string]int{}}
+	if len(b) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(b, &p.s); err != nil {
+		return fmt.Errorf("allox: snapshot: %w", err)
+	}
+	return nil
+}
 
 // maxPairs bounds the pairs of device and position.
 const maxPairs = 256
 
 // Decide implements policy.Policy.
-func (p Policy) Decide(v *policy.View) policy.Plan {
+func (p *Policy) Decide(v *policy.View) policy.Plan {
+	if !p.byTenant {
+		return p.decide(v)
+	}
+	p.charge(v)
+	plan := p.decide(v)
+	for i := range plan.Grants {
+		p.s.Held[plan.Grants[i].Job.App.Tenant] += plan.Grants[i].Gang.Size()
+	}
+	return plan
+}
+
+// charge counts what tenants have had since the last decision, and what they hold now.
+func (p *Policy) charge(v *policy.View) {
+	seconds := max(0, v.Now.Sub(p.s.Last).Seconds())
+	p.s.Last = v.Now
+	for tenant, devices := range p.s.Held {
+		p.s.Had[tenant] += float64(devices) * seconds
+	}
+	clear(p.s.Held)
+	for _, a := range v.Apps {
+		for _, j := range a.Jobs {
+			if n := j.Held().Size(); n > 0 {
+				p.s.Held[a.Tenant] += n
+			}
+		}
+	}
+}
+
+func (p *Policy) decide(v *policy.View) policy.Plan {
 	plan := policy.Refill(v)
 	waiting := v.Waiting()
 	if v.Free.FreeDevices() == 0 || len(waiting) == 0 {
@@ -80,15 +136,10 @@ func (p Policy) Decide(v *policy.View) policy.Plan {
 }
 
 // filter picks the jobs that take part, by fairness.
-func (p Policy) filter(v *policy.View, waiting []*policy.Job, free int) []*policy.Job {
+func (p *Policy) filter(v *policy.View, waiting []*policy.Job, free int) []*policy.Job {
 	had := map[string]float64{}
-	if p.byTenant {
-		for _, a := range v.Apps {
-			had[a.Tenant] += a.DeviceSeconds
-			for _, j := range a.Jobs {
-				had[a.Tenant] += v.Attained(j) - j.DeviceSeconds // of the running lease
-			}
-		}
+	for tenant, seconds := range p.s.Had {
+		had[tenant] = seconds / v.TenantWeight(tenant, nil)
 	}
 	waiting = slices.Clone(waiting)
 	slices.SortStableFunc(waiting, func(a, b *policy.Job) int { return a.Queued.Compare(b.Queued) })

@@ -113,8 +113,14 @@ func TestFairnessFilter(t *testing.T) {
 		t.Error("alpha=1 is not the shortest first on one device")
 	}
 	shortest.Gangs, shortest.Queued = nil, s.Now
-	s.Apps[3].Tenant, s.Apps[0].DeviceSeconds = "poor", 1000
-	s.Decide(t, create(t, map[string]string{"alpha": "0", "fair": "tenant"}))
+	p := create(t, map[string]string{"alpha": "0", "fair": "tenant"})
+	s.Decide(t, p)
+	if !first.Running() {
+		t.Error("fair=tenant does not begin with who waits longest where no tenant has had anything")
+	}
+	s.Apps[3].Tenant, s.Now = "poor", s.Now.Add(time.Minute)
+	first.Gangs, first.Queued = nil, s.Now.Add(-time.Hour)
+	s.Decide(t, p)
 	if !s.Apps[3].Jobs[0].Running() {
 		t.Error("fair=tenant does not begin with the tenant that had least")
 	}

@@ -3,7 +3,8 @@
 //
 // Definition used. A tenant's rho is the device-time that it has had over the device-time that its share was worth: its
 // quota, the cluster times its weight over all tenants' weights (equations 6 and 12; with eq. 16 the quota counts also
-// while the tenant asks for less, so that what it lends comes back to it). A job's rho is the device-time that it has had
+// while the tenant asks for less, so that what it lends comes back to it). All tenants are those that somebody added, and
+// those that have had jobs. A job's rho is the device-time that it has had
 // over the integral of what is fair while it is active: its part by weight of the smaller of the tenant's quota and demand,
 // at most its own demand (equations 8 and 13 to 15). A round (algorithms 1 and 2) takes the tenant with the least rho, of its
 // jobs the one with the least, places it on as few nodes as it can, and charges the tenant a term of its devices; the others
@@ -48,7 +49,7 @@ func New(o *policy.Options) policy.Policy {
 		term: o.Duration("term", 15*time.Minute, "term of a lease"),
 		interval: time.Duration(o.Float("interval", 0, 0, 3600,
 			"seconds from one round to the next at least; 0 for a round whenever something changed; the paper's is 10") * float64(time.Second)),
-		weights: o.Weights("weights", "weights of tenants, such as vision=2,speech=1; others have 1"),
+		weights: o.Weights("weights", "weights of tenants, such as vision=2,speech=1; others have what was set for them, or 1"),
 		byDemand: o.Text("share", "quota", "a tenant's fair share: its quota (equation 16), or no more than it asks for (equation 8)",
 			"quota", "demand") == "demand",
 		newFirst: o.Bool("new-first", true, "within a tenant, jobs that have held nothing yet come first"),
@@ -93,12 +94,4 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	}
 	p.books.hold(v, plan)
 	return plan
-}
-
-// weightOf is a tenant's weight.
-func (p *Policy) weightOf(tenant string) float64 {
-	if w, ok := p.weights[tenant]; ok {
-		return w
-	}
-	return 1
 }

@@ -165,16 +165,18 @@ func (p *Policy) requota(v *policy.View) {
 	for i := range v.Nodes {
 		devices += len(v.Nodes[i].Devices)
 	}
-	for name, a := range p.books.Tenants {
-		a.Weight = p.weightOf(name)
+	all := make([]*accounts.Account, 0, len(p.books.Tenants)+len(v.Tenants))
+	for _, name := range slices.Sorted(maps.Keys(p.books.Tenants)) {
+		a := p.books.Tenants[name]
+		a.Weight = v.TenantWeight(name, p.weights)
+		all = append(all, &a.Account)
 	}
-	accounts.Quotas(devices, func(yield func(*accounts.Account) bool) {
-		for _, name := range slices.Sorted(maps.Keys(p.books.Tenants)) {
-			if !yield(&p.books.Tenants[name].Account) {
-				return
-			}
+	for i := range v.Tenants { // what they were promised they lend
+		if name := v.Tenants[i].Name; p.books.Tenants[name] == nil {
+			all = append(all, &accounts.Account{Weight: v.TenantWeight(name, p.weights)})
 		}
-	})
+	}
+	accounts.Quotas(devices, slices.Values(all))
 }
 
 // hold notes what tenants hold from now on. Devices of jobs that are to leave count until they have left.

@@ -96,42 +96,48 @@ func (r *round) serve() {
 	}
 	turn := t.jobs[0]
 	heap.Pop(&t.jobs)
-	if !r.place(t, turn) {
+	n := r.place(t, turn)
+	if n == 0 {
 		if r.p.skipTenant && r.feasible(turn.job) {
 			heap.Pop(&r.tenants)
 		}
 		return
 	}
-	n := turn.job.Held().Size()
-	if n == 0 {
-		n = max(1, turn.job.Demand.Min)
-	}
 	t.charged += float64(n) * r.p.term.Seconds()
 	heap.Fix(&r.tenants, 0)
 }
 
-// place renews a job's lease, or finds it a place.
-func (r *round) place(t *tenant, turn turn) bool {
+// place renews a job's lease, or finds it a place. It returns the devices that the job has then; 0 if there was no place.
+func (r *round) place(t *tenant, turn turn) int {
 	j := turn.job
-	if r.none.Covers(j.Demand) && !j.Running() {
-		return false
+	if j.Running() && r.plan.Renew(j, turn.reason(t)) {
+		return j.Held().Size()
 	}
-	reason := fmt.Sprintf("tenant %s has had %.3g of its share, and the job %.3g", t.name, t.rho(), turn.rho)
-	if turn.fresh {
-		reason = fmt.Sprintf("tenant %s has had %.3g of its share, and the job is new", t.name, t.rho())
+	if r.none.Covers(j.Demand) {
+		return 0
 	}
-	if j.Running() && r.plan.Renew(j, reason) {
-		return true
-	}
-	if r.plan.Place(j, reason) {
-		return true
+	if g, ok := r.plan.Free().Best(j.Demand); ok {
+		if g = r.plan.PreferFreeNow(j, g); r.plan.PlaceOn(j, g, turn.reason(t)) {
+			return g.Size()
+		}
 	}
 	r.none.Add(j.Demand)
-	return false
+	return 0
+}
+
+// reason says why it is a job's turn.
+func (u turn) reason(t *tenant) string {
+	if u.fresh {
+		return fmt.Sprintf("tenant %s has had %.3g of its share, and the job is new", t.name, t.rho())
+	}
+	return fmt.Sprintf("tenant %s has had %.3g of its share, and the job %.3g", t.name, t.rho(), u.rho)
 }
 
 // feasible says whether a job would find a place were the cluster empty. Who would not keeps nobody else waiting.
 func (r *round) feasible(j *policy.Job) bool {
+	if j.Demand.Quota == 0 { // the empty cluster need not be laid out for it
+		return cluster.Impossible(r.v.Nodes, j.Demand) == ""
+	}
 	if r.empty == nil {
 		r.empty = r.v.Empty()
 	}

@@ -9,8 +9,8 @@ import (
 
 // DRF is dominant resource fairness by progressive filling (Ghodsi et al., NSDI 2011, algorithm 1): the next grant goes
 // to the tenant with the smallest dominant share of devices, CPU cores and memory, and within the tenant to the sweep
-// with the smallest, so that ten sweeps of one team weigh no more than one of another. Nothing is preempted: shares even
-// out as trials leave their devices.
+// with the smallest, so that ten sweeps of one team weigh no more than one of another. A tenant's share counts over its
+// weight (section 4.3 of that paper). Nothing is preempted: shares even out as trials leave their devices.
 type DRF struct{ stateless }
 
 // Name implements policy.Policy.
@@ -37,7 +37,7 @@ func (DRF) Decide(v *policy.View) policy.Plan {
 			continue
 		}
 		reason := fmt.Sprintf("tenant %s held the smallest dominant share, %.3g, and its sweep %.3g of it",
-			j.App.Tenant, s.tenant.dominant(f.total), s.held.dominant(f.total))
+			j.App.Tenant, s.tenant.share(f.total), s.held.dominant(f.total))
 		if p.PlaceOn(j, g, reason) {
 			s.hold(g.Size(), j)
 		}
@@ -56,17 +56,26 @@ type filling struct {
 // sweep is what a sweep and its tenant hold, and which of its jobs still wait, the longest waiting first.
 type sweep struct {
 	held   amounts
-	tenant *amounts
+	tenant *owner
 	jobs   []*policy.Job
 }
 
+// owner is a tenant: what it holds, and its weight.
+type owner struct {
+	amounts
+	weight float64
+}
+
+// share is the tenant's dominant share over its weight.
+func (o *owner) share(total amounts) float64 { return o.dominant(total) / o.weight }
+
 func newFilling(v *policy.View) *filling {
 	f := &filling{total: totals(v)}
-	tenants := map[string]*amounts{}
+	tenants := map[string]*owner{}
 	sweeps := make([]sweep, len(v.Apps))
 	for i, a := range v.Apps {
 		if tenants[a.Tenant] == nil {
-			tenants[a.Tenant] = &amounts{}
+			tenants[a.Tenant] = &owner{weight: v.TenantWeight(a.Tenant, nil)}
 		}
 		s := &sweeps[i]
 		s.tenant = tenants[a.Tenant]
@@ -105,7 +114,7 @@ func (f *filling) poorest() *sweep {
 			continue
 		}
 		still = append(still, s)
-		tenant, held := s.tenant.dominant(f.total), s.held.dominant(f.total)
+		tenant, held := s.tenant.share(f.total), s.held.dominant(f.total)
 		if best == nil || tenant < bestTenant || tenant == bestTenant && held < bestHeld {
 			best, bestTenant, bestHeld = s, tenant, held
 		}

@@ -15,7 +15,7 @@ import (
 // work-conserving; without it shares are static quotas.
 type YARN struct {
 	stateless
-	// Shares of tenants relative to each other; 1 for those that are not named.
+	// Shares of tenants relative to each other; those that are not named have their tenant's weight.
 	Shares map[string]float64
 	Borrow bool
 }
@@ -26,7 +26,7 @@ func (YARN) Name() string { return "yarn-cs" }
 // NewYARN makes it from options.
 func NewYARN(o *policy.Options) YARN {
 	return YARN{
-		Shares: o.Weights("shares", "share of each tenant's queue relative to others, 1 if not named, such as vision=2,speech=1"),
+		Shares: o.Weights("shares", "share of each tenant's queue relative to others, such as vision=2,speech=1; others have their tenant's weight"),
 		Borrow: o.Bool("borrow", true, "whether a queue may use what others leave of their shares"),
 	}
 }
@@ -97,9 +97,10 @@ func (y YARN) queues(v *policy.View) []*queue {
 	}
 	sum := 0.0
 	for tenant := range byTenant {
-		if shares[tenant] == 0 {
-			shares[tenant] = 1
-		}
+		shares[tenant] = v.TenantWeight(tenant, y.Shares)
+	}
+	for i := range v.Tenants { // a queue that is empty has its share all the same
+		shares[v.Tenants[i].Name] = v.TenantWeight(v.Tenants[i].Name, y.Shares)
 	}
 	for _, tenant := range slices.Sorted(maps.Keys(shares)) {
 		sum += shares[tenant]

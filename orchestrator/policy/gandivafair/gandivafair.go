@@ -58,7 +58,7 @@ func New(o *policy.Options) policy.Policy {
 		slice: o.Duration("slice", 6*time.Minute, "time slice; the paper's is 1m"),
 		perApp: o.Text("per", "tenant", "who holds tickets: each tenant, or each app by its weight",
 			"tenant", "app") == "app",
-		tickets: o.Weights("tickets", "tickets of tenants, such as vision=2,speech=1; others hold 1"),
+		tickets: o.Weights("tickets", "tickets of tenants, such as vision=2,speech=1; others hold their tenant's weight"),
 	}
 	p.reset()
 	return p
@@ -117,14 +117,11 @@ func (p *Policy) userOf(a *policy.App) string {
 }
 
 // ticketsOf are those of an app's user.
-func (p *Policy) ticketsOf(a *policy.App) float64 {
+func (p *Policy) ticketsOf(v *policy.View, a *policy.App) float64 {
 	if p.perApp {
 		return policy.WeightOrOne(a.Weight)
 	}
-	if t, ok := p.tickets[a.Tenant]; ok {
-		return t
-	}
-	return 1
+	return v.TenantWeight(a.Tenant, p.tickets)
 }
 
 // charge advances the passes of users by what they held since the last decision, and lets in those who are new.
@@ -134,7 +131,7 @@ func (p *Policy) charge(v *policy.View) {
 	tickets := map[string]float64{}
 	for _, a := range v.Apps {
 		if len(a.Jobs) > 0 && !a.Paused {
-			tickets[p.userOf(a)] = p.ticketsOf(a)
+			tickets[p.userOf(a)] = p.ticketsOf(v, a)
 		}
 	}
 	least, found := 0.0, false
@@ -220,7 +217,7 @@ func (p *Policy) order(v *policy.View) []*policy.Job {
 		j := all[t.at]
 		t.pass = passes[t.user]
 		n := max(j.Gang().Size(), j.Demand.Min)
-		passes[t.user] += float64(n) * p.slice.Seconds() / p.ticketsOf(j.App)
+		passes[t.user] += float64(n) * p.slice.Seconds() / p.ticketsOf(v, j.App)
 	}
 	sortTurns(turns)
 	jobs := make([]*policy.Job, len(turns))

@@ -48,8 +48,8 @@ type layout struct {
 // partAt points to a part of a cell.
 type partAt struct{ cell, part int }
 
-// signature of nodes and tenants: the same layout is made of the same.
-func signature(nodes []cluster.Node, tenants []string) uint64 {
+// signature of nodes, tenants and their weights: the same layout is made of the same.
+func signature(nodes []cluster.Node, tenants []string, weights []float64) uint64 {
 	h := uint64(14695981039346656037)
 	mix := func(text string) {
 		for i := range len(text) {
@@ -66,8 +66,9 @@ func signature(nodes []cluster.Node, tenants []string) uint64 {
 			mix(nodes[i].Devices[d].Type)
 		}
 	}
-	for _, t := range tenants {
+	for i, t := range tenants {
 		mix(t)
+		h = (h ^ math.Float64bits(weights[i])) * 1099511628211
 	}
 	return h
 }
@@ -94,23 +95,17 @@ next:
 
 // lay promises each class of nodes to tenants in proportion to their weights: whole nodes first; what is left of each
 // quota, in whole devices, is packed into the nodes that are left, and cut down to what fits.
-func lay(nodes []cluster.Node, tenants []string, weights map[string]float64) *layout {
+func lay(nodes []cluster.Node, tenants []string, weights []float64) *layout {
 	l := &layout{
-		of: signature(nodes, tenants), byTenant: map[string][]partAt{}, byID: map[string]int{}, nodes: classify(nodes),
+		of: signature(nodes, tenants, weights), byTenant: map[string][]partAt{}, byID: map[string]int{}, nodes: classify(nodes),
 		bound: make([]int, len(nodes)),
 	}
 	for i := range l.bound {
 		l.bound[i] = -1
 	}
-	weightOf := func(tenant string) float64 {
-		if w, ok := weights[tenant]; ok {
-			return w
-		}
-		return 1
-	}
 	all := 0.0
-	for _, t := range tenants {
-		all += weightOf(t)
+	for _, w := range weights {
+		all += w
 	}
 	classes := slices.SortedFunc(maps.Keys(l.nodes), func(a, b class) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.size, b.size))
@@ -119,8 +114,8 @@ func lay(nodes []cluster.Node, tenants []string, weights map[string]float64) *la
 		count := len(l.nodes[c])
 		var rests []part
 		left := count
-		for _, t := range tenants {
-			quota := float64(count) * weightOf(t) / all
+		for n, t := range tenants {
+			quota := float64(count) * weights[n] / all
 			whole := int(math.Floor(quota + 1e-9))
 			left -= whole
 			for i := range whole {

@@ -10,7 +10,8 @@
 // most, so whatever fits into a VC fits into the cluster (the paper's sharing safety).
 //
 // Dynamic quota, as in ASTRAEA's evaluation: jobs beyond their tenant's quota run in other VCs that have room, which is
-// what opportunistic jobs do; spot=false turns that off. Without the option "quota" all tenants seen so far have the same.
+// what opportunistic jobs do; spot=false turns that off. Quotas are by the tenants' weights, or by the option "quota"; the
+// tenants are those that somebody added and those that have had jobs.
 //
 // Simplified: the levels are device, slot and node; a gang over several nodes takes cells of several nodes, of one rack
 // where it can. Jobs within a VC come in order of arrival, one that does not fit is passed over. What is left of a quota
@@ -53,7 +54,7 @@ type hold struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{
-		quota: o.Weights("quota", "parts of the cluster promised to tenants, such as vision=2,speech=1; others have 1"),
+		quota: o.Weights("quota", "parts of the cluster promised to tenants, such as vision=2,speech=1; others have their tenant's weight"),
 		spot:  o.Bool("spot", true, "jobs that no quota is left for run on what is idle until its owner comes"),
 	}
 	p.reset()
@@ -124,15 +125,25 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	return r.plan.Plan("guaranteed jobs in their own cells, others on what is idle", "")
 }
 
-// meet takes in new tenants, and lays the cells out anew if they or the nodes changed.
+// meet takes in new tenants, and lays the cells out anew if they, their weights or the nodes changed.
 func (p *Policy) meet(v *policy.View) {
 	for _, a := range v.Apps {
 		if at, known := slices.BinarySearch(p.s.Tenants, a.Tenant); !known {
 			p.s.Tenants = slices.Insert(p.s.Tenants, at, a.Tenant)
 		}
 	}
-	if p.layout == nil || p.layout.of != signature(v.Nodes, p.s.Tenants) {
-		p.layout = lay(v.Nodes, p.s.Tenants, p.quota)
+	tenants := slices.Clone(p.s.Tenants)
+	for i := range v.Tenants { // what they were promised is theirs before they come
+		if at, known := slices.BinarySearch(tenants, v.Tenants[i].Name); !known {
+			tenants = slices.Insert(tenants, at, v.Tenants[i].Name)
+		}
+	}
+	weights := make([]float64, len(tenants))
+	for i, name := range tenants {
+		weights[i] = v.TenantWeight(name, p.quota)
+	}
+	if p.layout == nil || p.layout.of != signature(v.Nodes, tenants, weights) {
+		p.layout = lay(v.Nodes, tenants, weights)
 	}
 }
 

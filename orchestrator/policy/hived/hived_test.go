@@ -2,6 +2,7 @@ package hived
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,7 +104,7 @@ func TestQuotasOfVenus(t *testing.T) {
 	for i := range 16 {
 		tenants = append(tenants, fmt.Sprintf("vc%02d", i))
 	}
-	l := lay(stagetest.Nodes("v100", 100, 8, 4), tenants, nil)
+	l := lay(stagetest.Nodes("v100", 100, 8, 4), tenants, slices.Repeat([]float64{1}, len(tenants)))
 	for _, tenant := range tenants {
 		whole, rest := 0, 0
 		for _, at := range l.byTenant[tenant] {

@@ -31,6 +31,8 @@ type Stage struct {
 	Nodes []cluster.Node
 	Apps  []*policy.App
 	Now   time.Time
+	// Tenants with weights, sorted by name. Their quotas bound nothing here.
+	Tenants []policy.Tenant
 	// Stop is how long a revoked job holds its devices before it is off them.
 	Stop time.Duration
 	// Ended says when each job ended, Held the device-seconds of each tenant, Revoked how many jobs were stopped.
@@ -78,7 +80,7 @@ func (s *Stage) Job(a *policy.App, least, most int, steps int64) *policy.Job {
 
 // View is what a policy sees now.
 func (s *Stage) View() *policy.View {
-	v := &policy.View{Now: s.Now, Round: s.Rounds, Nodes: s.Nodes, Free: cluster.NewCapacity(s.Nodes)}
+	v := &policy.View{Now: s.Now, Round: s.Rounds, Nodes: s.Nodes, Tenants: s.Tenants, Free: cluster.NewCapacity(s.Nodes)}
 	for _, a := range s.Apps {
 		if len(a.Jobs) == 0 {
 			continue

@@ -69,7 +69,7 @@ func ReadResults(in io.Reader) (Results, error) {
 func (s *Study) Missing(got Results) (missing, all int) {
 	for i := range s.Tables {
 		t := &s.Tables[i]
-		for _, seed := range s.seeds() {
+		for _, seed := range s.seeds(t) {
 			n := len(s.missing(t, seed, got))
 			missing += n
 			all += len(t.Rows)
@@ -93,7 +93,7 @@ func (s *Study) missing(t *Table, seed uint64, got Results) []Row {
 func (s *Study) Run(ctx context.Context, engine experiment.Engine, data string, got Results, tell func(*Line) error) error {
 	for i := range s.Tables {
 		t := &s.Tables[i]
-		for _, seed := range s.seeds() {
+		for _, seed := range s.seeds(t) {
 			rows := s.missing(t, seed, got)
 			if len(rows) == 0 {
 				continue
@@ -131,6 +131,7 @@ func figuresOf(r *measure.Result) map[string]float64 {
 		"alone_slowdown_mean": r.AloneSlowdownMean, "alone_violations": float64(r.AloneViolations), "jct_mean_s": r.JCTMean,
 		"gpu_seconds": r.GPUSeconds, "placement_score_mean": r.PlacementScoreMean, "preemptions": float64(r.Preemptions),
 		"makespan_s": r.Makespan, "apps": float64(r.Apps), "unfinished": float64(r.Unfinished),
+		"job_sharing_loss": r.JobSharingLoss, "tenant_sharing_loss": r.TenantSharingLoss, "slowdown_mean": r.SlowdownMean,
 		"jct_p50_s": r.JCTP50, "utilization": r.Utilization, "queue_mean_s": r.QueueMean, "jobs": float64(r.Jobs),
 	}
 }

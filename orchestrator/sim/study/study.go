@@ -42,6 +42,8 @@ type Table struct {
 	Options []string `yaml:"options"`
 	// Load is how many times as dense arrivals are; 0 is 1.
 	Load float64 `yaml:"load"`
+	// Seeds is how many of the study's seeds the table has, the first ones; 0 for all.
+	Seeds int `yaml:"seeds"`
 	// Rows are run in this order; the first is what the others are compared with.
 	Rows []Row `yaml:"rows"`
 	// Trace is a file of jobs that the workload is made from, and Throughputs one of measured steps per second; both in the folder
@@ -83,10 +85,10 @@ type Column struct {
 	Ratio bool `yaml:"ratio"`
 }
 
-// seeds lists the study's seeds.
-func (s *Study) seeds() []uint64 {
+// seeds lists the seeds of a table.
+func (s *Study) seeds(t *Table) []uint64 {
 	var all []uint64
-	for seed := s.First; seed <= s.Last; seed++ {
+	for seed := s.First; seed <= s.Last && (t.Seeds == 0 || len(all) < t.Seeds); seed++ {
 		all = append(all, seed)
 	}
 	return all
@@ -107,6 +109,9 @@ func Read(data []byte) (*Study, error) {
 	for _, t := range s.Tables {
 		if t.Name == "" || len(t.Rows) == 0 || slices.Contains(names, t.Name) {
 			return nil, fmt.Errorf("table %q: want a name of its own, and rows", t.Name)
+		}
+		if t.Seeds < 0 {
+			return nil, fmt.Errorf("table %q: seeds is %d: want 1 or more, or nothing for all of the study's", t.Name, t.Seeds)
 		}
 		names = append(names, t.Name)
 		var rows []string

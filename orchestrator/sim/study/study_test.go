@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -178,6 +179,7 @@ func TestBrokenStudies(t *testing.T) {
 		"field seeds not found":                 "seeds: 3",
 		"fifo is there twice":                   strings.ReplaceAll(small, "{policy: las}", "{policy: fifo}"),
 		`there is no figure "speed"`:            strings.ReplaceAll(small, "lies: true", "columns: [{figure: speed}]"),
+		"seeds is -1: want 1 or more":           strings.ReplaceAll(small, "name: lies", "name: lies\n    seeds: -1"),
 		"want a name of its own":                strings.ReplaceAll(small, "name: lies", "name: few apps"),
 	} {
 		if _, err := study.Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -204,6 +206,15 @@ func TestTheDocumentedStudiesCanBeRun(t *testing.T) {
 		}
 		s := read(t, string(data))
 		s.Last = s.First
+		made := map[string]bool{}
+		for i := range s.Tables { // a workload that was made already is not made again
+			table := &s.Tables[i]
+			if key := fmt.Sprint(table.Made, table.Options, table.Trace); made[key] {
+				table.Made, table.Options, table.Trace = "themis-1", []string{"apps=2", "days=1", "few-jobs=2", "median-jobs=2", "max-jobs=2"}, ""
+			} else {
+				made[key] = true
+			}
+		}
 		if _, err := os.Stat(shared); err != nil { // the tables of real jobs cannot be made
 			s.Tables = slices.DeleteFunc(s.Tables, func(t study.Table) bool { return t.Trace != "" || t.Throughputs != "" })
 		}

@@ -65,7 +65,7 @@ func (s *Study) table(b *strings.Builder, t *Table, got Results) {
 			continue
 		}
 		name := "`" + r.Name() + "`"
-		if len(lines) < len(s.seeds()) {
+		if len(lines) < len(s.seeds(t)) {
 			name += fmt.Sprintf(" (%d seeds)", len(lines))
 		}
 		fmt.Fprintf(b, "| %s |", name)
@@ -81,7 +81,7 @@ func (s *Study) table(b *strings.Builder, t *Table, got Results) {
 
 // lines of a row, by seed.
 func (s *Study) lines(t *Table, r Row, got Results) (seeds []uint64, lines []*Line) {
-	for _, seed := range s.seeds() {
+	for _, seed := range s.seeds(t) {
 		if l := got[key{t.Name, r.Name(), s.settings(t), seed}]; l != nil {
 			seeds, lines = append(seeds, seed), append(lines, l)
 		}

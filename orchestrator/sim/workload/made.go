@@ -45,6 +45,7 @@ func makers() map[string]maker {
 		"ogasched":         {"OGASched's ports as jobs of one kind of resource", ogasched},
 		"astraea-philly":   {"ASTRAEA's two weeks of Philly; needs --trace", astraea(trace.ASTRAEAPhilly)},
 		"astraea-venus":    {"ASTRAEA's two weeks of Venus; needs --trace", astraea(trace.ASTRAEAVenus)},
+		"venus-like":       {"ASTRAEA's two weeks of Venus, made by the figures that its paper publishes of them", venus},
 	}
 }
 
@@ -264,6 +265,19 @@ func ogasched(r Request, s *settings, _ *trace.Trace) making {
 		}
 		return w.Trace(kind, slot)
 	}
+}
+
+func venus(r Request, s *settings, _ *trace.Trace) making {
+	o := trace.VenusDefaults()
+	o.Seed = r.Seed
+	o.Jobs = s.whole("jobs", o.Jobs, "number of jobs")
+	o.Tenants = s.whole("tenants", o.Tenants, "number of tenants")
+	o.Days = s.float("days", o.Days, "days in which they arrive")
+	o.Devices = s.whole("devices", o.Devices, "devices that the tenants share")
+	o.Sizes = s.float("sizes", o.Sizes, "standard deviation of the logarithm of tenants' parts of the devices")
+	o.Activity = s.float("activity", o.Activity, "standard deviation of the logarithm of how much tenants submit for their part")
+	o.Burst = s.float("burst", o.Burst, "standard deviation of the logarithm of a tenant's rate, from one half of a day to the next")
+	return func() (*trace.Trace, error) { return trace.MakeVenus(o) }
 }
 
 func astraea(defaults func(*trace.Trace) trace.ASTRAEAOptions) reader {

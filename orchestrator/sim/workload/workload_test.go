@@ -64,7 +64,7 @@ func TestSelection(t *testing.T) {
 
 func TestMakersAreSeeded(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"themis-1", "themis-2", "oasis", "hadare", "astraea-venus"} {
+	for _, name := range []string{"themis-1", "themis-2", "oasis", "hadare", "astraea-venus", "venus-like"} {
 		r := workload.Request{Made: name, Seed: 7}
 		if name == "astraea-venus" {
 			r.File = file(t)

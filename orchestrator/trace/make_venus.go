@@ -1,0 +1,179 @@
+package trace
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// VenusOptions describe jobs like Venus's as the ASTRAEA paper publishes them: run times by its table 1, gangs by its
+// section 3.1, where single-GPU jobs are shorter than others. What it does not publish is made, and said in MakeVenus.
+type VenusOptions struct {
+	Seed uint64
+	// Jobs that Tenants submit in so many Days, and the Devices that they share.
+	Jobs, Tenants, Devices int
+	Days                   float64
+	// Sizes, Activity and Burst are standard deviations of logarithms: of tenants' parts of the devices, of how much they submit
+	// for their part, and of the rate at which they do, from one half of a day to the next.
+	Sizes, Activity, Burst float64
+}
+
+// VenusDefaults are the paper's two weeks: 11,304 jobs of 16 tenants (on 100 nodes of 8 GPUs).
+func VenusDefaults() VenusOptions {
+	return VenusOptions{Jobs: 11304, Tenants: 16, Devices: 800, Days: 14, Sizes: 1, Activity: .5, Burst: 1}
+}
+
+// span is a range of run times in seconds, and how often jobs have one of it.
+type span struct{ from, to, share float64 }
+
+// venusSpans are table 1's for Venus. Its shares are of all jobs. The ends of the first and the last are made.
+func venusSpans() []span {
+	const minute, hour, day = 60, 3600, 86400
+	return []span{
+		{5, 10 * minute, .673},
+		{10 * minute, hour, .160},
+		{hour, 6 * hour, .073},
+		{6 * hour, day, .056},
+		{day, 6 * day, .034},
+		{6 * day, 10 * day, .004},
+	}
+}
+
+// MakeVenus makes jobs. Published are the shares of run times, of jobs of one GPU (52.5 %), of eight (22.6 %) and of more
+// (10.3 %), and that of jobs of one GPU 87.4 % run for less than an hour and 2.2 % for more than a day; the others' shares follow
+// so that all together have table 1's. Made are: run times within a span, which are log-uniform; gangs of two and four, alike
+// often, and of those of more than eight 80 % of 16, 15 % of 32 and 5 % of 64; tenants' parts of the devices, of eight at least, which
+// are their weights; whose a job is, as no tenant has gangs beyond its part; and arrivals, which follow the hour of the day, and each
+// tenant's bursts.
+func MakeVenus(o VenusOptions) (*Trace, error) {
+	if o.Jobs < 1 || o.Tenants < 1 || o.Devices < venusLeast*o.Tenants {
+		return nil, fmt.Errorf("make a trace like Venus's: jobs is %d, tenants is %d and devices is %d: want 1 or more, and %d devices for each tenant",
+			o.Jobs, o.Tenants, o.Devices, venusLeast)
+	}
+	if err := positive("make a trace like Venus's", setting{"days", o.Days}); err != nil {
+		return nil, err
+	}
+	if !finite(o.Sizes, o.Activity, o.Burst) || min(o.Sizes, o.Activity, o.Burst) < 0 {
+		return nil, fmt.Errorf("make a trace like Venus's: sizes is %g, activity %g and burst %g: want 0 or more", o.Sizes, o.Activity, o.Burst)
+	}
+	owners := o.owners()
+	gangs := slices.DeleteFunc([]Choice{
+		{1, .525}, {2, .073}, {4, .073}, {8, .226}, {16, .103 * .8}, {32, .103 * .15}, {64, .103 * .05},
+	}, func(c Choice) bool { return float64(c.GPUs) > slices.Max(owners.parts) })
+	one, more := venusShares()
+	d, long := newDraw(o.Seed, "venus gangs"), newDraw(o.Seed, "venus run times")
+	out := &Trace{
+		Name:   "venus-like-" + strconv.FormatUint(o.Seed, 10),
+		Source: fmt.Sprintf("made by the ASTRAEA paper's figures of Venus: %d jobs of %d tenants in %g days, seed %d", o.Jobs, o.Tenants, o.Days, o.Seed),
+	}
+	for i := range o.Jobs {
+		gpus, shares := d.choose(gangs), more
+		if gpus == 1 {
+			shares = one
+		}
+		tenant, submit := owners.next(gpus)
+		out.Jobs = append(out.Jobs, Job{
+			ID: "venus-" + strconv.Itoa(i), Tenant: tenant, Submit: submit, MinGPUs: gpus, MaxGPUs: gpus, Share: 1,
+			Duration: long.runTime(shares), Weight: 1,
+		})
+	}
+	out.order()
+	for i, name := range owners.names {
+		out.Tenants = append(out.Tenants, Tenant{name, owners.parts[i]})
+	}
+	return out, nil
+}
+
+// venusShares are the spans of jobs of one GPU, and of the others.
+func venusShares() (one, more []span) {
+	const single, underHour, overDay = .525, .874, .022
+	// by class of run time, under an hour, to a day and beyond: of all jobs, and of those of one GPU.
+	all, ones := [3]float64{.833, .129, .038}, [3]float64{underHour, 1 - underHour - overDay, overDay}
+	for i, s := range venusSpans() {
+		class := i / 2
+		part := s.share / all[class]
+		one = append(one, span{s.from, s.to, part * ones[class]})
+		more = append(more, span{s.from, s.to, part * (all[class] - single*ones[class]) / (1 - single)})
+	}
+	return one, more
+}
+
+// runTime draws one of spans, and a time in it.
+func (d draw) runTime(from []span) float64 {
+	at := d.Float64()
+	chosen := from[len(from)-1]
+	for _, s := range from {
+		if at -= s.share; at < 0 {
+			chosen = s
+			break
+		}
+	}
+	return math.Round(chosen.from * math.Pow(chosen.to/chosen.from, d.Float64()))
+}
+
+// venusLeast is the fewest devices of a tenant's part.
+const venusLeast = 8
+
+// venusOwners draws whose the next job is, and when it comes.
+type venusOwners struct {
+	draw
+	names []string
+	// parts of the devices; activity is how often a job is a tenant's; ends are sums of its rate, hour by hour.
+	parts, activity []float64
+	ends            [][]float64
+}
+
+// owners draws tenants: how much each has and submits, and when.
+func (o *VenusOptions) owners() *venusOwners {
+	d := newDraw(o.Seed, "venus tenants")
+	all := &venusOwners{draw: newDraw(o.Seed, "venus arrivals")}
+	sum := 0.0
+	for i := range o.Tenants {
+		size := d.lognormal(1, o.Sizes)
+		sum += size
+		all.names, all.parts = append(all.names, fmt.Sprintf("vc-%03d", i)), append(all.parts, size)
+	}
+	for i := range all.parts {
+		all.parts[i] = venusLeast + float64(o.Devices-venusLeast*o.Tenants)*all.parts[i]/sum
+		all.activity = append(all.activity, d.lognormal(all.parts[i], o.Activity))
+		all.ends = append(all.ends, d.bursts(o.Days, o.Burst))
+	}
+	return all
+}
+
+// bursts are sums of a rate, hour by hour. It follows the hour of the day, the least at four in the morning, and changes each half of
+// a day.
+func (d draw) bursts(days, sigma float64) (sums []float64) {
+	rate, at := 1.0, 0.0
+	for hour := range int(math.Ceil(days * 24)) {
+		if hour%12 == 0 {
+			rate = d.lognormal(1, sigma)
+		}
+		at += rate * (1 - .6*math.Cos(2*math.Pi*float64(hour%24-4)/24))
+		sums = append(sums, at)
+	}
+	return sums
+}
+
+// next draws the tenant of a gang, of those whose part has room for it, and when it comes.
+func (v *venusOwners) next(gpus int) (tenant string, submit float64) {
+	var sums []float64
+	sum := 0.0
+	for i, part := range v.parts {
+		if float64(gpus) <= part {
+			sum += v.activity[i]
+		}
+		sums = append(sums, sum)
+	}
+	owner := v.within(sums)
+	hour := v.within(v.ends[owner])
+	return v.names[owner], math.Floor(3600 * (float64(hour) + v.Float64()))
+}
+
+// within draws the place of a number among sums.
+func (v *venusOwners) within(sums []float64) int {
+	all := sums[len(sums)-1]
+	at := v.Float64() * all
+	return slices.IndexFunc(sums, func(sum float64) bool { return at < sum || sum == all })
+}
