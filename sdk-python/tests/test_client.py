@@ -53,6 +53,24 @@ def test_submit_sends_function_and_spec(server: FakeServer, client: ob.Client) -
     assert callable(_pickle.load(server.blobs[function.blob]))
 
 
+def test_what_draws_a_sweep_that_names_no_tuner(
+    server: FakeServer, client: ob.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("optuna")
+
+    def sent(**limits: Any) -> Any:
+        make_sweep(points=[{"lr": 0.5}], **limits).submit()
+        return server.last(pb.SubmitSweepRequest).spec.tuner
+
+    tuner = sent(trials=100)
+    assert tuner.plugin.settings["sampler"] == "tpe" and tuner.plugin.rule.random.max_steps == 0
+    assert tuner.plugin.command[1:] == ["-m", "outbid.plugin._optuna"] and tuner.points[0]["lr"] == 0.5
+    for other in ({"trials": 10}, {"trials": 1001}, {"wall_time": "1h"}, {"trials": 100, "tuner": ob.Random()}):
+        assert sent(**other).WhichOneof("kind") == "random", other
+    monkeypatch.setattr(ob.Client, "local", False)
+    assert sent(trials=100).WhichOneof("kind") == "random", "nobody knows what another machine has"
+
+
 def test_run_returns_the_result(server: FakeServer, client: ob.Client, capsys: pytest.CaptureFixture[str]) -> None:
     best = make_trial(1, best=0.75, best_step=3, step=3)
     set_best(server, best)

@@ -111,3 +111,28 @@ def test_registry_is_left_as_it_was() -> None:
     before = set(cloudpickle.list_registry_pickle_by_value())
     _pickle.dump(lambda trial: None)
     assert set(cloudpickle.list_registry_pickle_by_value()) == before
+
+
+def test_a_function_of_a_spawned_process_travels_by_value(tmp_path: Path) -> None:
+    script = """
+        import sys
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        def helper():
+            return 5
+
+        def train(trial):
+            return helper()
+
+        def dump():
+            from outbid import _pickle
+
+            return _pickle.dump(train)
+
+        if __name__ == "__main__":
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                sys.stdout.buffer.write(pool.submit(dump).result())
+        """
+    blob = run_script(tmp_path, script)
+    assert _pickle.load(blob)(None) == 5

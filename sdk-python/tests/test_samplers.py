@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import outbid as ob
+from outbid._first import check_earlier, start_warm
 from outbid._space import fill_space
 from outbid._tuners import known_trials
 from outbid.plugin import Create, Exit, Report
@@ -138,6 +139,24 @@ def test_trials_of_before_are_known() -> None:
     assert [t.value for t in sampler._study().trials] == [p["value"] for p in inside]
     with pytest.raises(TypeError, match="prior must be an Optuna study, a result, or dicts"):
         ob.TPE(prior=[{"x": 1}]).to_proto()
+
+
+def test_a_study_warms_a_sweep() -> None:
+    import optuna
+
+    study = optuna.create_study(study_name="before")
+    study.optimize(lambda t: loss({"x": t.suggest_float("x", -9, 9), "y": 1.0, "n": 4}), n_trials=20)
+    check_earlier(study)
+    warm = spec(ob.TPE(), BOWL, 1)
+    start_warm(warm, study, lambda sweep: pytest.fail(sweep))
+    best = sorted(study.trials, key=lambda t: t.value or 0.0)[:3]
+    assert [dict(p) for p in warm.tuner.points] == [t.params for t in best if -5 <= t.params["x"] <= 5]
+    assert len(warm.tuner.plugin.settings.fields["prior"].list_value.values) == 20
+    warm.mode = "max"
+    with pytest.raises(ValueError, match="the study 'before' is about min, this sweep about max"):
+        start_warm(warm, study, lambda sweep: pytest.fail(sweep))
+    with pytest.raises(ValueError, match="has 2 objectives, not one"):
+        start_warm(warm, optuna.create_study(directions=["minimize"] * 2), lambda sweep: pytest.fail(sweep))
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

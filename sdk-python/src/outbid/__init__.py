@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from outbid._plots import Chart, InteractiveChart, Plots
     from outbid._resources import Checkpoints, Limits, Program, Resources, Utility
     from outbid._result import Result
+    from outbid._searchcv import SearchCV
     from outbid._space import (
         Parameter,
         choice,
@@ -145,6 +146,7 @@ _HOMES = {
     "_plots": ("Chart", "InteractiveChart", "Plots"),
     "_resources": ("Checkpoints", "Limits", "Program", "Resources", "Utility"),
     "_result": ("Result",),
+    "_searchcv": ("SearchCV",),
     "_space": (
         "Parameter",
         "choice",
@@ -236,6 +238,7 @@ __all__ = [
     "Resources",
     "Result",
     "Rung",
+    "SearchCV",
     "ServerError",
     "Sobol",
     "StopTrial",

@@ -39,6 +39,9 @@ class SweepFailedError(OutbidError):
         self.sweep_id = sweep_id
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type[SweepFailedError], tuple[str, str]]:
+        return type(self), (self.sweep_id, self.reason)  # so that it may cross processes
+
 
 class NoResultError(OutbidError, LookupError):
     """No trial has reported the sweep's metric yet, so there is no best one."""

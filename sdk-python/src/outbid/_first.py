@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from outbid._handle import SweepHandle
 from outbid._result import Result
@@ -13,8 +13,12 @@ from outbid._tuners import known_trials
 from outbid.plugin._space import Space as Known
 from outbid.v1 import sweep_pb2 as pb
 
-WarmStart: TypeAlias = Result | SweepHandle | str | Sequence[Result | SweepHandle | str]
-"""Earlier sweeps: results, handles or ids."""
+if TYPE_CHECKING:
+    import optuna
+
+Earlier: TypeAlias = Union[Result, SweepHandle, str, "optuna.Study"]
+WarmStart: TypeAlias = Earlier | Sequence[Earlier]
+"""Earlier sweeps: results, handles or ids; or studies of Optuna's."""
 
 _BEST = 3  # configurations of an earlier sweep that are tried again
 
@@ -32,8 +36,11 @@ def fill_points(spec: pb.SweepSpec, points: Sequence[Mapping[str, Any]]) -> None
 def check_earlier(earlier: Any) -> None:
     """Raise TypeError if this is nothing to start from."""
     for one in _several(earlier):
-        if not isinstance(one, (Result, SweepHandle, str)):
-            raise TypeError(f"warm_start must be a result, a handle or the id of a sweep, or several, got {one!r:.80}")
+        if not isinstance(one, (Result, SweepHandle, str)) and not _is_study(one):
+            raise TypeError(
+                "warm_start must be a result, a handle or the id of a sweep, an Optuna study, or several of these, "
+                f"got {one!r:.80}"
+            )
 
 
 def start_warm(spec: pb.SweepSpec, earlier: WarmStart, load: Callable[[str], Result]) -> None:
@@ -44,13 +51,7 @@ def start_warm(spec: pb.SweepSpec, earlier: WarmStart, load: Callable[[str], Res
     space = Known(spec.space)
     plugin = spec.tuner.plugin if spec.tuner.WhichOneof("kind") == "plugin" else None
     for one in _several(earlier):
-        result = one if isinstance(one, Result) else one.result() if isinstance(one, SweepHandle) else load(one)
-        if (result.sweep.metric, result.sweep.mode) != (spec.metric, spec.mode):
-            raise ValueError(
-                f"warm_start: {result.sweep.id} is about {result.sweep.mode} {result.sweep.metric}, "
-                f"this sweep about {spec.mode} {spec.metric}"
-            )
-        known = known_trials(result)
+        known = known_trials(_earlier(one, spec, load))
         sign = 1 if spec.mode == "min" else -1
         ranked = sorted((t for t in known if math.isfinite(t["value"])), key=lambda t: sign * float(t["value"]))
         for trial in ranked[:_BEST]:
@@ -59,6 +60,28 @@ def start_warm(spec: pb.SweepSpec, earlier: WarmStart, load: Callable[[str], Res
         if plugin is not None and plugin.HasField("rule"):
             values = plugin.settings.fields["prior"].list_value.values
             values.extend(to_value(trial, "warm_start") for trial in known)
+
+
+def _earlier(one: Any, spec: pb.SweepSpec, load: Callable[[str], Result]) -> Any:
+    """Return a study, or the result of an earlier sweep. Raises ValueError if it is about something else."""
+    if _is_study(one):
+        if len(one.directions) != 1:
+            raise ValueError(f"warm_start: the study {one.study_name!r} has {len(one.directions)} objectives, not one")
+        mode = "max" if one.direction.name == "MAXIMIZE" else "min"
+        if mode != spec.mode:
+            raise ValueError(f"warm_start: the study {one.study_name!r} is about {mode}, this sweep about {spec.mode}")
+        return one
+    result = one if isinstance(one, Result) else one.result() if isinstance(one, SweepHandle) else load(one)
+    if (result.sweep.metric, result.sweep.mode) != (spec.metric, spec.mode):
+        raise ValueError(
+            f"warm_start: {result.sweep.id} is about {result.sweep.mode} {result.sweep.metric}, "
+            f"this sweep about {spec.mode} {spec.metric}"
+        )
+    return result
+
+
+def _is_study(one: Any) -> bool:
+    return hasattr(one, "get_trials") and hasattr(one, "directions")
 
 
 def fitting(space: Known, params: Mapping[str, Any]) -> dict[str, Any]:

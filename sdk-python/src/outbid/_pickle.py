@@ -102,7 +102,7 @@ def _own_modules() -> list[ModuleType]:
     own = []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if name in ("__main__", "__mp_main__") or not isinstance(module, ModuleType) or not file:
+        if name == "__main__" or not isinstance(module, ModuleType) or not file:
             continue
         if not str(file).endswith(".py"):
             continue

@@ -31,6 +31,7 @@ from outbid._result import Result
 from outbid._space import Space, fill_space, to_value
 from outbid._stopping import Stop, stopping
 from outbid._tuners import Random, Tuner
+from outbid._usual import usual
 from outbid.v1 import sweep_pb2 as pb
 
 if TYPE_CHECKING:
@@ -95,12 +96,14 @@ class Sweep:
             and called the best by the first; samplers that know several (`TPE`, `GP`, `NSGA2`) learn from all, and
             `Result.front()` holds the trials that no other is better than in all of them.
         mode: "max" or "min"; one for each metric of a list.
-        tuner: what proposes configurations and decides how long each is trained; `Random()` if left out.
+        tuner: what proposes configurations and decides how long each is trained. Left out, it is `TPE()` for 11 to
+            1,000 trials where the server is on this machine and Optuna is installed (`outbid[optuna]`), else
+            `Random()`.
         points: the first configurations to try, such as `[{"lr": 0.1}]`; what they leave out is drawn. They count as
             trials.
-        warm_start: earlier sweeps about the same metric (a result, a handle, an id, or several): the three best
-            configurations of each, as far as this space holds them, are tried first, after `points`, and a sampler
-            that learns knows all of their trials.
+        warm_start: earlier sweeps about the same metric (a result, a handle, an id, or several), or an Optuna study:
+            the three best configurations of each, as far as this space holds them, are tried first, after `points`, and
+            a sampler that learns knows all of their trials.
         resources: what one trial needs; one device of any type if left out.
         trials, concurrency, steps, wall_time, target: limits, see `Limits`; or give `limits`.
         name: lower-case letters, digits and dashes; made from the function's name if left out.
@@ -193,6 +196,7 @@ class Sweep:
         )
         fill_objectives(spec, metric, mode)
         fill_space(spec.space, space)
+        self._usual = tuner is None  # what it is then, the server's place decides
         spec.tuner.CopyFrom(_checked("tuner", tuner or Random(), Tuner).to_proto())
         fill_points(spec, points)
         self._earlier = warm_start
@@ -348,9 +352,13 @@ class Sweep:
     def _spec_for(self, client: Client | None, blob: str) -> pb.SweepSpec:
         spec = pb.SweepSpec()
         spec.CopyFrom(self._spec)
+        here = client is not None and client.local
+        if self._usual:
+            tuner = usual(spec.limits.trials, here=here).to_proto()
+            tuner.points.extend(spec.tuner.points)
+            spec.tuner.CopyFrom(tuner)
         if self._earlier is not None and client is not None:
             start_warm(spec, self._earlier, lambda sweep: client.attach(sweep).result())
-        here = client is not None and client.local
         if here and spec.tuner.plugin.HasField("rule") and not spec.tuner.plugin.command:
             spec.tuner.plugin.command.extend([sys.executable, "-m", "outbid.plugin._optuna"])
         if self._train is not None:

@@ -1,0 +1,211 @@
+"""A candidate of `SearchCV` as a trial: its folds are fitted and scored in a worker's process."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection._validation import _fit_and_score
+
+from outbid._candidates import Drawn
+from outbid._training import Trial
+
+METRIC = "score"  # what the sweep is about: the mean over the folds
+CANDIDATE = "candidate"  # the name of the parameter where candidates were drawn beforehand
+FOLDS, SAMPLES = "folds", "n_samples"
+_FACTS = ("fit_time", "score_time", "n_test_samples")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is fitted; where it is large, it is in a file that every process of this machine reads."""
+
+    content: tuple[Any, Any, dict[str, Any]] | None
+    path: str = ""
+
+    def load(self) -> tuple[Any, Any, dict[str, Any]]:
+        """Return X, y and what goes along with them."""
+        return self.content if self.content is not None else _read(self.path)
+
+
+@lru_cache(maxsize=1)
+def _read(path: str) -> Any:
+    import joblib
+
+    if not Path(path).exists():
+        raise FileNotFoundError(f"SearchCV: {path}, which holds the data, is not on this machine")
+    return joblib.load(path, mmap_mode="r")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every trial of a search does."""
+
+    estimator: Any
+    data: Data
+    splits: list[tuple[Any, Any]]
+    scorer: Any
+    refit_metric: str
+    error_score: Any
+    return_train_score: bool
+    candidates: list[dict[str, Any]] | None
+    drawn: Drawn | None
+    resource: str = FOLDS
+    rungs: tuple[int, ...] = ()
+    paused: bool = False  # whether the tuner may pause trials, which then go on from what they saved
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def params(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the estimator's parameters of a trial."""
+        if self.candidates is not None:
+            return self.candidates[int(config[CANDIDATE])]
+        assert self.drawn is not None
+        return self.drawn.params(config)
+
+    def fit(self, params: dict[str, Any], fold: int, units: int | None) -> dict[str, Any]:
+        """Fit and score one fold with so many units of the resource; returns what scikit-learn says of it."""
+        X, y, fit_params = self.data.load()
+        train, test = self.splits[fold]
+        if units is not None and self.resource == SAMPLES:
+            order = np.random.default_rng(fold).permutation(len(train))
+            train = np.asarray(train)[np.sort(order[:units])]
+        elif units is not None:
+            params = {**params, self.resource: units}
+        made: dict[str, Any] = _fit_and_score(
+            clone(self.estimator),
+            X,
+            y,
+            scorer=self.scorer,
+            train=train,
+            test=test,
+            verbose=0,
+            parameters=clone(params, safe=False),
+            fit_params=fit_params,
+            return_train_score=self.return_train_score,
+            return_n_test_samples=True,
+            return_times=True,
+            return_parameters=False,
+            error_score=self.error_score,
+            **self.arguments,
+        )
+        return made
+
+
+def evaluate(trial: Trial, *, job: Job) -> None:
+    """Train one candidate, fold by fold, or with ever more of a resource."""
+    params = job.params(trial.config)
+    trial.note(params={name: repr(value)[:80] for name, value in params.items()})
+    try:
+        (_folds if job.resource == FOLDS else _rungs)(trial, job, params)
+    except Exception as error:
+        if job.error_score == "raise":
+            trial.note(raised=_packed(error))
+        raise
+
+
+def _folds(trial: Trial, job: Job, params: dict[str, Any]) -> None:
+    """Report every fold; the mean over all, or after each that over those so far where trials may be stopped."""
+    sums = {"sum": 0.0, "n": 0.0}
+    if job.paused and (kept := trial.checkpoint()) is not None:
+        sums = {name: float(value) for name, value in kept.items()}
+    for step in _steps(trial, len(job.splits)):
+        out = job.fit(params, step - 1, None)
+        score = _refit_score(out, job)
+        sums = {"sum": sums["sum"] + score, "n": sums["n"] + 1}
+        if job.paused:
+            trial.save({name: np.float64(value) for name, value in sums.items()})
+        ranked = job.paused or step == len(job.splits)
+        _report(trial, step, sums["sum"] / sums["n"] if ranked else None, {0: out})
+
+
+def _steps(trial: Trial, folds: int) -> Iterator[int]:
+    for step in trial.steps():
+        yield step
+        if step >= folds:
+            return
+
+
+def _rungs(trial: Trial, job: Job, params: dict[str, Any]) -> None:
+    """Report at every rung the mean over all folds, fitted with so much of the resource."""
+    done = trial.start_step
+    while True:
+        until = trial.until_step or job.rungs[-1]
+        units = min((rung for rung in job.rungs if done < rung < until), default=until)
+        outs = {fold: job.fit(params, fold, units) for fold in range(len(job.splits))}
+        if job.paused:
+            trial.save({"done": np.float64(units)})
+        mean = float(np.mean([_refit_score(out, job) for out in outs.values()]))
+        done = units
+        _report(trial, units, mean, outs)  # ends the trial at its last rung
+        if units >= job.rungs[-1]:
+            return
+
+
+def _refit_score(out: Mapping[str, Any], job: Job) -> float:
+    scores = out["test_scores"]
+    if isinstance(scores, Mapping):
+        return float(scores.get(job.refit_metric, next(iter(scores.values()), math.nan)))
+    return float(scores)
+
+
+def _report(trial: Trial, step: int, mean: float | None, outs: Mapping[int, Mapping[str, Any]]) -> None:
+    metrics = {} if mean is None else {METRIC: mean}
+    errors = {}
+    for fold, out in outs.items():
+        for kind in ("test_scores", "train_scores"):
+            scores = out.get(kind)
+            if scores is not None:
+                named = scores if isinstance(scores, Mapping) else {"": scores}
+                metrics.update({_key(fold, kind, name): float(value) for name, value in named.items()})
+        metrics.update({_key(fold, fact, ""): float(out[fact]) for fact in _FACTS})
+        if out.get("fit_error") is not None:
+            errors[f"error.{step}.{fold}"] = out["fit_error"]
+    if errors:
+        trial.note(errors)
+    trial.report(metrics, step=step)
+
+
+def _key(fold: int, kind: str, name: str) -> str:
+    return f"{fold}:{kind}:{name}"
+
+
+def read_out(metrics: Mapping[str, float], fold: int) -> dict[str, Any]:
+    """Return what `_fit_and_score` said of a fold, from what was reported."""
+    out: dict[str, Any] = {"fit_error": None}
+    for key, value in metrics.items():
+        at, _, rest = key.partition(":")
+        if not rest or at != str(fold):
+            continue
+        kind, _, name = rest.partition(":")
+        if kind in _FACTS:
+            out[kind] = int(value) if kind == "n_test_samples" else value
+        elif name:
+            out.setdefault(kind, {})[name] = value
+        else:
+            out[kind] = value
+    return out
+
+
+def _packed(error: Exception) -> str:
+    """Return an exception as text, whole if it can be pickled."""
+    import cloudpickle
+
+    try:
+        return base64.b64encode(cloudpickle.dumps(error)).decode()
+    except Exception:
+        return base64.b64encode(cloudpickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))).decode()
+
+
+def unpacked(text: str) -> Exception:
+    """Return the exception that `_packed` packed."""
+    import pickle
+
+    error: Exception = pickle.loads(base64.b64decode(text))
+    return error

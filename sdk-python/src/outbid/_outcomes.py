@@ -1,0 +1,104 @@
+"""What the trials of a `SearchCV` reported, as scikit-learn's search has it: one dict for each candidate and fold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from outbid._crossval import FOLDS, Job, read_out
+from outbid._model import Report, TrialResult
+from outbid._result import Result
+
+
+class Outcomes:
+    """The candidates that were tried: their parameters, how far each got, and what came of every fold."""
+
+    def __init__(self, result: Result, job: Job) -> None:
+        self._splits = len(job.splits)
+        self.params: list[dict[str, Any]] = []
+        self.resources: list[int] = []
+        self.outs: list[dict[str, Any]] = []
+        self._missing: list[set[int]] = []  # of each candidate, the folds that were not fitted
+        reports: dict[int, dict[int, Report]] = {}
+        for report in result.reports():
+            if report.metrics:
+                reports.setdefault(report.trial, {})[report.step] = report
+        names = _names(reports)
+        for trial in sorted(result.trials, key=lambda t: int(t.config.get("candidate", t.number))):
+            steps = reports.get(trial.number, {})
+            self.params.append(job.params(trial.config))
+            self.resources.append(max(steps, default=0))
+            found = [self._fold(trial, steps, fold, job) for fold in range(self._splits)]
+            self._missing.append({fold for fold, out in enumerate(found) if out is None})
+            self.outs += [_nothing(names, trial, bool(steps), job) if out is None else out for out in found]
+
+    def _fold(self, trial: TrialResult, steps: dict[int, Report], fold: int, job: Job) -> dict[str, Any] | None:
+        step = fold + 1 if job.resource == FOLDS else max(steps, default=0)
+        if step not in steps:
+            return None
+        at = 0 if job.resource == FOLDS else fold
+        out = read_out(steps[step].metrics, at)
+        error = trial.attributes.get(f"error.{step}.{at}")
+        out["fit_error"] = None if error is None else str(error)
+        return out
+
+    def complete(self) -> None:
+        """Let folds that were not fitted, of candidates that were stopped, stand at the mean of the others."""
+        for i, missing in enumerate(self._missing):
+            mine = self.outs[i * self._splits : (i + 1) * self._splits]
+            there = [out for fold, out in enumerate(mine) if fold not in missing]
+            for fold in missing if there else ():
+                mine[fold].update({key: _mean([out[key] for out in there]) for key in mine[fold] if key != "fit_error"})
+
+    def rank(self, results: dict[str, Any]) -> None:
+        """Rank candidates that were stopped behind the others, and leave out the folds that were not fitted."""
+        whole = np.array(self.resources) == max(self.resources)
+        for key in [key for key in results if key.startswith("rank_test_")]:
+            means = results["mean" + key[len("rank") :]]
+            worse = np.where(np.isfinite(means), -means, np.inf)
+            order = list(zip(~whole, worse, strict=True))
+            results[key] = np.array([1 + sum(other < mine for other in order) for mine in order], dtype=np.int32)
+        for i, missing in enumerate(self._missing):
+            for key in results if missing else ():
+                fold, _, _ = key.removeprefix("split").partition("_")
+                if key.startswith("split") and fold.isdigit() and int(fold) in missing:
+                    results[key][i] = np.nan
+            for key in [key for key in results if missing and key.startswith(("std_test_", "std_train_"))]:
+                folds = [results[f"split{fold}{key[len('std') :]}"][i] for fold in range(self._splits)]
+                results[key][i] = np.nanstd(folds) if np.isfinite(folds).any() else np.nan
+
+
+def _names(reports: dict[int, dict[int, Report]]) -> dict[str, list[str]]:
+    """Return the kinds of scores that were reported, and the names of each; none for a scorer of one number."""
+    found: dict[str, list[str]] = {"test_scores": []}
+    for steps in reports.values():
+        for report in steps.values():
+            for key in report.metrics:
+                _, _, rest = key.partition(":")
+                kind, _, name = rest.partition(":")
+                if kind in ("test_scores", "train_scores"):
+                    names = found.setdefault(kind, [])
+                    if name and name not in names:
+                        names.append(name)
+    return found
+
+
+def _nothing(names: dict[str, list[str]], trial: TrialResult, began: bool, job: Job) -> dict[str, Any]:
+    """Return the outcome of a fold that was not fitted: by an error, unless the candidate was stopped."""
+    score = math.nan if began or job.error_score == "raise" else float(job.error_score)
+    out: dict[str, Any] = {"fit_time": math.nan, "score_time": math.nan, "n_test_samples": 0, "fit_error": None}
+    if trial.state == "failed" or not began:
+        out["fit_error"] = f"trial {trial.id} is {trial.state}: {trial.reason}"
+    for kind, named in names.items():
+        out[kind] = dict.fromkeys(named, score) if named else score
+    if job.return_train_score and "train_scores" not in out:
+        out["train_scores"] = score
+    return out
+
+
+def _mean(values: list[Any]) -> Any:
+    if isinstance(values[0], dict):
+        return {name: float(np.mean([value[name] for value in values])) for name in values[0]}
+    return float(np.mean(values))
