@@ -1,5 +1,6 @@
 """scikit-learn's randomized search as sweeps: the same candidates, a sampler that learns, and early stopping."""
 
+import outbid as ob
 from scipy.stats import loguniform
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
@@ -7,8 +8,6 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-
-import outbid as ob
 
 
 def main() -> None:
