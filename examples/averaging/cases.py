@@ -102,12 +102,19 @@ class Network:
 
 
 def forks(
-    net: Network, seed: int, before: int, shares: tuple[int, ...], rate: float, folder: Path, how: str = ""
+    net: Network,
+    seed: int,
+    before: int,
+    shares: tuple[int, ...],
+    rate: float,
+    folder: Path,
+    how: str = "",
+    rate_before: float | None = None,
 ) -> dict[str, float]:
     """Compare copies of a network that trained `before` steps, their averages, and one process that did all steps."""
     x, y, held, digits = data(seed)
     draw = np.random.default_rng(seed)
-    start = net.train(net.first(draw), x, y, before, rate, seed)
+    start = net.train(net.first(draw), x, y, before, rate if rate_before is None else rate_before, seed)
     starts = [start] * len(shares)
     if how == "beginnings":
         starts = [net.first(np.random.default_rng(10_000 * (i + 1) + seed)) for i in range(len(shares))]
@@ -229,6 +236,15 @@ def torch_case(seed: int, folder: Path, how: str) -> dict[str, float]:
     return found
 
 
+# Of 0.3, 0.6, 0.8, 1, 1.2 and 1.5 the highest rate at which one process still learned, with seed 99 and 4,000 steps.
+HIGH = 1.2
+
+
+def drift(seed: int, shares: tuple[int, ...], folder: Path, before: int = 300) -> dict[str, float]:
+    """Compare copies at the highest rate at which one process learns; the steps together before it are at 0.3."""
+    return forks(NETWORK, seed, before, shares, HIGH, folder, rate_before=0.3)
+
+
 LOGISTIC, NETWORK, EMBEDDING = Network(0), Network(64), Network(32, embed=True)
 CASES = {
     "logistic regression": lambda seed, to: forks(LOGISTIC, seed, 100, SHARES, 0.3, to),
@@ -238,6 +254,10 @@ CASES = {
     "network, slot of 4000:2000:1000 steps": lambda seed, to: forks(NETWORK, seed, 300, (4000, 2000, 1000), 0.3, to),
     "network, rate of 2": lambda seed, to: forks(NETWORK, seed, 0, SHARES, 2, to),
     "network, rate of 4": lambda seed, to: forks(NETWORK, seed, 0, SHARES, 4, to),
+    "drift: rate of 1.2, slot of 10:5:2 steps": lambda seed, to: drift(seed, (10, 5, 2), to),
+    "drift: rate of 1.2, slot of 400:200:100 steps": lambda seed, to: drift(seed, SHARES, to),
+    "drift: rate of 1.2, slot of 4000:2000:1000 steps": lambda seed, to: drift(seed, (4000, 2000, 1000), to),
+    "drift: the same, nothing before": lambda seed, to: drift(seed, (4000, 2000, 1000), to, 0),
     "embedding": lambda seed, to: forks(EMBEDDING, seed, 300, SHARES, 0.1, to),
     "weights as integers": lambda seed, to: forks(NETWORK, seed, 300, SHARES, 0.3, to, "integers"),
     "other beginnings": lambda seed, to: forks(NETWORK, seed, 0, SHARES, 0.3, to, "beginnings"),
