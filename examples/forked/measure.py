@@ -59,8 +59,8 @@ def groups() -> Iterator[dict[str, Path]]:
 
 
 @contextlib.contextmanager
-def cluster(way: str, folder: Path, where: dict[str, Path]) -> Iterator[ob.Client]:
-    """Run a server and a worker in each control group."""
+def cluster(way: str, folder: Path, where: dict[str, Path], torch: bool = False) -> Iterator[ob.Client]:
+    """Run a server and a worker in each control group; with torch, its processes have imported that."""
     data = folder / way
     data.mkdir(parents=True)
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -94,7 +94,8 @@ def cluster(way: str, folder: Path, where: dict[str, Path]) -> Iterator[ob.Clien
             start(worker, group)
         client = stack.enter_context(ob.connect(at["api"]))
         for name in QUOTAS:  # each worker starts Python once and keeps it: not at the expense of what is timed
-            submit(client, "images", folder, 0, 2, ob.Resources(types=[name]), name=f"warm-{name}").wait()
+            for model in ["images", *(models.TORCH if torch else [])]:
+                submit(client, model, folder, 0, 2, ob.Resources(types=[name]), name=f"warm-{name}").wait()
         yield client
 
 
@@ -162,7 +163,7 @@ def ranked(client, way, model, folder, seed, steps) -> ob.SweepHandle:
 def run(client, way: str, workload: str, seed: int, folder: Path) -> dict:
     """Run a workload one way, and return what came out."""
     many = ob.Resources(devices=1, forks="auto" if way == "forks" else None)
-    steps = 1200 if workload == "job" else 400
+    steps = 1200 if workload.startswith("job") else 400
     if workload == "sweep":
         tuner = ob.ASHA(max_steps=900, min_steps=100, eta=3, seed=seed)
         space = {"lr": ob.loguniform(3e-4, 3e-2)}
@@ -172,7 +173,9 @@ def run(client, way: str, workload: str, seed: int, folder: Path) -> dict:
         )  # fmt: skip
         handles = {"images": sweep.submit(client)}
     else:
-        names = ["images"] if workload == "job" else list(models.MODELS)
+        names = {"job": ["images"], "job-torch": list(models.TORCH), "mix": list(models.MODELS)}.get(workload)
+        if workload == "mix-torch":  # in place of the one that is trained on the same images
+            names = [*models.TORCH, *(name for name in models.MODELS if name != "images")]
         handles = {
             name: ranked(client, way, name, folder, seed, steps)
             if way in ("ranks", "local")
@@ -223,14 +226,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0", help="separated by commas")
     parser.add_argument("--ways", default="single,forks,local")
-    parser.add_argument("--workloads", default="job,mix,sweep")
+    parser.add_argument("--workloads", default="job,mix,sweep", help="also job-torch and mix-torch, which take torch")
     parser.add_argument("--out", type=Path, required=True, help="file to which a line is added for each run")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch, groups() as where:
         folder = Path(scratch)
         models.prepare(folder)
+        torch = "torch" in options.workloads
         for way in options.ways.split(","):
-            with cluster(way, folder, where) as client, options.out.open("a") as out:
+            with cluster(way, folder, where, torch) as client, options.out.open("a") as out:
                 for seed in map(int, options.seeds.split(",")):
                     for workload in options.workloads.split(","):
                         if workload == "sweep" and way in ("ranks", "local"):
