@@ -24,6 +24,8 @@ type Control interface {
 	// Extend gives a sweep more trials, longer steps or a wider space, and says what is trained again, as its checkpoint was
 	// dropped. A preview changes nothing.
 	Extend(ctx context.Context, req *outbidv1.ExtendSweepRequest, actor string) ([]*outbidv1.TrainedAgain, error)
+	// PublishSoup makes a soup that is in the store one of a sweep's, and returns it with its number.
+	PublishSoup(ctx context.Context, sweep string, soup *outbidv1.Soup) (*outbidv1.Soup, error)
 	// Ask gives a client of an external sweep something to train.
 	Ask(ctx context.Context, sweep, client string) (*outbidv1.AskTrialResponse, error)
 	// Tell takes in what that client measured.

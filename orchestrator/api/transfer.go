@@ -120,7 +120,13 @@ func (s *service) GetCheckpoint(
 		return fmt.Errorf("open checkpoint: %w", err)
 	}
 	defer r.Close()
-	return sendPieces(r, cp, stream.Send)
+	return sendPieces(r, "checkpoint "+cp.GetKey(), cp.GetSha256(), func(first bool, data []byte) error {
+		piece := &outbidv1.GetCheckpointResponse{Data: data}
+		if first {
+			piece.Checkpoint = cp
+		}
+		return stream.Send(piece)
+	})
 }
 
 func (s *service) chooseCheckpoint(t *outbidv1.Trial, req *outbidv1.GetCheckpointRequest) (*outbidv1.Checkpoint, error) {
@@ -157,24 +163,18 @@ func pickCheckpoint(t *outbidv1.Trial, step *int64) (*outbidv1.Checkpoint, error
 	return nil, status.Errorf(codes.NotFound, "trial %s/%d keeps no checkpoint", t.GetSweep(), t.GetNumber())
 }
 
-// sendPieces sends a file; the first piece names the checkpoint. A file that is not what was saved ends with an error.
-func sendPieces(
-	r io.Reader, cp *outbidv1.Checkpoint, send func(*outbidv1.GetCheckpointResponse) error,
-) error {
+// sendPieces sends a file, whose first piece may be empty. One whose SHA-256 is not sha, if that is known, ends with an error.
+func sendPieces(r io.Reader, what, sha string, send func(first bool, data []byte) error) error {
 	h := sha256.New()
 	r = io.TeeReader(r, h)
 	for first := true; ; first = false {
 		buf := make([]byte, pieceBytes) // a message may still be on its way when the next one is read
 		n, err := io.ReadFull(r, buf)
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return fmt.Errorf("read checkpoint: %w", err)
+			return fmt.Errorf("read %s: %w", what, err)
 		}
 		if n > 0 || first {
-			piece := &outbidv1.GetCheckpointResponse{Data: buf[:n]}
-			if first {
-				piece.Checkpoint = cp
-			}
-			if sendErr := send(piece); sendErr != nil {
+			if sendErr := send(first, buf[:n]); sendErr != nil {
 				return sendErr
 			}
 		}
@@ -182,9 +182,8 @@ func sendPieces(
 			break
 		}
 	}
-	if sum := hex.EncodeToString(h.Sum(nil)); cp.GetSha256() != "" && sum != cp.GetSha256() {
-		return status.Errorf(codes.DataLoss, "checkpoint %s is damaged: its SHA-256 is %s, saved was %s", cp.GetKey(), sum,
-			cp.GetSha256())
+	if sum := hex.EncodeToString(h.Sum(nil)); sha != "" && sum != sha {
+		return status.Errorf(codes.DataLoss, "%s is damaged: its SHA-256 is %s, saved was %s", what, sum, sha)
 	}
 	return nil
 }

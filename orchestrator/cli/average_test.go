@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // checkpointFile writes a file of one tensor.
@@ -91,11 +92,13 @@ func TestSoupRefusesWhatItCannotMake(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"--to", []string{"digits", "--uniform"}},
-		{"either --eval COMMAND", []string{"digits", "--to", to}},
-		{"either --eval COMMAND", []string{"digits", "--to", to, "--uniform", "--eval", "true"}},
+		{"--to FILE to fetch", []string{"digits"}},
+		{"--local keeps", []string{"digits", "--uniform", "--local"}},
+		{"--get fetches", []string{"digits", "--uniform", "--get", "1"}},
+		{"--get -1", []string{"digits", "--to", to, "--get", "-1"}},
 		{"-n 0: want a number from 1", []string{"digits", "--to", to, "--uniform", "-n", "0"}},
 		{"cannot write", []string{"digits", "--to", filepath.Join(dir, "no", "such", "place"), "--uniform"}},
+		{"either --eval COMMAND", []string{"digits", "--to", to, "--eval", "true", "--uniform"}},
 		{"not a whole safetensors file", []string{"digits", "--to", to, "--uniform"}}, // the fake's checkpoints are no weights
 	} {
 		app := newTestApp(nil, nil)
@@ -105,6 +108,65 @@ func TestSoupRefusesWhatItCannotMake(t *testing.T) {
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// A soup is kept by its sweep, listed with it, and fetched. What a soup before left behind when it was killed goes.
+func TestASoupIsKeptAndFetched(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	weights, err := os.ReadFile(checkpointFile(t, "weights", 1, 8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.weights = weights
+	url, _ := serveFake(t, f, "127.0.0.1:0")
+	dir := t.TempDir()
+	killed, alive := filepath.Join(dir, folderPrefix+"1"), filepath.Join(dir, folderPrefix+"2")
+	for _, folder := range []string{killed, alive} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{filepath.Join(killed, "lock"), filepath.Join(alive, "new")} { // one is only just beginning
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, fetched := filepath.Join(dir, "made"), filepath.Join(dir, "fetched")
+	run := func(args ...string) string {
+		app := newTestApp(nil, nil)
+		wantExit(t, app, app.start(t.Context(), append(args, "--server", url)...), exitOK)
+		return app.out.String() + app.err.String()
+	}
+	said := run("soup", "digits", "--eval", `test -s "$OUTBID_CHECKPOINT" && echo '{"accuracy": 0.75}'`, "-n", "2", "--to", made)
+	if !strings.Contains(said, "keeps it as soup 3: the average of 1 of 1 checkpoints") {
+		t.Errorf("it said %q", said)
+	}
+	if f.soup.GetMetric() != .75 || len(f.soup.GetParts()) != 1 || !f.soup.GetParts()[0].GetKept() || f.soup.GetParts()[0].GetSoup() != .75 {
+		t.Errorf("what is kept is %v", f.soup)
+	}
+	if said := run("soup", "digits", "--to", fetched, "--get", "3"); !strings.Contains(said, "soup 3 of digits-2") || !strings.Contains(said, "SOUP WITH IT") {
+		t.Errorf("it said %q", said)
+	}
+	one, _ := os.ReadFile(made)
+	two, _ := os.ReadFile(fetched)
+	if len(one) == 0 || !bytes.Equal(one, two) {
+		t.Errorf("%d bytes were made, and %d fetched", len(one), len(two))
+	}
+	f.list[0].Soups = []*outbidv1.Soup{f.soup}
+	if said := run("show", f.list[0].GetId()); !strings.Contains(said, "3: accuracy 0.75, of trials") {
+		t.Errorf("show said %q", said)
+	}
+	f.soupFile = append(bytes.Clone(f.soupFile[1:]), 0)
+	app := newTestApp(nil, nil)
+	wantExit(t, app, app.start(t.Context(), "soup", "digits", "--to", fetched, "--server", url), exitFailed)
+	if !strings.Contains(app.err.String(), "arrived damaged") {
+		t.Errorf("of a damaged one it said %q", app.err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".*"))
+	if err != nil || len(left) != 1 || left[0] != alive {
 		t.Errorf("left behind: %v %v", left, err)
 	}
 }

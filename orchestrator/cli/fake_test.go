@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -42,7 +43,11 @@ type fakeService struct {
 	info    *outbidv1.GetServerInfoResponse
 	round   *outbidv1.Round
 	blob    []byte
-	page    int
+	// weights are what every trial's checkpoint is, instead of blob; soup is the one that is kept.
+	weights  []byte
+	soup     *outbidv1.Soup
+	soupFile []byte
+	page     int
 
 	mu       sync.Mutex
 	asked    []proto.Message
@@ -217,20 +222,51 @@ func (f *fakeService) GetCheckpoint(req *outbidv1.GetCheckpointRequest,
 	stream grpc.ServerStreamingServer[outbidv1.GetCheckpointResponse],
 ) error {
 	f.note(req)
-	sum := sha256.Sum256([]byte("the weights"))
+	sum, blob := sha256.Sum256([]byte("the weights")), f.blob
+	if f.weights != nil {
+		sum, blob = sha256.Sum256(f.weights), f.weights
+	}
 	first := &outbidv1.GetCheckpointResponse{Checkpoint: &outbidv1.Checkpoint{
-		Key: "checkpoints/digits-2/1/000000000009-4.safetensors", Step: 9, Bytes: int64(len(f.blob)),
+		Key: "checkpoints/digits-2/1/000000000009-4.safetensors", Step: 9, Bytes: int64(len(blob)),
 		Sha256: hex.EncodeToString(sum[:]),
 	}}
 	if err := stream.Send(first); err != nil {
 		return err
 	}
-	for _, b := range f.blob {
+	for _, b := range blob {
 		if err := stream.Send(&outbidv1.GetCheckpointResponse{Data: []byte{b}}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (f *fakeService) PutSoup(stream grpc.ClientStreamingServer[outbidv1.PutSoupRequest, outbidv1.PutSoupResponse]) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	f.note(first)
+	f.soup, f.soupFile = first.GetSoup(), first.GetData()
+	for {
+		piece, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			f.soup.Number, f.soup.Actor = 3, "ann"
+			return stream.SendAndClose(&outbidv1.PutSoupResponse{Soup: f.soup})
+		}
+		if err != nil {
+			return err
+		}
+		f.soupFile = append(f.soupFile, piece.GetData()...)
+	}
+}
+
+func (f *fakeService) GetSoup(req *outbidv1.GetSoupRequest, stream grpc.ServerStreamingServer[outbidv1.GetSoupResponse]) error {
+	f.note(req)
+	if err := stream.Send(&outbidv1.GetSoupResponse{Soup: f.soup, Data: f.soupFile[:1]}); err != nil {
+		return err
+	}
+	return stream.Send(&outbidv1.GetSoupResponse{Data: f.soupFile[1:]})
 }
 
 func (f *fakeService) GetRound(context.Context, *outbidv1.GetRoundRequest) (*outbidv1.GetRoundResponse, error) {

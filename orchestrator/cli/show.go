@@ -114,6 +114,9 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 		}
 	}
 	add("best", bestLine(s))
+	for _, soup := range v.Soups {
+		add("soup", a.soupLine(v.Metric, soup))
+	}
 	for _, k := range sortedKeys(v.Labels) {
 		add("label", clean(k+"="+v.Labels[k]))
 	}

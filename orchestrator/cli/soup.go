@@ -29,15 +29,39 @@ type soupOptions struct {
 	evaluate string
 	uniform  bool
 	to       string
+	local    bool
+	get      int32
+}
+
+// makes says whether a soup is to be made; otherwise one is fetched.
+func (o *soupOptions) makes() bool { return o.uniform || o.evaluate != "" }
+
+func (o *soupOptions) check() error {
+	switch {
+	case o.uniform && o.evaluate != "":
+		return badInput("give either --eval COMMAND, which says what a mean is worth, or --uniform, which averages all")
+	case !o.makes() && o.to == "":
+		return badInput("give --eval COMMAND or --uniform to make a soup, or --to FILE to fetch the one that the sweep keeps")
+	case o.makes() && o.get != 0:
+		return badInput("--get fetches a soup that is there, and --eval and --uniform make one")
+	case o.local && o.to == "":
+		return badInput("--local keeps the soup in no store: give --to FILE")
+	case o.trials < 1:
+		return badInput("-n %d: want a number from 1", o.trials)
+	case o.get < 0:
+		return badInput("--get %d: want a soup's number, from 1", o.get)
+	}
+	return nil
 }
 
 func (a *app) soupCommand() *cobra.Command {
 	var o soupOptions
 	cmd := &cobra.Command{
-		Use:   "soup SWEEP --eval COMMAND --to FILE",
+		Use:   "soup SWEEP",
 		Short: "Average a sweep's best checkpoints, those that help",
 		Long: `Soup makes a greedy soup of a sweep's best trials (Wortsman et al., ICML 2022): the mean begins with the
-checkpoint of the best, and each next one joins it if the mean is then no worse on data of yours.
+checkpoint of the best, and each next one joins it if the mean is then no worse on data of yours. The sweep keeps it:
+it is in the store beside the checkpoints, outbid show lists it, and --to FILE alone fetches it.
 
 --eval says what a mean is worth. It is a shell command that finds the checkpoint in $OUTBID_CHECKPOINT, a safetensors
 file, and prints the sweep's metric as its last line: a number, or a JSON object that has it. Use data that the trials
@@ -45,19 +69,16 @@ did not report on, or the soup is chosen by what it is judged by.
 
 The sweep keeps the checkpoints of as many best trials as its spec says (checkpoints: best); others are passed over, as
 are those whose tensors have other names or shapes. --uniform averages all without asking, which helps only where all
-trials began from the same weights.`,
-		Example: `  outbid soup digits --eval 'python evaluate.py "$OUTBID_CHECKPOINT"' --to soup.safetensors
-  outbid soup digits -n 5 --uniform --to mean.safetensors`,
+trials began from the same weights. Of soups it keeps as many as of checkpoints, at least one: the newest; all with
+checkpoints: all. They are deleted with the sweep.`,
+		Example: `  outbid soup digits --eval 'python evaluate.py "$OUTBID_CHECKPOINT"'
+  outbid soup digits --to soup.safetensors
+  outbid soup digits -n 5 --uniform --local --to mean.safetensors`,
 		Args:              exactly("SWEEP"),
 		ValidArgsFunction: a.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case o.to == "":
-				return badInput("--to: which file shall hold the soup?")
-			case o.uniform == (o.evaluate != ""):
-				return badInput("give either --eval COMMAND, which says what a mean is worth, or --uniform, which averages all")
-			case o.trials < 1:
-				return badInput("-n %d: want a number from 1", o.trials)
+			if err := o.check(); err != nil {
+				return err
 			}
 			r, err := sweepOnly(args[0])
 			if err != nil {
@@ -71,6 +92,8 @@ trials began from the same weights.`,
 	cmd.Flags().StringVar(&o.evaluate, "eval", "", "shell `COMMAND` that prints what the checkpoint in $OUTBID_CHECKPOINT is worth")
 	cmd.Flags().BoolVar(&o.uniform, "uniform", false, "average all, without --eval")
 	cmd.Flags().StringVar(&o.to, "to", "", "write the soup to this `FILE`")
+	cmd.Flags().BoolVar(&o.local, "local", false, "write it to the file only: the sweep does not keep it")
+	cmd.Flags().Int32Var(&o.get, "get", 0, "fetch the soup of this `NUMBER`; the newest if not given")
 	return cmd
 }
 
@@ -93,38 +116,82 @@ func (a *app) soup(ctx context.Context, r ref, o soupOptions) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(o.to), ".soup-*")
-	if err != nil {
-		return badInput("cannot write %s: %w", o.to, err)
+	if !o.makes() {
+		return a.fetchSoup(ctx, c, sweep, o)
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	trials, sources, err := c.ingredients(ctx, sweep, o.trials, dir)
-	defer closeSources(sources)
+	place := os.TempDir()
+	if o.to != "" {
+		place = filepath.Dir(o.to)
+	}
+	dir, remove, err := workFolder(place)
+	if err != nil {
+		return badInput("cannot write in %s: %w", place, err)
+	}
+	defer remove()
+	made, err := a.makeSoup(ctx, c, sweep, o, dir)
 	if err != nil {
 		return err
 	}
-	if len(sources) == 0 {
-		return &exitError{code: exitFailed, msg: fmt.Sprintf("no trial of %s that reported %q keeps a checkpoint", sweep.GetId(), sweep.GetSpec().GetMetric())}
+	if o.to != "" {
+		a.notef("wrote %s: %s", o.to, made.line())
 	}
-	kept := sources
-	if !o.uniform {
-		e := evaluation{app: a, command: o.evaluate, metric: sweep.GetSpec().GetMetric(), path: filepath.Join(dir, "mean.safetensors")}
-		if kept, err = e.greedy(ctx, sweep, trials, sources); err != nil {
+	if !o.local {
+		kept, err := c.publishSoup(ctx, sweep.GetId(), made)
+		if err != nil {
 			return err
+		}
+		a.notef("%s keeps it as soup %d: %s", sweep.GetId(), kept.GetNumber(), made.line())
+	}
+	if o.uniform {
+		return nil
+	}
+	return a.listIngredients(o.out, made.trials)
+}
+
+// madeSoup is a soup in a file, and what it was made of.
+type madeSoup struct {
+	file        string
+	size        int64
+	kept, tried int
+	metric      *float64
+	trials      []*ingredient
+}
+
+func (m *madeSoup) line() string {
+	return fmt.Sprintf("the average of %d of %d checkpoints, %s", m.kept, m.tried, formatBytes(m.size))
+}
+
+// makeSoup writes the soup to the file that was asked for, or to one in dir.
+func (a *app) makeSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep, o soupOptions, dir string) (*madeSoup, error) {
+	trials, sources, err := c.ingredients(ctx, sweep, o.trials, dir)
+	defer closeSources(sources)
+	if err != nil {
+		return nil, err
+	}
+	if len(sources) == 0 {
+		return nil, &exitError{code: exitFailed, msg: fmt.Sprintf("no trial of %s that reported %q keeps a checkpoint", sweep.GetId(), sweep.GetSpec().GetMetric())}
+	}
+	made := &madeSoup{file: o.to, tried: len(sources), trials: trials}
+	kept := sources
+	if o.uniform {
+		for _, t := range trials {
+			t.Kept = true
+		}
+	} else {
+		e := evaluation{app: a, command: o.evaluate, metric: sweep.GetSpec().GetMetric(), path: filepath.Join(dir, "mean.safetensors")}
+		if kept, made.metric, err = e.greedy(ctx, sweep, trials, sources); err != nil {
+			return nil, err
 		}
 	}
 	mean, err := checkpoint.New(kept, map[string]string{"outbid.soup": sweep.GetId()})
 	if err != nil {
-		return averageError(err)
+		return nil, averageError(err)
 	}
-	if err := a.writeAverage(ctx, mean, o.to); err != nil {
-		return err
+	if made.file == "" {
+		made.file = filepath.Join(dir, "soup.safetensors")
 	}
-	a.notef("wrote %s: the average of %d of %d checkpoints, %s", o.to, len(kept), len(sources), formatBytes(mean.Size()))
-	if o.uniform {
-		return nil
-	}
-	return a.listIngredients(o.out, trials)
+	made.kept, made.size = len(kept), mean.Size()
+	return made, a.writeAverage(ctx, mean, made.file)
 }
 
 func (a *app) listIngredients(out format, trials []*ingredient) error {
@@ -187,7 +254,7 @@ type evaluation struct {
 }
 
 // greedy says which sources make up the greedy soup, and notes of each trial what became of it.
-func (e *evaluation) greedy(ctx context.Context, sweep *outbidv1.Sweep, trials []*ingredient, sources []checkpoint.Source) ([]checkpoint.Source, error) {
+func (e *evaluation) greedy(ctx context.Context, sweep *outbidv1.Sweep, trials []*ingredient, sources []checkpoint.Source) ([]checkpoint.Source, *float64, error) {
 	better := func(a, b float64) bool { return a < b }
 	if sweep.GetSpec().GetMode() == "max" {
 		better = func(a, b float64) bool { return a > b }
@@ -199,7 +266,7 @@ func (e *evaluation) greedy(ctx context.Context, sweep *outbidv1.Sweep, trials [
 		return e.worth(ctx)
 	})
 	if err != nil {
-		return nil, averageError(err)
+		return nil, nil, averageError(err)
 	}
 	for i, t := range trials {
 		if !math.IsNaN(soup.Tried[i]) {
@@ -214,7 +281,7 @@ func (e *evaluation) greedy(ctx context.Context, sweep *outbidv1.Sweep, trials [
 		trials[i].Kept = true
 		kept = append(kept, sources[i])
 	}
-	return kept, nil
+	return kept, &soup.Metric, nil
 }
 
 // worth runs the command, and reads the metric from the last line that it prints.

@@ -38,6 +38,7 @@ type sweepView struct {
 	DeviceSeconds number            `json:"device_seconds" doc:"device-seconds used"`
 	Fairness      *fairnessView     `json:"fairness" doc:"rho (forecast over alone), alone_seconds, forecast_seconds, mean_sweeps, and auction: round, time, rho and alone_seconds as the newest auction left it; null once it has ended"`
 	Best          *bestView         `json:"best" doc:"the best trial so far: trial, metric, step, config; null before the first report"`
+	Soups         []soupView        `json:"soups" doc:"averages of its checkpoints that it keeps, oldest first: number, metric, bytes, sha256, time, actor, trials (those it is of), tried"`
 	Notes         []noteView        `json:"notes" doc:"newest notes, oldest first: time, level, text, trial"`
 	Labels        map[string]string `json:"labels" doc:"labels from the sweep's file"`
 }
@@ -210,7 +211,7 @@ func viewSweep(s *outbidv1.Sweep, now time.Time) sweepView {
 		Submitted: viewTime(s.GetSubmitted()), Ended: viewTime(s.GetEnded()),
 		Seconds: number(elapsedSeconds(s, now)), Counts: viewCounts(s.GetCounts()),
 		Steps: s.GetSteps(), DeviceSeconds: number(s.GetDeviceSeconds()), Best: viewBest(s.GetBest()),
-		Notes: []noteView{}, Labels: s.GetSpec().GetLabels(),
+		Soups: []soupView{}, Notes: []noteView{}, Labels: s.GetSpec().GetLabels(),
 	}
 	if v.Tenant == "" {
 		v.Tenant = "default"
@@ -232,6 +233,9 @@ func viewSweep(s *outbidv1.Sweep, now time.Time) sweepView {
 	}
 	if o := s.GetOutlook(); o.GetSteps() > 0 {
 		v.PlannedSteps = new(o.GetSteps())
+	}
+	for _, soup := range s.GetSoups() {
+		v.Soups = append(v.Soups, viewSoup(soup))
 	}
 	for _, n := range s.GetNotes() {
 		v.Notes = append(v.Notes, viewNote(n))

@@ -280,6 +280,9 @@ func (l *life) submit() {
 	}
 	spec.Default(s)
 	l.must(spec.Check(s))
+	if l.policy == "drf" && s.GetResources() != nil { // which forks unasked: see dividing
+		s.Resources.ForksMerge = "best"
+	}
 	l.step(control.Submit{Spec: s, Actor: "ann", Done: func(_ string, err error) {
 		if l.core.State().Tenant("default") == nil { // with a quota it may be refused
 			l.must(err)
@@ -349,6 +352,14 @@ func (l *life) tell() {
 	}, Done: func(*outbidv1.TellTrialResponse, error) {}})
 }
 
+// soup publishes an average of what the newest sweep's trials saved.
+func (l *life) soup() {
+	if ids := l.core.State().SweepIDs; len(ids) > 0 {
+		soup := &outbidv1.Soup{Key: fmt.Sprintf("soup-%d", l.now.UnixNano()), Parts: []*outbidv1.SoupPart{{Kept: true}}}
+		l.step(control.PublishSoup{Sweep: ids[len(ids)-1], Soup: soup, Done: func(*outbidv1.Soup, error) {}})
+	}
+}
+
 func (l *life) metrics() map[string]float64 {
 	v := float64(l.n(10)) / 8
 	switch v {
@@ -389,6 +400,7 @@ func (l *life) all() {
 }
 
 func (l *life) save() {
+	l.soup()
 	if l.core.Deciding() {
 		return
 	}

@@ -15,8 +15,8 @@ type lister interface {
 	List(ctx context.Context, prefix string, f func(objects.Info) bool) error
 }
 
-// DeleteOrphans deletes checkpoints of this ledger's sweeps that the ledger does not name: those of a crash between
-// letting a checkpoint go and deleting it, or between storing one and reporting it. Objects newer than before are left
+// DeleteOrphans deletes checkpoints and soups of this ledger's sweeps that the ledger does not name: those of a crash between
+// letting one go and deleting it, or between storing one and reporting it. Objects newer than before are left
 // alone, and those of forks that go on, as their report may be under way: a worker keeps it while there is no
 // orchestrator. So is everything of sweeps that this ledger does not know.
 func (l *Loop) DeleteOrphans(ctx context.Context, store lister, before time.Time) (int, error) {
@@ -35,6 +35,10 @@ func (l *Loop) DeleteOrphans(ctx context.Context, store lister, before time.Time
 }
 
 func (l *Loop) orphan(key string) bool {
+	if sweep, ok := objects.SoupAt(key); ok {
+		s, err := l.view.Load().Sweep(sweep)
+		return err == nil && !slices.ContainsFunc(s.Sweep().Soups, func(o *outbidv1.Soup) bool { return o.GetKey() == key })
+	}
 	ck, ok := objects.CheckpointAt(key)
 	if !ok {
 		return false

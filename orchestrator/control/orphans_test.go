@@ -46,7 +46,11 @@ func TestOrphansAreOldNamelessAndOfNoForkThatGoesOn(t *testing.T) {
 		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.safetensors.outer", id, leaseID):   0,
 		"checkpoints/other-9/0/000000000003-1.ckpt":                                      0, // of a sweep of somebody else
 		"checkpoints/" + id + "/99/000000000003-1.ckpt":                                  0,
-		"checkpoints/readme": 0,
+		"checkpoints/readme":                             0,
+		objects.SoupKey(id, "name"):                      1, // it was stored, and its server killed
+		objects.SoupKey("other-9", "name"):               0,
+		"checkpoints/" + id + "/soups/n/a.safetensors":   0,
+		"checkpoints/" + id + "/soups/name.safetensors2": 0,
 	} {
 		if n, err := l.DeleteOrphans(t.Context(), shelf{key: old}, now.Add(-time.Hour)); err != nil || n != want {
 			t.Errorf("%s: %d deleted, %v; want %d", key, n, err, want)

@@ -22,7 +22,7 @@ import (
 )
 
 // writes are the methods of the API that change something; every other one must be in reads.
-var writes = []string{"SubmitSweep", "ControlSweep", "ExtendSweep", "PutBlob", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker", "SetTenant", "RemoveTenant"}
+var writes = []string{"SubmitSweep", "ControlSweep", "ExtendSweep", "PutBlob", "PutSoup", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker", "SetTenant", "RemoveTenant"}
 
 // reads call each method of the API that only reads, once, about one sweep, and say what was wrong.
 func (s *server) reads() map[string]func(context.Context, *entry) error {
@@ -46,6 +46,13 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 		},
 		"GetTrial":      s.readTrial,
 		"GetCheckpoint": s.readCheckpoint,
+		"GetSoup": func(ctx context.Context, e *entry) error {
+			r, err := s.GetSoup(ctx, &outbidv1.GetSoupRequest{Sweep: e.id})
+			if err = drain(r, err, nil); status.Code(err) == codes.NotFound {
+				return nil // nobody made one
+			}
+			return err
+		},
 		"ListReports": func(ctx context.Context, e *entry) error {
 			r, err := s.ListReports(ctx, &outbidv1.ListReportsRequest{Sweep: e.id})
 			return drain(r, err, nil)

@@ -32,6 +32,8 @@ func sweepKinds() []*Kind {
 		ofSweep((*event).GetSweepExtended, (*folding).sweepExtended,
 			sweepCourse(Extended), TunerWidens, asks, advances, outlook, ViewWaiting),
 		ofSweep((*event).GetSweepDeleted, (*folding).sweepDeleted, sweepCourse("deleted"), TunerForgotten, outlook, ReadersForget),
+		ofSweep((*event).GetSoupPublished, (*folding).soupPublished),
+		ofSweep((*event).GetSoupDropped, (*folding).soupDropped),
 		ofSweep((*event).GetTunerAsked, (*folding).tunerAsked, TunerAsked, advances, ViewSweep),
 		ofSweep((*event).GetTunerAnswered, (*folding).tunerAnswered, TunerAnswers, advances, outlook),
 	}

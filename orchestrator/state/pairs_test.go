@@ -250,6 +250,8 @@ func TestEveryEventInEveryStateOfASweep(t *testing.T) {
 		"SweepExtended": {Kind: &outbidv1.Event_SweepExtended{SweepExtended: &outbidv1.SweepExtended{Sweep: "s-1", Spec: spec(1)}}},
 		"TunerAsked":    {Kind: &outbidv1.Event_TunerAsked{TunerAsked: &outbidv1.TunerAsked{Sweep: "s-1", N: 1}}},
 		"TunerAnswered": {Kind: &outbidv1.Event_TunerAnswered{TunerAnswered: &outbidv1.TunerAnswered{Sweep: "s-1", Question: 1}}},
+		"SoupPublished": soupPublished(1, "k"), "SoupPublished keyless": soupPublished(1, ""), "SoupPublished later": soupPublished(2, "k"),
+		"SoupDropped": {Kind: &outbidv1.Event_SoupDropped{SoupDropped: &outbidv1.SoupDropped{Sweep: "s-1", Key: "k"}}},
 	}
 	for n := range outbidv1.SweepState_name {
 		s := outbidv1.SweepState(n)
@@ -259,6 +261,7 @@ func TestEveryEventInEveryStateOfASweep(t *testing.T) {
 	want := map[string]legal{
 		"SweepSubmitted": {"none": "running"}, "SweepDeleted": {"done": "none", "stopped": "none", "failed": "none"},
 		"SweepExtended": same("running", "paused").and("done", "running").and("stopped", "running"), "TunerAsked": same(all...), "TunerAnswered": same(all...),
+		"SoupPublished": same(all...), "SoupPublished keyless": {}, "SoupPublished later": {}, "SoupDropped": {}, // there is none
 		"SweepChanged unspecified": {}, "SweepChanged running": {"paused": "running", "stopped": "running"},
 		"SweepChanged paused": {"running": "paused"}, "SweepChanged stopping": {"running": "stopping", "paused": "stopping"},
 		"SweepChanged done": {"running": "done", "stopping": "done"}, "SweepChanged stopped": {"stopping": "stopped"},
@@ -271,6 +274,35 @@ func TestEveryEventInEveryStateOfASweep(t *testing.T) {
 		}
 		return "none"
 	})
+}
+
+func soupPublished(number int32, key string) *event {
+	return &event{Kind: &outbidv1.Event_SoupPublished{SoupPublished: &outbidv1.SoupPublished{
+		Sweep: "s-1", Soup: &outbidv1.Soup{Number: number, Key: key},
+	}}}
+}
+
+// A sweep keeps as many soups as checkpoints, and gives no number twice.
+func TestASweepKeepsItsNewestSoups(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		best int32
+		all  bool
+		drop int
+	}{{0, false, 2}, {1, false, 2}, {2, false, 1}, {5, false, 0}, {1, true, 0}} {
+		sp := spec(1)
+		sp.Checkpoints = &outbidv1.Checkpoints{Best: c.best, All: c.all}
+		st := state.New()
+		apply(t, st, submitted(sp), soupPublished(1, "a"), soupPublished(2, "b"), soupPublished(3, "c"))
+		s := st.Sweeps["s-1"]
+		before := s.Soups
+		for _, old := range s.DroppableSoups() {
+			apply(t, st, &event{Kind: &outbidv1.Event_SoupDropped{SoupDropped: &outbidv1.SoupDropped{Sweep: "s-1", Key: old.GetKey()}}})
+		}
+		if n := len(before) - len(s.Soups); n != c.drop || s.NextSoup() != 4 || before[0].GetKey() != "a" || s.Soups[len(s.Soups)-1].GetKey() != "c" {
+			t.Errorf("%+v: %d are dropped, %v are left, the next is %d", c, n, s.Soups, s.NextSoup())
+		}
+	}
 }
 
 func TestEveryEventInEveryStateOfANode(t *testing.T) {

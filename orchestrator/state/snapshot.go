@@ -42,8 +42,8 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		Notes: slices.Clone(s.Notes), TunerWaiting: s.Waiting, TunerExhausted: s.Exhausted,
 		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
 		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
-		LackNoted: s.LackNoted,
-		Order:     new(int64(s.Order)),
+		LackNoted: s.LackNoted, Soups: s.Soups,
+		Order: new(int64(s.Order)),
 	}
 	for i, t := range s.Trials {
 		r.Trials[i] = t.snapshot(s.ID)
@@ -126,7 +126,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 		Notes: r.GetNotes(), Waiting: r.GetTunerWaiting(), Exhausted: r.GetTunerExhausted(), Version: 1,
 		refs: map[string]int{}, Trials: make([]*Trial, len(r.GetTrials())),
 		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
-		LackNoted: r.GetLackNoted(),
+		LackNoted: r.GetLackNoted(), Soups: r.GetSoups(),
 	}
 	s.compile()
 	for i, tr := range r.GetTrials() {

@@ -117,6 +117,8 @@ type Sweep struct {
 	// Measured is how fast its trials trained on average.
 	Measured []cluster.Speed
 	Notes    []*outbidv1.SweepNote
+	// Soups that it keeps, oldest first. The list never changes.
+	Soups []*outbidv1.Soup
 	// Waiting and Exhausted are what the tuner said last.
 	Waiting, Exhausted bool
 	// LackNoted: a report lacked the metric before any held it.

@@ -42,6 +42,7 @@ class FakeServer(service.OutbidServiceServicer):
         self.page = 2
         self.news: queue.SimpleQueue[pb.WatchSweepResponse | grpc.StatusCode | None] = queue.SimpleQueue()
         self.trained_again: list[pb.TrainedAgain] = []
+        self.soups: list[tuple[event_pb2.Soup, bytes]] = []
         self.asks: queue.SimpleQueue[pb.AskTrialResponse] = queue.SimpleQueue()
         self.tells: queue.SimpleQueue[pb.TellTrialResponse] = queue.SimpleQueue()
         self.fail: list[tuple[grpc.StatusCode, str]] = []  # what the next calls fail with
@@ -157,6 +158,21 @@ class FakeServer(service.OutbidServiceServicer):
         half = len(self.checkpoint) // 2
         yield pb.GetCheckpointResponse(checkpoint=head, data=self.checkpoint[:half])
         yield pb.GetCheckpointResponse(data=self.checkpoint[half:])
+
+    def PutSoup(self, request_iterator: Any, context: Any) -> Any:
+        pieces = list(request_iterator)
+        self._take(pieces[0], context)
+        self.soups.append((pieces[0].soup, b"".join(piece.data for piece in pieces)))
+        pieces[0].soup.number = len(self.soups)
+        return pb.PutSoupResponse(soup=pieces[0].soup)
+
+    def GetSoup(self, request: Any, context: Any) -> Iterator[Any]:
+        self._take(request, context)
+        if not self.soups:
+            context.abort(grpc.StatusCode.NOT_FOUND, "sweep s-1 keeps no soup")
+        soup, data = self.soups[request.number - 1]
+        yield pb.GetSoupResponse(soup=soup, data=data[:7])
+        yield pb.GetSoupResponse(data=data[7:])
 
     def AskTrial(self, request: Any, context: Any) -> Any:
         self._take(request, context)

@@ -32,8 +32,8 @@ def snake(name: str) -> str:
 def test_every_call_has_its_typed_method(call: typing.Any) -> None:
     method = getattr(rpc.Service, snake(call.name))
     assert inspect.getdoc(method)
-    if call.name == "PutBlob":
-        return  # takes bytes
+    if call.client_streaming:
+        return  # takes bytes, or a file
     hints = typing.get_type_hints(method)
     answer = hints["return"]
     if call.server_streaming:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import outbid as ob
+from fake_server import FakeServer, make_trial
 from outbid import _soup
 from outbid._errors import CheckpointError, NoResultError, NotFoundError
 
@@ -53,6 +56,28 @@ def test_a_soup_keeps_what_helps(tmp_path: Path) -> None:
     assert load_file(soup.save(tmp_path / "soup.safetensors"))["w"].tolist() == [11]
     assert [i.trial for i in _soup.greedy("s-1", "max", trials, 2, lambda w: -off(w)).ingredients] == [1, 3]
     assert _soup.greedy("s-1", "min", trials, 3, None).weights["w"].tolist() == [10]
+
+
+@needs_binary
+def test_a_soup_is_kept_by_its_sweep_and_fetched(server: FakeServer, client: ob.Client) -> None:
+    server.trials[0] = make_trial(0)
+    result = client.attach("s-1").result()
+    with pytest.raises(ob.NotFoundError, match="keeps no soup"):
+        result.soup()
+    trials = [trial(0, 1.0, 9), trial(1, 2.0, 8)]
+    made = _soup.greedy("s-1", "min", trials, 2, off, client)
+    assert (made.number, made.metric) == (1, 1.0)
+    soup, data = server.soups[0]
+    assert (soup.bytes, soup.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert [(p.trial, p.soup, p.kept) for p in soup.parts] == [(0, 1.0, True), (1, 1.5, False)]
+    fetched = result.soup()
+    assert fetched.weights["w"].tolist() == made.weights["w"].tolist() == [9]
+    assert (fetched.number, fetched.metric, fetched.ingredients) == (1, 1.0, made.ingredients)
+    assert _soup.greedy("s-1", "min", trials, 2, None, client).metric is None
+    assert not server.soups[1][0].HasField("metric")
+    server.soups[1] = (server.soups[1][0], b"damaged")
+    with pytest.raises(CheckpointError, match="soup 2 of s-1 is damaged"):
+        result.soup()
 
 
 @needs_binary

@@ -661,6 +661,8 @@ type Event struct {
 	//	*Event_MergeJudged
 	//	*Event_TenantChanged
 	//	*Event_TenantRemoved
+	//	*Event_SoupPublished
+	//	*Event_SoupDropped
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1027,6 +1029,24 @@ func (x *Event) GetTenantRemoved() *TenantRemoved {
 	return nil
 }
 
+func (x *Event) GetSoupPublished() *SoupPublished {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SoupPublished); ok {
+			return x.SoupPublished
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetSoupDropped() *SoupDropped {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SoupDropped); ok {
+			return x.SoupDropped
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -1175,6 +1195,14 @@ type Event_TenantRemoved struct {
 	TenantRemoved *TenantRemoved `protobuf:"bytes,36,opt,name=tenant_removed,json=tenantRemoved,proto3,oneof"`
 }
 
+type Event_SoupPublished struct {
+	SoupPublished *SoupPublished `protobuf:"bytes,37,opt,name=soup_published,json=soupPublished,proto3,oneof"`
+}
+
+type Event_SoupDropped struct {
+	SoupDropped *SoupDropped `protobuf:"bytes,38,opt,name=soup_dropped,json=soupDropped,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1246,6 +1274,10 @@ func (*Event_MergeJudged) isEvent_Kind() {}
 func (*Event_TenantChanged) isEvent_Kind() {}
 
 func (*Event_TenantRemoved) isEvent_Kind() {}
+
+func (*Event_SoupPublished) isEvent_Kind() {}
+
+func (*Event_SoupDropped) isEvent_Kind() {}
 
 // TenantChanged: somebody added a tenant or changed what it may have.
 type TenantChanged struct {
@@ -1628,6 +1660,112 @@ func (x *SweepDeleted) GetActor() string {
 	return ""
 }
 
+// SoupPublished: an average of checkpoints of the sweep's is in the store, and its own from now on.
+type SoupPublished struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Soup          *Soup                  `protobuf:"bytes,2,opt,name=soup,proto3" json:"soup,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SoupPublished) Reset() {
+	*x = SoupPublished{}
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SoupPublished) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SoupPublished) ProtoMessage() {}
+
+func (x *SoupPublished) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SoupPublished.ProtoReflect.Descriptor instead.
+func (*SoupPublished) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SoupPublished) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *SoupPublished) GetSoup() *Soup {
+	if x != nil {
+		return x.Soup
+	}
+	return nil
+}
+
+// SoupDropped: the sweep keeps a soup no longer; its file is deleted.
+type SoupDropped struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SoupDropped) Reset() {
+	*x = SoupDropped{}
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SoupDropped) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SoupDropped) ProtoMessage() {}
+
+func (x *SoupDropped) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SoupDropped.ProtoReflect.Descriptor instead.
+func (*SoupDropped) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SoupDropped) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *SoupDropped) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 // TunerAsked records that the tuner was asked for up to n trials to run.
 type TunerAsked struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1643,7 +1781,7 @@ type TunerAsked struct {
 
 func (x *TunerAsked) Reset() {
 	*x = TunerAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1793,7 @@ func (x *TunerAsked) String() string {
 func (*TunerAsked) ProtoMessage() {}
 
 func (x *TunerAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[9]
+	mi := &file_outbid_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1806,7 @@ func (x *TunerAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerAsked.ProtoReflect.Descriptor instead.
 func (*TunerAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TunerAsked) GetSweep() string {
@@ -1714,7 +1852,7 @@ type TunerStatus struct {
 
 func (x *TunerStatus) Reset() {
 	*x = TunerStatus{}
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1864,7 @@ func (x *TunerStatus) String() string {
 func (*TunerStatus) ProtoMessage() {}
 
 func (x *TunerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[10]
+	mi := &file_outbid_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1877,7 @@ func (x *TunerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerStatus.ProtoReflect.Descriptor instead.
 func (*TunerStatus) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TunerStatus) GetWaiting() bool {
@@ -1778,7 +1916,7 @@ type TunerAnswered struct {
 
 func (x *TunerAnswered) Reset() {
 	*x = TunerAnswered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1928,7 @@ func (x *TunerAnswered) String() string {
 func (*TunerAnswered) ProtoMessage() {}
 
 func (x *TunerAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[11]
+	mi := &file_outbid_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1941,7 @@ func (x *TunerAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerAnswered.ProtoReflect.Descriptor instead.
 func (*TunerAnswered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TunerAnswered) GetSweep() string {
@@ -1855,7 +1993,7 @@ type TrialCreated struct {
 
 func (x *TrialCreated) Reset() {
 	*x = TrialCreated{}
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +2005,7 @@ func (x *TrialCreated) String() string {
 func (*TrialCreated) ProtoMessage() {}
 
 func (x *TrialCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[12]
+	mi := &file_outbid_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +2018,7 @@ func (x *TrialCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCreated.ProtoReflect.Descriptor instead.
 func (*TrialCreated) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TrialCreated) GetSweep() string {
@@ -1947,7 +2085,7 @@ type TrialTargeted struct {
 
 func (x *TrialTargeted) Reset() {
 	*x = TrialTargeted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +2097,7 @@ func (x *TrialTargeted) String() string {
 func (*TrialTargeted) ProtoMessage() {}
 
 func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[13]
+	mi := &file_outbid_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +2110,7 @@ func (x *TrialTargeted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialTargeted.ProtoReflect.Descriptor instead.
 func (*TrialTargeted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TrialTargeted) GetSweep() string {
@@ -2022,7 +2160,7 @@ type TrialPaused struct {
 
 func (x *TrialPaused) Reset() {
 	*x = TrialPaused{}
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2034,7 +2172,7 @@ func (x *TrialPaused) String() string {
 func (*TrialPaused) ProtoMessage() {}
 
 func (x *TrialPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[14]
+	mi := &file_outbid_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2047,7 +2185,7 @@ func (x *TrialPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialPaused.ProtoReflect.Descriptor instead.
 func (*TrialPaused) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TrialPaused) GetSweep() string {
@@ -2088,7 +2226,7 @@ type TrialEnded struct {
 
 func (x *TrialEnded) Reset() {
 	*x = TrialEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2238,7 @@ func (x *TrialEnded) String() string {
 func (*TrialEnded) ProtoMessage() {}
 
 func (x *TrialEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[15]
+	mi := &file_outbid_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +2251,7 @@ func (x *TrialEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialEnded.ProtoReflect.Descriptor instead.
 func (*TrialEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TrialEnded) GetSweep() string {
@@ -2174,7 +2312,7 @@ type TrialCloned struct {
 
 func (x *TrialCloned) Reset() {
 	*x = TrialCloned{}
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2324,7 @@ func (x *TrialCloned) String() string {
 func (*TrialCloned) ProtoMessage() {}
 
 func (x *TrialCloned) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[16]
+	mi := &file_outbid_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2337,7 @@ func (x *TrialCloned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCloned.ProtoReflect.Descriptor instead.
 func (*TrialCloned) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TrialCloned) GetSweep() string {
@@ -2257,7 +2395,7 @@ type TrialReported struct {
 
 func (x *TrialReported) Reset() {
 	*x = TrialReported{}
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2407,7 @@ func (x *TrialReported) String() string {
 func (*TrialReported) ProtoMessage() {}
 
 func (x *TrialReported) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[17]
+	mi := &file_outbid_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2420,7 @@ func (x *TrialReported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReported.ProtoReflect.Descriptor instead.
 func (*TrialReported) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TrialReported) GetSweep() string {
@@ -2326,7 +2464,7 @@ type TrialReached struct {
 
 func (x *TrialReached) Reset() {
 	*x = TrialReached{}
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2338,7 +2476,7 @@ func (x *TrialReached) String() string {
 func (*TrialReached) ProtoMessage() {}
 
 func (x *TrialReached) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[18]
+	mi := &file_outbid_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2351,7 +2489,7 @@ func (x *TrialReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReached.ProtoReflect.Descriptor instead.
 func (*TrialReached) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TrialReached) GetSweep() string {
@@ -2394,7 +2532,7 @@ type CheckpointSaved struct {
 
 func (x *CheckpointSaved) Reset() {
 	*x = CheckpointSaved{}
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2544,7 @@ func (x *CheckpointSaved) String() string {
 func (*CheckpointSaved) ProtoMessage() {}
 
 func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[19]
+	mi := &file_outbid_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2557,7 @@ func (x *CheckpointSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointSaved.ProtoReflect.Descriptor instead.
 func (*CheckpointSaved) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CheckpointSaved) GetSweep() string {
@@ -2455,7 +2593,7 @@ type CheckpointDropped struct {
 
 func (x *CheckpointDropped) Reset() {
 	*x = CheckpointDropped{}
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2605,7 @@ func (x *CheckpointDropped) String() string {
 func (*CheckpointDropped) ProtoMessage() {}
 
 func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[20]
+	mi := &file_outbid_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2618,7 @@ func (x *CheckpointDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointDropped.ProtoReflect.Descriptor instead.
 func (*CheckpointDropped) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CheckpointDropped) GetSweep() string {
@@ -2536,7 +2674,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2686,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[21]
+	mi := &file_outbid_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2699,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LeaseGranted) GetSweep() string {
@@ -2668,7 +2806,7 @@ type ForksBegan struct {
 
 func (x *ForksBegan) Reset() {
 	*x = ForksBegan{}
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2680,7 +2818,7 @@ func (x *ForksBegan) String() string {
 func (*ForksBegan) ProtoMessage() {}
 
 func (x *ForksBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[22]
+	mi := &file_outbid_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2693,7 +2831,7 @@ func (x *ForksBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksBegan.ProtoReflect.Descriptor instead.
 func (*ForksBegan) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ForksBegan) GetSweep() string {
@@ -2746,7 +2884,7 @@ type ConsolidationOrdered struct {
 
 func (x *ConsolidationOrdered) Reset() {
 	*x = ConsolidationOrdered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +2896,7 @@ func (x *ConsolidationOrdered) String() string {
 func (*ConsolidationOrdered) ProtoMessage() {}
 
 func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[23]
+	mi := &file_outbid_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +2909,7 @@ func (x *ConsolidationOrdered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsolidationOrdered.ProtoReflect.Descriptor instead.
 func (*ConsolidationOrdered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConsolidationOrdered) GetSweep() string {
@@ -2829,7 +2967,7 @@ type ForksEnded struct {
 
 func (x *ForksEnded) Reset() {
 	*x = ForksEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2979,7 @@ func (x *ForksEnded) String() string {
 func (*ForksEnded) ProtoMessage() {}
 
 func (x *ForksEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[24]
+	mi := &file_outbid_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2992,7 @@ func (x *ForksEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForksEnded.ProtoReflect.Descriptor instead.
 func (*ForksEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ForksEnded) GetSweep() string {
@@ -2917,7 +3055,7 @@ type ForkSteps struct {
 
 func (x *ForkSteps) Reset() {
 	*x = ForkSteps{}
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3067,7 @@ func (x *ForkSteps) String() string {
 func (*ForkSteps) ProtoMessage() {}
 
 func (x *ForkSteps) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[25]
+	mi := &file_outbid_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3080,7 @@ func (x *ForkSteps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSteps.ProtoReflect.Descriptor instead.
 func (*ForkSteps) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ForkSteps) GetLeaseId() uint64 {
@@ -2985,7 +3123,7 @@ type MergeJudged struct {
 
 func (x *MergeJudged) Reset() {
 	*x = MergeJudged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +3135,7 @@ func (x *MergeJudged) String() string {
 func (*MergeJudged) ProtoMessage() {}
 
 func (x *MergeJudged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[26]
+	mi := &file_outbid_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3010,7 +3148,7 @@ func (x *MergeJudged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeJudged.ProtoReflect.Descriptor instead.
 func (*MergeJudged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MergeJudged) GetSweep() string {
@@ -3104,7 +3242,7 @@ type LeasePlace struct {
 
 func (x *LeasePlace) Reset() {
 	*x = LeasePlace{}
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +3254,7 @@ func (x *LeasePlace) String() string {
 func (*LeasePlace) ProtoMessage() {}
 
 func (x *LeasePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[27]
+	mi := &file_outbid_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3267,7 @@ func (x *LeasePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeasePlace.ProtoReflect.Descriptor instead.
 func (*LeasePlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LeasePlace) GetNode() string {
@@ -3167,7 +3305,7 @@ type LeaseRenewed struct {
 
 func (x *LeaseRenewed) Reset() {
 	*x = LeaseRenewed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3179,7 +3317,7 @@ func (x *LeaseRenewed) String() string {
 func (*LeaseRenewed) ProtoMessage() {}
 
 func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[28]
+	mi := &file_outbid_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3192,7 +3330,7 @@ func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
 func (*LeaseRenewed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeaseRenewed) GetSweep() string {
@@ -3244,7 +3382,7 @@ type PlaceEnded struct {
 
 func (x *PlaceEnded) Reset() {
 	*x = PlaceEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3256,7 +3394,7 @@ func (x *PlaceEnded) String() string {
 func (*PlaceEnded) ProtoMessage() {}
 
 func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[29]
+	mi := &file_outbid_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3269,7 +3407,7 @@ func (x *PlaceEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceEnded.ProtoReflect.Descriptor instead.
 func (*PlaceEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PlaceEnded) GetSweep() string {
@@ -3321,7 +3459,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3471,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[30]
+	mi := &file_outbid_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3484,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LeaseRevoked) GetSweep() string {
@@ -3399,7 +3537,7 @@ type LeaseEnded struct {
 
 func (x *LeaseEnded) Reset() {
 	*x = LeaseEnded{}
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3549,7 @@ func (x *LeaseEnded) String() string {
 func (*LeaseEnded) ProtoMessage() {}
 
 func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[31]
+	mi := &file_outbid_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3562,7 @@ func (x *LeaseEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnded.ProtoReflect.Descriptor instead.
 func (*LeaseEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LeaseEnded) GetSweep() string {
@@ -3476,7 +3614,7 @@ type ForkStarted struct {
 
 func (x *ForkStarted) Reset() {
 	*x = ForkStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3488,7 +3626,7 @@ func (x *ForkStarted) String() string {
 func (*ForkStarted) ProtoMessage() {}
 
 func (x *ForkStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[32]
+	mi := &file_outbid_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3501,7 +3639,7 @@ func (x *ForkStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStarted.ProtoReflect.Descriptor instead.
 func (*ForkStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ForkStarted) GetSweep() string {
@@ -3555,7 +3693,7 @@ type ForkFailed struct {
 
 func (x *ForkFailed) Reset() {
 	*x = ForkFailed{}
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3567,7 +3705,7 @@ func (x *ForkFailed) String() string {
 func (*ForkFailed) ProtoMessage() {}
 
 func (x *ForkFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[33]
+	mi := &file_outbid_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3580,7 +3718,7 @@ func (x *ForkFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkFailed.ProtoReflect.Descriptor instead.
 func (*ForkFailed) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ForkFailed) GetSweep() string {
@@ -3656,7 +3794,7 @@ type NodeJoined struct {
 
 func (x *NodeJoined) Reset() {
 	*x = NodeJoined{}
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +3806,7 @@ func (x *NodeJoined) String() string {
 func (*NodeJoined) ProtoMessage() {}
 
 func (x *NodeJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[34]
+	mi := &file_outbid_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3681,7 +3819,7 @@ func (x *NodeJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeJoined.ProtoReflect.Descriptor instead.
 func (*NodeJoined) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *NodeJoined) GetNode() *NodeInfo {
@@ -3703,7 +3841,7 @@ type NodeChanged struct {
 
 func (x *NodeChanged) Reset() {
 	*x = NodeChanged{}
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3715,7 +3853,7 @@ func (x *NodeChanged) String() string {
 func (*NodeChanged) ProtoMessage() {}
 
 func (x *NodeChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[35]
+	mi := &file_outbid_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3728,7 +3866,7 @@ func (x *NodeChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChanged.ProtoReflect.Descriptor instead.
 func (*NodeChanged) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *NodeChanged) GetNode() string {
@@ -3764,7 +3902,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3776,7 +3914,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[36]
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3789,7 +3927,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -3829,7 +3967,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +3979,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[37]
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +3992,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Note) GetSweep() string {
@@ -3912,7 +4050,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3924,7 +4062,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3937,7 +4075,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -3978,7 +4116,7 @@ type RoundBegun struct {
 
 func (x *RoundBegun) Reset() {
 	*x = RoundBegun{}
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4128,7 @@ func (x *RoundBegun) String() string {
 func (*RoundBegun) ProtoMessage() {}
 
 func (x *RoundBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4141,7 @@ func (x *RoundBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundBegun.ProtoReflect.Descriptor instead.
 func (*RoundBegun) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RoundBegun) GetRound() uint64 {
@@ -4030,7 +4168,7 @@ type RoundDecided struct {
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4042,7 +4180,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4055,7 +4193,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -4111,7 +4249,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4123,7 +4261,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4136,7 +4274,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -4187,7 +4325,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4199,7 +4337,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4212,7 +4350,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -4255,7 +4393,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4267,7 +4405,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4280,7 +4418,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -4363,7 +4501,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4375,7 +4513,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4388,7 +4526,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -4454,6 +4592,193 @@ func (x *Checkpoint) GetOuter() *OuterState {
 	return nil
 }
 
+// Soup is an average of checkpoints of a sweep's trials that somebody chose, one file of safetensors.
+type Soup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts the soups of a sweep, from 1.
+	Number int32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// Key in the object store.
+	Key   string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Bytes int64  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// SHA-256 of the file in hex.
+	Sha256 string                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Time   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
+	Actor  string                 `protobuf:"bytes,6,opt,name=actor,proto3" json:"actor,omitempty"`
+	// What it was found to be worth on data held out, in the sweep's metric; absent where nobody asked.
+	Metric *float64 `protobuf:"fixed64,7,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
+	// The trials that were tried, the best first.
+	Parts         []*SoupPart `protobuf:"bytes,8,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Soup) Reset() {
+	*x = Soup{}
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Soup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Soup) ProtoMessage() {}
+
+func (x *Soup) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Soup.ProtoReflect.Descriptor instead.
+func (*Soup) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Soup) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Soup) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Soup) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Soup) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *Soup) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Soup) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Soup) GetMetric() float64 {
+	if x != nil && x.Metric != nil {
+		return *x.Metric
+	}
+	return 0
+}
+
+func (x *Soup) GetParts() []*SoupPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+// SoupPart is a trial that might have joined a soup.
+type SoupPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Trial int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
+	// The trial's own best value.
+	Metric float64 `protobuf:"fixed64,2,opt,name=metric,proto3" json:"metric,omitempty"`
+	// What the mean with it was found to be worth; absent where that was not asked.
+	Soup *float64 `protobuf:"fixed64,3,opt,name=soup,proto3,oneof" json:"soup,omitempty"`
+	// It is part of the soup.
+	Kept bool `protobuf:"varint,4,opt,name=kept,proto3" json:"kept,omitempty"`
+	// Why it could not be averaged with the others.
+	Note          string `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SoupPart) Reset() {
+	*x = SoupPart{}
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SoupPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SoupPart) ProtoMessage() {}
+
+func (x *SoupPart) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SoupPart.ProtoReflect.Descriptor instead.
+func (*SoupPart) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *SoupPart) GetTrial() int32 {
+	if x != nil {
+		return x.Trial
+	}
+	return 0
+}
+
+func (x *SoupPart) GetMetric() float64 {
+	if x != nil {
+		return x.Metric
+	}
+	return 0
+}
+
+func (x *SoupPart) GetSoup() float64 {
+	if x != nil && x.Soup != nil {
+		return *x.Soup
+	}
+	return 0
+}
+
+func (x *SoupPart) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
+func (x *SoupPart) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
 // OuterState is an outer optimizer's velocity.
 type OuterState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4466,7 +4791,7 @@ type OuterState struct {
 
 func (x *OuterState) Reset() {
 	*x = OuterState{}
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4478,7 +4803,7 @@ func (x *OuterState) String() string {
 func (*OuterState) ProtoMessage() {}
 
 func (x *OuterState) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4491,7 +4816,7 @@ func (x *OuterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OuterState.ProtoReflect.Descriptor instead.
 func (*OuterState) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OuterState) GetBytes() int64 {
@@ -4520,7 +4845,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06events\x18\x05 \x01(\fR\x06events\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\x82\x12\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\x82\x13\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -4569,7 +4894,9 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"roundBegun\x12;\n" +
 	"\fmerge_judged\x18\" \x01(\v2\x16.outbid.v1.MergeJudgedH\x00R\vmergeJudged\x12A\n" +
 	"\x0etenant_changed\x18# \x01(\v2\x18.outbid.v1.TenantChangedH\x00R\rtenantChanged\x12A\n" +
-	"\x0etenant_removed\x18$ \x01(\v2\x18.outbid.v1.TenantRemovedH\x00R\rtenantRemovedB\x06\n" +
+	"\x0etenant_removed\x18$ \x01(\v2\x18.outbid.v1.TenantRemovedH\x00R\rtenantRemoved\x12A\n" +
+	"\x0esoup_published\x18% \x01(\v2\x18.outbid.v1.SoupPublishedH\x00R\rsoupPublished\x12;\n" +
+	"\fsoup_dropped\x18& \x01(\v2\x16.outbid.v1.SoupDroppedH\x00R\vsoupDroppedB\x06\n" +
 	"\x04kind\"P\n" +
 	"\rTenantChanged\x12)\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x11.outbid.v1.TenantR\x06tenant\x12\x14\n" +
@@ -4595,7 +4922,13 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\":\n" +
 	"\fSweepDeleted\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
-	"\x05actor\x18\x02 \x01(\tR\x05actor\"h\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\"J\n" +
+	"\rSoupPublished\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12#\n" +
+	"\x04soup\x18\x02 \x01(\v2\x0f.outbid.v1.SoupR\x04soup\"5\n" +
+	"\vSoupDropped\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"h\n" +
 	"\n" +
 	"TunerAsked\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\f\n" +
@@ -4853,7 +5186,24 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"unreadable\x12\x17\n" +
 	"\blease_id\x18\b \x01(\x04R\x05epoch\x12+\n" +
 	"\x05outer\x18\t \x01(\v2\x15.outbid.v1.OuterStateR\x05outerB\t\n" +
-	"\a_metric\":\n" +
+	"\a_metric\"\xf7\x01\n" +
+	"\x04Soup\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06sha256\x18\x04 \x01(\tR\x06sha256\x12.\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05actor\x18\x06 \x01(\tR\x05actor\x12\x1b\n" +
+	"\x06metric\x18\a \x01(\x01H\x00R\x06metric\x88\x01\x01\x12)\n" +
+	"\x05parts\x18\b \x03(\v2\x13.outbid.v1.SoupPartR\x05partsB\t\n" +
+	"\a_metric\"\x82\x01\n" +
+	"\bSoupPart\x12\x14\n" +
+	"\x05trial\x18\x01 \x01(\x05R\x05trial\x12\x16\n" +
+	"\x06metric\x18\x02 \x01(\x01R\x06metric\x12\x17\n" +
+	"\x04soup\x18\x03 \x01(\x01H\x00R\x04soup\x88\x01\x01\x12\x12\n" +
+	"\x04kept\x18\x04 \x01(\bR\x04kept\x12\x12\n" +
+	"\x04note\x18\x05 \x01(\tR\x04noteB\a\n" +
+	"\x05_soup\":\n" +
 	"\n" +
 	"OuterState\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x03R\x05bytes\x12\x16\n" +
@@ -4922,7 +5272,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(MergeVerdict)(0),             // 1: outbid.v1.MergeVerdict
@@ -4941,134 +5291,143 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*SweepChanged)(nil),          // 14: outbid.v1.SweepChanged
 	(*SweepExtended)(nil),         // 15: outbid.v1.SweepExtended
 	(*SweepDeleted)(nil),          // 16: outbid.v1.SweepDeleted
-	(*TunerAsked)(nil),            // 17: outbid.v1.TunerAsked
-	(*TunerStatus)(nil),           // 18: outbid.v1.TunerStatus
-	(*TunerAnswered)(nil),         // 19: outbid.v1.TunerAnswered
-	(*TrialCreated)(nil),          // 20: outbid.v1.TrialCreated
-	(*TrialTargeted)(nil),         // 21: outbid.v1.TrialTargeted
-	(*TrialPaused)(nil),           // 22: outbid.v1.TrialPaused
-	(*TrialEnded)(nil),            // 23: outbid.v1.TrialEnded
-	(*TrialCloned)(nil),           // 24: outbid.v1.TrialCloned
-	(*TrialReported)(nil),         // 25: outbid.v1.TrialReported
-	(*TrialReached)(nil),          // 26: outbid.v1.TrialReached
-	(*CheckpointSaved)(nil),       // 27: outbid.v1.CheckpointSaved
-	(*CheckpointDropped)(nil),     // 28: outbid.v1.CheckpointDropped
-	(*LeaseGranted)(nil),          // 29: outbid.v1.LeaseGranted
-	(*ForksBegan)(nil),            // 30: outbid.v1.ForksBegan
-	(*ConsolidationOrdered)(nil),  // 31: outbid.v1.ConsolidationOrdered
-	(*ForksEnded)(nil),            // 32: outbid.v1.ForksEnded
-	(*ForkSteps)(nil),             // 33: outbid.v1.ForkSteps
-	(*MergeJudged)(nil),           // 34: outbid.v1.MergeJudged
-	(*LeasePlace)(nil),            // 35: outbid.v1.LeasePlace
-	(*LeaseRenewed)(nil),          // 36: outbid.v1.LeaseRenewed
-	(*PlaceEnded)(nil),            // 37: outbid.v1.PlaceEnded
-	(*LeaseRevoked)(nil),          // 38: outbid.v1.LeaseRevoked
-	(*LeaseEnded)(nil),            // 39: outbid.v1.LeaseEnded
-	(*ForkStarted)(nil),           // 40: outbid.v1.ForkStarted
-	(*ForkFailed)(nil),            // 41: outbid.v1.ForkFailed
-	(*NodeJoined)(nil),            // 42: outbid.v1.NodeJoined
-	(*NodeChanged)(nil),           // 43: outbid.v1.NodeChanged
-	(*UplinkSeen)(nil),            // 44: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 45: outbid.v1.Note
-	(*TrialAsked)(nil),            // 46: outbid.v1.TrialAsked
-	(*RoundBegun)(nil),            // 47: outbid.v1.RoundBegun
-	(*RoundDecided)(nil),          // 48: outbid.v1.RoundDecided
-	(*OrchestratorStarted)(nil),   // 49: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 50: outbid.v1.PolicySettings
-	(*Report)(nil),                // 51: outbid.v1.Report
-	(*Checkpoint)(nil),            // 52: outbid.v1.Checkpoint
-	(*OuterState)(nil),            // 53: outbid.v1.OuterState
-	nil,                           // 54: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 55: outbid.v1.Report.MetricsEntry
-	nil,                           // 56: outbid.v1.Report.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
-	(*Tenant)(nil),                // 58: outbid.v1.Tenant
-	(*SweepSpec)(nil),             // 59: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 60: outbid.v1.Fairness
-	(*Outlook)(nil),               // 61: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 62: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 63: outbid.v1.Auction
+	(*SoupPublished)(nil),         // 17: outbid.v1.SoupPublished
+	(*SoupDropped)(nil),           // 18: outbid.v1.SoupDropped
+	(*TunerAsked)(nil),            // 19: outbid.v1.TunerAsked
+	(*TunerStatus)(nil),           // 20: outbid.v1.TunerStatus
+	(*TunerAnswered)(nil),         // 21: outbid.v1.TunerAnswered
+	(*TrialCreated)(nil),          // 22: outbid.v1.TrialCreated
+	(*TrialTargeted)(nil),         // 23: outbid.v1.TrialTargeted
+	(*TrialPaused)(nil),           // 24: outbid.v1.TrialPaused
+	(*TrialEnded)(nil),            // 25: outbid.v1.TrialEnded
+	(*TrialCloned)(nil),           // 26: outbid.v1.TrialCloned
+	(*TrialReported)(nil),         // 27: outbid.v1.TrialReported
+	(*TrialReached)(nil),          // 28: outbid.v1.TrialReached
+	(*CheckpointSaved)(nil),       // 29: outbid.v1.CheckpointSaved
+	(*CheckpointDropped)(nil),     // 30: outbid.v1.CheckpointDropped
+	(*LeaseGranted)(nil),          // 31: outbid.v1.LeaseGranted
+	(*ForksBegan)(nil),            // 32: outbid.v1.ForksBegan
+	(*ConsolidationOrdered)(nil),  // 33: outbid.v1.ConsolidationOrdered
+	(*ForksEnded)(nil),            // 34: outbid.v1.ForksEnded
+	(*ForkSteps)(nil),             // 35: outbid.v1.ForkSteps
+	(*MergeJudged)(nil),           // 36: outbid.v1.MergeJudged
+	(*LeasePlace)(nil),            // 37: outbid.v1.LeasePlace
+	(*LeaseRenewed)(nil),          // 38: outbid.v1.LeaseRenewed
+	(*PlaceEnded)(nil),            // 39: outbid.v1.PlaceEnded
+	(*LeaseRevoked)(nil),          // 40: outbid.v1.LeaseRevoked
+	(*LeaseEnded)(nil),            // 41: outbid.v1.LeaseEnded
+	(*ForkStarted)(nil),           // 42: outbid.v1.ForkStarted
+	(*ForkFailed)(nil),            // 43: outbid.v1.ForkFailed
+	(*NodeJoined)(nil),            // 44: outbid.v1.NodeJoined
+	(*NodeChanged)(nil),           // 45: outbid.v1.NodeChanged
+	(*UplinkSeen)(nil),            // 46: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 47: outbid.v1.Note
+	(*TrialAsked)(nil),            // 48: outbid.v1.TrialAsked
+	(*RoundBegun)(nil),            // 49: outbid.v1.RoundBegun
+	(*RoundDecided)(nil),          // 50: outbid.v1.RoundDecided
+	(*OrchestratorStarted)(nil),   // 51: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 52: outbid.v1.PolicySettings
+	(*Report)(nil),                // 53: outbid.v1.Report
+	(*Checkpoint)(nil),            // 54: outbid.v1.Checkpoint
+	(*Soup)(nil),                  // 55: outbid.v1.Soup
+	(*SoupPart)(nil),              // 56: outbid.v1.SoupPart
+	(*OuterState)(nil),            // 57: outbid.v1.OuterState
+	nil,                           // 58: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 59: outbid.v1.Report.MetricsEntry
+	nil,                           // 60: outbid.v1.Report.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
+	(*Tenant)(nil),                // 62: outbid.v1.Tenant
+	(*SweepSpec)(nil),             // 63: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 64: outbid.v1.Fairness
+	(*Outlook)(nil),               // 65: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 66: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 67: outbid.v1.Auction
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	57, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	61, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	10, // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	13, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	14, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
 	15, // 4: outbid.v1.Event.sweep_extended:type_name -> outbid.v1.SweepExtended
-	17, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
-	20, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
-	21, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
-	22, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
-	23, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
-	24, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
-	25, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
-	26, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
-	27, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
-	28, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
-	29, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
-	38, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
-	39, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
-	40, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
-	41, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
-	42, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
-	43, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	44, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	45, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	46, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	48, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	49, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
-	36, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
-	37, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
+	19, // 5: outbid.v1.Event.tuner_asked:type_name -> outbid.v1.TunerAsked
+	22, // 6: outbid.v1.Event.trial_created:type_name -> outbid.v1.TrialCreated
+	23, // 7: outbid.v1.Event.trial_targeted:type_name -> outbid.v1.TrialTargeted
+	24, // 8: outbid.v1.Event.trial_paused:type_name -> outbid.v1.TrialPaused
+	25, // 9: outbid.v1.Event.trial_ended:type_name -> outbid.v1.TrialEnded
+	26, // 10: outbid.v1.Event.trial_cloned:type_name -> outbid.v1.TrialCloned
+	27, // 11: outbid.v1.Event.trial_reported:type_name -> outbid.v1.TrialReported
+	28, // 12: outbid.v1.Event.trial_reached:type_name -> outbid.v1.TrialReached
+	29, // 13: outbid.v1.Event.checkpoint_saved:type_name -> outbid.v1.CheckpointSaved
+	30, // 14: outbid.v1.Event.checkpoint_dropped:type_name -> outbid.v1.CheckpointDropped
+	31, // 15: outbid.v1.Event.lease_granted:type_name -> outbid.v1.LeaseGranted
+	40, // 16: outbid.v1.Event.lease_revoked:type_name -> outbid.v1.LeaseRevoked
+	41, // 17: outbid.v1.Event.lease_ended:type_name -> outbid.v1.LeaseEnded
+	42, // 18: outbid.v1.Event.fork_started:type_name -> outbid.v1.ForkStarted
+	43, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
+	44, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
+	45, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
+	46, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	47, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	48, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	50, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	51, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	38, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
+	39, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
 	16, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
-	30, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
-	31, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
-	32, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
-	19, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
-	47, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
-	34, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
+	32, // 30: outbid.v1.Event.forks_began:type_name -> outbid.v1.ForksBegan
+	33, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
+	34, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
+	21, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
+	49, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
+	36, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
 	11, // 36: outbid.v1.Event.tenant_changed:type_name -> outbid.v1.TenantChanged
 	12, // 37: outbid.v1.Event.tenant_removed:type_name -> outbid.v1.TenantRemoved
-	58, // 38: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
-	59, // 39: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	18, // 40: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
-	5,  // 41: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	60, // 42: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	59, // 43: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	61, // 44: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
-	18, // 45: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
-	6,  // 46: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	51, // 47: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	52, // 48: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	57, // 49: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	35, // 50: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	35, // 51: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	52, // 52: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	57, // 53: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	52, // 54: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	33, // 55: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 56: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	1,  // 57: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
-	52, // 58: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 59: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
-	57, // 60: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	2,  // 61: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	3,  // 62: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	62, // 63: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	7,  // 64: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	4,  // 65: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	63, // 66: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	50, // 67: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	54, // 68: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	55, // 69: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	57, // 70: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	56, // 71: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
-	57, // 72: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	53, // 73: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	74, // [74:74] is the sub-list for method output_type
-	74, // [74:74] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	17, // 38: outbid.v1.Event.soup_published:type_name -> outbid.v1.SoupPublished
+	18, // 39: outbid.v1.Event.soup_dropped:type_name -> outbid.v1.SoupDropped
+	62, // 40: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
+	63, // 41: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	20, // 42: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
+	5,  // 43: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	64, // 44: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	63, // 45: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	55, // 46: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
+	65, // 47: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	20, // 48: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	6,  // 49: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	53, // 50: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	54, // 51: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	61, // 52: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	37, // 53: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
+	37, // 54: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	54, // 55: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	61, // 56: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	54, // 57: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	35, // 58: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 59: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	1,  // 60: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
+	54, // 61: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 62: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
+	61, // 63: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	2,  // 64: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	3,  // 65: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	66, // 66: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	7,  // 67: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	4,  // 68: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	67, // 69: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	52, // 70: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	58, // 71: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	59, // 72: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	61, // 73: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	60, // 74: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	61, // 75: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	57, // 76: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	61, // 77: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
+	56, // 78: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -5117,18 +5476,22 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_MergeJudged)(nil),
 		(*Event_TenantChanged)(nil),
 		(*Event_TenantRemoved)(nil),
+		(*Event_SoupPublished)(nil),
+		(*Event_SoupDropped)(nil),
 	}
-	file_outbid_v1_event_proto_msgTypes[26].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[33].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[37].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[44].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[28].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[35].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[39].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[46].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[47].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[48].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   49,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

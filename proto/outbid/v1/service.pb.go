@@ -107,7 +107,9 @@ type Sweep struct {
 	Outlook *Outlook `protobuf:"bytes,13,opt,name=outlook,proto3" json:"outlook,omitempty"`
 	Actor   string   `protobuf:"bytes,14,opt,name=actor,proto3" json:"actor,omitempty"`
 	// How the sweep fares by sharing the cluster, or fared in the end.
-	Fairness      *Fairness `protobuf:"bytes,15,opt,name=fairness,proto3" json:"fairness,omitempty"`
+	Fairness *Fairness `protobuf:"bytes,15,opt,name=fairness,proto3" json:"fairness,omitempty"`
+	// Averages of its checkpoints that it keeps, oldest first.
+	Soups         []*Soup `protobuf:"bytes,17,rep,name=soups,proto3" json:"soups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -243,6 +245,13 @@ func (x *Sweep) GetActor() string {
 func (x *Sweep) GetFairness() *Fairness {
 	if x != nil {
 		return x.Fairness
+	}
+	return nil
+}
+
+func (x *Sweep) GetSoups() []*Soup {
+	if x != nil {
+		return x.Soups
 	}
 	return nil
 }
@@ -3121,6 +3130,220 @@ func (x *GetCheckpointResponse) GetData() []byte {
 	return nil
 }
 
+// PutSoupRequest is a piece of a soup's file; the first piece says what it is.
+type PutSoupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// Its bytes, sha256, metric and parts; the server says the rest.
+	Soup          *Soup  `protobuf:"bytes,2,opt,name=soup,proto3" json:"soup,omitempty"`
+	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutSoupRequest) Reset() {
+	*x = PutSoupRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutSoupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutSoupRequest) ProtoMessage() {}
+
+func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutSoupRequest.ProtoReflect.Descriptor instead.
+func (*PutSoupRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *PutSoupRequest) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *PutSoupRequest) GetSoup() *Soup {
+	if x != nil {
+		return x.Soup
+	}
+	return nil
+}
+
+func (x *PutSoupRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// PutSoupResponse is the response of PutSoup.
+type PutSoupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Soup          *Soup                  `protobuf:"bytes,1,opt,name=soup,proto3" json:"soup,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutSoupResponse) Reset() {
+	*x = PutSoupResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutSoupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutSoupResponse) ProtoMessage() {}
+
+func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutSoupResponse.ProtoReflect.Descriptor instead.
+func (*PutSoupResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *PutSoupResponse) GetSoup() *Soup {
+	if x != nil {
+		return x.Soup
+	}
+	return nil
+}
+
+// GetSoupRequest is the request of GetSoup.
+type GetSoupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// The newest one if 0.
+	Number        int32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSoupRequest) Reset() {
+	*x = GetSoupRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSoupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSoupRequest) ProtoMessage() {}
+
+func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSoupRequest.ProtoReflect.Descriptor instead.
+func (*GetSoupRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *GetSoupRequest) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *GetSoupRequest) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// GetSoupResponse is a piece of the file; the first piece says which soup it is.
+type GetSoupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Soup          *Soup                  `protobuf:"bytes,1,opt,name=soup,proto3" json:"soup,omitempty"`
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSoupResponse) Reset() {
+	*x = GetSoupResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSoupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSoupResponse) ProtoMessage() {}
+
+func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSoupResponse.ProtoReflect.Descriptor instead.
+func (*GetSoupResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *GetSoupResponse) GetSoup() *Soup {
+	if x != nil {
+		return x.Soup
+	}
+	return nil
+}
+
+func (x *GetSoupResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // AskTrialRequest is the request of AskTrial.
 type AskTrialRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3132,7 +3355,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3144,7 +3367,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3157,7 +3380,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -3189,7 +3412,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3201,7 +3424,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3214,7 +3437,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -3255,7 +3478,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3490,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3503,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -3337,7 +3560,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3572,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3585,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -3390,7 +3613,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3625,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3638,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -3435,7 +3658,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3670,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3683,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -3479,7 +3702,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3714,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3727,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 // GetServerInfoResponse is the response of GetServerInfo.
@@ -3526,7 +3749,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3761,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3774,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -3631,7 +3854,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +3866,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +3879,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Check) GetName() string {
@@ -3698,7 +3921,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +3933,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +3946,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -3743,7 +3966,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +3978,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +3991,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -3793,7 +4016,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3805,7 +4028,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3818,7 +4041,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -3852,7 +4075,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3864,7 +4087,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3877,7 +4100,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -3905,7 +4128,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4140,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4153,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -4001,7 +4224,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4013,7 +4236,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4026,7 +4249,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Decision) GetKind() string {
@@ -4091,7 +4314,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4103,7 +4326,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4116,7 +4339,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -4144,7 +4367,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4156,7 +4379,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4169,7 +4392,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -4200,7 +4423,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4212,7 +4435,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4225,7 +4448,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -4266,7 +4489,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4278,7 +4501,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4291,7 +4514,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -4339,7 +4562,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4351,7 +4574,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4364,7 +4587,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -4383,7 +4606,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4395,7 +4618,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4408,14 +4631,14 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\xc0\x04\n" +
+	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\xe7\x04\n" +
 	"\x05Sweep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -4432,7 +4655,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\awaiting\x18\f \x01(\tR\awaiting\x12,\n" +
 	"\aoutlook\x18\r \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\x12\x14\n" +
 	"\x05actor\x18\x0e \x01(\tR\x05actor\x12/\n" +
-	"\bfairness\x18\x0f \x01(\v2\x13.outbid.v1.FairnessR\bfairness\"\x8a\x01\n" +
+	"\bfairness\x18\x0f \x01(\v2\x13.outbid.v1.FairnessR\bfairness\x12%\n" +
+	"\x05soups\x18\x11 \x03(\v2\x0f.outbid.v1.SoupR\x05soups\"\x8a\x01\n" +
 	"\tSweepNote\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x12\n" +
@@ -4667,6 +4891,18 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x15.outbid.v1.CheckpointR\n" +
 	"checkpoint\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"_\n" +
+	"\x0ePutSoupRequest\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12#\n" +
+	"\x04soup\x18\x02 \x01(\v2\x0f.outbid.v1.SoupR\x04soup\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"6\n" +
+	"\x0fPutSoupResponse\x12#\n" +
+	"\x04soup\x18\x01 \x01(\v2\x0f.outbid.v1.SoupR\x04soup\">\n" +
+	"\x0eGetSoupRequest\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\"J\n" +
+	"\x0fGetSoupResponse\x12#\n" +
+	"\x04soup\x18\x01 \x01(\v2\x0f.outbid.v1.SoupR\x04soup\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"?\n" +
 	"\x0fAskTrialRequest\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
@@ -4760,7 +4996,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x19SWEEP_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SWEEP_COMMAND_PAUSE\x10\x01\x12\x18\n" +
 	"\x14SWEEP_COMMAND_RESUME\x10\x02\x12\x16\n" +
-	"\x12SWEEP_COMMAND_STOP\x10\x032\xe7\x10\n" +
+	"\x12SWEEP_COMMAND_STOP\x10\x032\xef\x11\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -4780,7 +5016,9 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"StreamLogs\x12\x1c.outbid.v1.StreamLogsRequest\x1a\x1d.outbid.v1.StreamLogsResponse0\x01\x12F\n" +
 	"\tListNodes\x12\x1b.outbid.v1.ListNodesRequest\x1a\x1c.outbid.v1.ListNodesResponse\x12B\n" +
 	"\aPutBlob\x12\x19.outbid.v1.PutBlobRequest\x1a\x1a.outbid.v1.PutBlobResponse(\x01\x12T\n" +
-	"\rGetCheckpoint\x12\x1f.outbid.v1.GetCheckpointRequest\x1a .outbid.v1.GetCheckpointResponse0\x01\x12C\n" +
+	"\rGetCheckpoint\x12\x1f.outbid.v1.GetCheckpointRequest\x1a .outbid.v1.GetCheckpointResponse0\x01\x12B\n" +
+	"\aPutSoup\x12\x19.outbid.v1.PutSoupRequest\x1a\x1a.outbid.v1.PutSoupResponse(\x01\x12B\n" +
+	"\aGetSoup\x12\x19.outbid.v1.GetSoupRequest\x1a\x1a.outbid.v1.GetSoupResponse0\x01\x12C\n" +
 	"\bAskTrial\x12\x1a.outbid.v1.AskTrialRequest\x1a\x1b.outbid.v1.AskTrialResponse\x12F\n" +
 	"\tTellTrial\x12\x1b.outbid.v1.TellTrialRequest\x1a\x1c.outbid.v1.TellTrialResponse\x12K\n" +
 	"\n" +
@@ -4811,7 +5049,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),              // 0: outbid.v1.SweepCommand
 	(*Sweep)(nil),                  // 1: outbid.v1.Sweep
@@ -4857,198 +5095,211 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*PutBlobResponse)(nil),        // 41: outbid.v1.PutBlobResponse
 	(*GetCheckpointRequest)(nil),   // 42: outbid.v1.GetCheckpointRequest
 	(*GetCheckpointResponse)(nil),  // 43: outbid.v1.GetCheckpointResponse
-	(*AskTrialRequest)(nil),        // 44: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),       // 45: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),       // 46: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),      // 47: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),      // 48: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),     // 49: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),   // 50: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 51: outbid.v1.GetServerInfoResponse
-	(*Check)(nil),                  // 52: outbid.v1.Check
-	(*GetRoundRequest)(nil),        // 53: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 54: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 55: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 56: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 57: outbid.v1.Round
-	(*Decision)(nil),               // 58: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 59: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 60: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 61: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 62: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 63: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 64: outbid.v1.RemoveWorkerResponse
-	nil,                            // 65: outbid.v1.Trial.AttributesEntry
-	nil,                            // 66: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 67: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*SweepSpec)(nil),              // 68: outbid.v1.SweepSpec
-	(SweepState)(0),                // 69: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil),  // 70: google.protobuf.Timestamp
-	(*Outlook)(nil),                // 71: outbid.v1.Outlook
-	(*Fairness)(nil),               // 72: outbid.v1.Fairness
-	(TrialState)(0),                // 73: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 74: google.protobuf.Struct
-	(*Report)(nil),                 // 75: outbid.v1.Report
-	(*Checkpoint)(nil),             // 76: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 77: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 78: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 79: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 80: outbid.v1.NodeState
-	(*ForkRef)(nil),                // 81: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 82: outbid.v1.Batch
-	(*Auction)(nil),                // 83: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 84: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 85: google.protobuf.Duration
-	(*Parameter)(nil),              // 86: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 87: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 88: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 89: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 90: outbid.v1.RemoveTenantRequest
-	(*SetTenantResponse)(nil),      // 91: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 92: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 93: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 94: outbid.v1.RemoveTenantResponse
+	(*PutSoupRequest)(nil),         // 44: outbid.v1.PutSoupRequest
+	(*PutSoupResponse)(nil),        // 45: outbid.v1.PutSoupResponse
+	(*GetSoupRequest)(nil),         // 46: outbid.v1.GetSoupRequest
+	(*GetSoupResponse)(nil),        // 47: outbid.v1.GetSoupResponse
+	(*AskTrialRequest)(nil),        // 48: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),       // 49: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),       // 50: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),      // 51: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),      // 52: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),     // 53: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),   // 54: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 55: outbid.v1.GetServerInfoResponse
+	(*Check)(nil),                  // 56: outbid.v1.Check
+	(*GetRoundRequest)(nil),        // 57: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 58: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 59: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 60: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 61: outbid.v1.Round
+	(*Decision)(nil),               // 62: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 63: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 64: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 65: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 66: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 67: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 68: outbid.v1.RemoveWorkerResponse
+	nil,                            // 69: outbid.v1.Trial.AttributesEntry
+	nil,                            // 70: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 71: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*SweepSpec)(nil),              // 72: outbid.v1.SweepSpec
+	(SweepState)(0),                // 73: outbid.v1.SweepState
+	(*timestamppb.Timestamp)(nil),  // 74: google.protobuf.Timestamp
+	(*Outlook)(nil),                // 75: outbid.v1.Outlook
+	(*Fairness)(nil),               // 76: outbid.v1.Fairness
+	(*Soup)(nil),                   // 77: outbid.v1.Soup
+	(TrialState)(0),                // 78: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 79: google.protobuf.Struct
+	(*Report)(nil),                 // 80: outbid.v1.Report
+	(*Checkpoint)(nil),             // 81: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 82: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 83: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 84: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 85: outbid.v1.NodeState
+	(*ForkRef)(nil),                // 86: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 87: outbid.v1.Batch
+	(*Auction)(nil),                // 88: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 89: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 90: google.protobuf.Duration
+	(*Parameter)(nil),              // 91: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 92: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 93: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 94: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 95: outbid.v1.RemoveTenantRequest
+	(*SetTenantResponse)(nil),      // 96: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 97: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 98: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 99: outbid.v1.RemoveTenantResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	68,  // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	69,  // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	70,  // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	70,  // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	72,  // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	73,  // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	74,  // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	74,  // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	3,   // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	4,   // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	2,   // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	71,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	72,  // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	70,  // 9: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	73,  // 10: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	74,  // 11: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	75,  // 12: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	70,  // 13: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	70,  // 14: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	76,  // 15: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	8,   // 16: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
-	5,   // 17: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
-	7,   // 18: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	65,  // 19: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	70,  // 20: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	70,  // 21: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
-	6,   // 22: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
-	9,   // 23: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	70,  // 24: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	70,  // 25: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
-	6,   // 26: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	77,  // 27: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
-	9,   // 28: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	70,  // 29: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	70,  // 30: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	68,  // 31: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	1,   // 32: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	68,  // 33: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	71,  // 34: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	74,  // 35: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	1,   // 36: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	1,   // 37: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	4,   // 38: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	4,   // 39: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	24,  // 40: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	75,  // 41: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	1,   // 42: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	4,   // 43: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	24,  // 44: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
-	0,   // 45: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	70,  // 46: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	1,   // 47: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	66,  // 48: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	78,  // 49: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	1,   // 50: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	33,  // 51: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	70,  // 52: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	38,  // 53: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	79,  // 54: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	80,  // 55: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	70,  // 56: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	39,  // 57: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	81,  // 58: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	76,  // 59: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	4,   // 60: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	75,  // 61: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	4,   // 62: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	82,  // 63: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	70,  // 64: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	52,  // 65: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	67,  // 66: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	57,  // 67: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	57,  // 68: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	70,  // 69: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	83,  // 70: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	58,  // 71: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	84,  // 72: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	70,  // 73: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	85,  // 74: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	70,  // 75: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	70,  // 76: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	86,  // 77: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	10,  // 78: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	12,  // 79: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	14,  // 80: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	16,  // 81: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	18,  // 82: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	20,  // 83: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	22,  // 84: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	25,  // 85: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	27,  // 86: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	31,  // 87: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	28,  // 88: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	34,  // 89: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	36,  // 90: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	40,  // 91: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	42,  // 92: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	44,  // 93: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	46,  // 94: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	48,  // 95: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	53,  // 96: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	55,  // 97: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	59,  // 98: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	61,  // 99: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	63,  // 100: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	87,  // 101: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	88,  // 102: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	89,  // 103: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	90,  // 104: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	50,  // 105: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	11,  // 106: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	13,  // 107: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	15,  // 108: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	17,  // 109: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	19,  // 110: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	21,  // 111: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	23,  // 112: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	26,  // 113: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	30,  // 114: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	32,  // 115: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	29,  // 116: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	35,  // 117: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	37,  // 118: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	41,  // 119: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	43,  // 120: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	45,  // 121: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	47,  // 122: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	49,  // 123: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	54,  // 124: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	56,  // 125: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	60,  // 126: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	62,  // 127: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	64,  // 128: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	91,  // 129: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	92,  // 130: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	93,  // 131: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	94,  // 132: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	51,  // 133: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	106, // [106:134] is the sub-list for method output_type
-	78,  // [78:106] is the sub-list for method input_type
-	78,  // [78:78] is the sub-list for extension type_name
-	78,  // [78:78] is the sub-list for extension extendee
-	0,   // [0:78] is the sub-list for field type_name
+	75,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	76,  // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	77,  // 9: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
+	74,  // 10: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	78,  // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	79,  // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	80,  // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	74,  // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	74,  // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	81,  // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	8,   // 17: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
+	5,   // 18: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
+	7,   // 19: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
+	69,  // 20: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	74,  // 21: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	74,  // 22: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	6,   // 23: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
+	9,   // 24: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
+	74,  // 25: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	74,  // 26: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	6,   // 27: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
+	82,  // 28: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	9,   // 29: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	74,  // 30: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	74,  // 31: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	72,  // 32: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	1,   // 33: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	72,  // 34: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	75,  // 35: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	79,  // 36: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	1,   // 37: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	1,   // 38: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	4,   // 39: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	4,   // 40: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	24,  // 41: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	80,  // 42: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	1,   // 43: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	4,   // 44: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	24,  // 45: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	0,   // 46: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
+	74,  // 47: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	1,   // 48: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	70,  // 49: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	83,  // 50: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	1,   // 51: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	33,  // 52: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	74,  // 53: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	38,  // 54: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	84,  // 55: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	85,  // 56: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	74,  // 57: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	39,  // 58: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	86,  // 59: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	81,  // 60: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	77,  // 61: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	77,  // 62: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	77,  // 63: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	4,   // 64: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	80,  // 65: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	4,   // 66: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	87,  // 67: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	74,  // 68: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	56,  // 69: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	71,  // 70: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	61,  // 71: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	61,  // 72: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	74,  // 73: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	88,  // 74: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	62,  // 75: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	89,  // 76: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	74,  // 77: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	90,  // 78: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	74,  // 79: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	74,  // 80: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	91,  // 81: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	10,  // 82: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	12,  // 83: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	14,  // 84: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	16,  // 85: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	18,  // 86: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	20,  // 87: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	22,  // 88: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	25,  // 89: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	27,  // 90: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	31,  // 91: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	28,  // 92: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	34,  // 93: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	36,  // 94: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	40,  // 95: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	42,  // 96: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	44,  // 97: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	46,  // 98: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	48,  // 99: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	50,  // 100: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	52,  // 101: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	57,  // 102: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	59,  // 103: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	63,  // 104: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	65,  // 105: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	67,  // 106: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	92,  // 107: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	93,  // 108: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	94,  // 109: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	95,  // 110: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	54,  // 111: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	11,  // 112: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	13,  // 113: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	15,  // 114: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	17,  // 115: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	19,  // 116: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	21,  // 117: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	23,  // 118: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	26,  // 119: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	30,  // 120: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	32,  // 121: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	29,  // 122: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	35,  // 123: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	37,  // 124: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	41,  // 125: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	43,  // 126: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	45,  // 127: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	47,  // 128: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	49,  // 129: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	51,  // 130: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	53,  // 131: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	58,  // 132: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	60,  // 133: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	64,  // 134: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	66,  // 135: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	68,  // 136: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	96,  // 137: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	97,  // 138: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	98,  // 139: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	99,  // 140: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	55,  // 141: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	112, // [112:142] is the sub-list for method output_type
+	82,  // [82:112] is the sub-list for method input_type
+	82,  // [82:82] is the sub-list for extension type_name
+	82,  // [82:82] is the sub-list for extension extendee
+	0,   // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -5074,7 +5325,7 @@ func file_outbid_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   67,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -36,6 +36,8 @@ const (
 	OutbidService_ListNodes_FullMethodName      = "/outbid.v1.OutbidService/ListNodes"
 	OutbidService_PutBlob_FullMethodName        = "/outbid.v1.OutbidService/PutBlob"
 	OutbidService_GetCheckpoint_FullMethodName  = "/outbid.v1.OutbidService/GetCheckpoint"
+	OutbidService_PutSoup_FullMethodName        = "/outbid.v1.OutbidService/PutSoup"
+	OutbidService_GetSoup_FullMethodName        = "/outbid.v1.OutbidService/GetSoup"
 	OutbidService_AskTrial_FullMethodName       = "/outbid.v1.OutbidService/AskTrial"
 	OutbidService_TellTrial_FullMethodName      = "/outbid.v1.OutbidService/TellTrial"
 	OutbidService_ReadLedger_FullMethodName     = "/outbid.v1.OutbidService/ReadLedger"
@@ -88,6 +90,10 @@ type OutbidServiceClient interface {
 	PutBlob(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutBlobRequest, PutBlobResponse], error)
 	// GetCheckpoint streams the file of a trial's checkpoint.
 	GetCheckpoint(ctx context.Context, in *GetCheckpointRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetCheckpointResponse], error)
+	// PutSoup stores an average of checkpoints of a sweep's: whole, or not at all.
+	PutSoup(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutSoupRequest, PutSoupResponse], error)
+	// GetSoup streams the file of a soup that a sweep keeps.
+	GetSoup(ctx context.Context, in *GetSoupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetSoupResponse], error)
 	// AskTrial gives a client of an external sweep something to train.
 	AskTrial(ctx context.Context, in *AskTrialRequest, opts ...grpc.CallOption) (*AskTrialResponse, error)
 	// TellTrial takes in what a client of an external sweep measured and says how it goes on.
@@ -313,6 +319,38 @@ func (c *outbidServiceClient) GetCheckpoint(ctx context.Context, in *GetCheckpoi
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type OutbidService_GetCheckpointClient = grpc.ServerStreamingClient[GetCheckpointResponse]
 
+func (c *outbidServiceClient) PutSoup(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutSoupRequest, PutSoupResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[5], OutbidService_PutSoup_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[PutSoupRequest, PutSoupResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OutbidService_PutSoupClient = grpc.ClientStreamingClient[PutSoupRequest, PutSoupResponse]
+
+func (c *outbidServiceClient) GetSoup(ctx context.Context, in *GetSoupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetSoupResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[6], OutbidService_GetSoup_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[GetSoupRequest, GetSoupResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OutbidService_GetSoupClient = grpc.ServerStreamingClient[GetSoupResponse]
+
 func (c *outbidServiceClient) AskTrial(ctx context.Context, in *AskTrialRequest, opts ...grpc.CallOption) (*AskTrialResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AskTrialResponse)
@@ -335,7 +373,7 @@ func (c *outbidServiceClient) TellTrial(ctx context.Context, in *TellTrialReques
 
 func (c *outbidServiceClient) ReadLedger(ctx context.Context, in *ReadLedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLedgerResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[5], OutbidService_ReadLedger_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &OutbidService_ServiceDesc.Streams[7], OutbidService_ReadLedger_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -489,6 +527,10 @@ type OutbidServiceServer interface {
 	PutBlob(grpc.ClientStreamingServer[PutBlobRequest, PutBlobResponse]) error
 	// GetCheckpoint streams the file of a trial's checkpoint.
 	GetCheckpoint(*GetCheckpointRequest, grpc.ServerStreamingServer[GetCheckpointResponse]) error
+	// PutSoup stores an average of checkpoints of a sweep's: whole, or not at all.
+	PutSoup(grpc.ClientStreamingServer[PutSoupRequest, PutSoupResponse]) error
+	// GetSoup streams the file of a soup that a sweep keeps.
+	GetSoup(*GetSoupRequest, grpc.ServerStreamingServer[GetSoupResponse]) error
 	// AskTrial gives a client of an external sweep something to train.
 	AskTrial(context.Context, *AskTrialRequest) (*AskTrialResponse, error)
 	// TellTrial takes in what a client of an external sweep measured and says how it goes on.
@@ -569,6 +611,12 @@ func (UnimplementedOutbidServiceServer) PutBlob(grpc.ClientStreamingServer[PutBl
 }
 func (UnimplementedOutbidServiceServer) GetCheckpoint(*GetCheckpointRequest, grpc.ServerStreamingServer[GetCheckpointResponse]) error {
 	return status.Error(codes.Unimplemented, "method GetCheckpoint not implemented")
+}
+func (UnimplementedOutbidServiceServer) PutSoup(grpc.ClientStreamingServer[PutSoupRequest, PutSoupResponse]) error {
+	return status.Error(codes.Unimplemented, "method PutSoup not implemented")
+}
+func (UnimplementedOutbidServiceServer) GetSoup(*GetSoupRequest, grpc.ServerStreamingServer[GetSoupResponse]) error {
+	return status.Error(codes.Unimplemented, "method GetSoup not implemented")
 }
 func (UnimplementedOutbidServiceServer) AskTrial(context.Context, *AskTrialRequest) (*AskTrialResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AskTrial not implemented")
@@ -860,6 +908,24 @@ func _OutbidService_GetCheckpoint_Handler(srv interface{}, stream grpc.ServerStr
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type OutbidService_GetCheckpointServer = grpc.ServerStreamingServer[GetCheckpointResponse]
+
+func _OutbidService_PutSoup_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(OutbidServiceServer).PutSoup(&grpc.GenericServerStream[PutSoupRequest, PutSoupResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OutbidService_PutSoupServer = grpc.ClientStreamingServer[PutSoupRequest, PutSoupResponse]
+
+func _OutbidService_GetSoup_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(GetSoupRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(OutbidServiceServer).GetSoup(m, &grpc.GenericServerStream[GetSoupRequest, GetSoupResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type OutbidService_GetSoupServer = grpc.ServerStreamingServer[GetSoupResponse]
 
 func _OutbidService_AskTrial_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AskTrialRequest)
@@ -1208,6 +1274,16 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "GetCheckpoint",
 			Handler:       _OutbidService_GetCheckpoint_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "PutSoup",
+			Handler:       _OutbidService_PutSoup_Handler,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "GetSoup",
+			Handler:       _OutbidService_GetSoup_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -472,7 +472,9 @@ type SweepRecord struct {
 	// Counts sweeps by submission, deleted ones too; absent in snapshots of versions that deleted none: its place in the list.
 	Order *int64 `protobuf:"varint,22,opt,name=order,proto3,oneof" json:"order,omitempty"`
 	// Its tuner is a program of its own, and tuner is a RemoteTuner; false in snapshots of versions that kept the program's own.
-	TunerRemote   bool `protobuf:"varint,23,opt,name=tuner_remote,json=tunerRemote,proto3" json:"tuner_remote,omitempty"`
+	TunerRemote bool `protobuf:"varint,23,opt,name=tuner_remote,json=tunerRemote,proto3" json:"tuner_remote,omitempty"`
+	// Averages of its checkpoints that it keeps, oldest first.
+	Soups         []*Soup `protobuf:"bytes,25,rep,name=soups,proto3" json:"soups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -666,6 +668,13 @@ func (x *SweepRecord) GetTunerRemote() bool {
 		return x.TunerRemote
 	}
 	return false
+}
+
+func (x *SweepRecord) GetSoups() []*Soup {
+	if x != nil {
+		return x.Soups
+	}
+	return nil
 }
 
 // RemoteTuner is a tuner in a process of its own as the control loop knows it.
@@ -1599,7 +1608,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
-	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xfa\x06\n" +
+	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xa1\a\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -1626,7 +1635,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"lack_noted\x18\x15 \x01(\bR\tlackNoted\x12\x19\n" +
 	"\x05order\x18\x16 \x01(\x03H\x00R\x05order\x88\x01\x01\x12!\n" +
-	"\ftuner_remote\x18\x17 \x01(\bR\vtunerRemoteB\b\n" +
+	"\ftuner_remote\x18\x17 \x01(\bR\vtunerRemote\x12%\n" +
+	"\x05soups\x18\x19 \x03(\v2\x0f.outbid.v1.SoupR\x05soupsB\b\n" +
 	"\x06_order\"\xff\x01\n" +
 	"\vRemoteTuner\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
@@ -1753,17 +1763,18 @@ var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*Outlook)(nil),               // 21: outbid.v1.Outlook
 	(*Throughput)(nil),            // 22: outbid.v1.Throughput
 	(*Fairness)(nil),              // 23: outbid.v1.Fairness
-	(*TunerStatus)(nil),           // 24: outbid.v1.TunerStatus
-	(*TunerEvent)(nil),            // 25: outbid.v1.TunerEvent
-	(*Trial)(nil),                 // 26: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 27: outbid.v1.Checkpoint
-	(*ForkFailed)(nil),            // 28: outbid.v1.ForkFailed
-	(TrialState)(0),               // 29: outbid.v1.TrialState
-	(ForkAgain)(0),                // 30: outbid.v1.ForkAgain
-	(*MergeJudged)(nil),           // 31: outbid.v1.MergeJudged
-	(*TrialPlace)(nil),            // 32: outbid.v1.TrialPlace
-	(RevokeKind)(0),               // 33: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 34: outbid.v1.LeasePlace
+	(*Soup)(nil),                  // 24: outbid.v1.Soup
+	(*TunerStatus)(nil),           // 25: outbid.v1.TunerStatus
+	(*TunerEvent)(nil),            // 26: outbid.v1.TunerEvent
+	(*Trial)(nil),                 // 27: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 28: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 29: outbid.v1.ForkFailed
+	(TrialState)(0),               // 30: outbid.v1.TrialState
+	(ForkAgain)(0),                // 31: outbid.v1.ForkAgain
+	(*MergeJudged)(nil),           // 32: outbid.v1.MergeJudged
+	(*TrialPlace)(nil),            // 33: outbid.v1.TrialPlace
+	(RevokeKind)(0),               // 34: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 35: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	13, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
@@ -1788,39 +1799,40 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	21, // 19: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
 	22, // 20: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
 	23, // 21: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	18, // 22: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
-	6,  // 23: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
-	24, // 24: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
-	13, // 25: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
-	25, // 26: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
-	26, // 27: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	11, // 28: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
-	27, // 29: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	13, // 30: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	22, // 31: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	28, // 32: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	29, // 33: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	10, // 34: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	8,  // 35: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
-	30, // 36: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
-	31, // 37: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
-	27, // 38: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
-	13, // 39: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
-	9,  // 40: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
-	13, // 41: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
-	27, // 42: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
-	32, // 43: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
-	13, // 44: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	13, // 45: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	33, // 46: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	34, // 47: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	13, // 48: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	34, // 49: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	24, // 22: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
+	18, // 23: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
+	6,  // 24: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
+	25, // 25: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
+	13, // 26: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
+	26, // 27: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
+	27, // 28: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	11, // 29: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
+	28, // 30: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	13, // 31: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	22, // 32: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	29, // 33: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	30, // 34: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	10, // 35: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	8,  // 36: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
+	31, // 37: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
+	32, // 38: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
+	28, // 39: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
+	13, // 40: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
+	9,  // 41: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
+	13, // 42: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
+	28, // 43: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	33, // 44: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
+	13, // 45: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	13, // 46: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	34, // 47: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	35, // 48: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	13, // 49: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	35, // 50: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from outbid import _model
 from outbid._errors import CheckpointError, UnavailableError
 from outbid._server import LocalServer
 from outbid.rpc import Address, Patience, Service
+from outbid.v1 import event_pb2, sweep_pb2
 from outbid.v1 import service_pb2 as pb
-from outbid.v1 import sweep_pb2
 
 
 class Connection:
@@ -150,6 +151,37 @@ class Connection:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(part)
 
+    def publish_soup(
+        self, sweep: str, file: Path, metric: float | None, ingredients: Iterable[_model.Ingredient]
+    ) -> _model.SoupInfo:
+        """Have a sweep keep an average of its checkpoints."""
+        soup = event_pb2.Soup(bytes=file.stat().st_size, sha256=_sha256(file), metric=metric)
+        for i in ingredients:
+            soup.parts.add(trial=i.trial, metric=i.metric, soup=i.soup, kept=i.kept, note=i.note)
+        return _model.soup_info(self.rpc.put_soup(pb.PutSoupRequest(sweep=sweep, soup=soup), file).soup)
+
+    def fetch_soup(self, sweep: str, number: int, path: Path) -> _model.SoupInfo:
+        """Write a soup that a sweep keeps to a file, the newest if `number` is 0."""
+        waiting = Patience()
+        while True:
+            digest, soup = hashlib.sha256(), event_pb2.Soup()
+            try:
+                with path.open("wb") as file:
+                    for piece in self.rpc.get_soup(pb.GetSoupRequest(sweep=sweep, number=number)):
+                        if piece.HasField("soup"):
+                            soup = piece.soup
+                        digest.update(piece.data)
+                        file.write(piece.data)
+            except UnavailableError as error:
+                self.rpc.recover(error, waiting)
+                continue
+            if digest.hexdigest() != soup.sha256:
+                raise CheckpointError(
+                    f"soup {soup.number} of {sweep} is damaged: its SHA-256 is {digest.hexdigest()} instead of "
+                    f"{soup.sha256}"
+                )
+            return _model.soup_info(soup)
+
     def _receive(self, request: pb.GetCheckpointRequest, file: Any) -> None:
         digest, expected = hashlib.sha256(), ""
         for piece in self.rpc.get_checkpoint(request):
@@ -161,3 +193,12 @@ class Connection:
                 f"the checkpoint of trial {request.sweep}/{request.trial} is damaged: its SHA-256 is "
                 f"{digest.hexdigest()} instead of {expected}"
             )
+
+
+def _sha256(file: Path) -> str:
+    """Return a file's SHA-256 in hex."""
+    digest = hashlib.sha256()
+    with file.open("rb") as source:
+        while data := source.read(1 << 20):
+            digest.update(data)
+    return digest.hexdigest()

@@ -80,6 +80,38 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
+class Ingredient:
+    """A trial that might have joined a soup.
+
+    `metric` is its own best value, `soup` what the mean with it was found to be worth, None if that was not asked.
+    `note` says why it could not be averaged.
+    """
+
+    trial: int
+    metric: float
+    soup: float | None
+    kept: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class SoupInfo:
+    """A soup that a sweep keeps: an average of its checkpoints. `size` is in bytes, `ingredients` are the best first.
+
+    `metric` is what it was found to be worth on data held out, None where nobody asked.
+    """
+
+    number: int
+    metric: float | None
+    size: int
+    sha256: str
+    key: str
+    time: datetime.datetime | None
+    actor: str
+    ingredients: tuple[Ingredient, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Note:
     """One line of the server's about a sweep, or about one trial of it. `level` is info, warning or error."""
 
@@ -365,7 +397,8 @@ class SweepInfo:
     `total_trials` and `total_steps` are what the tuner will do in all, 0 if unbounded. `fairness` is how it fares by
     sharing the cluster, or fared in the end; None while nothing is known of its speed. `seed` is the tuner's: drawn by
     the server if none was given, and with it the same sweep can be drawn again. `objectives` are all that is optimised,
-    each a metric and its mode; `metric` and `mode` are the first.
+    each a metric and its mode; `metric` and `mode` are the first. `soups` are averages of its checkpoints that it
+    keeps, oldest first.
     """
 
     id: str
@@ -387,6 +420,7 @@ class SweepInfo:
     fairness: Fairness | None = None
     seed: int | None = None
     objectives: tuple[tuple[str, str], ...] = ()
+    soups: tuple[SoupInfo, ...] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
         best = "" if self.best is None or self.best.metric is None else f", best {self.metric} {self.best.metric:.6g}"
@@ -585,6 +619,23 @@ def sweep_info(sweep: service_pb2.Sweep, source: Source) -> SweepInfo:
         fairness=_fairness(sweep),
         seed=sweep.spec.tuner.seed if sweep.spec.tuner.HasField("seed") else None,
         objectives=((sweep.spec.metric, sweep.spec.mode), *((o.metric, o.mode) for o in sweep.spec.objectives)),
+        soups=tuple(soup_info(soup) for soup in sweep.soups),
+    )
+
+
+def soup_info(soup: event_pb2.Soup) -> SoupInfo:
+    """Return a soup of the API as a plain value."""
+    return SoupInfo(
+        number=soup.number,
+        metric=soup.metric if soup.HasField("metric") else None,
+        size=soup.bytes,
+        sha256=soup.sha256,
+        key=soup.key,
+        time=_time(soup, "time"),
+        actor=soup.actor,
+        ingredients=tuple(
+            Ingredient(p.trial, p.metric, p.soup if p.HasField("soup") else None, p.kept, p.note) for p in soup.parts
+        ),
     )
 
 

@@ -91,18 +91,33 @@ class Result:
             return pd.DataFrame.from_records(self.records(), columns=self._columns())
         return pd.DataFrame.from_records([r.record() for r in self.reports()])
 
-    def soup(self, k: int = 10, *, evaluate: Evaluate | None = None) -> Soup:
-        """Return a greedy soup of the k best trials that keep a checkpoint (Wortsman et al., ICML 2022).
+    def soup(self, k: int | None = None, *, evaluate: Evaluate | None = None, keep: bool = True) -> Soup:
+        """Make a greedy soup of the k best trials that keep a checkpoint (Wortsman et al., ICML 2022), or fetch one.
+
+        With neither `k` nor `evaluate` it is the newest soup that the sweep keeps, also one of `outbid soup`;
+        NotFoundError says that it keeps none.
 
         The mean begins with the best trial's weights, and each next one joins if the mean is then no worse by
         `evaluate`, which is given weights by name and returns the sweep's metric: ask it of data that no trial reported
-        on. Without it all are averaged. It helps where all trials began with the same weights; see docs/averaging.md.
+        on. Without it all k are averaged; k is 10 if nothing else is said. It helps where all trials began with the same weights; see docs/averaging.md.
         The sweep keeps the checkpoints of as many trials as `checkpoints=ob.Checkpoints(best=...)` says; the others are
         passed over. Averages are computed by the `outbid` binary on this machine, as by `outbid soup`.
-        """
-        from outbid._soup import greedy
 
-        return greedy(self.sweep.id, self.sweep.mode, self.trials, k, evaluate)
+        The sweep keeps the soup, in the store beside its checkpoints, unless `keep` is False: as many of the newest as
+        of checkpoints, at least one. It is deleted with the sweep. `sweep.soups` says what is kept.
+        """
+        from outbid import _soup
+
+        if k is None and evaluate is None:
+            return _soup.kept(self._client, self.sweep.id)
+        return _soup.greedy(
+            self.sweep.id,
+            self.sweep.mode,
+            self.trials,
+            10 if k is None else k,
+            evaluate,
+            self._client if keep else None,
+        )
 
     def importance(
         self, *, seed: int = 0, method: Literal["permutation", "fanova"] = "permutation"

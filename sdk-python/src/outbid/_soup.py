@@ -10,29 +10,18 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outbid import _model, _tensors
 from outbid._errors import CheckpointError, NoResultError, NotFoundError
+from outbid._model import Ingredient
 from outbid._server import find_binary
+
+if TYPE_CHECKING:
+    from outbid._connection import Connection
 
 Evaluate = Callable[[Mapping[str, Any]], float]
 """What weights are worth on held-out data, in the sweep's metric."""
-
-
-@dataclass(frozen=True)
-class Ingredient:
-    """A trial that might have joined a soup.
-
-    `metric` is its own best value, `soup` what the mean with it was found to be worth, None if that was not asked.
-    `note` says why it could not be averaged.
-    """
-
-    trial: int
-    metric: float
-    soup: float | None
-    kept: bool
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,12 +29,13 @@ class Soup:
     """The mean of some of a sweep's checkpoints.
 
     `weights` are arrays by name, `metric` is what they were found to be worth, None where that was not asked, and
-    `ingredients` are the trials, best first.
+    `ingredients` are the trials, best first. `number` is the one by which the sweep keeps it, None if it does not.
     """
 
     weights: Mapping[str, Any] = field(repr=False)
     metric: float | None
     ingredients: tuple[Ingredient, ...]
+    number: int | None = None
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the weights to a safetensors file."""
@@ -53,15 +43,29 @@ class Soup:
         return Path(path)
 
 
-def greedy(sweep: str, mode: str, trials: Iterable[_model.TrialResult], k: int, evaluate: Evaluate | None) -> Soup:
-    """Make the soup, with the code that `outbid average` and workers average with."""
+def kept(client: Connection, sweep: str, number: int = 0) -> Soup:
+    """Return a soup that the sweep keeps, the newest if `number` is 0."""
+    with tempfile.TemporaryDirectory(prefix="outbid-soup-") as place:
+        info = client.fetch_soup(sweep, number, Path(place) / "soup.safetensors")
+        return Soup(_tensors.read(Path(place) / "soup.safetensors")[0], info.metric, info.ingredients, info.number)
+
+
+def greedy(
+    sweep: str,
+    mode: str,
+    trials: Iterable[_model.TrialResult],
+    k: int,
+    evaluate: Evaluate | None,
+    client: Connection | None = None,
+) -> Soup:
+    """Make the soup, with the code that `outbid average` and workers average with; of a client, the sweep keeps it."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"soup: k must be a whole number from 1, got {k!r}")
     sign = 1 if mode == "min" else -1
     ranked = [(sign * t.metric, t.number, t) for t in trials if t.metric is not None and math.isfinite(t.metric)]
     with tempfile.TemporaryDirectory(prefix="outbid-soup-") as place:
         mean = Path(place) / "mean.safetensors"
-        kept: list[Path] = []
+        joined: list[Path] = []
         found: list[Ingredient] = []
         worth: float | None = None
         for _, number, trial in sorted(ranked, key=lambda r: r[:2]):
@@ -72,24 +76,25 @@ def greedy(sweep: str, mode: str, trials: Iterable[_model.TrialResult], k: int, 
             except NotFoundError:
                 continue  # it is not kept: see checkpoints=ob.Checkpoints(best=...)
             own = float(trial.metric or 0.0)
-            if note := _average([*kept, file], mean):
-                if not kept:
+            if note := _average([*joined, file], mean):
+                if not joined:
                     raise CheckpointError(f"soup of {sweep}: {note}")
                 found.append(Ingredient(number, own, None, False, note))
                 continue
             value = None if evaluate is None else float(evaluate(_tensors.read(mean)[0]))
-            if not kept and value is not None and math.isnan(value):
+            if not joined and value is not None and math.isnan(value):
                 raise ValueError(f"soup of {sweep}: trial {number} alone is worth NaN")
             helps = value is None or worth is None or sign * value <= sign * worth
             found.append(Ingredient(number, own, value, helps))
             if helps:
-                kept.append(file)
+                joined.append(file)
                 worth = value
-        if not kept:
+        if not joined:
             raise NoResultError(f"no trial of {sweep} that reported its metric keeps a checkpoint")
-        if note := _average(kept, mean):
+        if note := _average(joined, mean):
             raise CheckpointError(f"soup of {sweep}: {note}")
-        return Soup(_tensors.read(mean)[0], worth, tuple(found))
+        number = None if client is None else client.publish_soup(sweep, mean, worth, found).number
+        return Soup(_tensors.read(mean)[0], worth, tuple(found), number)
 
 
 def _average(files: list[Path], to: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from outbid._errors import ServerError
@@ -132,6 +133,21 @@ class Service:
     def get_checkpoint(self, request: pb.GetCheckpointRequest) -> Iterator[pb.GetCheckpointResponse]:
         """Yield a checkpoint in pieces; the first says which it is."""
         return self._transport.stream(lambda s: s.GetCheckpoint, request, pb.GetCheckpointResponse)
+
+    def put_soup(self, request: pb.PutSoupRequest, file: Path) -> pb.PutSoupResponse:
+        """Store a soup: `request` names the sweep and says what the soup is, `file` holds it."""
+
+        def pieces() -> Iterator[pb.PutSoupRequest]:
+            yield request
+            with file.open("rb") as source:
+                while data := source.read(_PIECE):
+                    yield pb.PutSoupRequest(data=data)
+
+        return self._transport.upload(lambda s: s.PutSoup, pieces, pb.PutSoupResponse)
+
+    def get_soup(self, request: pb.GetSoupRequest) -> Iterator[pb.GetSoupResponse]:
+        """Yield a soup in pieces; the first says which it is."""
+        return self._transport.stream(lambda s: s.GetSoup, request, pb.GetSoupResponse)
 
     def ask_trial(self, request: pb.AskTrialRequest) -> pb.AskTrialResponse:
         """Ask for a trial to train in a loop of one's own."""

@@ -344,6 +344,8 @@ class Event(google.protobuf.message.Message):
     MERGE_JUDGED_FIELD_NUMBER: builtins.int
     TENANT_CHANGED_FIELD_NUMBER: builtins.int
     TENANT_REMOVED_FIELD_NUMBER: builtins.int
+    SOUP_PUBLISHED_FIELD_NUMBER: builtins.int
+    SOUP_DROPPED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -416,6 +418,10 @@ class Event(google.protobuf.message.Message):
     def tenant_changed(self) -> Global___TenantChanged: ...
     @property
     def tenant_removed(self) -> Global___TenantRemoved: ...
+    @property
+    def soup_published(self) -> Global___SoupPublished: ...
+    @property
+    def soup_dropped(self) -> Global___SoupDropped: ...
     def __init__(
         self,
         *,
@@ -455,10 +461,12 @@ class Event(google.protobuf.message.Message):
         merge_judged: Global___MergeJudged | None = ...,
         tenant_changed: Global___TenantChanged | None = ...,
         tenant_removed: Global___TenantRemoved | None = ...,
+        soup_published: Global___SoupPublished | None = ...,
+        soup_dropped: Global___SoupDropped | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -623,6 +631,48 @@ class SweepDeleted(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["actor", b"actor", "sweep", b"sweep"]) -> None: ...
 
 Global___SweepDeleted: typing_extensions.TypeAlias = SweepDeleted
+
+@typing.final
+class SoupPublished(google.protobuf.message.Message):
+    """SoupPublished: an average of checkpoints of the sweep's is in the store, and its own from now on."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    SOUP_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    @property
+    def soup(self) -> Global___Soup: ...
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        soup: Global___Soup | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["soup", b"soup"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["soup", b"soup", "sweep", b"sweep"]) -> None: ...
+
+Global___SoupPublished: typing_extensions.TypeAlias = SoupPublished
+
+@typing.final
+class SoupDropped(google.protobuf.message.Message):
+    """SoupDropped: the sweep keeps a soup no longer; its file is deleted."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    key: builtins.str
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        key: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key", "sweep", b"sweep"]) -> None: ...
+
+Global___SoupDropped: typing_extensions.TypeAlias = SoupDropped
 
 @typing.final
 class TunerAsked(google.protobuf.message.Message):
@@ -1840,6 +1890,89 @@ class Checkpoint(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___Checkpoint: typing_extensions.TypeAlias = Checkpoint
+
+@typing.final
+class Soup(google.protobuf.message.Message):
+    """Soup is an average of checkpoints of a sweep's trials that somebody chose, one file of safetensors."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
+    BYTES_FIELD_NUMBER: builtins.int
+    SHA256_FIELD_NUMBER: builtins.int
+    TIME_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    METRIC_FIELD_NUMBER: builtins.int
+    PARTS_FIELD_NUMBER: builtins.int
+    number: builtins.int
+    """Counts the soups of a sweep, from 1."""
+    key: builtins.str
+    """Key in the object store."""
+    bytes: builtins.int
+    sha256: builtins.str
+    """SHA-256 of the file in hex."""
+    actor: builtins.str
+    metric: builtins.float
+    """What it was found to be worth on data held out, in the sweep's metric; absent where nobody asked."""
+    @property
+    def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SoupPart]:
+        """The trials that were tried, the best first."""
+
+    def __init__(
+        self,
+        *,
+        number: builtins.int = ...,
+        key: builtins.str = ...,
+        bytes: builtins.int = ...,
+        sha256: builtins.str = ...,
+        time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        actor: builtins.str = ...,
+        metric: builtins.float | None = ...,
+        parts: collections.abc.Iterable[Global___SoupPart] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_metric", b"_metric", "metric", b"metric", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "actor", b"actor", "bytes", b"bytes", "key", b"key", "metric", b"metric", "number", b"number", "parts", b"parts", "sha256", b"sha256", "time", b"time"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
+
+Global___Soup: typing_extensions.TypeAlias = Soup
+
+@typing.final
+class SoupPart(google.protobuf.message.Message):
+    """SoupPart is a trial that might have joined a soup."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TRIAL_FIELD_NUMBER: builtins.int
+    METRIC_FIELD_NUMBER: builtins.int
+    SOUP_FIELD_NUMBER: builtins.int
+    KEPT_FIELD_NUMBER: builtins.int
+    NOTE_FIELD_NUMBER: builtins.int
+    trial: builtins.int
+    metric: builtins.float
+    """The trial's own best value."""
+    soup: builtins.float
+    """What the mean with it was found to be worth; absent where that was not asked."""
+    kept: builtins.bool
+    """It is part of the soup."""
+    note: builtins.str
+    """Why it could not be averaged with the others."""
+    def __init__(
+        self,
+        *,
+        trial: builtins.int = ...,
+        metric: builtins.float = ...,
+        soup: builtins.float | None = ...,
+        kept: builtins.bool = ...,
+        note: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_soup", b"_soup", "soup", b"soup"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_soup", b"_soup", "kept", b"kept", "metric", b"metric", "note", b"note", "soup", b"soup", "trial", b"trial"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_soup", b"_soup"]) -> typing.Literal["soup"] | None: ...
+
+Global___SoupPart: typing_extensions.TypeAlias = SoupPart
 
 @typing.final
 class OuterState(google.protobuf.message.Message):

@@ -73,6 +73,7 @@ class Sweep(google.protobuf.message.Message):
     OUTLOOK_FIELD_NUMBER: builtins.int
     ACTOR_FIELD_NUMBER: builtins.int
     FAIRNESS_FIELD_NUMBER: builtins.int
+    SOUPS_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -108,6 +109,10 @@ class Sweep(google.protobuf.message.Message):
     def fairness(self) -> outbid.v1.auction_pb2.Fairness:
         """How the sweep fares by sharing the cluster, or fared in the end."""
 
+    @property
+    def soups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.Soup]:
+        """Averages of its checkpoints that it keeps, oldest first."""
+
     def __init__(
         self,
         *,
@@ -126,9 +131,10 @@ class Sweep(google.protobuf.message.Message):
         outlook: outbid.v1.sweep_pb2.Outlook | None = ...,
         actor: builtins.str = ...,
         fairness: outbid.v1.auction_pb2.Fairness | None = ...,
+        soups: collections.abc.Iterable[outbid.v1.event_pb2.Soup] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["best", b"best", "counts", b"counts", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "best", b"best", "counts", b"counts", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "submitted", b"submitted", "waiting", b"waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "best", b"best", "counts", b"counts", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "submitted", b"submitted", "waiting", b"waiting"]) -> None: ...
 
 Global___Sweep: typing_extensions.TypeAlias = Sweep
 
@@ -1394,6 +1400,95 @@ class GetCheckpointResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["checkpoint", b"checkpoint", "data", b"data"]) -> None: ...
 
 Global___GetCheckpointResponse: typing_extensions.TypeAlias = GetCheckpointResponse
+
+@typing.final
+class PutSoupRequest(google.protobuf.message.Message):
+    """PutSoupRequest is a piece of a soup's file; the first piece says what it is."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    SOUP_FIELD_NUMBER: builtins.int
+    DATA_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    data: builtins.bytes
+    @property
+    def soup(self) -> outbid.v1.event_pb2.Soup:
+        """Its bytes, sha256, metric and parts; the server says the rest."""
+
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        soup: outbid.v1.event_pb2.Soup | None = ...,
+        data: builtins.bytes = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["soup", b"soup"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "soup", b"soup", "sweep", b"sweep"]) -> None: ...
+
+Global___PutSoupRequest: typing_extensions.TypeAlias = PutSoupRequest
+
+@typing.final
+class PutSoupResponse(google.protobuf.message.Message):
+    """PutSoupResponse is the response of PutSoup."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SOUP_FIELD_NUMBER: builtins.int
+    @property
+    def soup(self) -> outbid.v1.event_pb2.Soup: ...
+    def __init__(
+        self,
+        *,
+        soup: outbid.v1.event_pb2.Soup | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["soup", b"soup"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["soup", b"soup"]) -> None: ...
+
+Global___PutSoupResponse: typing_extensions.TypeAlias = PutSoupResponse
+
+@typing.final
+class GetSoupRequest(google.protobuf.message.Message):
+    """GetSoupRequest is the request of GetSoup."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    NUMBER_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    number: builtins.int
+    """The newest one if 0."""
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        number: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["number", b"number", "sweep", b"sweep"]) -> None: ...
+
+Global___GetSoupRequest: typing_extensions.TypeAlias = GetSoupRequest
+
+@typing.final
+class GetSoupResponse(google.protobuf.message.Message):
+    """GetSoupResponse is a piece of the file; the first piece says which soup it is."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SOUP_FIELD_NUMBER: builtins.int
+    DATA_FIELD_NUMBER: builtins.int
+    data: builtins.bytes
+    @property
+    def soup(self) -> outbid.v1.event_pb2.Soup: ...
+    def __init__(
+        self,
+        *,
+        soup: outbid.v1.event_pb2.Soup | None = ...,
+        data: builtins.bytes = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["soup", b"soup"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "soup", b"soup"]) -> None: ...
+
+Global___GetSoupResponse: typing_extensions.TypeAlias = GetSoupResponse
 
 @typing.final
 class AskTrialRequest(google.protobuf.message.Message):

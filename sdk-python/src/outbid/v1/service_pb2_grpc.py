@@ -111,6 +111,16 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_service__pb2.GetCheckpointRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_service__pb2.GetCheckpointResponse.FromString,
                 _registered_method=True)
+        self.PutSoup = channel.stream_unary(
+                '/outbid.v1.OutbidService/PutSoup',
+                request_serializer=outbid_dot_v1_dot_service__pb2.PutSoupRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.PutSoupResponse.FromString,
+                _registered_method=True)
+        self.GetSoup = channel.unary_stream(
+                '/outbid.v1.OutbidService/GetSoup',
+                request_serializer=outbid_dot_v1_dot_service__pb2.GetSoupRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.GetSoupResponse.FromString,
+                _registered_method=True)
         self.AskTrial = channel.unary_unary(
                 '/outbid.v1.OutbidService/AskTrial',
                 request_serializer=outbid_dot_v1_dot_service__pb2.AskTrialRequest.SerializeToString,
@@ -288,6 +298,20 @@ class OutbidServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutSoup(self, request_iterator, context):
+        """PutSoup stores an average of checkpoints of a sweep's: whole, or not at all.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSoup(self, request, context):
+        """GetSoup streams the file of a soup that a sweep keeps.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AskTrial(self, request, context):
         """AskTrial gives a client of an external sweep something to train.
         """
@@ -456,6 +480,16 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.GetCheckpoint,
                     request_deserializer=outbid_dot_v1_dot_service__pb2.GetCheckpointRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_service__pb2.GetCheckpointResponse.SerializeToString,
+            ),
+            'PutSoup': grpc.stream_unary_rpc_method_handler(
+                    servicer.PutSoup,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.PutSoupRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.PutSoupResponse.SerializeToString,
+            ),
+            'GetSoup': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetSoup,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.GetSoupRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.GetSoupResponse.SerializeToString,
             ),
             'AskTrial': grpc.unary_unary_rpc_method_handler(
                     servicer.AskTrial,
@@ -929,6 +963,60 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/GetCheckpoint',
             outbid_dot_v1_dot_service__pb2.GetCheckpointRequest.SerializeToString,
             outbid_dot_v1_dot_service__pb2.GetCheckpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutSoup(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/outbid.v1.OutbidService/PutSoup',
+            outbid_dot_v1_dot_service__pb2.PutSoupRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.PutSoupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSoup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/outbid.v1.OutbidService/GetSoup',
+            outbid_dot_v1_dot_service__pb2.GetSoupRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.GetSoupResponse.FromString,
             options,
             channel_credentials,
             insecure,

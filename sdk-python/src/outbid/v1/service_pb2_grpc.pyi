@@ -266,6 +266,38 @@ _OutbidServiceGetCheckpointType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServicePutSoupType = typing_extensions.TypeVar(
+    '_OutbidServicePutSoupType',
+    grpc.StreamUnaryMultiCallable[
+        outbid.v1.service_pb2.PutSoupRequest,
+        outbid.v1.service_pb2.PutSoupResponse,
+    ],
+    grpc.aio.StreamUnaryMultiCallable[
+        outbid.v1.service_pb2.PutSoupRequest,
+        outbid.v1.service_pb2.PutSoupResponse,
+    ],
+    default=grpc.StreamUnaryMultiCallable[
+        outbid.v1.service_pb2.PutSoupRequest,
+        outbid.v1.service_pb2.PutSoupResponse,
+    ],
+)
+
+_OutbidServiceGetSoupType = typing_extensions.TypeVar(
+    '_OutbidServiceGetSoupType',
+    grpc.UnaryStreamMultiCallable[
+        outbid.v1.service_pb2.GetSoupRequest,
+        outbid.v1.service_pb2.GetSoupResponse,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        outbid.v1.service_pb2.GetSoupRequest,
+        outbid.v1.service_pb2.GetSoupResponse,
+    ],
+    default=grpc.UnaryStreamMultiCallable[
+        outbid.v1.service_pb2.GetSoupRequest,
+        outbid.v1.service_pb2.GetSoupResponse,
+    ],
+)
+
 _OutbidServiceAskTrialType = typing_extensions.TypeVar(
     '_OutbidServiceAskTrialType',
     grpc.UnaryUnaryMultiCallable[
@@ -474,7 +506,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -538,6 +570,14 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryStreamMultiCallable[
             outbid.v1.service_pb2.GetCheckpointRequest,
             outbid.v1.service_pb2.GetCheckpointResponse,
+        ],
+        grpc.StreamUnaryMultiCallable[
+            outbid.v1.service_pb2.PutSoupRequest,
+            outbid.v1.service_pb2.PutSoupResponse,
+        ],
+        grpc.UnaryStreamMultiCallable[
+            outbid.v1.service_pb2.GetSoupRequest,
+            outbid.v1.service_pb2.GetSoupResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.AskTrialRequest,
@@ -655,6 +695,14 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.service_pb2.GetCheckpointRequest,
             outbid.v1.service_pb2.GetCheckpointResponse,
         ],
+        grpc.aio.StreamUnaryMultiCallable[
+            outbid.v1.service_pb2.PutSoupRequest,
+            outbid.v1.service_pb2.PutSoupResponse,
+        ],
+        grpc.aio.UnaryStreamMultiCallable[
+            outbid.v1.service_pb2.GetSoupRequest,
+            outbid.v1.service_pb2.GetSoupResponse,
+        ],
         grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.AskTrialRequest,
             outbid.v1.service_pb2.AskTrialResponse,
@@ -756,6 +804,12 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
     GetCheckpoint: _OutbidServiceGetCheckpointType
     """GetCheckpoint streams the file of a trial's checkpoint."""
 
+    PutSoup: _OutbidServicePutSoupType
+    """PutSoup stores an average of checkpoints of a sweep's: whole, or not at all."""
+
+    GetSoup: _OutbidServiceGetSoupType
+    """GetSoup streams the file of a soup that a sweep keeps."""
+
     AskTrial: _OutbidServiceAskTrialType
     """AskTrial gives a client of an external sweep something to train."""
 
@@ -855,6 +909,14 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryStreamMultiCallable[
         outbid.v1.service_pb2.GetCheckpointRequest,
         outbid.v1.service_pb2.GetCheckpointResponse,
+    ],
+    grpc.aio.StreamUnaryMultiCallable[
+        outbid.v1.service_pb2.PutSoupRequest,
+        outbid.v1.service_pb2.PutSoupResponse,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        outbid.v1.service_pb2.GetSoupRequest,
+        outbid.v1.service_pb2.GetSoupResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.AskTrialRequest,
@@ -1034,6 +1096,22 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[outbid.v1.service_pb2.GetCheckpointResponse], collections.abc.AsyncIterator[outbid.v1.service_pb2.GetCheckpointResponse]]:
         """GetCheckpoint streams the file of a trial's checkpoint."""
+
+    @abc.abstractmethod
+    def PutSoup(
+        self,
+        request_iterator: _MaybeAsyncIterator[outbid.v1.service_pb2.PutSoupRequest],
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.PutSoupResponse, collections.abc.Awaitable[outbid.v1.service_pb2.PutSoupResponse]]:
+        """PutSoup stores an average of checkpoints of a sweep's: whole, or not at all."""
+
+    @abc.abstractmethod
+    def GetSoup(
+        self,
+        request: outbid.v1.service_pb2.GetSoupRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[outbid.v1.service_pb2.GetSoupResponse], collections.abc.AsyncIterator[outbid.v1.service_pb2.GetSoupResponse]]:
+        """GetSoup streams the file of a soup that a sweep keeps."""
 
     @abc.abstractmethod
     def AskTrial(

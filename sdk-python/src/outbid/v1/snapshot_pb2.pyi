@@ -252,6 +252,7 @@ class SweepRecord(google.protobuf.message.Message):
     LACK_NOTED_FIELD_NUMBER: builtins.int
     ORDER_FIELD_NUMBER: builtins.int
     TUNER_REMOTE_FIELD_NUMBER: builtins.int
+    SOUPS_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -294,6 +295,10 @@ class SweepRecord(google.protobuf.message.Message):
     def fairness(self) -> outbid.v1.auction_pb2.Fairness:
         """How it fared, if it has ended."""
 
+    @property
+    def soups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.Soup]:
+        """Averages of its checkpoints that it keeps, oldest first."""
+
     def __init__(
         self,
         *,
@@ -320,9 +325,10 @@ class SweepRecord(google.protobuf.message.Message):
         lack_noted: builtins.bool = ...,
         order: builtins.int | None = ...,
         tuner_remote: builtins.bool = ...,
+        soups: collections.abc.Iterable[outbid.v1.event_pb2.Soup] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_order", b"_order", "ended", b"ended", "fairness", b"fairness", "order", b"order", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_remote", b"tuner_remote", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_remote", b"tuner_remote", "tuner_waiting", b"tuner_waiting"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_order", b"_order"]) -> typing.Literal["order"] | None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord

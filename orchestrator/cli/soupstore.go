@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// soupPiece is how much of a soup goes into one message.
+const soupPiece = 256 << 10
+
+// publishSoup has the sweep keep a soup, and returns it as the server keeps it.
+func (c *connection) publishSoup(ctx context.Context, sweep string, made *madeSoup) (*outbidv1.Soup, error) {
+	f, err := os.Open(made.file)
+	if err != nil {
+		return nil, fmt.Errorf("read the soup back: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	hash := sha256.New()
+	size, err := io.Copy(hash, f)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the soup back: %w", err)
+	}
+	soup := &outbidv1.Soup{Bytes: size, Sha256: hex.EncodeToString(hash.Sum(nil)), Metric: made.metric}
+	for _, t := range made.trials {
+		soup.Parts = append(soup.Parts, &outbidv1.SoupPart{Trial: t.Trial, Metric: t.Metric, Soup: t.Soup, Kept: t.Kept, Note: t.Note})
+	}
+	stream, err := c.PutSoup(ctx)
+	if err != nil {
+		return nil, err
+	}
+	buf := make([]byte, soupPiece)
+	piece := &outbidv1.PutSoupRequest{Sweep: sweep, Soup: soup}
+	for ; ; piece = new(outbidv1.PutSoupRequest) {
+		n, err := io.ReadFull(f, buf)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, fmt.Errorf("read the soup back: %w", err)
+		}
+		piece.Data = slices.Clone(buf[:n]) // a message may still be on its way when the next one is read
+		if sendErr := stream.Send(piece); sendErr != nil || err != nil {
+			break // CloseAndRecv says what was wrong
+		}
+	}
+	answer, err := stream.CloseAndRecv()
+	return answer.GetSoup(), err
+}
+
+// fetchSoup writes a soup that the sweep keeps to a file: whole, with the hash that the ledger holds, or not at all.
+func (a *app) fetchSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep, o soupOptions) error {
+	stream, err := c.GetSoup(ctx, &outbidv1.GetSoupRequest{Sweep: sweep.GetId(), Number: o.get})
+	if err != nil {
+		return err
+	}
+	var soup *outbidv1.Soup
+	hash := sha256.New()
+	err = writeWhole(o.to, func(w io.Writer) error {
+		for {
+			piece, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			if piece.GetSoup() != nil {
+				soup = piece.GetSoup()
+			}
+			_, _ = hash.Write(piece.GetData())
+			if _, err := w.Write(piece.GetData()); err != nil {
+				return err
+			}
+		}
+		if got := hex.EncodeToString(hash.Sum(nil)); got != soup.GetSha256() {
+			return fmt.Errorf("soup %d arrived damaged: its SHA-256 is %s, not %s; try again", soup.GetNumber(), got, soup.GetSha256())
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	a.notef("wrote %s: soup %d of %s, %s", o.to, soup.GetNumber(), sweep.GetId(), formatBytes(soup.GetBytes()))
+	var list []*ingredient
+	for _, p := range soup.GetParts() {
+		list = append(list, &ingredient{Trial: p.GetTrial(), Metric: p.GetMetric(), Soup: p.Soup, Kept: p.GetKept(), Note: p.GetNote()})
+	}
+	return a.listIngredients(o.out, list)
+}
+
+// soupView is a soup that a sweep keeps.
+type soupView struct {
+	Number int32      `json:"number"`
+	Metric *number    `json:"metric"`
+	Bytes  int64      `json:"bytes"`
+	SHA256 string     `json:"sha256"`
+	Time   *time.Time `json:"time"`
+	Actor  string     `json:"actor"`
+	Trials []int32    `json:"trials"`
+	Tried  int        `json:"tried"`
+}
+
+func viewSoup(s *outbidv1.Soup) soupView {
+	v := soupView{
+		Number: s.GetNumber(), Bytes: s.GetBytes(), SHA256: s.GetSha256(), Time: viewTime(s.GetTime()), Actor: s.GetActor(),
+		Trials: []int32{}, Tried: len(s.GetParts()),
+	}
+	if s.Metric != nil {
+		v.Metric = new(number(s.GetMetric()))
+	}
+	for _, p := range s.GetParts() {
+		if p.GetKept() {
+			v.Trials = append(v.Trials, p.GetTrial())
+		}
+	}
+	return v
+}
+
+// soupLine says of a soup what it is worth, what it is of, and whose.
+func (a *app) soupLine(metric string, v soupView) string {
+	line := fmt.Sprintf("%d: ", v.Number)
+	if v.Metric != nil {
+		line += fmt.Sprintf("%s %s, ", clean(metric), formatMetric(float64(*v.Metric)))
+	}
+	trials := strings.Trim(fmt.Sprint(v.Trials), "[]")
+	return line + fmt.Sprintf("of trials %s, of %d tried, %s, %s%s", trials, v.Tried, formatBytes(v.Bytes), a.when(v.Time), by(v.Actor))
+}
+
+// folderPrefix begins the names of folders that soups are made in.
+const folderPrefix = ".outbid-soup-"
+
+// workFolder makes a folder in place, and removes those there that a soup before left behind as it was killed: of which nobody
+// holds the lock any more.
+func workFolder(place string) (dir string, remove func(), err error) {
+	old, _ := filepath.Glob(filepath.Join(place, folderPrefix+"*", "lock"))
+	for _, lock := range old {
+		if f, err := os.OpenFile(lock, os.O_RDWR, 0); err == nil {
+			if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+				_ = os.RemoveAll(filepath.Dir(lock)) // another time, then
+			}
+			_ = f.Close() // and with it the lock
+		}
+	}
+	if dir, err = os.MkdirTemp(place, folderPrefix+"*"); err != nil {
+		return "", nil, err
+	}
+	drop := func() { _ = os.RemoveAll(dir) } // what it leaves is the next soup's to remove
+	f, err := os.Create(filepath.Join(dir, "new"))
+	if err == nil {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err == nil { // before it has the name that others look for
+			err = os.Rename(f.Name(), filepath.Join(dir, "lock"))
+		}
+	}
+	if err != nil {
+		drop()
+		return "", nil, err
+	}
+	return dir, func() { drop(); _ = f.Close() }, nil
+}
