@@ -1,6 +1,7 @@
 """A sixth model, in torch: a small convolutional network for digits, trained by Adam. Nothing in here knows of Outbid.
 
-It takes `pip install outbid[torch]`. What it saves is a dict of arrays as of the models in numpy: weights, and Adam's moments and counters.
+It takes `pip install outbid[torch]`. What it saves is a dict of arrays as of the models in numpy: weights, and Adam's
+moments and counters.
 """
 
 from __future__ import annotations
