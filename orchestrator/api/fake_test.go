@@ -77,21 +77,6 @@ func (c *fakeControl) Rounds(context.Context, uint64, string, int) ([]*outbidv1.
 	return []*outbidv1.Round{{Round: 7}}, nil
 }
 
-func (c *fakeControl) PublishSoup(_ context.Context, sweep string, soup *outbidv1.Soup) (*outbidv1.Soup, error) {
-	c.mu.Lock()
-	s, err := c.find(sweep)
-	err = errors.Join(err, c.fail)
-	c.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	c.change(sweep, func(s *fakeSweep) {
-		soup.Number = int32(len(s.view.GetSoups()) + 1)
-		s.view.Soups = append(s.view.Soups, soup)
-	})
-	return s.view.GetSoups()[soup.GetNumber()-1], nil
-}
-
 func (c *fakeControl) add(id, tenant string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,6 +21,21 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
+func (c *fakeControl) PublishSoup(_ context.Context, sweep string, soup *outbidv1.Soup) (*outbidv1.Soup, error) {
+	c.mu.Lock()
+	s, err := c.find(sweep)
+	err = errors.Join(err, c.fail)
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	c.change(sweep, func(s *fakeSweep) {
+		soup.Number = int32(len(s.view.GetSoups()) + 1)
+		s.view.Soups = append(s.view.Soups, soup)
+	})
+	return s.view.GetSoups()[soup.GetNumber()-1], nil
+}
+
 // soupOf announces a file of these bytes.
 func soupOf(file []byte) *outbidv1.Soup {
 	sum := sha256.Sum256(file)

@@ -95,7 +95,7 @@ func (a *app) fetchSoup(ctx context.Context, c *connection, sweep *outbidv1.Swee
 	a.notef("wrote %s: soup %d of %s, %s", o.to, soup.GetNumber(), sweep.GetId(), formatBytes(soup.GetBytes()))
 	var list []*ingredient
 	for _, p := range soup.GetParts() {
-		list = append(list, &ingredient{Trial: p.GetTrial(), Metric: p.GetMetric(), Soup: p.Soup, Kept: p.GetKept(), Note: p.GetNote()})
+		list = append(list, &ingredient{Trial: p.GetTrial(), Metric: p.GetMetric(), Soup: p.Soup, Kept: p.GetKept(), Note: p.Note})
 	}
 	return a.listIngredients(o.out, list)
 }

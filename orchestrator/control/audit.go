@@ -51,7 +51,7 @@ func Replay(ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger)
 	c := NewCore(set, p, state.New())
 	var seq uint64
 	c.audit = func(at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event) {
-		a.compare(seq, at, round, now, c.ofPolicy(then))
+		a.compare(seq, at, round, now, c.ofPolicy(a, then))
 	}
 	err := l.Read(ctx, 1, func(b *outbidv1.Batch) error {
 		events, err := ledger.Decode(b)
@@ -83,21 +83,15 @@ func Replay(ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger)
 
 // ofPolicy are events that follow a round without the grants to trials that are to run alone: control makes these itself, in a step in
 // which a round that was decided beside it may end before, and no policy sees such a trial.
-func (c *Core) ofPolicy(then []*outbidv1.Event) []*outbidv1.Event {
-	type trial struct {
-		sweep  string
-		number int32
-	}
-	suspected := map[trial]bool{}
-	for _, sus := range c.st.Suspects() {
-		suspected[trial{sus.Sweep.ID, sus.Trial.Number}] = true
-	}
+func (c *Core) ofPolicy(a *Audit, then []*outbidv1.Event) []*outbidv1.Event {
 	return slices.DeleteFunc(slices.Clone(then), func(e *outbidv1.Event) bool {
-		if f := e.GetForkFailed(); f.GetSuspected() {
-			suspected[trial{f.GetSweep(), f.GetTrial()}] = true
+		if a.decision(e).GetKind() != state.DecisionGrant {
+			return false
 		}
-		g := e.GetLeaseGranted()
-		return suspected[trial{g.GetSweep(), g.GetTrial()}]
+		ref := c.st.TrialOf(e)
+		return slices.ContainsFunc(c.st.Suspects(), func(s state.Suspect) bool {
+			return s.Sweep.ID == ref.GetSweep() && s.Trial.Number == ref.GetTrial()
+		})
 	})
 }
 
