@@ -18,7 +18,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import model
 import numpy as np
 import outbid as ob
-from safetensors.numpy import load_file
 
 
 def finetune(trial):
@@ -55,10 +54,10 @@ def main() -> None:
     best = handle.wait().trials[0]
     binary = os.environ.get("OUTBID_BIN") or shutil.which("outbid") or "bin/outbid"
     evaluate = shlex.join([sys.executable, str(Path(__file__).with_name("evaluate.py"))])
-    command = [binary, "soup", handle.id, "--server", client.url, "--eval", evaluate, "--to", str(options.to)]
-    subprocess.run(command, check=True)
-    alone, soup = best.checkpoint(), load_file(options.to)
-    for name, weights in (("best trial", alone), ("soup", soup)):
+    subprocess.run([binary, "soup", handle.id, "--server", client.url, "--eval", evaluate], check=True)
+    soup = ob.load(handle.id).soup()  # the sweep keeps it: any machine that reaches the server can fetch it
+    soup.save(options.to)
+    for name, weights in (("best trial", best.checkpoint()), ("soup", soup.weights)):
         parts = ", ".join(f"{part} {model.accuracy(weights, part):.3f}" for part in ("validation", "selection", "test"))
         print(f"{name:<10} {parts}")
 

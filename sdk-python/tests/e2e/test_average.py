@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -120,7 +122,21 @@ def test_a_soup_is_no_worse_than_the_best(real: ob.Client, tmp_path: Path) -> No
     env = {**os.environ, "OUTBID_CHECKPOINT": str(soup)}
     again = subprocess.run(evaluate, shell=True, check=True, env=env, capture_output=True, text=True, timeout=DEADLINE)
     assert json.loads(again.stdout.splitlines()[-1])["accuracy"] == pytest.approx(kept[-1]["soup"])
-    assert not list(tmp_path.glob(".soup-*")), "nothing is left behind"
+    assert not list(tmp_path.glob(".*")), "nothing is left behind"
+
+    result = handle.result()  # the sweep keeps it
+    info, fetched = result.sweep.soups[0], result.soup()
+    assert (info.number, info.actor, info.size) == (1, "local", soup.stat().st_size)
+    assert info.sha256 == hashlib.sha256(soup.read_bytes()).hexdigest()
+    assert fetched.metric == info.metric == pytest.approx(kept[-1]["soup"])
+    np.testing.assert_array_equal(fetched.weights["weights"], _tensors.read(soup)[0]["weights"])
+    shown = subprocess.run(
+        [os.environ["OUTBID_BIN"], "show", handle.id, "--server", real.url],
+        check=True, timeout=DEADLINE, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert re.search(r"soup +1: accuracy 0\.\d+, of trials [\d ]+, of 4 tried", shown), shown
+    again = result.soup(2)  # by the SDK, uniform: as many are kept as best checkpoints
+    assert (again.number, again.metric, result.soup().number) == (2, None, 2)
 
     for wrong, says in {
         "echo fine": "want a number, or a JSON object that has",
