@@ -93,8 +93,8 @@ def greedy(
             raise NoResultError(f"no trial of {sweep} that reported its metric keeps a checkpoint")
         if note := _average(joined, mean):
             raise CheckpointError(f"soup of {sweep}: {note}")
-        number = None if client is None else client.publish_soup(sweep, mean, worth, found).number
-        return Soup(_tensors.read(mean)[0], worth, tuple(found), number)
+        info = None if client is None else client.publish_soup(sweep, mean, worth, found)
+        return Soup(_tensors.read(mean)[0], worth, tuple(found), info.number if info else None)
 
 
 def _average(files: list[Path], to: Path) -> str:
