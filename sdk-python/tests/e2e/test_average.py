@@ -135,8 +135,8 @@ def test_a_soup_is_no_worse_than_the_best(real: ob.Client, tmp_path: Path) -> No
         check=True, timeout=DEADLINE, capture_output=True, text=True,
     ).stdout  # fmt: skip
     assert re.search(r"soup +1: accuracy 0\.\d+, of trials [\d ]+, of 4 tried", shown), shown
-    again = result.soup(2)  # by the SDK, uniform: as many are kept as best checkpoints
-    assert (again.number, again.metric, result.soup().number) == (2, None, 2)
+    second = result.soup(2)  # by the SDK, uniform: as many are kept as best checkpoints
+    assert (second.number, second.metric, result.soup().number) == (2, None, 2)
 
     for wrong, says in {
         "echo fine": "want a number, or a JSON object that has",
