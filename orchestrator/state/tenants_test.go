@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -79,6 +80,44 @@ func TestWhatAQuotaAllows(t *testing.T) {
 	} {
 		if got := state.Allows(tc.quota, "v100"); got != tc.want {
 			t.Errorf("%v allows %d, want %d", tc.quota, got, tc.want)
+		}
+	}
+}
+
+// A tenant is told that it may hold no more, and why: its devices, those of a type, or its hours of the month.
+func TestWhyATenantIsFull(t *testing.T) {
+	t.Parallel()
+	now := at().Add(30 * time.Minute)
+	gpus := func(n int, types ...string) cluster.Demand { return cluster.Demand{Min: n, Max: n, Types: types} }
+	for name, tc := range map[string]struct {
+		tenant *outbidv1.Tenant
+		demand cluster.Demand
+		want   string
+	}{
+		"nobody added it":        {&outbidv1.Tenant{Name: "another"}, gpus(9), ""},
+		"nothing bounds it":      {&outbidv1.Tenant{Name: "default"}, gpus(9), ""},
+		"room for one more":      {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Devices: new(int32(2))}}, gpus(1), ""},
+		"none for two":           {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Devices: new(int32(2))}}, gpus(2), "tenant default holds 1 of the 2 devices of its quota"},
+		"room of the type":       {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"gpu": 2}}}, gpus(1, "gpu"), ""},
+		"none of the type":       {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"gpu": 2}}}, gpus(2, "gpu"), "tenant default holds what its quota allows of type gpu"},
+		"another type would do":  {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"gpu": 1}}}, gpus(1, "gpu", "tpu"), ""},
+		"any type would do":      {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"gpu": 1}}}, gpus(1), ""},
+		"neither of two":         {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"gpu": 1, "tpu": 0}}}, gpus(1, "gpu", "tpu"), "tenant default holds what its quota allows of type gpu and tpu"},
+		"hours left":             {&outbidv1.Tenant{Name: "default", Limits: &outbidv1.TenantLimits{DeviceHours: new(.75)}}, gpus(1), ""},
+		"no hours left":          {&outbidv1.Tenant{Name: "default", Limits: &outbidv1.TenantLimits{DeviceHours: new(.5)}}, gpus(1), "tenant default has used 0.5 of its 0.5 device-hours of November 2023 (limits.device_hours); there are more from 2023-12-01 on"},
+		"its sweeps are bounded": {&outbidv1.Tenant{Name: "default", Limits: &outbidv1.TenantLimits{Sweeps: new(int32(1))}}, gpus(1), ""},
+	} {
+		st := state.New()
+		apply(t, st, tenantChanged(tc.tenant), submitted(spec(1)), joined(3), created(0), granted(0, 1, 0))
+		if got := st.Publish().TenantFull("default", tc.demand, now); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+		wantSpent := ""
+		if tc.tenant.GetLimits().GetDeviceHours() == .5 {
+			wantSpent = tc.want
+		}
+		if got := st.SpentText("default", now); got != wantSpent {
+			t.Errorf("%s: spent: %q", name, got)
 		}
 	}
 }
