@@ -190,8 +190,11 @@ def show(path: Path) -> None:
 
     rows = read(path)
     best = {(r["function"], r["sampler"], r["seed"]): min(r["values"]) for r in rows}
-    seeds = sorted({r["seed"] for r in rows})
     samplers = [s for s in (*OURS, *OPTUNA) if any(r["sampler"] == s for r in rows)]
+    every = [(function, s) for function in FUNCTIONS for s in samplers]
+    seeds = sorted({r["seed"] for r in rows if all((*pair, r["seed"]) in best for pair in every)})
+    if not seeds:
+        raise SystemExit("no seed has been run with every function and sampler yet")
     print(f"{len(rows)} runs; Python {platform.python_version()}, Optuna {version('optuna')}, ", end="")
     print(f"scikit-learn {version('scikit-learn')}; seeds {seeds[0]} to {seeds[-1]}\n")
     print("| function | " + " | ".join(samplers) + " |\n|---|" + "---|" * len(samplers))

@@ -131,7 +131,8 @@ def ray(workload: str, *, best: bool = True) -> tuple[int, float]:
         for step in range(1, REPORTS + 1):
             tune.report({"loss": config["x"] / step})
 
-    cluster.init(num_cpus=os.cpu_count(), include_dashboard=False, log_to_driver=False, logging_level="error")
+    quiet: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
+    cluster.init(address="local", num_cpus=os.cpu_count(), **quiet)
     if workload != "cold":
         began = time.perf_counter()
     function, trials = {"trials": (one, TRIALS), "reports": (many, REPORTERS), "cold": (one, 1)}[workload]

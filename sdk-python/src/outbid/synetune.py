@@ -117,7 +117,7 @@ class Program(Tuner):
         if self.state is None:
             random.seed(self.spec.seed)
             np.random.seed(self.spec.seed % (1 << 32))
-            scheduler = _pickle.load(base64.b64decode(packed))()  # type: ignore[call-arg]
+            scheduler = _pickle.load(base64.b64decode(packed))()
             self.state = {"scheduler": scheduler, "configs": [], "steps": {}, "over": set(), "drawn_out": False}
         self.scheduler = self.state["scheduler"]
 

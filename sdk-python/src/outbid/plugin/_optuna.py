@@ -10,6 +10,8 @@ a restart.
 
 from __future__ import annotations
 
+import copy
+import functools
 import hashlib
 import math
 import warnings
@@ -70,6 +72,7 @@ class Sampler(Tuner):
             raise settings.wrong("prior", f"{prior!r} is not a list of trials")
         self.prior = [made for made in (self._before(p) for p in prior) if made is not None]
         self.state = self.state or []
+        self._made: dict[int, tuple[tuple[int, str], optuna.trial.FrozenTrial]] = {}
 
     def extended(self) -> Iterable[Action]:
         """Take up a wider space."""
@@ -149,7 +152,6 @@ class Sampler(Tuner):
     def _study(self) -> optuna.Study:
         """Return a study of all that is known."""
         import optuna
-        from optuna.trial import TrialState
 
         ways: list[Literal["minimize", "maximize"]] = [
             "maximize" if up else "minimize" for _, up in self.spec.objectives
@@ -158,33 +160,43 @@ class Sampler(Tuner):
         if len(ways) == 1:
             study.add_trials(self.prior)
         level = self._level()
-        for record in self.state:
-            if record["over"] == "failed":
-                continue
-            seen = record["seen"]
-            state, value, steps = TrialState.RUNNING, None, {}
-            if record["over"] and not seen:
+        for number, record in enumerate(self.state):
+            if record["over"] == "failed" or (record["over"] and not record["seen"]):
                 continue  # it ended and said nothing
-            at = next((metric for step, metric in seen if step >= level), None)
-            if seen and at is not None and (record["over"] or level):
-                state, value = TrialState.COMPLETE, at
-            elif seen and (level or record["over"]):
-                state, steps = TrialState.PRUNED, {step: metric for step, metric in seen}
-            values = None if value is None else [value, *record.get("others", ())]
-            if values is not None and len(values) < len(ways):
-                continue  # it lacks an objective
-            params, distributions = as_params(self.spec.space, record["values"])
-            study.add_trial(
-                optuna.trial.create_trial(
-                    state=state,
-                    values=values,
-                    params=params,
-                    distributions=distributions,
-                    system_attrs=record["attributes"],
-                    intermediate_values=steps,
-                )
-            )
+            key = (level, record["over"])
+            found, made = self._made.get(number, (None, None))
+            if made is None or found != key or not record["over"]:
+                made = self._known(record, level, len(ways))
+                if made is None:
+                    continue  # it lacks an objective
+                self._made[number] = (key, made)
+            study.add_trial(made)
         return study
+
+    def _known(self, record: Mapping[str, Any], level: int, objectives: int) -> optuna.trial.FrozenTrial | None:
+        """Return what is known of a trial as Optuna's; None if it lacks an objective."""
+        from optuna.trial import TrialState, create_trial
+
+        seen, state, value, steps = record["seen"], TrialState.RUNNING, None, {}
+        at = next((metric for step, metric in seen if step >= level), None)
+        if seen and at is not None and (record["over"] or level):
+            state, value = TrialState.COMPLETE, at
+        elif seen and (level or record["over"]):
+            state, steps = TrialState.PRUNED, {step: metric for step, metric in seen}
+        values = None if value is None else [value, *record.get("others", ())]
+        if values is not None and len(values) < objectives:
+            return None
+        params, distributions = as_params(self.spec.space, record["values"])
+        made = create_trial(
+            state=state,
+            values=values,
+            params=params,
+            distributions=distributions,
+            system_attrs=record["attributes"],
+            intermediate_values=steps,
+        )
+        made.__class__ = _shared()
+        return made
 
     def _level(self) -> int:
         """Return the step at which trials are compared; 0 where each counts as it ended.
@@ -208,6 +220,21 @@ class Sampler(Tuner):
         if not params or not isinstance(trial.get("value"), (int, float)):
             return None
         return optuna.trial.create_trial(value=float(trial["value"]), params=params, distributions=distributions)
+
+
+@functools.cache
+def _shared() -> type[optuna.trial.FrozenTrial]:
+    """Return the class of trials that are known: nothing in them changes any more, so that copies may share it.
+
+    A study copies each trial that it is given, which took most of a draw's time.
+    """
+    from optuna.trial import FrozenTrial
+
+    class Shared(FrozenTrial):
+        def __deepcopy__(self, memo: dict[int, Any]) -> FrozenTrial:
+            return copy.copy(self)
+
+    return Shared
 
 
 def make(name: str, seed: int, startup: int, *, conditional: bool = False) -> optuna.samplers.BaseSampler:
