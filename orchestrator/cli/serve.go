@@ -27,6 +27,8 @@ they have signed, and workers take orders of nobody else. Whoever can read them 
 A NATS of its own is told of them by 'outbid nats init'; one whose users somebody else makes takes --nats-creds or
 --nats-nkey. Workers join one by one ('outbid worker token').
 
+--policy says who gets which device; docs/choosing-a-policy.md helps to choose.
+
 Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certificate.`,
 		Example: `  outbid serve
   outbid serve --nats nats://127.0.0.1:4222 --store 's3://outbid/checkpoints?endpoint=http://127.0.0.1:9000'

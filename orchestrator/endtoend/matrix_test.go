@@ -47,6 +47,7 @@ func runMatrix(t *testing.T, row int, policy string) {
 		list, args = append(list, forkedEntry()), append(args, "--policy-option", "restart=10ms")
 	}
 	s := serve(t, dir, args...)
+	s.bound("bounded", 1)
 	var sweeps []*entry
 	for i, e := range list {
 		e.spec = e.job.spec(t, locks)
@@ -107,7 +108,19 @@ func entries(t *testing.T) []*entry {
 	})
 	change(2, func(s *outbidv1.SweepSpec) { s.Checkpoints = &outbidv1.Checkpoints{All: true} })
 	change(3, func(s *outbidv1.SweepSpec) { s.Weight = 2 })
+	change(4, func(s *outbidv1.SweepSpec) { s.Tenant = "bounded" })
 	return list
+}
+
+// bound adds a tenant that may hold so many devices at once. Reads fail that see it hold more.
+func (s *server) bound(tenant string, devices int32) {
+	s.t.Helper()
+	_, err := s.SetTenant(s.t.Context(), &outbidv1.SetTenantRequest{
+		Tenant: &outbidv1.Tenant{Name: tenant, Weight: 2, Quota: &outbidv1.TenantQuota{Devices: &devices}}, Add: true,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // forkedEntry is a sweep whose survivors may be forked, for policies that fork.

@@ -17,6 +17,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
+	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -273,5 +274,15 @@ func TestAFinishedSweepCanBeExtended(t *testing.T) {
 					len(s.Trials), s.Steps, longest, s.Trials[s.Best].Best, trials, steps, best)
 			}
 		})
+	}
+}
+
+// Policies see the tenants of a trace with their weights, as a server's see those that people added.
+func TestTenantsOfATraceAreAdded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, sim.Setup{Tenants: []measure.Tenant{{Name: "heavy", Weight: 3}}}, "drf")
+	w.AddNode("a", "gpu", 1, 1)
+	if got := w.State().Tenant("heavy").GetWeight(); got != 3 {
+		t.Errorf("the tenant weighs %g in the state, want 3", got)
 	}
 }

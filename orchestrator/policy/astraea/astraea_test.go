@@ -2,6 +2,7 @@ package astraea_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,5 +181,39 @@ func TestWhoIsBlocked(t *testing.T) {
 		if v.Attained(never) > 0 {
 			t.Error("eight devices of four were granted")
 		}
+	}
+}
+
+// A gang that takes more than its least is charged all of it: the other tenant is not passed over for the rest.
+func TestAGangIsChargedWhatItGot(t *testing.T) {
+	t.Parallel()
+	s := stagetest.New(stagetest.Nodes("v100", 2, 4, 4)...)
+	a, b := s.App("a", "a"), s.App("b", "b")
+	var got [2]int
+	for range 3 {
+		s.Job(a, 1, 4, 1e6)
+		s.Job(b, 2, 2, 1e6)
+	}
+	s.Decide(t, create(t, nil))
+	for i, app := range []*policy.App{a, b} {
+		for _, j := range app.Jobs {
+			got[i] += j.Held().Size()
+		}
+	}
+	if got != [2]int{4, 4} {
+		t.Errorf("the tenant of gangs of 1 to 4 got %d devices and that of pairs %d, want 4 each", got[0], got[1])
+	}
+}
+
+// A tenant that somebody added has its quota while it has no jobs: what it leaves is lent, and counts as such.
+func TestAddedTenantsHaveTheirQuotas(t *testing.T) {
+	t.Parallel()
+	s := stagetest.New(stagetest.Nodes("v100", 1, 4, 4)...)
+	s.Tenants = []policy.Tenant{{Name: "away", Weight: 3}, {Name: "here", Weight: 1}}
+	crowd(s, "here", 8, 1)
+	plan := s.Decide(t, create(t, nil))
+	last := plan.Grants[len(plan.Grants)-1].Reason
+	if !strings.Contains(last, "has had 2.7e+03 of its share") { // three terms of 900 s on a quota of one device, which counts a second
+		t.Errorf("the fourth device was given as %q", last)
 	}
 }
