@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -61,7 +62,7 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 	store := a.cfg.Store(o.GetFork())
 	var ck *outbidv1.Checkpoint
 	err := untilAvailable(ctx, func() (err error) {
-		ck, err = averageOnce(ctx, store, o)
+		ck, err = Consolidate(ctx, store, o)
 		return err
 	})
 	if err == nil {
@@ -82,6 +83,21 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 	}
 	done.Failure = "the checkpoints of its forks could not be averaged: " + oneLine(err)
 	return done
+}
+
+// turns are the averages that this process makes at once. Each keeps a core or two busy and takes some hundred MiB, and what
+// else runs here, such as the server under `outbid up`, is to notice nothing of them.
+var turns = make(chan struct{}, max(runtime.NumCPU()/4, 1)) //nolint:gochecknoglobals // workers of one process share its cores
+
+// Consolidate averages what forks saved once its turn comes, and stores the average, whole or not at all.
+func Consolidate(ctx context.Context, store objects.Access, o *outbidv1.Consolidation) (*outbidv1.Checkpoint, error) {
+	select {
+	case turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-turns }()
+	return averageOnce(ctx, store, o)
 }
 
 // averageOnce reads what forks saved where it is, and stores the average as it is computed: nothing is kept on disk, and memory

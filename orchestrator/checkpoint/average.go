@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 )
 
@@ -81,11 +83,9 @@ func New(sources []Source, metadata map[string]string) (*Average, error) {
 	if err != nil {
 		return nil, err
 	}
-	headers := make([]*safetensors.Header, len(sources))
-	for i, s := range sources {
-		if headers[i], err = safetensors.ReadHeader(s.File, s.Size); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Name, err)
-		}
+	headers, err := readHeaders(sources)
+	if err != nil {
+		return nil, err
 	}
 	a := &Average{}
 	a.blocks.New = newBlock
@@ -110,6 +110,29 @@ func New(sources []Source, metadata map[string]string) (*Average, error) {
 		in.alike = in.lies(a)
 	}
 	return a, nil
+}
+
+// headersAtOnce are read side by side: each may be as large as a header may be, and come from far away.
+const headersAtOnce = 8
+
+// readHeaders reads the headers of all sources, or says what is wrong with the first of which something is.
+func readHeaders(sources []Source) ([]*safetensors.Header, error) {
+	headers, errs := make([]*safetensors.Header, len(sources)), make([]error, len(sources))
+	var g errgroup.Group
+	g.SetLimit(headersAtOnce)
+	for i, s := range sources {
+		g.Go(func() error {
+			headers[i], errs[i] = safetensors.ReadHeader(s.File, s.Size)
+			return nil
+		})
+	}
+	_ = g.Wait() // errs has them
+	for i, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", sources[i].Name, err)
+		}
+	}
+	return headers, nil
 }
 
 // weigh adds up the weights and finds the source of the largest.

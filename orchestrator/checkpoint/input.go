@@ -68,10 +68,10 @@ func (in *input) readAt(p []byte, off int64) error {
 }
 
 // take reads a source's part of a piece, and adds it to its sum, if there is one.
-func (in *input) take(ctx context.Context, a *Average, p *piece, sum hash.Hash) error {
+func (in *input) take(s *Stream, p *piece, sum hash.Hash) error {
 	n := p.to - p.from
 	if p.header && sum != nil {
-		return in.addTo(ctx, sum, in.headerBytes, headPiece)
+		return in.addTo(s.ctx, sum, in.headerBytes, headPiece)
 	}
 	raw := p.raw[in.index]
 	if int64(cap(raw)) < n {
@@ -79,11 +79,11 @@ func (in *input) take(ctx context.Context, a *Average, p *piece, sum hash.Hash) 
 	}
 	raw = raw[:n]
 	p.raw[in.index] = raw
-	if err := in.gather(a, p.from, raw); err != nil {
+	if err := in.gather(s.average, p.from, raw); err != nil {
 		return err
 	}
 	if sum != nil {
-		_, _ = sum.Write(raw) // never fails
+		s.hash(sum, raw)
 	}
 	return nil
 }

@@ -41,8 +41,8 @@ func (discard) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 // whatever lies there. Files that are read in place say so by a signal.
 func TestAFileThatIsCutOffMeanwhile(t *testing.T) {
 	t.Parallel()
-	const n = 6 << 20
-	for _, d := range []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16, safetensors.F64, safetensors.U8} {
+	const n = 1 << 20
+	for _, d := range []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F64, safetensors.U8} {
 		content := file(t, nil, tensor{"w", d, []int64{n / d.Size()}, make([]byte, n)})
 		for _, left := range []int{0, 100_000, len(content) - 4096, len(content) - 1} {
 			sources := fileSources(t, content, content, content)
@@ -64,7 +64,7 @@ func TestAFileThatIsCutOffMeanwhile(t *testing.T) {
 // Files are averaged to the same bytes as what is no file, in whatever order their tensors lie, many files as well as few.
 func TestFilesAreReadInPlace(t *testing.T) {
 	t.Parallel()
-	for files, most := range map[int]int{2: 5 << 20, 5: 1 << 20, 200: 1000} {
+	for files, most := range map[int]int{2: 5 << 20, 5: 300_000, 100: 1000} {
 		var tensors []tensor
 		for i, d := range []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16, safetensors.F64, safetensors.F8E4M3, safetensors.I32} {
 			data := make([]byte, most/(i+1)/8*8+int(d.Size())*(i+1))

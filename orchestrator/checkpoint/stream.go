@@ -7,6 +7,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -22,6 +23,8 @@ const (
 	streamPieces = 4
 	// largestPiece and smallestPiece bound the data of one piece, in bytes.
 	largestPiece, smallestPiece = 4 << 20, 4 << 10
+	// hashedBytes are hashed at once: nothing else can have the core meanwhile.
+	hashedBytes = 256 << 10
 	// headPiece is how much of a header is read at once.
 	headPiece = 256 << 10
 )
@@ -40,6 +43,7 @@ type Stream struct {
 	inputs  []chan *piece // of each source
 	ready   chan *piece   // all of them, in order
 	free    chan *piece
+	cores   chan struct{} // held by who hashes or computes
 
 	mu    sync.Mutex // of what Read changes; held while it waits
 	now   *piece     // whose bytes are taken; nil for none
@@ -65,6 +69,7 @@ func (a *Average) Stream(ctx context.Context) *Stream {
 	s := &Stream{
 		average: a, group: group, ctx: ctx, cancel: cancel, sum: sha256.New(),
 		ready: make(chan *piece, streamPieces), free: make(chan *piece, streamPieces),
+		cores: make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1)),
 	}
 	for range streamPieces {
 		s.free <- &piece{raw: make([][]byte, len(a.all))}
@@ -87,6 +92,23 @@ func pieceBytes(files int) int64 {
 // their reading in another order, so each is a request of its own.
 func checkBytes(files int) int64 {
 	return min(max(streamBytes/int64(files+1)/2, headPiece), largestPiece)
+}
+
+// busy has f compute. No more than half of the cores do so at once, which is as fast as files come and go, so that what else
+// this machine does finds one free.
+func (s *Stream) busy(f func()) {
+	s.cores <- struct{}{}
+	defer func() { <-s.cores }()
+	f()
+}
+
+// hash adds bytes to a sum.
+func (s *Stream) hash(sum hash.Hash, p []byte) {
+	for len(p) > 0 {
+		n := min(len(p), hashedBytes)
+		s.busy(func() { _, _ = sum.Write(p[:n]) }) // never fails
+		p = p[n:]
+	}
 }
 
 // cut cuts the average into pieces, as those before are taken.
@@ -153,7 +175,7 @@ func (s *Stream) readSource(in *input, pieces <-chan *piece) error {
 		if s.ctx.Err() != nil {
 			return nil //nolint:nilerr // somebody else failed, or nobody wants it any more
 		}
-		if err := in.take(s.ctx, s.average, p, sum); err != nil {
+		if err := in.take(s, p, sum); err != nil {
 			return err
 		}
 		switch {
@@ -199,7 +221,9 @@ func (s *Stream) compute(p *piece) error {
 		return p2, in.read(t, from, p2) // a mean of which the variance is here
 	}}
 	for at := int64(0); at < n && s.ctx.Err() == nil; {
-		k, err := a.compute(p.out[at:], p.from+at, read)
+		var k int
+		var err error
+		s.busy(func() { k, err = a.compute(p.out[at:], p.from+at, read) })
 		if err != nil {
 			s.cancel() // before done is closed: nobody takes it
 			return err
@@ -228,7 +252,7 @@ func (s *Stream) Read(b []byte) (int, error) {
 		}
 	}
 	n := copy(b, s.now.out[s.taken:])
-	_, _ = s.sum.Write(b[:n]) // never fails
+	s.hash(s.sum, b[:n])
 	if s.taken += n; s.taken == len(s.now.out) {
 		s.free <- s.now
 		s.now = nil

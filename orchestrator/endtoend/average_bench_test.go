@@ -3,30 +3,29 @@ package endtoend
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
-	"io"
-	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/outbid-dev/outbid/orchestrator/checkpoint"
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker"
 )
 
 // averagesAtOnce are ten consolidations, each of five checkpoints of so many bytes.
 const averagesAtOnce, averagedBytes = 10, 16 << 20
 
-// BenchmarkLatencyBesideAverages is BenchmarkReportLatency at 400 reports a second, in turns alone and while another process
-// averages ten times five checkpoints at once, again and again, as workers do: through a store, with the SHA-256 of the result. Both
-// share this machine's cores with the orchestrator, as under `outbid up`.
+// BenchmarkLatencyBesideAverages is BenchmarkReportLatency at 400 reports a second, in turns alone and while ten times five
+// checkpoints are to be averaged at once, again and again, by workers of the orchestrator's own process, as under `outbid up`.
 func BenchmarkLatencyBesideAverages(b *testing.B) {
 	s := newSite(b, 100)
 	env := func(out string) map[string]string {
@@ -43,109 +42,67 @@ func BenchmarkLatencyBesideAverages(b *testing.B) {
 		s.run(b, 100, env(out))
 		made += stop()
 		beside = append(beside, quantile(latencies(b, out), .99))
+		b.Logf("p99 alone %.1f ms, beside averages %.1f ms", alone[len(alone)-1], beside[len(beside)-1])
 	}
-	slices.Sort(alone)
-	slices.Sort(beside)
 	b.ReportMetric(quantile(alone, .5), "ms-p99-alone")
 	b.ReportMetric(quantile(beside, .5), "ms-p99-beside")
 	b.ReportMetric(float64(made)/float64(b.N), "averages")
 }
 
-// startAverages starts a process that averages until stop is called, which says how many averages it made.
+// startAverages averages until stop is called, which says how many averages were made.
 func startAverages(b *testing.B) (stop func() int) {
 	b.Helper()
-	self, err := os.Executable()
+	store, err := objects.Open(b.Context(), b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), "STUB_MODE=average", "STUB_OUT="+b.TempDir())
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	return func() int {
-		_ = in.Close()
-		if err := cmd.Wait(); err != nil {
-			b.Fatal(err)
-		}
-		n, err := strconv.Atoi(strings.TrimSpace(out.String()))
-		if err != nil || n == 0 {
-			b.Fatalf("%d averages were made beside: %v", n, err)
-		}
-		return n
-	}
-}
-
-// keepAveraging averages until its standard input ends, and prints how many averages it made.
-func keepAveraging() error {
-	ctx := context.Background()
-	store, err := objects.Open(ctx, os.Getenv("STUB_OUT"))
-	if err != nil {
-		return err
-	}
-	h := safetensors.Header{Tensors: []safetensors.Tensor{{Name: "w", DType: safetensors.F32, Shape: []int64{averagedBytes / 4}, End: averagedBytes}}}
-	head, err := h.Encode()
-	if err != nil {
-		return err
-	}
-	data := append(head, make([]byte, averagedBytes)...)
-	for i := range 5 {
-		if err := store.Put(ctx, "fork-"+strconv.Itoa(i), bytes.NewReader(data), int64(len(data))); err != nil {
-			return err
-		}
-	}
-	ended := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		close(ended)
-	}()
+	sources := forkCheckpoints(b, store)
+	ctx, cancel := context.WithCancel(b.Context())
 	var g errgroup.Group
-	counts := make([]int, averagesAtOnce)
+	var made atomic.Int64
 	for k := range averagesAtOnce {
+		o := &outbidv1.Consolidation{Step: 900, Key: fmt.Sprintf("checkpoints/s-1/%d/000000000900-7.safetensors", k), Sources: sources}
 		g.Go(func() error {
-			for ; ; counts[k]++ {
-				select {
-				case <-ended:
+			for {
+				switch _, err := worker.Consolidate(ctx, store, o); {
+				case ctx.Err() != nil:
 					return nil
-				default:
-				}
-				if err := averageOnce(ctx, store, k, int64(len(data))); err != nil {
+				case err != nil:
 					return err
 				}
+				made.Add(1)
 			}
 		})
 	}
-	err = g.Wait()
-	made := 0
-	for _, n := range counts {
-		made += n
+	return func() int {
+		cancel()
+		if err := g.Wait(); err != nil || made.Load() == 0 {
+			b.Fatalf("%d averages were made beside: %v", made.Load(), err)
+		}
+		return int(made.Load())
 	}
-	fmt.Println(made)
-	return err
 }
 
-func averageOnce(ctx context.Context, store objects.Store, k int, size int64) error {
-	var sources []checkpoint.Source
-	for i := range 5 {
-		key := "fork-" + strconv.Itoa(i)
-		r := objects.NewRanged(ctx, store, key, size)
-		defer r.Close() //nolint:errcheck // only read
-		sources = append(sources, checkpoint.Source{Name: key, Weight: math.Sqrt(float64(i + 1)), File: r, Size: size})
-	}
-	mean, err := checkpoint.New(sources, nil)
+// forkCheckpoints stores five checkpoints.
+func forkCheckpoints(b *testing.B, store objects.Store) (sources []*outbidv1.ConsolidationSource) {
+	b.Helper()
+	h := safetensors.Header{Tensors: []safetensors.Tensor{{Name: "w", DType: safetensors.F32, Shape: []int64{averagedBytes / 4}, End: averagedBytes}}}
+	head, err := h.Encode()
 	if err != nil {
-		return err
+		b.Fatal(err)
 	}
-	stream := mean.Stream(ctx)
-	defer stream.Close() //nolint:errcheck // it was read to its end
-	return store.Put(ctx, "mean-"+strconv.Itoa(k), stream, mean.Size())
+	data := append(head, make([]byte, averagedBytes)...)
+	sum := sha256.Sum256(data)
+	for i := range 5 {
+		ck := &outbidv1.Checkpoint{
+			Key: fmt.Sprintf("checkpoints/s-1/0/000000000100-%d.safetensors", i), Bytes: int64(len(data)), Sha256: hex.EncodeToString(sum[:]),
+		}
+		if err := store.Put(b.Context(), ck.GetKey(), bytes.NewReader(data), ck.GetBytes()); err != nil {
+			b.Fatal(err)
+		}
+		sources = append(sources, &outbidv1.ConsolidationSource{Checkpoint: ck, Steps: int64(i + 1)})
+	}
+	return sources
 }
 
 // latencies are what stubs measured, in milliseconds.

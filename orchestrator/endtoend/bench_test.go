@@ -35,13 +35,6 @@ import (
 // does stands in the environment that the worker hands on.
 func stub(mode string) int {
 	ctx := context.Background()
-	if mode == "average" {
-		if err := keepAveraging(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return 0
-	}
 	interval, err := time.ParseDuration(os.Getenv("STUB_INTERVAL"))
 	if err != nil {
 		interval = 0

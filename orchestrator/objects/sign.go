@@ -19,7 +19,7 @@ const (
 	// mostParts is what S3 allows.
 	mostParts = 10_000
 	// streamedAtOnce are the parts of what is no file that are kept in memory, to be stored side by side.
-	streamedAtOnce = 2
+	streamedAtOnce = 4
 	// maxKeptPart is the largest part that is kept in memory, in bytes: so that it can be tried again.
 	maxKeptPart = 32 << 20
 )
