@@ -40,6 +40,8 @@ type settings struct {
 	tenants bool
 	// floor is the part of its quota that a tenant has whatever it had before, and horizon in seconds, 0 for none.
 	floor, horizon float64
+	// swift: what is left over goes by measured rates.
+	swift bool
 	// fill: forks have what is left over, and apps do not bid for them.
 	fill bool
 	// slot is how long forks train before they are averaged, and give back what they hold.
@@ -53,6 +55,8 @@ func New(o *policy.Options) policy.Policy {
 		"for all of it, as in Themis", "share", "none") == "share"
 	p.set.floor = o.Float("floor", 0.5, 0, 1, "the part of its quota that a tenant may have however much it had before; 0 for ASTRAEA's own rule")
 	p.set.horizon = 86400 * o.Float("horizon", 7, 0, 3650, "days in which what a tenant had fades to a third; 0 for never, as in ASTRAEA")
+	p.set.swift = o.Text("types", "measured", "of unlike devices that are left over a job has those on which it was measured to be fastest: measured; "+
+		"or any, as in Themis", "measured", "any") == "measured"
 	p.set.fill = o.Text("forks", "fill", "forks of jobs have what would idle otherwise: fill; or apps bid for them too, as in Themis: bid",
 		"fill", "bid") == "fill"
 	p.set.slot = o.Duration("slot", 3*time.Minute, "how long forks of a job train before they are averaged and their devices are on offer again; "+
@@ -105,7 +109,7 @@ func (p *Policy) Restore(b []byte) error {
 func (p *Policy) Decide(v *policy.View) policy.Plan {
 	p.books.enter(v, p.set.horizon)
 	shared := p.books.share(v, &p.set, p.arbiter.Lease())
-	plan := p.arbiter.DecideBy(v, themis.Rules{Division: shared.division(), ForksFill: p.set.fill, Slot: p.set.slot})
+	plan := p.arbiter.DecideBy(v, themis.Rules{Division: shared.division(), ForksFill: p.set.fill, Swift: p.set.swift, Slot: p.set.slot})
 	shared.explain(&plan)
 	p.books.hold(v, plan)
 	return plan

@@ -34,10 +34,13 @@ func TestOutbidKeepsTheRules(t *testing.T) {
 	policytest.Run(t, func() policy.Policy { return house.New(policy.NewOptions(nil)) })
 }
 
-// drawn is a stage of unlike nodes on which apps of some tenants came at different times; the same for the same seed.
-func drawn(seed uint64, tenants int) *stagetest.Stage {
+// drawn is a stage of nodes of two types, or of one, on which there are apps of some tenants; the same for the same seed.
+func drawn(seed uint64, slow string, tenants int) *stagetest.Stage {
 	draw := rand.New(rand.NewPCG(seed, 1))
-	nodes := append(stagetest.Nodes("v100", 2, 4, 2), stagetest.Nodes("k80", 3, 2, 2)...)
+	nodes := append(stagetest.Nodes("v100", 2, 4, 2), stagetest.Nodes(slow, 3, 2, 2)...)
+	for i := range nodes {
+		nodes[i].Name = fmt.Sprint(nodes[i].Name, i)
+	}
 	slices.SortFunc(nodes, func(a, b cluster.Node) int { return strings.Compare(a.Name, b.Name) })
 	s := stagetest.New(nodes...)
 	s.Stop = 5 * time.Second
@@ -82,13 +85,18 @@ func (r *recorder) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// With one tenant, no utility and no job that may be forked every decision is Themis's, to the word.
+// With one tenant, no utility and no job that may be forked every decision is Themis's, to the word. On unlike devices it is so but
+// for leftovers, which go by measured rates, and that is an option.
 func TestOneTenantIsThemis(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		both := []*recorder{{Policy: create(t)}, {Policy: themis.New(policy.NewOptions(nil))}}
+		slow, options := "v100", []string{}
+		if seed%2 == 1 {
+			slow, options = "k80", []string{"types=any"}
+		}
+		both := []*recorder{{Policy: create(t, options...)}, {Policy: themis.New(policy.NewOptions(nil))}}
 		for _, r := range both {
-			drawn(seed, 1).Run(t, r, 6*time.Hour)
+			drawn(seed, slow, 1).Run(t, r, 6*time.Hour)
 		}
 		if !slices.Equal(both[0].said, both[1].said) {
 			for i := range both[0].said {
@@ -194,6 +202,41 @@ func TestForksHaveShortSlots(t *testing.T) {
 		}
 		if forks != 2 || len(plan.Grants) != 3 {
 			t.Errorf("slot %s: %d grants, %d of them forks: want two forks beside the other job", slot, len(plan.Grants), forks)
+		}
+	}
+}
+
+// When its lease is up a job moves to a free device on which it was measured to be faster, if that saves more than a new start costs; one
+// that waits has the fastest that is left.
+func TestLeftoversGoByMeasuredRates(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		steps   int64
+		options []string
+		want    string
+	}{
+		"it moves":      {100_000, nil, "v100"},
+		"it ends soon":  {612, nil, "k80"},
+		"any will do":   {100_000, []string{"types=any"}, "k80"},
+		"by its option": {100_000, []string{"types=measured"}, "v100"},
+	} {
+		s := stagetest.New(append(stagetest.Nodes("k80", 1, 1, 1), stagetest.Nodes("v100", 1, 1, 1)...)...)
+		s.Stop = time.Second
+		var jobs []*policy.Job
+		// With f as it is one of the two apps bids, the one that holds nothing; the other has what is left over.
+		for i, steps := range []int64{100_000, c.steps} {
+			a := s.App(fmt.Sprint("app", i), "t")
+			a.Speeds = &cluster.Speeds{Measured: []cluster.Speed{{Type: "k80", Devices: 1, Rate: 1}, {Type: "v100", Devices: 1, Rate: 4}}}
+			a.Demand, a.Tuner = cluster.Demand{Min: 1, Max: 1}, "random"
+			jobs = append(jobs, s.Job(a, 1, 1, steps))
+		}
+		jobs[0].App.Paused = true // it neither holds nor wants anything, and makes the other's turn one of two
+		jobs[1].Gangs, jobs[1].Granted, jobs[1].Reported, jobs[1].Queued = []cluster.Gang{{{Node: 0, Devices: []int{0}}}}, s.Now, s.Now, time.Time{}
+		jobs[1].TermEnd = s.Now.Add(10 * time.Minute)
+		p := create(t, append(c.options, "f=0.8")...)
+		s.Run(t, p, 10*time.Minute+30*time.Second)
+		if g := jobs[1].Gang(); len(g) == 0 || s.Nodes[g[0].Node].Devices[0].Type != c.want {
+			t.Errorf("%s: it runs on %v, want %s", name, g, c.want)
 		}
 	}
 }

@@ -22,6 +22,9 @@ type Rules struct {
 	Division *Division
 	// ForksFill: no app bids for forks, nor is due anything for them; they have what is left over when all jobs have their devices.
 	ForksFill bool
+	// Swift: what is left over goes to a job on the type of device on which it was measured to be fastest, and a job whose lease is up moves
+	// to a free one that is faster.
+	Swift bool
 	// Slot is how long forks of a job train before they are averaged, if that is less than a lease; 0 for a lease.
 	Slot time.Duration
 }
@@ -105,6 +108,7 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules 
 	known := recall(v, s, all, p.Seen, &p.set, state)
 	a := &auctioned{known: known, order: rank(v, all, known, &p.set)}
 	a.placing = newPlacing(v, plan, s, a.order, &p.set)
+	a.placing.swift = rules.Swift
 	a.placing.parts = rules.Division.divide(a.order, a.placing.onOffer())
 	asked := a.placing.parts.ask(a.order, a.placing.offered(), &p.set)
 	if len(asked) == 0 {
