@@ -211,30 +211,28 @@ func TestForksHaveShortSlots(t *testing.T) {
 func TestLeftoversGoByMeasuredRates(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		steps   int64
 		options []string
 		want    string
 	}{
-		"it moves":      {100_000, nil, "v100"},
-		"it ends soon":  {612, nil, "k80"},
-		"any will do":   {100_000, []string{"types=any"}, "k80"},
-		"by its option": {100_000, []string{"types=measured"}, "v100"},
+		"it moves":            {nil, "v100"},
+		"a start costs a day": {[]string{"restart=24h"}, "k80"},
+		"any will do":         {[]string{"types=any"}, "k80"},
 	} {
-		s := stagetest.New(append(stagetest.Nodes("k80", 1, 1, 1), stagetest.Nodes("v100", 1, 1, 1)...)...)
+		s := stagetest.New(append(stagetest.Nodes("k80", 2, 1, 1), stagetest.Nodes("v100", 2, 1, 1)...)...)
 		s.Stop = time.Second
 		var jobs []*policy.Job
-		// With f as it is one of the two apps bids, the one that holds nothing; the other has what is left over.
-		for i, steps := range []int64{100_000, c.steps} {
+		// The first came sooner, so it is worse off, and bids; the other has what is left over.
+		for i, steps := range []int64{100_000, 100_000} {
 			a := s.App(fmt.Sprint("app", i), "t")
+			a.Submitted = s.Now.Add(time.Duration(i-1) * time.Hour)
 			a.Speeds = &cluster.Speeds{Measured: []cluster.Speed{{Type: "k80", Devices: 1, Rate: 1}, {Type: "v100", Devices: 1, Rate: 4}}}
-			a.Demand, a.Tuner = cluster.Demand{Min: 1, Max: 1}, "random"
-			jobs = append(jobs, s.Job(a, 1, 1, steps))
+			a.Demand, a.Tuner, a.TotalSteps = cluster.Demand{Min: 1, Max: 1}, "random", steps
+			j := s.Job(a, 1, 1, steps)
+			j.Gangs, j.Granted, j.Reported, j.Queued = []cluster.Gang{{{Node: i, Devices: []int{0}}}}, s.Now, s.Now, time.Time{}
+			j.TermEnd = s.Now.Add(10 * time.Minute)
+			jobs = append(jobs, j)
 		}
-		jobs[0].App.Paused = true // it neither holds nor wants anything, and makes the other's turn one of two
-		jobs[1].Gangs, jobs[1].Granted, jobs[1].Reported, jobs[1].Queued = []cluster.Gang{{{Node: 0, Devices: []int{0}}}}, s.Now, s.Now, time.Time{}
-		jobs[1].TermEnd = s.Now.Add(10 * time.Minute)
-		p := create(t, append(c.options, "f=0.8")...)
-		s.Run(t, p, 10*time.Minute+30*time.Second)
+		s.Run(t, create(t, c.options...), 10*time.Minute+5*time.Second)
 		if g := jobs[1].Gang(); len(g) == 0 || s.Nodes[g[0].Node].Devices[0].Type != c.want {
 			t.Errorf("%s: it runs on %v, want %s", name, g, c.want)
 		}

@@ -131,7 +131,7 @@ func figuresOf(r *measure.Result) map[string]float64 {
 		"alone_slowdown_mean": r.AloneSlowdownMean, "alone_violations": float64(r.AloneViolations), "jct_mean_s": r.JCTMean,
 		"gpu_seconds": r.GPUSeconds, "placement_score_mean": r.PlacementScoreMean, "preemptions": float64(r.Preemptions),
 		"makespan_s": r.Makespan, "apps": float64(r.Apps), "unfinished": float64(r.Unfinished),
-		"job_sharing_loss": r.JobSharingLoss, "tenant_sharing_loss": r.TenantSharingLoss, "slowdown_mean": r.SlowdownMean,
+		"utility_total": r.UtilityTotal, "job_sharing_loss": r.JobSharingLoss, "tenant_sharing_loss": r.TenantSharingLoss, "slowdown_mean": r.SlowdownMean,
 		"jct_p50_s": r.JCTP50, "utilization": r.Utilization, "queue_mean_s": r.QueueMean, "jobs": float64(r.Jobs),
 	}
 }

@@ -1,0 +1,78 @@
+"""The one table of comparison-outbid.md from the lines of its runs: python docs/comparison/outbid_table.py FILES
+
+For a headline workload and figure of a paper: its own policy, the best of all others, and `outbid` over each, seed by
+seed (HadarE: the geometric mean over its mixes), with half a 95 % interval of Student's t.
+"""
+
+import json
+import math
+import statistics
+import sys
+from pathlib import Path
+
+# Two-sided 95 % of Student's t by degrees of freedom.
+T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+# Paper, figure in words and in the lines, the unit, and whether less is better.
+ROWS = [
+    ("Themis", "max rho", "rho_max", 1, True),
+    ("Themis", "Jain's index of rho", "jain_rho", 1, False),
+    ("Themis", "device time, days", "gpu_seconds", 86400, True),
+    ("Hadar", "total, h", "makespan_s", 3600, True),
+    ("Hadar", "mean JCT, h", "jct_mean_s", 3600, True),
+    ("HadarE", "total, s", "makespan_s", 1, True),
+    ("HadarE", "mean JCT, s", "jct_mean_s", 1, True),
+    ("ASTRAEA", "jobs with sharing loss", "job_sharing_loss", 1, True),
+    ("ASTRAEA", "tenants' hours with it", "tenant_sharing_loss", 1, True),
+    ("ASTRAEA", "mean JCT, h", "jct_mean_s", 3600, True),
+]
+OWN = {"Themis": "themis", "Hadar": "hadar, mixed", "HadarE": "hadare round=180s", "ASTRAEA": "astraea"}
+
+
+def interval(values: list[float]) -> str:
+    """Mean and half a 95 % interval."""
+    half = T[len(values) - 1] * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return f"{statistics.fmean(values):.3g} ± {half:.2g}"
+
+
+def figures(lines: list[dict], paper: str, figure: str) -> dict[str, dict[int, float]]:
+    """A figure by row and seed; of several tables the geometric mean."""
+    of: dict[str, dict[int, list[float]]] = {}
+    for line in lines:
+        if line["table"].startswith(paper + ","):
+            of.setdefault(line["row"], {}).setdefault(line["seed"], []).append(line["figures"][figure])
+    return {
+        row: {seed: statistics.geometric_mean(v) if len(v) > 1 else v[0] for seed, v in by.items()}
+        for row, by in of.items()
+    }
+
+
+def verdict(ours: dict[int, float], theirs: dict[int, float], less: bool) -> str:
+    """Ours over theirs, and whether that is within 2 % or ahead."""
+    if not all(theirs.values()):
+        over = [a - b for a, b in zip(ours.values(), theirs.values(), strict=True)]
+        return f"{interval(over)} more" if less else f"{interval(over)} less"
+    over = [ours[seed] / theirs[seed] for seed in sorted(ours)]
+    behind = statistics.fmean(over) - 1 if less else 1 - statistics.fmean(over)
+    word = "ahead" if behind < 0 else "within 2 %" if behind <= 0.02 else f"{100 * behind:.0f} % behind"
+    return f"{interval(over)}: {word}"
+
+
+def main() -> None:
+    """Print the table."""
+    lines = [json.loads(line) for name in sys.argv[1:] for line in Path(name).read_text().splitlines()]
+    print("| workload, figure | `outbid` | the paper's own | over it | best of the others | over it |")
+    print("|---|---|---|---|---|---|")
+    for paper, text, figure, unit, less in ROWS:
+        of = figures(lines, paper, figure)
+        means = {row: statistics.fmean(by.values()) for row, by in of.items()}
+        others = [row for row in of if row != OWN[paper] and not row.startswith("outbid")]
+        best = min(others, key=lambda row: means[row] if less else -means[row])
+        ours, own = of["outbid"], of[OWN[paper]]
+        cells = [f"{paper}, {text}", interval([v / unit for v in ours.values()])]
+        cells += [interval([v / unit for v in own.values()]), verdict(ours, own, less)]
+        cells += [f"`{best}` {interval([v / unit for v in of[best].values()])}", verdict(ours, of[best], less)]
+        print("| " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()
