@@ -8,12 +8,18 @@
 // tenants in turns, and what would idle then to forks of jobs that may be forked (HadarE, package forking), for
 // slots that are shorter than a lease: so they give it back first when somebody comes.
 //
-// With one tenant and no job that may be forked a round is Themis's.
+// Sweeps that say what their end is worth are admitted by price (OASiS, package pricing): who is not has what would idle, last.
+//
+// With one tenant, no utility and no job that may be forked a round is Themis's, but on unlike devices for what is left over: that goes
+// by measured rates (Hadar).
 package house
 
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
@@ -26,6 +32,9 @@ type Policy struct {
 	arbiter *themis.Policy
 	set     settings
 	books   books
+	// admitted are the sweeps with a utility that were, and told what was said last of those that were not.
+	admitted map[string]bool
+	told     admissions
 }
 
 var (
@@ -40,6 +49,8 @@ type settings struct {
 	tenants bool
 	// floor is the part of its quota that a tenant has whatever it had before, and horizon in seconds, 0 for none.
 	floor, horizon float64
+	// priced: sweeps that say a utility are admitted by price.
+	priced bool
 	// swift: what is left over goes by measured rates.
 	swift bool
 	// fill: forks have what is left over, and apps do not bid for them.
@@ -55,6 +66,7 @@ func New(o *policy.Options) policy.Policy {
 		"for all of it, as in Themis", "share", "none") == "share"
 	p.set.floor = o.Float("floor", 0.5, 0, 1, "the part of its quota that a tenant may have however much it had before; 0 for ASTRAEA's own rule")
 	p.set.horizon = 86400 * o.Float("horizon", 7, 0, 3650, "days in which what a tenant had fades to a third; 0 for never, as in ASTRAEA")
+	p.set.priced = o.Text("admission", "price", "a sweep that says a utility is admitted by price: price; or always: none", "price", "none") == "price"
 	p.set.swift = o.Text("types", "measured", "of unlike devices that are left over a job has those on which it was measured to be fastest: measured; "+
 		"or any, as in Themis", "measured", "any") == "measured"
 	p.set.fill = o.Text("forks", "fill", "forks of jobs have what would idle otherwise: fill; or apps bid for them too, as in Themis: bid",
@@ -79,8 +91,10 @@ func (p *Policy) UseAgents(a agent.Agent) { p.arbiter.UseAgents(a) }
 
 // snapshot is what the policy remembers: its own, and its arbiter's.
 type snapshot struct {
-	Arbiter json.RawMessage
-	Books   books
+	Arbiter  json.RawMessage
+	Books    books
+	Admitted map[string]bool `json:",omitempty"`
+	Told     admissions      `json:",omitempty"`
 }
 
 // Snapshot implements policy.Policy.
@@ -89,7 +103,7 @@ func (p *Policy) Snapshot() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outbid: %w", err)
 	}
-	return json.Marshal(snapshot{arbiter, p.books})
+	return json.Marshal(snapshot{arbiter, p.books, p.admitted, p.told})
 }
 
 // Restore implements policy.Policy.
@@ -101,7 +115,7 @@ func (p *Policy) Restore(b []byte) error {
 	if err := p.arbiter.Restore(s.Arbiter); err != nil {
 		return fmt.Errorf("outbid: %w", err)
 	}
-	p.books = s.Books
+	p.books, p.admitted, p.told = s.Books, s.Admitted, s.Told
 	return nil
 }
 
@@ -109,8 +123,54 @@ func (p *Policy) Restore(b []byte) error {
 func (p *Policy) Decide(v *policy.View) policy.Plan {
 	p.books.enter(v, p.set.horizon)
 	shared := p.books.share(v, &p.set, p.arbiter.Lease())
-	plan := p.arbiter.DecideBy(v, themis.Rules{Division: shared.division(), ForksFill: p.set.fill, Swift: p.set.swift, Slot: p.set.slot})
+	refused := p.admit(v)
+	plan := p.arbiter.DecideBy(v, themis.Rules{Division: shared.division(), Last: refused.last(), ForksFill: p.set.fill, Swift: p.set.swift, Slot: p.set.slot})
 	shared.explain(&plan)
+	p.explain(&plan, refused)
 	p.books.hold(v, plan)
 	return plan
+}
+
+// admit decides about the sweeps that say a utility.
+func (p *Policy) admit(v *policy.View) admissions {
+	if !p.set.priced || !slices.ContainsFunc(v.Apps, func(a *policy.App) bool { return a.Utility != nil }) {
+		p.admitted = nil
+		return nil
+	}
+	var refused admissions
+	refused, p.admitted = admit(v, whole(v), p.admitted)
+	return refused
+}
+
+// last says of an app that it has what would idle alone; nil if that holds of none.
+func (r admissions) last() func(*policy.App) bool {
+	if len(r) == 0 {
+		return nil
+	}
+	return func(a *policy.App) bool { return r[a.ID] != "" }
+}
+
+// explain says which sweeps are not admitted, where that is other than before.
+func (p *Policy) explain(plan *policy.Plan, refused admissions) {
+	for i := range plan.Grants {
+		g := &plan.Grants[i]
+		if why := refused[g.Job.App.ID]; why != "" {
+			g.Reason += "; " + why + ", so it has what would idle"
+		}
+	}
+	var news []string
+	for _, id := range slices.Sorted(maps.Keys(refused)) {
+		if p.told[id] == "" {
+			news = append(news, id+" is "+refused[id])
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.told)) {
+		if p.admitted[id] {
+			news = append(news, id+" is admitted")
+		}
+	}
+	p.told = refused
+	if len(news) > 0 {
+		plan.Reason = strings.TrimPrefix(plan.Reason+"; "+strings.Join(news, "; "), "; ")
+	}
 }

@@ -169,3 +169,21 @@ func (s *shared) explain(plan *policy.Plan) {
 		plan.Reason += fmt.Sprintf(", and %d others more", n)
 	}
 }
+
+// whole is how many devices each tenant has by weight among those that have apps now.
+func whole(v *policy.View) map[string]float64 {
+	parts, weights, devices := map[string]float64{}, 0.0, 0.0
+	for i := range v.Nodes {
+		devices += float64(len(v.Nodes[i].Devices))
+	}
+	for _, a := range v.Apps {
+		if _, there := parts[a.Tenant]; !there {
+			parts[a.Tenant] = v.Tenant(a).Weight
+			weights += parts[a.Tenant]
+		}
+	}
+	for name := range parts {
+		parts[name] *= devices / weights
+	}
+	return parts
+}

@@ -30,7 +30,7 @@ func ask(order []ranked, offer []offered, set *settings) []int {
 			worst(order, o.kind, set.knob, in)
 		}
 		for i := range order {
-			in[i] = in[i] || order[i].beside && order[i].wants(o.kind)
+			in[i] = in[i] || order[i].beside && !order[i].last && order[i].wants(o.kind)
 		}
 	}
 	if set.cover > 0 {
@@ -54,7 +54,7 @@ func atMost(knob float64, apps int) int {
 func worst(order []ranked, kind string, knob float64, in []bool) {
 	able := make([]int, 0, len(order))
 	for i := range order {
-		if order[i].app.Demand.Accepts(kind) {
+		if order[i].app.Demand.Accepts(kind) && !order[i].last {
 			able = append(able, i)
 		}
 	}
@@ -73,7 +73,7 @@ func cover(order []ranked, devices, knob float64, in []bool) {
 	n := atMost(knob, len(order))
 	for i := range order {
 		r := &order[i]
-		if len(r.open) == 0 {
+		if len(r.open) == 0 || r.last {
 			continue
 		}
 		in[i] = true

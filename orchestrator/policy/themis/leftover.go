@@ -2,6 +2,7 @@ package themis
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
@@ -45,6 +46,7 @@ func (p *placing) leftovers(asked []int, rule string, chance *rand.Rand) {
 
 // giveOut shares out to turns of apps: within the parts of groups, if there are any, then beyond.
 func (p *placing) giveOut(turns ...[]int) {
+	turns = p.lastLast(turns)
 	if p.parts != nil {
 		p.within(turns)
 		p.lend(turns)
@@ -67,6 +69,23 @@ func (p *placing) shareOut(turns ...[]int) {
 			freed = p.disband(c) || freed
 		}
 	}
+}
+
+// lastLast has those come last that others' rules say so of.
+func (p *placing) lastLast(turns [][]int) [][]int {
+	var last []int
+	for k := range turns {
+		turns[k] = slices.DeleteFunc(turns[k], func(i int) bool {
+			if p.order[i].last {
+				last = append(last, i)
+			}
+			return p.order[i].last
+		})
+	}
+	if last == nil {
+		return turns
+	}
+	return append(turns, last)
 }
 
 // share gives to each in turn until nobody can take more.

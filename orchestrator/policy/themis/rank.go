@@ -18,6 +18,8 @@ type ranked struct {
 	content bool
 	// beside: it is asked beside the worst 1-f, as the option of that name has it.
 	beside bool
+	// last: it is not asked, and has what is left over after all others.
+	last bool
 	// ideal is its T_id in seconds as it is by now.
 	ideal float64
 	// passedOver is what its rho will come to if it is not asked in this round (rank=passed-over).

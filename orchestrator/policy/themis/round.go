@@ -20,6 +20,8 @@ func (p *Policy) Decide(v *policy.View) policy.Plan { return p.DecideBy(v, Rules
 type Rules struct {
 	// Division of what is on offer among groups of apps; nil for none.
 	Division *Division
+	// Last says of an app that it is not asked, and has what is left over after all others; nil for none.
+	Last func(*policy.App) bool
 	// ForksFill: no app bids for forks, nor is due anything for them; they have what is left over when all jobs have their devices.
 	ForksFill bool
 	// Swift: what is left over goes to a job on the type of device on which it was measured to be fastest, and a job whose lease is up moves
@@ -107,6 +109,9 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules 
 	all := standings(v, s)
 	known := recall(v, s, all, p.Seen, &p.set, state)
 	a := &auctioned{known: known, order: rank(v, all, known, &p.set)}
+	for i := range a.order {
+		a.order[i].last = rules.Last != nil && rules.Last(a.order[i].app)
+	}
 	a.placing = newPlacing(v, plan, s, a.order, &p.set)
 	a.placing.swift = rules.Swift
 	a.placing.parts = rules.Division.divide(a.order, a.placing.onOffer())

@@ -1,0 +1,131 @@
+package house
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/pricing"
+)
+
+// Sweeps that say what their end is worth are admitted by price (OASiS). All others always are. A price is of a second of a device, in the
+// tenant's own part of the cluster that such sweeps have by their weight: a quarter of the least that any of them is worth for such a
+// second while none of it is used, the most that one is worth when all is (package pricing). Whoever was admitted stays it while its end is
+// worth something; of the others come first those that are worth most for what they take. Who is not admitted is not asked for
+// bids, and has what would idle otherwise, after all others: so a utility buys nothing that an auction does not give, and to
+// overstate it is to say none.
+
+// offer is a sweep that says a utility.
+type offer struct {
+	app *policy.App
+	// seconds of a device that it still takes, devices that it would use at once, and what its end is worth if it has them.
+	seconds, devices, worth float64
+	// known: its rate was measured, and how long its trials are.
+	known, admitted bool
+}
+
+// density is its worth for a second of a device.
+func (o *offer) density() float64 { return o.worth / max(o.seconds, 1) }
+
+// offerOf is what a sweep asks for now.
+func offerOf(v *policy.View, a *policy.App) offer {
+	o := offer{app: a, known: true}
+	for _, j := range a.Jobs {
+		n := max(1, j.Demand.Min, j.Demand.Max)
+		rate := 0.0
+		for _, kind := range v.Free.Types() {
+			if j.Demand.Accepts(kind) && j.Speeds != nil && j.Speeds.Knows(kind) {
+				rate = max(rate, j.Speeds.Rate(kind, n, cluster.SameMachine))
+			}
+		}
+		if j.Running() {
+			rate = max(rate, v.Rate(j, j.Gang()))
+		}
+		left := v.StepsLeft(j)
+		if rate <= 0 || max(j.TotalSteps, j.UntilStep) == 0 {
+			o.known = false
+			return o
+		}
+		takes := left / rate
+		o.seconds += takes * float64(n)
+		o.devices += float64(n)
+		if ends := v.Now.Sub(j.Created).Seconds() + takes; a.Deadline.IsZero() || v.Now.Sub(a.Deadline).Seconds()+takes <= 0 {
+			o.worth += a.Utility.Value(ends)
+		}
+	}
+	return o
+}
+
+// admissions say of every sweep with a utility that is not admitted why.
+type admissions map[string]string
+
+// admit decides about the sweeps of each tenant that say a utility. was are those that were admitted; it returns those that are.
+func admit(v *policy.View, parts map[string]float64, was map[string]bool) (refused admissions, is map[string]bool) {
+	type group struct {
+		offers       []offer
+		said, weight float64
+	}
+	tenants, order := map[string]*group{}, []string{}
+	for _, a := range v.Apps {
+		g := tenants[a.Tenant]
+		if g == nil {
+			g = &group{}
+			tenants[a.Tenant], order = g, append(order, a.Tenant)
+		}
+		g.weight += policy.WeightOrOne(a.Weight)
+		if a.Utility == nil || a.Paused || len(a.Jobs) == 0 {
+			continue
+		}
+		g.said += policy.WeightOrOne(a.Weight)
+		o := offerOf(v, a)
+		o.admitted = was[a.ID]
+		g.offers = append(g.offers, o)
+	}
+	refused, is = admissions{}, map[string]bool{}
+	for _, name := range order {
+		if g := tenants[name]; len(g.offers) > 0 {
+			settle(g.offers, parts[name]*g.said/g.weight, refused, is)
+		}
+	}
+	return refused, is
+}
+
+// settle prices so many devices, and goes through the offers for them.
+func settle(offers []offer, devices float64, refused admissions, is map[string]bool) {
+	between := pricing.Range{Low: math.Inf(1)}
+	for i := range offers {
+		if o := &offers[i]; o.known && o.worth > 0 {
+			between.Low, between.High = min(between.Low, o.density()/4), max(between.High, o.density())
+		}
+	}
+	slices.SortStableFunc(offers, func(a, b offer) int {
+		if a.admitted != b.admitted {
+			if a.admitted {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.density(), a.density())
+	})
+	used := 0.0
+	for i := range offers {
+		o := &offers[i]
+		cost := between.Of(used, devices) * o.seconds
+		switch {
+		case !o.known:
+			is[o.app.ID] = true // nobody measured it yet
+			continue
+		case o.worth <= 0:
+			refused[o.app.ID] = "not admitted: its end would be worth nothing any more"
+			continue
+		case !o.admitted && o.worth <= cost:
+			refused[o.app.ID] = fmt.Sprintf("not admitted now: would cost %.3g and be worth %.3g", cost, o.worth)
+			continue
+		}
+		is[o.app.ID] = true
+		used += o.devices
+	}
+}
