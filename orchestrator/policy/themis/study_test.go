@@ -1,0 +1,103 @@
+package themis
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/outbid-dev/outbid/orchestrator/agent"
+)
+
+// An app's estimate of the work that is left is off by one factor, its own, the same in every round; what is done is known.
+func TestEstimatesThatAreOff(t *testing.T) {
+	t.Parallel()
+	state := func(app string) *agent.AppState {
+		s := &agent.AppState{App: app, StepsDone: 100, Jobs: []agent.Job{{Done: 10, Until: 60, Total: 210}, {Done: 50, Until: 40, Total: 50}}}
+		s.Outlook.Steps = 1_000_100
+		return s
+	}
+	exact := &study{seed: 1}
+	if s := state("a"); true {
+		exact.err(s)
+		if diff := cmp.Diff(state("a").Jobs, s.Jobs); diff != "" || s.Outlook.Steps != 1_000_100 {
+			t.Errorf("without errors it is wrong: %s", diff)
+		}
+	}
+	off := &study{seed: 1, errors: .2}
+	least, most := 2., 0.
+	for i := range 200 {
+		s := state(fmt.Sprint("app-", i))
+		off.err(s)
+		factor := (s.Jobs[0].Until - 10) / 50
+		least, most = min(least, factor), max(most, factor)
+		if total := (s.Jobs[0].Total - 10) / 200; math.Abs(total-factor) > 1e-9 || s.Jobs[0].Done != 10 {
+			t.Fatalf("its target is off by %g and its end by %g", factor, total)
+		}
+		if j := s.Jobs[1]; j.Until != 50 || j.Total != 50 {
+			t.Fatalf("a job that is done goes on until %g, %g", j.Until, j.Total)
+		}
+		if steps := float64(s.Outlook.Steps-100) / 1e6; math.Abs(steps-factor) > 1e-5 {
+			t.Fatalf("the sweep is off by %g, its job by %g", steps, factor)
+		}
+	}
+	if least < .8 || least > .85 || most > 1.2 || most < 1.15 {
+		t.Errorf("200 apps are off by %g to %g, want nearly .8 to 1.2", least, most)
+	}
+	var unknown agent.AppState
+	if off.err(&unknown); unknown.Outlook.Steps != 0 {
+		t.Errorf("what nobody knows is %d steps", unknown.Outlook.Steps)
+	}
+}
+
+// Liars say that what spans machines slows them down more than it does; the rest of what they say is true, and so is what others say.
+func TestLies(t *testing.T) {
+	t.Parallel()
+	table := agent.Table{Rows: []agent.Row{
+		{Gangs: []agent.Gangs{{Machines: 1}}, Rho: 4}, {Gangs: []agent.Gangs{{Machines: 1}, {Machines: 2}, {Machines: 2}}, Rho: 2},
+	}}
+	rhos := func(s study, app string) [2]float64 {
+		said := table
+		s.distort(app, &said)
+		return [2]float64{said.Rows[0].Rho, said.Rows[1].Rho}
+	}
+	for name, tc := range map[string]struct {
+		study study
+		want  [2]float64
+	}{
+		"everybody lies":         {study{liars: 1, lie: .5}, [2]float64{4, 3}},
+		"nobody lies":            {study{lie: .5}, [2]float64{4, 2}},
+		"by nothing":             {study{liars: 1}, [2]float64{4, 2}},
+		"nobody, and few errors": {study{errors: 1e-12, lie: .5}, [2]float64{4, 2}},
+	} {
+		if got := rhos(tc.study, "a"); math.Abs(got[0]-tc.want[0])+math.Abs(got[1]-tc.want[1]) > 1e-9 {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+	if table.Rows[1].Rho != 2 {
+		t.Error("who distorts a table changes the one that it was given")
+	}
+	few, many, least, most := 0, 0, 2., 0.
+	for i := range 400 {
+		app := fmt.Sprint("app-", i)
+		f, m := Lies(3, app, .25), Lies(3, app, .75)
+		if f && !m {
+			t.Fatalf("%s lies among few and not among many", app)
+		}
+		if f {
+			few++
+		}
+		if m {
+			many++
+		}
+		r := rhos(study{seed: 3, errors: .2}, app)[1] / 2
+		least, most = min(least, r), max(most, r)
+	}
+	if few < 70 || few > 130 || many < 270 || many > 330 {
+		t.Errorf("of 400 apps %d lie where a quarter should, and %d where three do", few, many)
+	}
+	if least < .8 || least > .85 || most > 1.2 || most < 1.15 {
+		t.Errorf("slowdowns are off by %g to %g, want nearly .8 to 1.2", least, most)
+	}
+}
