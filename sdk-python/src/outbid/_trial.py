@@ -5,6 +5,7 @@ It attaches to the socket in OUTBID_SOCKET and runs one trial after another unti
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import sys
@@ -148,6 +149,12 @@ def _poke(source: int, session: Session) -> None:
         session.inbox.put(Poke())
 
 
+def on_ray() -> None:
+    """Have what trials start on Ray stay within their bundle, where the worker stands in one (outbid.ray.up)."""
+    if os.environ.get("RAY_OUTBID_BUNDLE") and importlib.util.find_spec("ray") is not None:
+        importlib.import_module("outbid.ray._capture").capture()
+
+
 def main() -> int:
     """Attach to the worker and run its trials. Returns the exit code."""
     try:
@@ -162,6 +169,7 @@ def main() -> int:
     handle_sigterm(session)
     import numpy  # noqa: F401 - while the worker thinks about the first trial
 
+    on_ray()
     Runner(session).loop()
     session.close()
     return 0

@@ -170,33 +170,44 @@ def test_a_detached_cluster_stays_and_is_found(nodes: RayCluster, tmp_path: Path
         outbid.ray.attach("stays")
 
 
-def spread(trial: ob.Trial) -> float:
-    """Compute on the trial's bundle, with tasks that start tasks."""
+def use_ray(trial: ob.Trial) -> None:
+    """Use Ray as a training function of Ray Tune's does: every CPU there is stands in the trial's bundle."""
     import ray
 
     import outbid.ray
-
-    there = outbid.ray.connect()
 
     def group() -> str:
         return str(ray.util.get_current_placement_group().id.hex())
 
     def outer() -> list[str]:
-        return [group(), str(ray.get(ray.remote(group).remote()))]  # the second one is captured
+        return [group(), ray.get(ray.remote(group).remote())]
 
-    for name in ray.get(ray.remote(outer).options(scheduling_strategy=there).remote()):
-        assert name == there.placement_group.id.hex()
-    return 1.0
+    there = outbid.ray.connect().placement_group.id.hex()
+    tasks = ray.get(ray.remote(outer).remote())
+    actor = ray.remote(type("Counter", (), {"group": lambda self: group()})).remote()
+    trial.report(tasks=float(tasks == [there] * 2), actors=float(ray.get(actor.group.remote()) == there))
+    ray.kill(actor)
+
+    import ray.data
+
+    squares = ray.data.range(100, override_num_blocks=2).map_batches(lambda b: {"id": b["id"] ** 2})
+    trial.report(rows=float(sum(row["id"] for row in squares.random_shuffle(seed=1).take_all())))
 
 
 def test_a_trial_uses_ray_on_its_bundle(nodes: RayCluster, tmp_path: Path) -> None:
     import outbid.ray
 
     with outbid.ray.up(workers=1, resources={"CPU": 2}, devices="slot:1", data=tmp_path / "data") as cluster:
-        result = ob.Sweep(spread, {"x": ob.constant(1)}, metric="result", mode="max", trials=1).run(
+        result = ob.Sweep(use_ray, {"x": ob.constant(1)}, metric="rows", mode="max", trials=1).run(
             client=cluster.client, display=False
         )
-        assert result.best.metric == 1
+        (trial,) = result.trials
+        assert trial.state == "completed", trial.reason
+        seen: dict[str, float] = {}
+        for report in trial.reports():
+            seen.update(report.metrics)
+        wanted = {"tasks": 1, "actors": 1, "rows": 328350}
+        assert {name: seen.get(name) for name in wanted} == wanted
 
 
 def test_the_guide_runs_as_printed(nodes: RayCluster, tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ NAMESPACE = "outbid"
 BUNDLE = "RAY_OUTBID_BUNDLE"
 """The variable in which trials find the bundle that their worker stands in: a placement group's id and an index."""
 
+RESOURCES = "RAY_OUTBID_RESOURCES"
+"""The variable in which trials find what that bundle holds, in JSON."""
+
 _KEPT = ("RAY_ADDRESS", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_USAGE_STATS_ENABLED")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import ray
 
 from outbid._server import find_binary
 from outbid.ray._guard import Guarded
-from outbid.ray._setup import BUNDLE, Access, Setup, environment
+from outbid.ray._setup import BUNDLE, RESOURCES, Access, Setup, environment
 
 _POLL_SECONDS = 0.2
 
@@ -33,7 +34,7 @@ class WorkerActor:
         """Join the server and work; returns the exit code, and the end of the log if that is not 0."""
         place = Path(tempfile.mkdtemp(prefix=f"{self._name}-"))
         env = environment(ray.get_runtime_context().gcs_address)
-        env[BUNDLE] = self._bundle
+        env[BUNDLE], env[RESOURCES] = self._bundle, json.dumps(dict(self._setup.resources))
         if self._gpus is not None:
             env["CUDA_VISIBLE_DEVICES"] = self._gpus
         log = place / "worker.log"
@@ -70,7 +71,7 @@ class WorkerActor:
         command = [outbid, "worker", "--credentials", credentials, "--dir", str(place / "scratch")]
         command += ["--devices", self._setup.devices, "--python", sys.executable]
         command += ["--label", f"ray-node={ray.get_runtime_context().get_node_id()}"]
-        for name in ("RAY_ADDRESS", BUNDLE, *self._setup.pass_env):
+        for name in ("RAY_ADDRESS", BUNDLE, RESOURCES, *self._setup.pass_env):
             command += ["--pass-env", name]
         if not self._setup.server:  # who may submit is who may run anything in this cluster of Ray's
             command.append("--trust-trials")
