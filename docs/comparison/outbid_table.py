@@ -64,6 +64,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for paper, text, figure, unit, less in ROWS:
         of = figures(lines, paper, figure)
+        if "outbid" not in of:
+            continue
         means = {row: statistics.fmean(by.values()) for row, by in of.items()}
         others = [row for row in of if row != OWN[paper] and not row.startswith("outbid")]
         best = min(others, key=lambda row: means[row] if less else -means[row])
