@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"encoding/json"
 	"flag"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +18,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/curve/curvetest"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -36,6 +40,8 @@ type contest struct {
 	bySteps  []float64 // the best cost after so many steps of all trials
 	byTicks  []float64 // and after so many ticks
 	forecast func(contestEnd)
+	// said are chances to beat the best, whether that came true, and whether the trial was stopped with it.
+	said [][3]float64
 }
 
 // A contestEnd is a trial that a tuner ended early.
@@ -90,6 +96,9 @@ func (c *contest) send(t *testing.T, e tuner.Event) {
 		t.Fatal(err)
 	}
 	reached, at := e.(tuner.Reached)
+	if at {
+		c.check(reached, actions)
+	}
 	for _, a := range actions {
 		switch a := a.(type) {
 		case tuner.Create:
@@ -115,6 +124,42 @@ func (c *contest) send(t *testing.T, e tuner.Event) {
 	}
 }
 
+var chanceOf = regexp.MustCompile(`a chance of ([-+.0-9e]+) to beat`)
+
+// check notes what a tuner said of a trial's chance, and whether the trial would have gone on to beat what was best then.
+func (c *contest) check(e tuner.Reached, actions []tuner.Action) {
+	for _, a := range actions {
+		reason, ends := "", false
+		switch a := a.(type) {
+		case tuner.Train:
+			if a.Trial == e.Trial {
+				reason = a.Reason
+			}
+		case tuner.Pause:
+			reason = a.Reason
+		case tuner.End:
+			if a.Trial == e.Trial {
+				reason, ends = a.Reason, true
+			}
+		}
+		found := chanceOf.FindStringSubmatch(reason)
+		if found == nil {
+			continue
+		}
+		p, err := strconv.ParseFloat(found[1], 64)
+		if err != nil {
+			continue
+		}
+		won := 0.0
+		for _, v := range c.task.Curves[c.which[e.Trial]][e.Step:] {
+			if cost(c.task, v) < c.best {
+				won = 1
+			}
+		}
+		c.said = append(c.said, [3]float64{p, won, map[bool]float64{true: 1}[ends]})
+	}
+}
+
 // tableSpace is the search space of a task's table, and the row that a configuration stands for: the nearest one, in parts of
 // the ranges, of the same kind; among rows that are alike one drawn at random. Blind, a space says nothing: it draws a row.
 func tableSpace(task *curvetest.Task, blind bool, seed uint64) (map[string]*outbidv1.Parameter, func(tuner.Config) int) {
@@ -128,7 +173,9 @@ func tableSpace(task *curvetest.Task, blind bool, seed uint64) (map[string]*outb
 	rng := rand.New(rand.NewPCG(seed, 0x74696573))
 	return table.space, func(c tuner.Config) int {
 		near := table.nearest(c)
-		return near[rng.IntN(len(near))]
+		row := near[rng.IntN(len(near))]
+		table.used[row] = true
+		return row
 	}
 }
 
@@ -139,10 +186,12 @@ type table struct {
 	at    []func(float64) float64
 	units [][]float64
 	kinds []string
+	// used are the rows that were taken: none is taken twice until all of its kind are.
+	used map[int]bool
 }
 
 func newTable(task *curvetest.Task) *table {
-	b := &table{space: map[string]*outbidv1.Parameter{}, kinds: task.Kinds, units: make([][]float64, len(task.Rows))}
+	b := &table{used: map[int]bool{}, space: map[string]*outbidv1.Parameter{}, kinds: task.Kinds, units: make([][]float64, len(task.Rows))}
 	for j, name := range task.Parameters {
 		low, high := math.Inf(1), math.Inf(-1)
 		for _, r := range task.Rows {
@@ -184,7 +233,7 @@ func (b *table) nearest(c tuner.Config) []int {
 	var near []int
 	least := math.Inf(1)
 	for i, row := range b.units {
-		if b.kinds[i] != kind {
+		if b.kinds[i] != kind || b.used[i] {
 			continue
 		}
 		sum := 0.0
@@ -198,11 +247,19 @@ func (b *table) nearest(c tuner.Config) []int {
 			near = append(near, i)
 		}
 	}
+	if len(near) == 0 {
+		for i := range b.used {
+			if b.kinds[i] == kind {
+				delete(b.used, i)
+			}
+		}
+		return b.nearest(c)
+	}
 	return near
 }
 
-// devTasks are the tasks that the tuner was developed on: those that the prior of package curve was fitted on, and every other table of
-// LCBench's. All others are held out.
+// devTask says which tasks the tuner was developed on: those that the prior of package curve was fitted on, and LCBench's tables with odd
+// numbers. All others are held out.
 func devTask(task *curvetest.Task) bool {
 	if task.Set == "LCBench" {
 		return strings.HasSuffix(task.Name, "1") || strings.HasSuffix(task.Name, "3") || strings.HasSuffix(task.Name, "5") ||
@@ -231,7 +288,7 @@ var (
 )
 
 // contestBudgets are in trainings of max_steps.
-func contestBudgets() []int { return []int{2, 4, 8, 16, 32} }
+func contestBudgets() []int { return []int{2, 4, 8, 16} }
 
 // A contestResult is a line of the results: the best costs at the budgets, by steps of all trials and by ticks of the clock.
 type contestResult struct {
@@ -242,6 +299,7 @@ type contestResult struct {
 	// of the task and the median of the curves' bests.
 	ShareBySteps, ShareByTicks, RegretBySteps, RegretByTicks []float64
 	Trials, Pauses                                           int
+	Said                                                     [][3]float64
 }
 
 // A scale says how good a cost is on a task.
@@ -282,6 +340,8 @@ func contestant(name string, steps int64) *outbidv1.Tuner {
 		return hyperband(&outbidv1.Hyperband{MaxSteps: steps, MinSteps: max(1, steps/27), Iterations: 100})
 	case "performance_curve":
 		return performance(&outbidv1.PerformanceCurve{MaxSteps: steps})
+	case "tpe_asha":
+		return asha(&outbidv1.Asha{MaxSteps: steps, MinSteps: max(1, steps/27), Sampler: "tpe"})
 	default:
 		return freeze(&outbidv1.FreezeThaw{MaxSteps: steps})
 	}
@@ -330,7 +390,7 @@ func contestOn(t *testing.T, task *curvetest.Task, name, mode string, slots int,
 	most := budgets[len(budgets)-1] * steps
 	c.hold(t, slots, (most+slots-1)/slots)
 	r := &contestResult{
-		Set: task.Set, Task: task.Name, Space: mode, Tuner: name, Slots: slots, Seed: seed, Trials: len(c.which), Pauses: c.pauses,
+		Set: task.Set, Task: task.Name, Space: mode, Tuner: name, Slots: slots, Seed: seed, Trials: len(c.which), Pauses: c.pauses, Said: c.said,
 	}
 	scale := newContestScale(task)
 	for _, b := range budgets {
@@ -341,8 +401,18 @@ func contestOn(t *testing.T, task *curvetest.Task, name, mode string, slots int,
 	return r
 }
 
-func contestTuner(t *testing.T, s tuner.Settings, _ string) tuner.Tuner {
+// contestTuner makes a tuner: ASHA with Optuna's TPE is a program of Python's, with the SDK on PYTHONPATH.
+func contestTuner(t *testing.T, s tuner.Settings, name string) tuner.Tuner {
 	t.Helper()
+	if name == "tpe_asha" {
+		tuner.Outside(s.Spec.GetTuner())
+		made, err := plugin.LaunchRuled(t.Context(), s, nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(made.Close)
+		return made
+	}
 	made, err := tuner.New(s)
 	if err != nil {
 		t.Fatal(err)
@@ -361,12 +431,16 @@ func TestContest(t *testing.T) {
 	}
 	defer func() { _ = out.Close() }()
 	write := json.NewEncoder(out)
-	for _, task := range contestTasks(t) {
-		for _, mode := range strings.Split(*contestMode, ",") {
-			for _, slots := range strings.Split(*contestSlots, ",") {
-				for i := range *contestSeeds {
+	tasks := contestTasks(t)
+	for i := range *contestSeeds {
+		for _, slots := range strings.Split(*contestSlots, ",") {
+			n, err := strconv.Atoi(slots)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, task := range tasks {
+				for _, mode := range strings.Split(*contestMode, ",") {
 					for _, name := range strings.Split(*contestOnly, ",") {
-						n := map[string]int{"1": 1, "4": 4, "16": 16}[slots]
 						if err := write.Encode(contestOn(t, &task, name, mode, n, *contestSeed+uint64(i))); err != nil {
 							t.Fatal(err)
 						}

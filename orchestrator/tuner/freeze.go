@@ -41,6 +41,8 @@ type freezeState struct {
 	Seen   int
 	Ended  int
 	Worked int64
+	// Spent is the steps that all trials trained, and Given those that kept ones were promised.
+	Spent, Given int64
 	// Done is the step at which trials that completed before an extension stand.
 	Done int64
 	Flat flatState
@@ -58,6 +60,8 @@ type frozen struct {
 	Heard, Lost bool
 	// Step of the last look.
 	Step int64
+	// Kept: its configuration was drawn, and it is trained to the end whatever is said of it.
+	Kept bool
 }
 
 const (
@@ -154,7 +158,7 @@ func (z *freeze) hear(w *frozen, metric float64) {
 	if now := (entry{z.cost(metric), w.Trial}); z.Seen == 0 || ahead(now, z.Best) {
 		z.Best = now
 		if v := z.view; v != nil {
-			v.best = v.model.Warp.At(z.goal())
+			v.best, v.hits = v.model.Warp.At(z.goal()), nil
 			v.next, v.x, v.fresh = nil, nil, nil
 		}
 	}
@@ -169,6 +173,7 @@ func (z *freeze) reached(e Reached) error {
 	if !math.IsNaN(e.Metric) || w.Heard {
 		z.hear(w, e.Metric)
 	}
+	z.Spent = plus(z.Spent, max(0, e.Step-w.Step))
 	z.note(w, e.Step)
 	z.view = nil
 	if z.modelled() && !w.Lost && e.Step < z.steps() {

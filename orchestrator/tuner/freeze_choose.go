@@ -27,6 +27,11 @@ const (
 	drawnPool, nearPool = 48, 16
 	// chanceShare is the share of new trials whose configuration is drawn whatever the model says.
 	chanceShare = 0.2
+	// keepShare is the part of all steps that trials get which are drawn at random and trained to the end: random search within the
+	// search. It learns how curves end where the forecasts would not look, and bounds what forecasts that are wrong can cost.
+	keepShare = 0.25
+	// leastEnds is how many trials must have got to the end before any is stopped as poor.
+	leastEnds = 3
 	// scaleTries is how many scales of the model are tried at each look.
 	scaleTries = 2
 )
@@ -38,6 +43,11 @@ type freezeView struct {
 	best  float64
 	// seen is how many trials have a cost.
 	seen int
+	// ends is how many got to the last look.
+	ends int
+	// hits are of the newest margin that was asked for, by look.
+	margin float64
+	hits   map[int]*population.Hit
 	// next is the configuration of a new trial, nil if it is to be drawn, and fresh what is thought of it.
 	next  Config
 	x     []float64
@@ -69,6 +79,9 @@ func (z *freeze) think(tries int) *freezeView {
 	for _, c := range curves {
 		if len(c.Costs) > 0 {
 			v.seen++
+		}
+		if len(c.Costs) == len(z.Looks) {
+			v.ends++
 		}
 	}
 	v.model = population.Learn(curves, population.Settings{
@@ -117,16 +130,24 @@ func (z *freeze) score(p *population.Path, step int64, d dare) float64 {
 	for k+1 < len(z.Looks) && z.Looks[k] < to {
 		k++
 	}
-	return p.Below(k-p.From, z.look().best-d.margin)
+	return p.Chance(z.hits(d.margin, k))
+}
+
+// hits are the chances to beat the best by a margin by a look.
+func (z *freeze) hits(margin float64, look int) *population.Hit {
+	v := z.look()
+	if v.margin != margin || v.hits == nil {
+		v.margin, v.hits = margin, map[int]*population.Hit{}
+	}
+	if v.hits[look] == nil {
+		v.hits[look] = v.model.Hits(v.best-margin, look)
+	}
+	return v.hits[look]
 }
 
 // chance is that of a trial to beat the goal at one of the looks to come.
 func (z *freeze) chance(p *population.Path) float64 {
-	best := 0.0
-	for i := range p.Mean {
-		best = max(best, p.Below(i, z.look().best))
-	}
-	return best
+	return p.Chance(z.hits(0, len(z.Looks)-1))
 }
 
 // judge says whether a trial at a look goes on, waits or ends.
@@ -139,8 +160,12 @@ func (z *freeze) judge(w *frozen) {
 	v := z.look()
 	p := v.paths[w.Trial]
 	chance, says := z.chance(p), z.says(p)
-	if chance < z.poor() && v.seen > leastSeen {
+	if !w.Kept && chance < z.poor() && v.ends >= leastEnds {
 		z.stop(w, false, at+fmt.Sprintf("poor: %s, below %.2g", says, z.poor()))
+		return
+	}
+	if w.Kept {
+		z.train(w.Trial, z.next(w.Step), at+"kept: drawn at random, and trained to the end; "+says)
 		return
 	}
 	d := z.dare()
@@ -319,6 +344,9 @@ func (z *freeze) thaw(t Trial, until int64, reason string) {
 
 // start gives a device to a trial that waits or to a new one, and reports whether there was any.
 func (z *freeze) start() (bool, error) {
+	if z.owing() && z.canCreate() {
+		return z.begin()
+	}
 	d := z.dare()
 	other, score := z.waiting(d)
 	if z.canCreate() && (other == nil || z.score(z.candidate().fresh, 0, d) > score) {
@@ -332,9 +360,16 @@ func (z *freeze) start() (bool, error) {
 	return true, nil
 }
 
+// owing reports whether the next new trial is one to keep.
+func (z *freeze) owing() bool { return float64(z.Given) <= keepShare*float64(z.Spent) }
+
 // begin creates a trial, unless the configurations have run dry.
 func (z *freeze) begin() (bool, error) {
-	v := z.candidate()
+	v, keep := z.candidate(), z.owing()
+	if keep {
+		v.next, v.x, v.fresh = nil, nil, nil
+		z.Given = plus(z.Given, z.steps())
+	}
 	reason := fmt.Sprintf("%s %d", z.label, len(z.trials)+1)
 	if v.next != nil {
 		reason = fmt.Sprintf("trial %d", len(z.trials)+1)
@@ -351,7 +386,7 @@ func (z *freeze) begin() (bool, error) {
 			return ok, err
 		}
 	}
-	w := &frozen{Trial: Trial(len(z.trials) - 1), X: v.x}
+	w := &frozen{Trial: Trial(len(z.trials) - 1), X: v.x, Kept: keep}
 	if z.modelled() && w.X == nil {
 		w.X = z.configs.space.Coordinates(config, nil, math.NaN())
 	}

@@ -145,8 +145,9 @@ type Path struct {
 	// From is the first look that is not known; Mean, Var and WithLast are of all looks from there on.
 	From                int
 	Mean, Var, WithLast []float64
-	// Freedom is how many curves the noise of the next look rests on.
-	Freedom float64
+	// plain is the same where nothing is known of the configuration, and newest the newest cost.
+	plainMean, plainVar []float64
+	newest              float64
 }
 
 // Last is the place of the last look in the path.
@@ -172,14 +173,11 @@ func (c *Chain) After(y []float64) *Path {
 	if k >= 0 {
 		x, _ := seen(y, k)
 		now, before = x[1], x[1]-x[2]
+		p.newest = now
 	} else {
 		p.Mean[0], p.Var[0] = c.startMean, c.startVar
 		rows[0] = []float64{c.startVar}
 		now, before, first = c.startMean, c.startMean, 1
-	}
-	p.Freedom = noiseCount
-	if k >= 0 {
-		p.Freedom = c.steps[k].counts
 	}
 	for i := first; i < n; i++ {
 		t := &c.steps[p.From+i-1]
@@ -195,6 +193,7 @@ func (c *Chain) After(y []float64) *Path {
 	for i := range rows {
 		p.WithLast[i] = rows[n-1][i]
 	}
+	p.plainMean, p.plainVar = p.Mean, p.Var
 	return p
 }
 

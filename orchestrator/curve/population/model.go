@@ -24,7 +24,8 @@ type Curve struct {
 // A Model forecasts the curves of a sweep.
 type Model struct {
 	Warp
-	chain *Chain
+	chain  *Chain
+	ladder *Ladder
 	// fresh is what is thought of a curve that is not begun.
 	fresh *Path
 	// process is nil where configurations say nothing. at is the place of each curve in it, -1 if it has none.
@@ -50,13 +51,11 @@ type Settings struct {
 
 // Learn makes the model of a sweep's curves.
 func Learn(curves []Curve, s Settings) *Model {
-	var newest []float64
-	for _, c := range curves {
-		if cost, ok := last(c.Costs); ok {
-			newest = append(newest, cost)
-		}
+	all := make([][]float64, len(curves))
+	for i, c := range curves {
+		all[i] = c.Costs
 	}
-	m := &Model{Warp: NewWarp(newest)}
+	m := &Model{Warp: NewWarp(all)}
 	for _, c := range curves {
 		y := make([]float64, len(c.Costs))
 		for k, cost := range c.Costs {
@@ -67,19 +66,10 @@ func Learn(curves []Curve, s Settings) *Model {
 		m.warped, m.features = append(m.warped, y), append(m.features, c.X)
 	}
 	m.chain = Fit(m.warped, s.Looks)
+	m.ladder = NewLadder(m.warped, s.Looks, m.chain)
 	m.fresh = m.chain.After(nil)
 	m.configure(s)
 	return m
-}
-
-// last is the newest cost of a curve.
-func last(costs []float64) (float64, bool) {
-	for k := len(costs) - 1; k >= 0; k-- {
-		if !math.IsNaN(costs[k]) {
-			return costs[k], true
-		}
-	}
-	return 0, false
 }
 
 // configure makes the process.
@@ -135,6 +125,31 @@ func (m *Model) Scale(before Scale) Scale {
 	return m.process.Scale()
 }
 
+// Hits are the chances of all curves to get below a warped cost by a look.
+func (m *Model) Hits(below float64, to int) *Hit { return m.ladder.Hits(below, to) }
+
+// Chance is that of a path to get below what a hit says: in the mean of what the ladder and the chain say of it, of which the ladder knows no
+// configurations, and is moved by as much as the chain is.
+func (p *Path) Chance(h *Hit) float64 {
+	chain, plain := 0.0, 0.0
+	for i := range p.Mean {
+		if p.From+i <= h.to {
+			chain = max(chain, Below(p.Mean[i], p.Var[i], h.below))
+			plain = max(plain, Below(p.plainMean[i], p.plainVar[i], h.below))
+		}
+	}
+	ladder := h.Chance(p.From-1, p.newest)
+	if odds := odds(chain) - odds(plain); odds != 0 {
+		ladder = 1 / (1 + math.Exp(-logit(ladder)-odds))
+	}
+	return (chain + ladder) / 2
+}
+
+// odds are the log of a chance's, within bounds.
+func odds(p float64) float64 { return min(max(logit(p), -12), 12) }
+
+func logit(p float64) float64 { return math.Log(p / (1 - p)) }
+
 // Of forecasts a curve that the model was made of.
 func (m *Model) Of(curve int) *Path {
 	p := m.chain.After(m.warped[curve])
@@ -179,6 +194,7 @@ func (m *Model) lean(p *Path, mean, variance float64) {
 	value = min(max(value, -2*worst), 2*worst)
 	gap := value - p.Mean[end]
 	whole := p.Var[end] + 1/more
+	p.plainMean, p.plainVar = slices.Clone(p.Mean), slices.Clone(p.Var)
 	for i, with := range p.WithLast {
 		gain := with / whole
 		p.Mean[i] += gain * gap
