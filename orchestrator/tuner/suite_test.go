@@ -34,9 +34,9 @@ func sweeps() map[string]func() tuner.Settings {
 		"performance":        make1(performance(&outbidv1.PerformanceCurve{MaxSteps: 40}), trials(40)),
 		"performance target": make1(performance(&outbidv1.PerformanceCurve{MaxSteps: 60, Interval: 2, GraceSteps: 7, Poor: 0.3, Eta: 2, Sampler: "sobol"}), trials(30), func(s *outbidv1.SweepSpec) { s.Limits.Target = new(0.95) }),
 		"performance min":    make1(performance(&outbidv1.PerformanceCurve{MaxSteps: 25, Interval: 1, Keep: new(0.5)}), trials(50), minimise),
-		"freeze":             make1(freeze(&outbidv1.FreezeThaw{MaxSteps: 40}), trials(40)),
-		"freeze target":      make1(freeze(&outbidv1.FreezeThaw{MaxSteps: 60, MinSteps: 7, Poor: 0.3, Sampler: "sobol"}), trials(30), func(s *outbidv1.SweepSpec) { s.Limits.Target = new(0.95) }),
-		"freeze min":         make1(freeze(&outbidv1.FreezeThaw{MaxSteps: 25, Sampler: "random"}), trials(50), minimise),
+		"freeze":             make1(freeze(&outbidv1.FreezeThaw{MaxSteps: 20}), trials(10)),
+		"freeze target":      make1(freeze(&outbidv1.FreezeThaw{MaxSteps: 60, MinSteps: 7, Poor: 0.3, Sampler: "sobol"}), trials(8), func(s *outbidv1.SweepSpec) { s.Limits.Target = new(0.95) }),
+		"freeze min":         make1(freeze(&outbidv1.FreezeThaw{MaxSteps: 25, Sampler: "random"}), trials(8), minimise),
 		"pbt":                make1(pbt(&outbidv1.Pbt{MaxSteps: 40, Interval: 5})),
 		"pbt large":          make1(pbt(&outbidv1.Pbt{MaxSteps: 33, Interval: 4, Population: 30, Quantile: 0.4}), minimise),
 	}
