@@ -51,6 +51,17 @@ func signedTime(size int64) time.Duration {
 	return min(signedFor+time.Duration(size/slowest)*time.Second, longest)
 }
 
+// Location is where another process of this machine and this environment can Open the same store; "" if it cannot.
+func Location(a Access) string {
+	switch s := a.(type) {
+	case *Dir:
+		return s.root
+	case *S3:
+		return s.name
+	}
+	return ""
+}
+
 // Copies is an Access whose files are never the store's own, as those of a directory are otherwise: for files that are
 // given to, or come from, somebody else, who could change what is stored.
 func Copies(a Access) Access { return copies{a} }
