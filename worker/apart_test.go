@@ -9,6 +9,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -40,4 +41,17 @@ func TestAveragesAreMadeApart(t *testing.T) {
 	if _, err := Consolidate(ended, store, order); !errors.Is(err, context.Canceled) {
 		t.Errorf("after its context: %v", err)
 	}
+}
+// A bucket is reached with the same credentials from there.
+func TestABucketIsAveragedApart(t *testing.T) {
+	m := startMinio(t)
+	store := openStore(t, objectstest.URLs(m.Endpoint)())
+	ck := putBig(t, store, "checkpoints/s-1/0/000000000100-7.safetensors", 1)
+	made, err := Consolidate(t.Context(), store, &outbidv1.Consolidation{
+		Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{{Checkpoint: ck, Steps: 1}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBe(t, store, made)
 }
