@@ -42,6 +42,7 @@ func TestAveragesAreMadeApart(t *testing.T) {
 		t.Errorf("after its context: %v", err)
 	}
 }
+
 // A bucket is reached with the same credentials from there.
 func TestABucketIsAveragedApart(t *testing.T) {
 	m := startMinio(t)
