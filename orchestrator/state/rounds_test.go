@@ -220,8 +220,10 @@ func TestWhatTenantsUse(t *testing.T) {
 	info.GetNodeJoined().GetNode().Devices[1].Type = "tpu"
 	hours := 1.0
 	apply(t, st, tenantChanged(&outbidv1.Tenant{Name: "idle", Weight: 3}),
-		tenantChanged(&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Devices: new(int32(4)), Types: map[string]int32{"gpu": 2}},
-			Limits: &outbidv1.TenantLimits{DeviceHours: &hours}}),
+		tenantChanged(&outbidv1.Tenant{
+			Name: "default", Quota: &outbidv1.TenantQuota{Devices: new(int32(4)), Types: map[string]int32{"gpu": 2}},
+			Limits: &outbidv1.TenantLimits{DeviceHours: &hours},
+		}),
 		submitted(spec(1)), info, created(0), created(1), granted(0, 1, 0), granted(1, 2, 1))
 	other := spec(1)
 	other.Name, other.Tenant = "o", "vision"
