@@ -35,9 +35,11 @@ func (a *Average) writeParts(ctx context.Context, out *turns, share, shares int6
 	kept := &kept{a: a, out: out, memory: make([]byte, 0, keptBytes), read: fromFile()}
 	all := func() error {
 		for off := share * partBytes; off < a.size; off += shares * partBytes {
-			if err := kept.write(ctx, off, min(off+partBytes, a.size)); err != nil {
+			end := min(off+partBytes, a.size)
+			if err := kept.write(ctx, off, end); err != nil {
 				return err
 			}
+			beginSync(out.w, off, end-off)
 		}
 		return nil
 	}
