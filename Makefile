@@ -14,7 +14,7 @@ PY_FILES := sdk-python examples
 # Rooms that only compute and start nothing at once: the race detector, which makes them many times slower, sees nothing
 # in them, and a test of the house holds them to it.
 CALM := $(addprefix ./orchestrator/,agent cluster curve fork plot policy policy/allox policy/baseline policy/elastic \
-  policy/gandivafair policy/gavel policy/gavel/rounds policy/hadar policy/hived policy/house policy/oasis policy/ogasched \
+  policy/gandivafair policy/gavel policy/gavel/rounds policy/hadar policy/hived policy/house policy/oasis policy/oasis/schedule policy/ogasched \
   policy/ogasched/ascent policy/policytest policy/pricing policy/registry policy/rrh policy/themis policy/themis/auction \
   spec/terms state trace tuner tuner/remote tuner/sample tuner/space tuner/tunertest)
 # Tests that watch processes: nearly all are of bin/outbid, and the race detector would see the tests' own code alone.

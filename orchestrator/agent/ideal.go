@@ -12,6 +12,22 @@ import (
 // for what listings say of apps that run, and for those that are over.
 func Ideal(s *AppState) float64 { return newWork(s).ideal(s) }
 
+// Rest is what an app has still to do, as a policy that plans ahead reads it.
+type Rest struct {
+	// Steps left of all its jobs, those to come too, in steps of the median job; Pace is that job's model.
+	Steps float64
+	Pace  *cluster.Speeds
+	// Jobs that it can have at once from now on when it has most, and Forks of each.
+	Jobs, Forks int
+}
+
+// RestOf reads it off the app's state.
+func RestOf(s *AppState) Rest {
+	w := newWork(s)
+	jobs, _, forks := demanded(s)
+	return Rest{Steps: w.left, Pace: w.pace, Jobs: max(len(s.Jobs), jobs-s.Finished), Forks: forks}
+}
+
 // ideal is T_id in seconds (equations 1 and 2): T_cluster * N_avg. T_cluster is the app's whole work on the whole cluster,
 // or on as many devices as it can use at the most, in linear speed-up and without any slowdown. Where devices are
 // unlike it is the app's best use of them: the fastest first, by what was measured of its model; a share of 1/N of every

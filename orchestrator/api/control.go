@@ -59,6 +59,8 @@ type Control interface {
 	// any), newest first, with a sweep only those that it had a part in.
 	Round(ctx context.Context, number uint64) (*outbidv1.Round, error)
 	Rounds(ctx context.Context, before uint64, sweep string, limit int) ([]*outbidv1.Round, error)
+	// Prices of the policy; nil if it has made none.
+	Prices() *outbidv1.Prices
 	// SetTenant adds a tenant, which must be new then, or changes one; RemoveTenant forgets what was set for one.
 	SetTenant(ctx context.Context, t *outbidv1.Tenant, add bool, actor string) error
 	RemoveTenant(ctx context.Context, tenant, actor string) error

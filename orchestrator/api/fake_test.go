@@ -73,6 +73,11 @@ func (c *fakeControl) Round(context.Context, uint64) (*outbidv1.Round, error) {
 	return &outbidv1.Round{Round: 7}, nil
 }
 
+// Prices are those of one type.
+func (c *fakeControl) Prices() *outbidv1.Prices {
+	return &outbidv1.Prices{Slots: 3, Prices: []*outbidv1.SlotPrice{{Type: "v100", Device: 2.5, Devices: 8}}}
+}
+
 func (c *fakeControl) Rounds(context.Context, uint64, string, int) ([]*outbidv1.Round, error) {
 	return []*outbidv1.Round{{Round: 7}}, nil
 }

@@ -41,6 +41,11 @@ func (s *service) ListRounds(ctx context.Context, req *outbidv1.ListRoundsReques
 	return &outbidv1.ListRoundsResponse{Rounds: rounds}, nil
 }
 
+// GetPrices implements the service.
+func (s *service) GetPrices(context.Context, *outbidv1.GetPricesRequest) (*outbidv1.GetPricesResponse, error) {
+	return &outbidv1.GetPricesResponse{Policy: s.control.Info().GetPolicy(), Prices: s.control.Prices()}, nil
+}
+
 // redact leaves out which of other tenants' sweeps took part, and what they bid.
 func (s *service) redact(ctx context.Context, r *outbidv1.Round) {
 	who := caller(ctx)

@@ -108,7 +108,7 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 	add(groupSweeps, a.initCommand(), a.previewCommand(), a.runCommand(), a.submitCommand(), a.watchCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.stopCommand(), a.extendCommand(), a.deleteCommand())
 	add(groupResults, a.lsCommand(), a.showCommand(), a.bestCommand(), a.averageCommand(), a.soupCommand(), a.logsCommand(), a.exportCommand(),
-		a.auctionCommand())
+		a.auctionCommand(), a.pricesCommand())
 	add(groupServer, a.serverCommands()...)
 	add(groupSimulation, a.simCommand(), a.studyCommand(), a.replayCommand())
 	add(groupOther, a.versionCommand(), a.completionCommand(), a.docsCommand())

@@ -42,6 +42,7 @@ type fakeService struct {
 	nodes   []*outbidv1.Node
 	info    *outbidv1.GetServerInfoResponse
 	round   *outbidv1.Round
+	prices  *outbidv1.Prices
 	blob    []byte
 	// weights are what every trial's checkpoint is, instead of blob; soup is the one that is kept.
 	weights  []byte
@@ -275,6 +276,10 @@ func (f *fakeService) GetRound(context.Context, *outbidv1.GetRoundRequest) (*out
 
 func (f *fakeService) ListRounds(context.Context, *outbidv1.ListRoundsRequest) (*outbidv1.ListRoundsResponse, error) {
 	return &outbidv1.ListRoundsResponse{Rounds: []*outbidv1.Round{f.round}}, nil
+}
+
+func (f *fakeService) GetPrices(context.Context, *outbidv1.GetPricesRequest) (*outbidv1.GetPricesResponse, error) {
+	return &outbidv1.GetPricesResponse{Policy: "oasis", Prices: f.prices}, nil
 }
 
 func (f *fakeService) GetServerInfo(context.Context, *outbidv1.GetServerInfoRequest) (

@@ -60,7 +60,7 @@ func (a *app) listSweeps(cmd *cobra.Command, c *connection, out format, tenant, 
 	if err := checkState(state, outbidv1.SweepState_name, "SWEEP_STATE_"); err != nil {
 		return err
 	}
-	l := newLister(a.stdout, out, []string{"SWEEP", "STATE", "TRIALS", "RUNNING", "STEPS", "METRIC", "BEST", "ELAPSED"},
+	l := newLister(a.stdout, out, []string{"SWEEP", "STATE", "TRIALS", "RUNNING", "STEPS", "METRIC", "BEST", "ELAPSED", "ADMISSION"},
 		func(v sweepView) []string {
 			best := "-"
 			if v.Best != nil {
@@ -72,10 +72,11 @@ func (a *app) listSweeps(cmd *cobra.Command, c *connection, out format, tenant, 
 			}
 			return []string{
 				v.ID, v.State, trials, formatCount(int64(v.Counts.Running)), formatCount(v.Steps),
-				v.Mode + " " + clean(v.Metric), best, formatDuration(float64(v.Seconds)),
+				v.Mode + " " + clean(v.Metric), best, formatDuration(float64(v.Seconds)), admissionWord(v.Admission),
 			}
 		})
 	l.table.width, l.table.spare = a.columns(), []string{"METRIC", "RUNNING", "STEPS", "ELAPSED"}
+	answered := false
 	for s, err := range c.sweeps(cmd.Context(), tenant) {
 		if err != nil {
 			return err
@@ -83,12 +84,16 @@ func (a *app) listSweeps(cmd *cobra.Command, c *connection, out format, tenant, 
 		if state != "" && sweepState(s.GetState()) != state {
 			continue
 		}
+		answered = answered || s.GetAdmission() != nil
 		if err := l.add(viewSweep(s, a.now())); err != nil {
 			return err
 		}
 		if l.count == limit {
 			break
 		}
+	}
+	if !answered { // the policy answers nobody
+		l.table.dropLast()
 	}
 	return l.close("no sweeps; start one with 'outbid run FILE.yaml' ('outbid init' writes an example)")
 }

@@ -75,6 +75,7 @@ below are stable: later versions only add some. Numbers are numbers, except that
 		title string
 		of    any
 	}{
+		{"Prices (`prices`)", pricesView{}},
 		{"A sweep (`ls`, `show SWEEP`, `submit`, `pause`, `resume`, `stop`, `extend`)", sweepView{}},
 		{"A trial (`ls SWEEP`, `show SWEEP/TRIAL`, `best`)", trialView{}},
 		{"A line of `run` and `watch`", updateView{}},

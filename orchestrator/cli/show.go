@@ -113,6 +113,7 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 			add("auction", fmt.Sprintf("rho %s at %s, as round %d left it", formatRho(float64(last.Rho)), a.when(last.Time), last.Round))
 		}
 	}
+	add("admission", a.admissionLine(s.GetAdmission()))
 	add("best", bestLine(s))
 	for _, soup := range v.Soups {
 		add("soup", a.soupLine(v.Metric, soup))
@@ -121,6 +122,7 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 		add("label", clean(k+"="+v.Labels[k]))
 	}
 	t.write(a.stdout)
+	a.printSchedule(s.GetAdmission())
 	a.printNotes(s)
 	a.printf("\n")
 	l := trialLister(a, formatTable, s)

@@ -194,3 +194,11 @@ func shorten(s string, width int) string {
 	}
 	return string(r[:width-1]) + "…"
 }
+
+// dropLast leaves out the last column.
+func (t *table) dropLast() {
+	t.header = t.header[:len(t.header)-1]
+	for i, row := range t.rows {
+		t.rows[i] = row[:len(row)-1]
+	}
+}

@@ -37,6 +37,7 @@ type sweepView struct {
 	Steps         int64             `json:"steps" doc:"steps trained so far by all trials, repeated ones counted once"`
 	DeviceSeconds number            `json:"device_seconds" doc:"device-seconds used"`
 	Fairness      *fairnessView     `json:"fairness" doc:"rho (forecast over alone), alone_seconds, forecast_seconds, mean_sweeps, and auction: round, time, rho and alone_seconds as the newest auction left it; null once it has ended"`
+	Admission     *admissionView    `json:"admission" doc:"what it is promised by a policy with admission (oasis), or why it is not: kind (measuring, admitted, waiting, rejected, broken, over), text, least_workers, most_workers, worker_devices, begins, ends, promised, worth, cost, again (when it would be admitted), schedule (begins, ends, type, workers); null under other policies"`
 	Best          *bestView         `json:"best" doc:"the best trial so far: trial, metric, step, config; null before the first report"`
 	Soups         []soupView        `json:"soups" doc:"averages of its checkpoints that it keeps, oldest first: number, metric, bytes, sha256, time, actor, trials (those it is of), tried"`
 	Notes         []noteView        `json:"notes" doc:"newest notes, oldest first: time, level, text, trial"`
@@ -57,6 +58,28 @@ type faredView struct {
 	Time         *time.Time `json:"time"`
 	Rho          number     `json:"rho"`
 	AloneSeconds number     `json:"alone_seconds"`
+}
+
+type admissionView struct {
+	Kind          string        `json:"kind"`
+	Text          string        `json:"text"`
+	Least         int32         `json:"least_workers"`
+	Most          int32         `json:"most_workers"`
+	WorkerDevices int32         `json:"worker_devices"`
+	Begins        *time.Time    `json:"begins"`
+	Ends          *time.Time    `json:"ends"`
+	Promised      *time.Time    `json:"promised"`
+	Worth         number        `json:"worth"`
+	Cost          number        `json:"cost"`
+	Again         *time.Time    `json:"again"`
+	Schedule      []workersView `json:"schedule"`
+}
+
+type workersView struct {
+	Begins  *time.Time `json:"begins"`
+	Ends    *time.Time `json:"ends"`
+	Type    string     `json:"type"`
+	Workers int32      `json:"workers"`
 }
 
 type countsView struct {
@@ -225,6 +248,7 @@ func viewSweep(s *outbidv1.Sweep, now time.Time) sweepView {
 			v.Fairness.Auction = &faredView{last.GetRound(), viewTime(last.GetTime()), number(last.GetRho()), number(last.GetAloneSeconds())}
 		}
 	}
+	v.Admission = viewAdmission(s.GetAdmission())
 	if v.Labels == nil {
 		v.Labels = map[string]string{}
 	}

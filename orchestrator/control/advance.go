@@ -22,7 +22,11 @@ func (c *Core) advance(s *state.Sweep) {
 	case outbidv1.SweepState_SWEEP_STATE_STOPPING:
 		c.finishStopping(s)
 	case outbidv1.SweepState_SWEEP_STATE_RUNNING:
-		if reason := c.limitReached(s); reason != "" {
+		reason := c.limitReached(s)
+		if s.Admission.GetKind() == outbidv1.AdmissionKind_ADMISSION_KIND_REJECTED {
+			reason = s.Admission.GetText()
+		}
+		if reason != "" {
 			c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_STOPPING, reason, "")
 			return
 		}

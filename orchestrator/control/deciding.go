@@ -80,11 +80,22 @@ func (c *Core) conclude(r *round) {
 	if c.stateful || r.beside || len(r.plan.Grants)+len(r.plan.Revokes)+len(r.plan.Renews) > 0 {
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_RoundDecided{RoundDecided: &outbidv1.RoundDecided{
 			Round: r.view.Round, Policy: c.policy.Name(), Reason: r.plan.Reason, Auction: r.plan.Auction, BegunBefore: r.beside,
+			Prices: r.plan.Prices,
 		}}})
+		c.answer(r.plan.Admissions)
 	}
 	for _, e := range c.decisions(r) {
 		if !c.refused(e) {
 			c.emit(e)
+		}
+	}
+}
+
+// answer says to sweeps what a policy with admission answers them.
+func (c *Core) answer(said []*outbidv1.Admission) {
+	for _, a := range said {
+		if c.st.Sweeps[a.GetSweep()] != nil {
+			c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepAnswered{SweepAnswered: &outbidv1.SweepAnswered{Sweep: a.GetSweep(), Admission: a}}})
 		}
 	}
 }

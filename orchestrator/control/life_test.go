@@ -95,6 +95,9 @@ func (l *life) options() map[string]string {
 	if l.policy == "themis" {
 		return map[string]string{"lease": "20s"}
 	}
+	if l.policy == "oasis" {
+		return map[string]string{"slot": "5s"}
+	}
 	return nil
 }
 

@@ -130,6 +130,9 @@ func (l *Loop) exists(sweep string, trial *int32) error {
 	return err
 }
 
+// Prices are the policy's newest; nil if it has made none.
+func (l *Loop) Prices() *outbidv1.Prices { return l.view.Load().Prices() }
+
 // Info says what the server is and how it fares.
 func (l *Loop) Info() *outbidv1.GetServerInfoResponse {
 	info := l.cfg.Info()

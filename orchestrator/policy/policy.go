@@ -52,6 +52,10 @@ type Plan struct {
 	Next time.Time
 	// Auction is the record of an auction, kept in the ledger for `outbid auction`; nil without one.
 	Auction *outbidv1.Auction
+	// Admissions are what a policy with admission says to sweeps, where that is other than before; one that is rejected is
+	// stopped. Prices are what devices will cost, if that is other than before.
+	Admissions []*outbidv1.Admission
+	Prices     *outbidv1.Prices
 }
 
 // Grant gives free devices to a job that holds none.

@@ -45,6 +45,7 @@ func (f *folding) sweepChanged(e *outbidv1.SweepChanged) error {
 	st, s, at := f.st, f.sweep, f.at
 	if s.Done() && e.GetState() == sweepRunning {
 		st.reopen(at, s)
+		s.Admission = nil // it is asked for anew
 	}
 	s.State, s.Reason = e.GetState(), e.GetReason()
 	if s.State == sweepStopping {
@@ -73,6 +74,7 @@ func (f *folding) sweepExtended(e *outbidv1.SweepExtended) error {
 	s.Exhausted, s.Waiting = false, false
 	if s.Done() {
 		st.reopen(at, s)
+		s.Admission = nil
 	}
 	return nil
 }
@@ -96,6 +98,9 @@ func (f *folding) roundBegun(*outbidv1.RoundBegun) error { return nil }
 
 func (f *folding) roundDecided(e *outbidv1.RoundDecided) error {
 	f.st.NextRound = e.GetRound() + 1
+	if e.GetPrices() != nil {
+		f.st.prices = e.GetPrices()
+	}
 	return nil
 }
 
@@ -106,9 +111,6 @@ func (f *folding) note(e *outbidv1.Note) error {
 	}
 	f.sweep = s
 	s.Version++
-	s.Notes = append(s.Notes, newNote(f.at, e))
-	if len(s.Notes) > maxNotes {
-		s.Notes = slices.Clone(s.Notes[len(s.Notes)-maxNotes:]) // readers may have the list
-	}
+	s.addNote(newNote(f.at, e))
 	return nil
 }

@@ -36,6 +36,7 @@ func sweepKinds() []*Kind {
 		ofSweep((*event).GetSoupDropped, (*folding).soupDropped),
 		ofSweep((*event).GetTunerAsked, (*folding).tunerAsked, TunerAsked, advances, ViewSweep),
 		ofSweep((*event).GetTunerAnswered, (*folding).tunerAnswered, TunerAnswers, advances, outlook),
+		ofSweep((*event).GetSweepAnswered, (*folding).sweepAnswered, advances, ReadersAside),
 	}
 }
 

@@ -252,6 +252,7 @@ func TestEveryEventInEveryStateOfASweep(t *testing.T) {
 		"TunerAnswered": {Kind: &outbidv1.Event_TunerAnswered{TunerAnswered: &outbidv1.TunerAnswered{Sweep: "s-1", Question: 1}}},
 		"SoupPublished": soupPublished(1, "k"), "SoupPublished keyless": soupPublished(1, ""), "SoupPublished later": soupPublished(2, "k"),
 		"SoupDropped": {Kind: &outbidv1.Event_SoupDropped{SoupDropped: &outbidv1.SoupDropped{Sweep: "s-1", Key: "k"}}},
+		"SweepAnswered": {Kind: &outbidv1.Event_SweepAnswered{SweepAnswered: &outbidv1.SweepAnswered{Sweep: "s-1", Admission: &outbidv1.Admission{Text: "no"}}}},
 	}
 	for n := range outbidv1.SweepState_name {
 		s := outbidv1.SweepState(n)
@@ -260,7 +261,7 @@ func TestEveryEventInEveryStateOfASweep(t *testing.T) {
 	all := slices.DeleteFunc(slices.Collect(maps.Keys(states)), func(s string) bool { return s == "none" })
 	want := map[string]legal{
 		"SweepSubmitted": {"none": "running"}, "SweepDeleted": {"done": "none", "stopped": "none", "failed": "none"},
-		"SweepExtended": same("running", "paused").and("done", "running").and("stopped", "running"), "TunerAsked": same(all...), "TunerAnswered": same(all...),
+		"SweepExtended": same("running", "paused").and("done", "running").and("stopped", "running"), "TunerAsked": same(all...), "TunerAnswered": same(all...), "SweepAnswered": same(all...),
 		"SoupPublished": same(all...), "SoupPublished keyless": {}, "SoupPublished later": {}, "SoupDropped": {}, // there is none
 		"SweepChanged unspecified": {}, "SweepChanged running": {"paused": "running", "stopped": "running"},
 		"SweepChanged paused": {"running": "paused"}, "SweepChanged stopping": {"running": "stopping", "paused": "stopping"},

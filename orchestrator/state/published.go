@@ -28,6 +28,7 @@ type Published struct {
 	held    int
 	sharing
 	tenancy
+	pricing
 }
 
 // Inventory is a cluster's nodes as policies see them, by index and by name.
@@ -88,7 +89,7 @@ func (p *Published) After(st *State, changes []Change) (next *Published, tell fu
 
 // next copies some sweeps and nodes, and the nodes on which those sweeps' trials hold or held devices.
 func (p *Published) next(st *State, sweeps, nodes map[string]bool) (*Published, func()) {
-	next := &Published{Seq: st.Seq, Time: st.Time, sharing: st.sharing, tenancy: st.tenancy, sweeps: p.sweeps, nodes: p.nodes, held: p.held}
+	next := &Published{Seq: st.Seq, Time: st.Time, sharing: st.sharing, tenancy: st.tenancy, pricing: st.pricing, sweeps: p.sweeps, nodes: p.nodes, held: p.held}
 	var stale []chan struct{}
 	for id := range sweeps {
 		old, known := p.sweeps.Get(id)

@@ -19,7 +19,7 @@ func (st *State) Snapshot() *outbidv1.StateSnapshot {
 		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextLeaseId: st.NextLease, NextRound: st.NextRound,
 		NameCounters: maps.Clone(st.names), AppSeconds: st.AppSeconds(st.Time),
 		AppSecondsCounted: st.appSeconds, AppSecondsAt: stamp(st.appsChanged),
-		Decider: st.Decider, Format: Format,
+		Decider: st.Decider, Format: Format, Prices: st.prices,
 	}
 	st.snapshotDeleted(snap)
 	st.snapshotTenants(snap)
@@ -42,7 +42,7 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		Notes: slices.Clone(s.Notes), TunerWaiting: s.Waiting, TunerExhausted: s.Exhausted,
 		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
 		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
-		LackNoted: s.LackNoted, Soups: s.Soups,
+		LackNoted: s.LackNoted, Soups: s.Soups, Admission: s.Admission,
 		Order: new(int64(s.Order)),
 	}
 	for i, t := range s.Trials {
@@ -109,6 +109,7 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	}
 	st.restoreDeleted(snap)
 	st.restoreTenants(snap)
+	st.prices = snap.GetPrices()
 	switch {
 	case snap.AppSecondsAt != nil:
 		st.appSeconds, st.appsChanged = snap.GetAppSecondsCounted(), snap.GetAppSecondsAt().AsTime()
@@ -126,7 +127,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 		Notes: r.GetNotes(), Waiting: r.GetTunerWaiting(), Exhausted: r.GetTunerExhausted(), Version: 1,
 		refs: map[string]int{}, Trials: make([]*Trial, len(r.GetTrials())),
 		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
-		LackNoted: r.GetLackNoted(), Soups: r.GetSoups(),
+		LackNoted: r.GetLackNoted(), Soups: r.GetSoups(), Admission: r.GetAdmission(),
 	}
 	s.compile()
 	for i, tr := range r.GetTrials() {

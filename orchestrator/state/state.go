@@ -43,6 +43,7 @@ type State struct {
 	keys  map[string]string
 	sharing
 	tenancy
+	pricing
 	suspects map[*Trial]*Sweep
 	forked   map[*Sweep]bool
 
@@ -119,6 +120,8 @@ type Sweep struct {
 	Notes    []*outbidv1.SweepNote
 	// Soups that it keeps, oldest first. The list never changes.
 	Soups []*outbidv1.Soup
+	// Admission is what a policy with admission answered it last; nil under others.
+	Admission *outbidv1.Admission
 	// Waiting and Exhausted are what the tuner said last.
 	Waiting, Exhausted bool
 	// LackNoted: a report lacked the metric before any held it.

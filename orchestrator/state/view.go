@@ -29,7 +29,7 @@ func (s *Sweep) view(at time.Time, trials int, trial func(int32) *Trial) *outbid
 			Cancelled: s.Counts[trialCancelled], Total: int32(trials),
 		},
 	}
-	v.Fairness, v.Soups = s.Fairness, s.Soups
+	v.Fairness, v.Soups, v.Admission = s.Fairness, s.Soups, s.Admission
 	if s.Best >= 0 {
 		v.Best = s.trialView(at, trial(s.Best))
 	}

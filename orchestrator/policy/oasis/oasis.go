@@ -1,243 +1,207 @@
-// Package oasis is the admission and the schedules of OASiS (Bao et al., "Online Job Scheduling in Distributed Machine
-// Learning Clusters", INFOCOM 2018), as mathematics: each slot of each server has a price that rises as it fills, a job's
-// cheapest schedule for each end is found, and the job is admitted if some end is worth more than it costs.
+// Package oasis is OASiS (Bao et al., "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018), run live: a
+// sweep is admitted when it comes if some schedule over the slots to come is worth more than it costs, and the cluster then follows
+// that schedule, with more workers in one slot and fewer in another. Package schedule is its mathematics.
 //
-// A job's workers train for whole slots, at most as many at once as it has chunks of data (constraint 3), and Needs of them in
-// all (constraint 2). Parameter servers are left out: ranks that average among themselves need none. Then a slot's cost is
-// the sum of its workers' prices, cheapest servers first, which is convex in their number, and the paper's dynamic program
+// Definition used. A sweep is a job: all its trials, those to come too. A worker is as many devices as a trial needs at least. In a
+// slot a sweep's workers are divided over its trials: more trials at once, larger gangs where trials are elastic, several forks
+// where they may be forked. Its utility is what the end of the sweep is worth after its submission. What it has still to do is what its tuner
+// says, at the speeds that were measured.
 //
-//	cost(end, n) = min over d of cost_slot(end, d) + cost(end-1, n-d)
+// # Where this differs from the paper
 //
-// has the n cheapest workers of all slots as its solution: they are kept in a heap as the end moves on, instead of a table
-// over every n.
+//   - The nodes that have one type of device are one server: what is promised is a number of devices of a type, and not which. So the
+//     loss of a node breaks only what the others cannot hold. Types of unlike speed are taken by price for work.
+//   - Ranks average among themselves, so there are no parameter servers. Package schedule has them.
+//   - U and L are learnt from the sweeps that came last (learn.go).
+//   - A sweep that nobody measured yet runs on what is idle until it was, and is then answered. One that is not admitted is offered again
+//     at every slot, or rejected for good (refused=reject).
+//   - Schedules are looked at again when a slot begins. A sweep that is behind its own is given another, whatever it costs, as it was
+//     admitted; if that ends later than was promised the promise is broken, and the reason is said. What a sweep does not need any more it
+//     gives back.
+//   - Devices that nobody was promised for the slot go to whoever waits, until somebody is (conserve=true).
 package oasis
 
 import (
 	"cmp"
-	"container/heap"
+	"encoding/json"
 	"fmt"
-	"math"
+	"maps"
 	"slices"
+	"strings"
+	"time"
 
-	"github.com/outbid-dev/outbid/orchestrator/policy/pricing"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Job is what arrives.
-type Job struct {
-	// Arrives is the first slot in which it may train.
-	Arrives int
-	// Needs is how many slots of one worker it takes in all, and Most how many workers it may have in a slot.
-	Needs, Most int
-	// Worker is what one worker takes of each kind of resource.
-	Worker []float64
-	// Utility of an end so many slots after the arrival; it never rises.
-	Utility func(slots int) float64
+// Policy is OASiS.
+type Policy struct {
+	slot     time.Duration
+	slots    int
+	restart  time.Duration
+	history  int
+	slack    float64
+	patience float64
+	ratio    float64
+	conserve bool
+	reject   bool
+	m        memory
 }
 
-// Needs is constraint 2: the slots of one worker that so many epochs of chunks of mini-batches take, with tau slots for a
-// mini-batch and bytes of gradient each way at so many bytes a slot.
-func Needs(epochs, chunks, batches int, tau, gradient, bandwidth float64) int {
-	return int(math.Ceil(float64(epochs*chunks*batches) * (tau + 2*gradient/bandwidth)))
+// memory is what the policy knows beyond the view.
+type memory struct {
+	// Slot is the one in which it decided last, counted from 1970.
+	Slot int64 `json:"slot"`
+	// Capacity is what there was of each type then: devices, cores and GiB of the nodes that have it.
+	Capacity map[string][]float64 `json:"capacity,omitempty"`
+	// Deals with sweeps, by id, and how many there were.
+	Deals map[string]*deal `json:"deals,omitempty"`
+	Made  int              `json:"made,omitempty"`
+	// Seen are the sweeps that came last.
+	Seen []seen `json:"seen,omitempty"`
 }
 
-// Prices of one unit of each kind of resource: Low of an empty server, High of a full one.
-type Prices struct {
-	Low, High []float64
+// New makes the policy from its options.
+func New(o *policy.Options) policy.Policy {
+	p := &Policy{
+		slot:    o.Duration("slot", 10*time.Minute, "length of a slot, in which a sweep's workers stay as they are"),
+		slots:   o.Int("slots", 300, 1, 10_000, "slots that are planned ahead"),
+		restart: o.Duration("restart", 10*time.Second, "what a trial loses when its devices change; none is given other ones, or forked, with less than twice that left of a slot"),
+		history: o.Int("history", 100, 1, 10_000, "sweeps that prices are learnt from, those that came last"),
+		slack:   o.Float("slack", 0.1, 0, 10, "part of a sweep's work that is promised beyond it, for starts and for errors of what was measured"),
+		patience: o.Float("patience", 10, 1e-3, 1e6, "run times after which the end of a sweep without utility is worth half; "+
+			"with a deadline, after that"),
+		ratio:    o.Float("ratio", 1, 1e-6, 1e6, "to study wrong prices: what the ratio of the highest to the lowest is taken to be, as a part of what was learnt"),
+		conserve: o.Bool("conserve", true, "devices that nobody was promised for the slot go to who waits, until somebody is"),
+		reject: o.Text("refused", "wait", "what becomes of a sweep that is not admitted: it waits and is offered again, or it is rejected and stopped",
+			"wait", "reject") == "reject",
+	}
+	p.reset()
+	return p
 }
 
-// Cluster is what is promised of each server in each slot.
-type Cluster struct {
-	capacity [][]float64
-	prices   Prices
-	// used by slot, server and kind.
-	used [][][]float64
+func (p *Policy) reset() { p.m = memory{Deals: map[string]*deal{}} }
+
+// Name implements policy.Policy.
+func (p *Policy) Name() string { return "oasis" }
+
+// Preempts implements policy.Preemptive.
+func (p *Policy) Preempts() bool { return true }
+
+// ForksJobs implements policy.Forking.
+func (p *Policy) ForksJobs() bool { return true }
+
+// Snapshot implements policy.Policy.
+func (p *Policy) Snapshot() ([]byte, error) { return json.Marshal(p.m) }
+
+// Restore implements policy.Policy.
+func (p *Policy) Restore(b []byte) error {
+	p.reset()
+	if err := json.Unmarshal(b, &p.m); err != nil {
+		return fmt.Errorf("oasis: snapshot: %w", err)
+	}
+	if p.m.Deals == nil {
+		p.m.Deals = map[string]*deal{}
+	}
+	return nil
 }
 
-// New is an empty cluster of servers with capacities by kind, over so many slots.
-func New(slots int, capacity [][]float64, prices Prices) *Cluster {
-	c := &Cluster{capacity: capacity, prices: prices, used: make([][][]float64, slots)}
-	for t := range c.used {
-		c.used[t] = make([][]float64, len(capacity))
-		for h := range capacity {
-			c.used[t][h] = make([]float64, len(capacity[h]))
+// Decide implements policy.Policy.
+func (p *Policy) Decide(v *policy.View) policy.Plan {
+	d := p.day(v)
+	d.over()
+	anew := d.review()
+	plan := policy.Plan{Reason: "no sweeps that could train"}
+	if jobs := v.Jobs(); len(jobs) > 0 {
+		plan = d.divide(anew)
+		plan.Next = d.ends(d.slot)
+	}
+	plan.Admissions, plan.Prices = d.said, d.published(anew)
+	return plan
+}
+
+// over ends the deals with sweeps that are no more.
+func (d *day) over() {
+	there := map[string]bool{}
+	for _, a := range d.v.Apps {
+		there[a.ID] = true
+	}
+	for _, id := range slices.Sorted(maps.Keys(d.m.Deals)) {
+		if there[id] {
+			continue
+		}
+		if t := d.m.Deals[id]; t.admitted() {
+			d.sayOver(id, t)
+		}
+		delete(d.m.Deals, id)
+	}
+}
+
+// review answers sweeps that came, and looks at every deal when a slot begins or the cluster has changed. It says whether
+// something is other than before.
+func (d *day) review() bool {
+	begins := d.slot != d.m.Slot
+	if changed := !maps.EqualFunc(d.m.Capacity, d.stock(), slices.Equal[[]float64]); changed {
+		d.m.Capacity, begins = d.stock(), true
+	}
+	d.m.Slot = d.slot
+	var asks []*policy.App
+	for _, a := range d.v.Apps {
+		t := d.m.Deals[a.ID]
+		switch {
+		case a.Paused || len(a.Jobs) == 0 && t == nil:
+		case t == nil, t.Kind == measuring && d.measured(a) == "":
+			asks = append(asks, a)
+		case t.Kind == waiting && begins:
+			asks = append(asks, a)
 		}
 	}
-	return c
-}
-
-// Price of one unit of a kind on a server in a slot: Low * (High/Low)^(used/capacity).
-func (c *Cluster) Price(slot, server, kind int) float64 {
-	between := pricing.Range{Low: c.prices.Low[kind], High: c.prices.High[kind]}
-	return between.Of(c.used[slot][server][kind], c.capacity[server][kind])
-}
-
-// Share is some workers on a server in a slot.
-type Share struct {
-	Slot, Server, Workers int
-}
-
-// Offer is the answer to a job.
-type Offer struct {
-	Admitted bool
-	// Schedule in which the job ends in slot End, what that is worth and costs; none if it cannot be served.
-	Schedule    []Share
-	End         int
-	Worth, Cost float64
-	// Reason in words.
-	Reason string
-}
-
-// room is a server in a slot: how many workers it could take, and the price of each.
-type room struct {
-	slot, server, workers int
-	price                 float64
-}
-
-// Offer finds the schedule of the highest payoff, and promises nothing yet. Of equal ones it is that with the earliest end.
-func (c *Cluster) Offer(j Job) Offer {
-	j.Needs = max(1, j.Needs)
-	bySlot := make([][]room, len(c.used))
-	for slot := max(0, j.Arrives); slot < len(c.used); slot++ {
-		bySlot[slot] = c.rooms(slot, j)
+	if !begins && len(asks) == 0 {
+		return false
 	}
-	best, found := Offer{Reason: "not admitted: it cannot end in time, whatever it pays"}, false
-	cheapest(j, bySlot, func(slot int, cost float64) {
-		worth := j.Utility(slot - j.Arrives)
-		if !found || worth-cost > best.Worth-best.Cost+1e-12 {
-			found = true
-			best = Offer{End: slot, Worth: worth, Cost: cost}
-		}
-	})
-	if !found {
-		return best
+	d.learn(asks)
+	d.open()
+	d.keep(begins)
+	for _, a := range asks {
+		d.answer(a)
 	}
-	best.Schedule = cheapest(j, bySlot[:best.End+1], func(int, float64) {}).shares()
-	best.Admitted = best.Worth > best.Cost
-	if best.Admitted {
-		least, most := best.workers()
-		best.Reason = fmt.Sprintf("admitted: %d to %d workers from slot %d, ends in slot %d, payoff %.4g",
-			least, most, best.Schedule[0].Slot, best.End, best.Worth-best.Cost)
-	} else {
-		best.Reason = fmt.Sprintf("not admitted: would cost %.4g and be worth %.4g", best.Cost, best.Worth)
-	}
-	return best
+	return true
 }
 
-// cheapest goes through the slots, tells what the job would cost if it had ended by each in which it could have, and
-// returns the workers that it would have then.
-func cheapest(j Job, bySlot [][]room, each func(slot int, cost float64)) dearest {
-	var chosen dearest
-	cost, held := 0.0, 0
-	for slot, rooms := range bySlot {
-		left := j.Most
-		for _, r := range rooms {
-			if left == 0 || held == j.Needs && r.price >= chosen[0].price {
-				break // so are those that follow
-			}
-			r.workers = min(r.workers, left)
-			left -= r.workers
-			heap.Push(&chosen, r)
-			held += r.workers
-			cost += float64(r.workers) * r.price
-			for held > j.Needs { // the dearest are not needed
-				top := &chosen[0]
-				n := min(top.workers, held-j.Needs)
-				top.workers -= n
-				held -= n
-				cost -= float64(n) * top.price
-				if top.workers == 0 {
-					heap.Pop(&chosen)
-				}
-			}
-		}
-		if held == j.Needs {
-			each(slot, cost)
+// deals with sweeps that are there, the first admitted first.
+func (d *day) deals() []*standing {
+	var all []*standing
+	for _, a := range d.v.Apps {
+		if t := d.m.Deals[a.ID]; t != nil && t.admitted() {
+			all = append(all, &standing{app: a, deal: t})
 		}
 	}
-	return chosen
-}
-
-// rooms are the servers with room in a slot, the cheapest first.
-func (c *Cluster) rooms(slot int, j Job) []room {
-	var all []room
-	for h := range c.capacity {
-		r := room{slot: slot, server: h, workers: j.Most}
-		for k, w := range j.Worker {
-			if w <= 0 {
-				continue
-			}
-			r.workers = min(r.workers, int((c.capacity[h][k]-c.used[slot][h][k])/w+1e-9))
-			r.price += w * c.Price(slot, h, k)
-		}
-		if r.workers > 0 {
-			all = append(all, r)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b room) int { return cmp.Compare(a.price, b.price) })
+	slices.SortStableFunc(all, func(a, b *standing) int { return cmp.Compare(a.deal.Made, b.deal.Made) })
 	return all
 }
 
-// Promise raises what is used, and so prices, by a schedule that was admitted.
-func (c *Cluster) Promise(j Job, o Offer) {
-	for _, s := range o.Schedule {
-		for k, w := range j.Worker {
-			c.used[s.Slot][s.Server][k] += w * float64(s.Workers)
+// reason of a round, in words.
+func (d *day) reason(anew bool) string {
+	text := "within a slot: devices that became free, by what sweeps were promised"
+	if anew {
+		text = "a slot, or who is promised what in it, is new"
+	}
+	var said []string
+	for _, s := range d.said {
+		if len(said) == 3 {
+			said = append(said, fmt.Sprintf("and %d more", len(d.said)-3))
+			break
 		}
+		said = append(said, s.GetSweep()+" "+s.GetText())
 	}
+	return strings.Join(append([]string{text}, said...), "; ")
 }
 
-// workers are the fewest and most at once, over the slots that have some.
-func (o *Offer) workers() (least, most int) {
-	bySlot := map[int]int{}
-	for _, s := range o.Schedule {
-		bySlot[s.Slot] += s.Workers
-	}
-	least = math.MaxInt
-	for _, n := range bySlot {
-		least, most = min(least, n), max(most, n)
-	}
-	return least, most
-}
-
-// dearest is a heap of rooms, the dearest on top; of equals the latest, so that schedules are early.
-type dearest []room
-
-func (d dearest) Len() int { return len(d) }
-
-func (d dearest) Less(a, b int) bool {
-	if d[a].price != d[b].price {
-		return d[a].price > d[b].price
-	}
-	if d[a].slot != d[b].slot {
-		return d[a].slot > d[b].slot
-	}
-	return d[a].server > d[b].server
-}
-
-func (d dearest) Swap(a, b int) { d[a], d[b] = d[b], d[a] }
-
-// Push implements heap.Interface.
-func (d *dearest) Push(x any) {
-	if r, ok := x.(room); ok {
-		*d = append(*d, r)
-	}
-}
-
-// Pop implements heap.Interface.
-func (d *dearest) Pop() any {
-	last := (*d)[len(*d)-1]
-	*d = (*d)[:len(*d)-1]
-	return last
-}
-
-// shares by slot and server.
-func (d dearest) shares() []Share {
-	all := make([]Share, len(d))
-	for i, r := range d {
-		all[i] = Share{r.slot, r.server, r.workers}
-	}
-	slices.SortFunc(all, func(a, b Share) int {
-		return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Server, b.Server))
-	})
-	return all
-}
+// Kinds of deals.
+const (
+	measuring = outbidv1.AdmissionKind_ADMISSION_KIND_MEASURING
+	waiting   = outbidv1.AdmissionKind_ADMISSION_KIND_WAITING
+	rejected  = outbidv1.AdmissionKind_ADMISSION_KIND_REJECTED
+	admitted  = outbidv1.AdmissionKind_ADMISSION_KIND_ADMITTED
+	broken    = outbidv1.AdmissionKind_ADMISSION_KIND_BROKEN
+)

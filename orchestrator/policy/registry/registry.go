@@ -17,6 +17,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/hadar"
 	"github.com/outbid-dev/outbid/orchestrator/policy/hived"
 	"github.com/outbid-dev/outbid/orchestrator/policy/house"
+	"github.com/outbid-dev/outbid/orchestrator/policy/oasis"
 	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched"
 	"github.com/outbid-dev/outbid/orchestrator/policy/rrh"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
@@ -37,6 +38,7 @@ func makers() map[string]maker {
 		"hadar":                    hadar.New,
 		"hadare":                   hadar.NewForking,
 		"hived":                    hived.New,
+		"oasis":                    oasis.New,
 		"ogasched":                 ogasched.New,
 		"outbid":                   house.New,
 		"rrh":                      rrh.New,

@@ -241,6 +241,11 @@ func oasis(r Request, s *settings, _ *trace.Trace) making {
 	o.Jobs = s.whole("jobs", o.Jobs, "number of jobs")
 	o.Slots = s.whole("slots", o.Slots, "slots in which they arrive")
 	o.SlotSeconds = s.float("slot-seconds", o.SlotSeconds, "length of a slot")
+	times := s.float("times", 1, "by how much what a mini-batch takes is multiplied: as the paper prints it, most jobs take longer than the slots there are")
+	for i := range 2 {
+		o.BatchSlots[i] *= times
+		o.GradientMB[i] *= times
+	}
 	return func() (*trace.Trace, error) {
 		w, err := trace.MakeOASiS(o)
 		if err != nil {

@@ -663,6 +663,7 @@ type Event struct {
 	//	*Event_TenantRemoved
 	//	*Event_SoupPublished
 	//	*Event_SoupDropped
+	//	*Event_SweepAnswered
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1047,6 +1048,15 @@ func (x *Event) GetSoupDropped() *SoupDropped {
 	return nil
 }
 
+func (x *Event) GetSweepAnswered() *SweepAnswered {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SweepAnswered); ok {
+			return x.SweepAnswered
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -1203,6 +1213,10 @@ type Event_SoupDropped struct {
 	SoupDropped *SoupDropped `protobuf:"bytes,38,opt,name=soup_dropped,json=soupDropped,proto3,oneof"`
 }
 
+type Event_SweepAnswered struct {
+	SweepAnswered *SweepAnswered `protobuf:"bytes,39,opt,name=sweep_answered,json=sweepAnswered,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1278,6 +1292,8 @@ func (*Event_TenantRemoved) isEvent_Kind() {}
 func (*Event_SoupPublished) isEvent_Kind() {}
 
 func (*Event_SoupDropped) isEvent_Kind() {}
+
+func (*Event_SweepAnswered) isEvent_Kind() {}
 
 // TenantChanged: somebody added a tenant or changed what it may have.
 type TenantChanged struct {
@@ -4161,7 +4177,9 @@ type RoundDecided struct {
 	Auction *Auction `protobuf:"bytes,4,opt,name=auction,proto3" json:"auction,omitempty"`
 	// It was decided on what there was at the last RoundBegun, and not on what there is here. Of what no longer fitted, nothing
 	// is decided.
-	BegunBefore   bool `protobuf:"varint,5,opt,name=begun_before,json=begunBefore,proto3" json:"begun_before,omitempty"`
+	BegunBefore bool `protobuf:"varint,5,opt,name=begun_before,json=begunBefore,proto3" json:"begun_before,omitempty"`
+	// The prices of a policy that has some, where they are other than before.
+	Prices        *Prices `protobuf:"bytes,6,opt,name=prices,proto3" json:"prices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4231,6 +4249,66 @@ func (x *RoundDecided) GetBegunBefore() bool {
 	return false
 }
 
+func (x *RoundDecided) GetPrices() *Prices {
+	if x != nil {
+		return x.Prices
+	}
+	return nil
+}
+
+// SweepAnswered is what a policy with admission says to a sweep.
+type SweepAnswered struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Admission     *Admission             `protobuf:"bytes,2,opt,name=admission,proto3" json:"admission,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SweepAnswered) Reset() {
+	*x = SweepAnswered{}
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SweepAnswered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SweepAnswered) ProtoMessage() {}
+
+func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SweepAnswered.ProtoReflect.Descriptor instead.
+func (*SweepAnswered) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *SweepAnswered) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *SweepAnswered) GetAdmission() *Admission {
+	if x != nil {
+		return x.Admission
+	}
+	return nil
+}
+
 // OrchestratorStarted is a new orchestrator's first word. From then on whoever led before cannot append any more.
 type OrchestratorStarted struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -4249,7 +4327,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +4339,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +4352,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -4325,7 +4403,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4337,7 +4415,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4350,7 +4428,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -4393,7 +4471,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4405,7 +4483,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4418,7 +4496,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -4501,7 +4579,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4513,7 +4591,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4526,7 +4604,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -4614,7 +4692,7 @@ type Soup struct {
 
 func (x *Soup) Reset() {
 	*x = Soup{}
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4626,7 +4704,7 @@ func (x *Soup) String() string {
 func (*Soup) ProtoMessage() {}
 
 func (x *Soup) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4639,7 +4717,7 @@ func (x *Soup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Soup.ProtoReflect.Descriptor instead.
 func (*Soup) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Soup) GetNumber() int32 {
@@ -4716,7 +4794,7 @@ type SoupPart struct {
 
 func (x *SoupPart) Reset() {
 	*x = SoupPart{}
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4728,7 +4806,7 @@ func (x *SoupPart) String() string {
 func (*SoupPart) ProtoMessage() {}
 
 func (x *SoupPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4741,7 +4819,7 @@ func (x *SoupPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupPart.ProtoReflect.Descriptor instead.
 func (*SoupPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SoupPart) GetTrial() int32 {
@@ -4791,7 +4869,7 @@ type OuterState struct {
 
 func (x *OuterState) Reset() {
 	*x = OuterState{}
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4803,7 +4881,7 @@ func (x *OuterState) String() string {
 func (*OuterState) ProtoMessage() {}
 
 func (x *OuterState) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4816,7 +4894,7 @@ func (x *OuterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OuterState.ProtoReflect.Descriptor instead.
 func (*OuterState) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *OuterState) GetBytes() int64 {
@@ -4837,7 +4915,7 @@ var File_outbid_v1_event_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x15outbid/v1/event.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\x92\x01\n" +
+	"\x15outbid/v1/event.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\x92\x01\n" +
 	"\x05Batch\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
@@ -4845,7 +4923,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06events\x18\x05 \x01(\fR\x06events\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\x82\x13\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xc5\x13\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -4896,7 +4974,8 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x0etenant_changed\x18# \x01(\v2\x18.outbid.v1.TenantChangedH\x00R\rtenantChanged\x12A\n" +
 	"\x0etenant_removed\x18$ \x01(\v2\x18.outbid.v1.TenantRemovedH\x00R\rtenantRemoved\x12A\n" +
 	"\x0esoup_published\x18% \x01(\v2\x18.outbid.v1.SoupPublishedH\x00R\rsoupPublished\x12;\n" +
-	"\fsoup_dropped\x18& \x01(\v2\x16.outbid.v1.SoupDroppedH\x00R\vsoupDroppedB\x06\n" +
+	"\fsoup_dropped\x18& \x01(\v2\x16.outbid.v1.SoupDroppedH\x00R\vsoupDropped\x12A\n" +
+	"\x0esweep_answered\x18' \x01(\v2\x18.outbid.v1.SweepAnsweredH\x00R\rsweepAnsweredB\x06\n" +
 	"\x04kind\"P\n" +
 	"\rTenantChanged\x12)\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x11.outbid.v1.TenantR\x06tenant\x12\x14\n" +
@@ -5137,13 +5216,17 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06client\x18\x04 \x01(\tR\x06client\"\"\n" +
 	"\n" +
 	"RoundBegun\x12\x14\n" +
-	"\x05round\x18\x01 \x01(\x04R\x05round\"\xa5\x01\n" +
+	"\x05round\x18\x01 \x01(\x04R\x05round\"\xd0\x01\n" +
 	"\fRoundDecided\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12,\n" +
 	"\aauction\x18\x04 \x01(\v2\x12.outbid.v1.AuctionR\aauction\x12!\n" +
-	"\fbegun_before\x18\x05 \x01(\bR\vbegunBefore\"\xb9\x01\n" +
+	"\fbegun_before\x18\x05 \x01(\bR\vbegunBefore\x12)\n" +
+	"\x06prices\x18\x06 \x01(\v2\x11.outbid.v1.PricesR\x06prices\"Y\n" +
+	"\rSweepAnswered\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x122\n" +
+	"\tadmission\x18\x02 \x01(\v2\x14.outbid.v1.AdmissionR\tadmission\"\xb9\x01\n" +
 	"\x13OrchestratorStarted\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
@@ -5272,7 +5355,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(MergeVerdict)(0),             // 1: outbid.v1.MergeVerdict
@@ -5325,26 +5408,29 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*TrialAsked)(nil),            // 48: outbid.v1.TrialAsked
 	(*RoundBegun)(nil),            // 49: outbid.v1.RoundBegun
 	(*RoundDecided)(nil),          // 50: outbid.v1.RoundDecided
-	(*OrchestratorStarted)(nil),   // 51: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 52: outbid.v1.PolicySettings
-	(*Report)(nil),                // 53: outbid.v1.Report
-	(*Checkpoint)(nil),            // 54: outbid.v1.Checkpoint
-	(*Soup)(nil),                  // 55: outbid.v1.Soup
-	(*SoupPart)(nil),              // 56: outbid.v1.SoupPart
-	(*OuterState)(nil),            // 57: outbid.v1.OuterState
-	nil,                           // 58: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 59: outbid.v1.Report.MetricsEntry
-	nil,                           // 60: outbid.v1.Report.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
-	(*Tenant)(nil),                // 62: outbid.v1.Tenant
-	(*SweepSpec)(nil),             // 63: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 64: outbid.v1.Fairness
-	(*Outlook)(nil),               // 65: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 66: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 67: outbid.v1.Auction
+	(*SweepAnswered)(nil),         // 51: outbid.v1.SweepAnswered
+	(*OrchestratorStarted)(nil),   // 52: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 53: outbid.v1.PolicySettings
+	(*Report)(nil),                // 54: outbid.v1.Report
+	(*Checkpoint)(nil),            // 55: outbid.v1.Checkpoint
+	(*Soup)(nil),                  // 56: outbid.v1.Soup
+	(*SoupPart)(nil),              // 57: outbid.v1.SoupPart
+	(*OuterState)(nil),            // 58: outbid.v1.OuterState
+	nil,                           // 59: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 60: outbid.v1.Report.MetricsEntry
+	nil,                           // 61: outbid.v1.Report.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 62: google.protobuf.Timestamp
+	(*Tenant)(nil),                // 63: outbid.v1.Tenant
+	(*SweepSpec)(nil),             // 64: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 65: outbid.v1.Fairness
+	(*Outlook)(nil),               // 66: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 67: outbid.v1.NodeInfo
+	(*Auction)(nil),               // 68: outbid.v1.Auction
+	(*Prices)(nil),                // 69: outbid.v1.Prices
+	(*Admission)(nil),             // 70: outbid.v1.Admission
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	61, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	62, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	10, // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	13, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	14, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
@@ -5370,7 +5456,7 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	47, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
 	48, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
 	50, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	51, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	52, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
 	38, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
 	39, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
 	16, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
@@ -5384,50 +5470,53 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	12, // 37: outbid.v1.Event.tenant_removed:type_name -> outbid.v1.TenantRemoved
 	17, // 38: outbid.v1.Event.soup_published:type_name -> outbid.v1.SoupPublished
 	18, // 39: outbid.v1.Event.soup_dropped:type_name -> outbid.v1.SoupDropped
-	62, // 40: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
-	63, // 41: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	20, // 42: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
-	5,  // 43: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	64, // 44: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	63, // 45: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	55, // 46: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
-	65, // 47: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
-	20, // 48: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
-	6,  // 49: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	53, // 50: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	54, // 51: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	61, // 52: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	37, // 53: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	37, // 54: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	54, // 55: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	61, // 56: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	54, // 57: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	35, // 58: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 59: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	1,  // 60: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
-	54, // 61: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 62: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
-	61, // 63: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	2,  // 64: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	3,  // 65: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	66, // 66: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	7,  // 67: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	4,  // 68: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	67, // 69: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	52, // 70: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	58, // 71: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	59, // 72: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	61, // 73: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	60, // 74: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
-	61, // 75: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	57, // 76: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	61, // 77: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
-	56, // 78: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	51, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
+	63, // 41: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
+	64, // 42: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	20, // 43: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
+	5,  // 44: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	65, // 45: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	64, // 46: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	56, // 47: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
+	66, // 48: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	20, // 49: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	6,  // 50: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	54, // 51: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	55, // 52: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	62, // 53: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	37, // 54: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
+	37, // 55: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	55, // 56: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	62, // 57: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	55, // 58: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	35, // 59: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 60: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	1,  // 61: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
+	55, // 62: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 63: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
+	62, // 64: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	2,  // 65: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	3,  // 66: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	67, // 67: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	7,  // 68: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	4,  // 69: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	68, // 70: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	69, // 71: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
+	70, // 72: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
+	53, // 73: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	59, // 74: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	60, // 75: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	62, // 76: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	61, // 77: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	62, // 78: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	58, // 79: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	62, // 80: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
+	57, // 81: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
+	82, // [82:82] is the sub-list for method output_type
+	82, // [82:82] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -5435,6 +5524,7 @@ func file_outbid_v1_event_proto_init() {
 	if File_outbid_v1_event_proto != nil {
 		return
 	}
+	file_outbid_v1_admission_proto_init()
 	file_outbid_v1_auction_proto_init()
 	file_outbid_v1_node_proto_init()
 	file_outbid_v1_sweep_proto_init()
@@ -5478,20 +5568,21 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_TenantRemoved)(nil),
 		(*Event_SoupPublished)(nil),
 		(*Event_SoupDropped)(nil),
+		(*Event_SweepAnswered)(nil),
 	}
 	file_outbid_v1_event_proto_msgTypes[28].OneofWrappers = []any{}
 	file_outbid_v1_event_proto_msgTypes[35].OneofWrappers = []any{}
 	file_outbid_v1_event_proto_msgTypes[39].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[46].OneofWrappers = []any{}
 	file_outbid_v1_event_proto_msgTypes[47].OneofWrappers = []any{}
 	file_outbid_v1_event_proto_msgTypes[48].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   53,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

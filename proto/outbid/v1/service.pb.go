@@ -82,6 +82,98 @@ func (SweepCommand) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_service_proto_rawDescGZIP(), []int{0}
 }
 
+// GetPricesRequest asks for prices.
+type GetPricesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPricesRequest) Reset() {
+	*x = GetPricesRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPricesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPricesRequest) ProtoMessage() {}
+
+func (x *GetPricesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPricesRequest.ProtoReflect.Descriptor instead.
+func (*GetPricesRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{0}
+}
+
+// GetPricesResponse are prices.
+type GetPricesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The policy that decides.
+	Policy string `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	// Absent as long as the policy has made none, and under policies without.
+	Prices        *Prices `protobuf:"bytes,2,opt,name=prices,proto3" json:"prices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPricesResponse) Reset() {
+	*x = GetPricesResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPricesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPricesResponse) ProtoMessage() {}
+
+func (x *GetPricesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPricesResponse.ProtoReflect.Descriptor instead.
+func (*GetPricesResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetPricesResponse) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *GetPricesResponse) GetPrices() *Prices {
+	if x != nil {
+		return x.Prices
+	}
+	return nil
+}
+
 // Sweep is a sweep as it stands.
 type Sweep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -109,14 +201,16 @@ type Sweep struct {
 	// How the sweep fares by sharing the cluster, or fared in the end.
 	Fairness *Fairness `protobuf:"bytes,15,opt,name=fairness,proto3" json:"fairness,omitempty"`
 	// Averages of its checkpoints that it keeps, oldest first.
-	Soups         []*Soup `protobuf:"bytes,17,rep,name=soups,proto3" json:"soups,omitempty"`
+	Soups []*Soup `protobuf:"bytes,17,rep,name=soups,proto3" json:"soups,omitempty"`
+	// What it is promised by a policy with admission, or why it is not; absent under others.
+	Admission     *Admission `protobuf:"bytes,16,opt,name=admission,proto3" json:"admission,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_outbid_v1_service_proto_msgTypes[0]
+	mi := &file_outbid_v1_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -128,7 +222,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[0]
+	mi := &file_outbid_v1_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -141,7 +235,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{0}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Sweep) GetId() string {
@@ -256,6 +350,13 @@ func (x *Sweep) GetSoups() []*Soup {
 	return nil
 }
 
+func (x *Sweep) GetAdmission() *Admission {
+	if x != nil {
+		return x.Admission
+	}
+	return nil
+}
+
 // SweepNote is one line for the user.
 type SweepNote struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -269,7 +370,7 @@ type SweepNote struct {
 
 func (x *SweepNote) Reset() {
 	*x = SweepNote{}
-	mi := &file_outbid_v1_service_proto_msgTypes[1]
+	mi := &file_outbid_v1_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -281,7 +382,7 @@ func (x *SweepNote) String() string {
 func (*SweepNote) ProtoMessage() {}
 
 func (x *SweepNote) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[1]
+	mi := &file_outbid_v1_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -294,7 +395,7 @@ func (x *SweepNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepNote.ProtoReflect.Descriptor instead.
 func (*SweepNote) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SweepNote) GetTime() *timestamppb.Timestamp {
@@ -342,7 +443,7 @@ type TrialCounts struct {
 
 func (x *TrialCounts) Reset() {
 	*x = TrialCounts{}
-	mi := &file_outbid_v1_service_proto_msgTypes[2]
+	mi := &file_outbid_v1_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -354,7 +455,7 @@ func (x *TrialCounts) String() string {
 func (*TrialCounts) ProtoMessage() {}
 
 func (x *TrialCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[2]
+	mi := &file_outbid_v1_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -367,7 +468,7 @@ func (x *TrialCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCounts.ProtoReflect.Descriptor instead.
 func (*TrialCounts) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TrialCounts) GetQueued() int32 {
@@ -476,7 +577,7 @@ type Trial struct {
 
 func (x *Trial) Reset() {
 	*x = Trial{}
-	mi := &file_outbid_v1_service_proto_msgTypes[3]
+	mi := &file_outbid_v1_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +589,7 @@ func (x *Trial) String() string {
 func (*Trial) ProtoMessage() {}
 
 func (x *Trial) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[3]
+	mi := &file_outbid_v1_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +602,7 @@ func (x *Trial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trial.ProtoReflect.Descriptor instead.
 func (*Trial) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Trial) GetSweep() string {
@@ -719,7 +820,7 @@ type TrialRound struct {
 
 func (x *TrialRound) Reset() {
 	*x = TrialRound{}
-	mi := &file_outbid_v1_service_proto_msgTypes[4]
+	mi := &file_outbid_v1_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -731,7 +832,7 @@ func (x *TrialRound) String() string {
 func (*TrialRound) ProtoMessage() {}
 
 func (x *TrialRound) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[4]
+	mi := &file_outbid_v1_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -744,7 +845,7 @@ func (x *TrialRound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialRound.ProtoReflect.Descriptor instead.
 func (*TrialRound) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TrialRound) GetFromStep() int64 {
@@ -811,7 +912,7 @@ type TrialFork struct {
 
 func (x *TrialFork) Reset() {
 	*x = TrialFork{}
-	mi := &file_outbid_v1_service_proto_msgTypes[5]
+	mi := &file_outbid_v1_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +924,7 @@ func (x *TrialFork) String() string {
 func (*TrialFork) ProtoMessage() {}
 
 func (x *TrialFork) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[5]
+	mi := &file_outbid_v1_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +937,7 @@ func (x *TrialFork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialFork.ProtoReflect.Descriptor instead.
 func (*TrialFork) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TrialFork) GetLeaseId() uint64 {
@@ -921,7 +1022,7 @@ type TrialMerge struct {
 
 func (x *TrialMerge) Reset() {
 	*x = TrialMerge{}
-	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	mi := &file_outbid_v1_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +1034,7 @@ func (x *TrialMerge) String() string {
 func (*TrialMerge) ProtoMessage() {}
 
 func (x *TrialMerge) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	mi := &file_outbid_v1_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1047,7 @@ func (x *TrialMerge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialMerge.ProtoReflect.Descriptor instead.
 func (*TrialMerge) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TrialMerge) GetRound() int32 {
@@ -1049,7 +1150,7 @@ type TrialLease struct {
 
 func (x *TrialLease) Reset() {
 	*x = TrialLease{}
-	mi := &file_outbid_v1_service_proto_msgTypes[7]
+	mi := &file_outbid_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1162,7 @@ func (x *TrialLease) String() string {
 func (*TrialLease) ProtoMessage() {}
 
 func (x *TrialLease) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[7]
+	mi := &file_outbid_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1175,7 @@ func (x *TrialLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialLease.ProtoReflect.Descriptor instead.
 func (*TrialLease) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TrialLease) GetLeaseId() uint64 {
@@ -1156,7 +1257,7 @@ type TrialPlace struct {
 
 func (x *TrialPlace) Reset() {
 	*x = TrialPlace{}
-	mi := &file_outbid_v1_service_proto_msgTypes[8]
+	mi := &file_outbid_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1269,7 @@ func (x *TrialPlace) String() string {
 func (*TrialPlace) ProtoMessage() {}
 
 func (x *TrialPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[8]
+	mi := &file_outbid_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1282,7 @@ func (x *TrialPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialPlace.ProtoReflect.Descriptor instead.
 func (*TrialPlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TrialPlace) GetNode() string {
@@ -1224,7 +1325,7 @@ type SubmitSweepRequest struct {
 
 func (x *SubmitSweepRequest) Reset() {
 	*x = SubmitSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[9]
+	mi := &file_outbid_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1337,7 @@ func (x *SubmitSweepRequest) String() string {
 func (*SubmitSweepRequest) ProtoMessage() {}
 
 func (x *SubmitSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[9]
+	mi := &file_outbid_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1350,7 @@ func (x *SubmitSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitSweepRequest.ProtoReflect.Descriptor instead.
 func (*SubmitSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SubmitSweepRequest) GetSpec() *SweepSpec {
@@ -1276,7 +1377,7 @@ type SubmitSweepResponse struct {
 
 func (x *SubmitSweepResponse) Reset() {
 	*x = SubmitSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[10]
+	mi := &file_outbid_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1389,7 @@ func (x *SubmitSweepResponse) String() string {
 func (*SubmitSweepResponse) ProtoMessage() {}
 
 func (x *SubmitSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[10]
+	mi := &file_outbid_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1402,7 @@ func (x *SubmitSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitSweepResponse.ProtoReflect.Descriptor instead.
 func (*SubmitSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubmitSweepResponse) GetSweep() *Sweep {
@@ -1323,7 +1424,7 @@ type PreviewSweepRequest struct {
 
 func (x *PreviewSweepRequest) Reset() {
 	*x = PreviewSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[11]
+	mi := &file_outbid_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1436,7 @@ func (x *PreviewSweepRequest) String() string {
 func (*PreviewSweepRequest) ProtoMessage() {}
 
 func (x *PreviewSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[11]
+	mi := &file_outbid_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1449,7 @@ func (x *PreviewSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewSweepRequest.ProtoReflect.Descriptor instead.
 func (*PreviewSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PreviewSweepRequest) GetSpec() *SweepSpec {
@@ -1381,7 +1482,7 @@ type PreviewSweepResponse struct {
 
 func (x *PreviewSweepResponse) Reset() {
 	*x = PreviewSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[12]
+	mi := &file_outbid_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +1494,7 @@ func (x *PreviewSweepResponse) String() string {
 func (*PreviewSweepResponse) ProtoMessage() {}
 
 func (x *PreviewSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[12]
+	mi := &file_outbid_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +1507,7 @@ func (x *PreviewSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewSweepResponse.ProtoReflect.Descriptor instead.
 func (*PreviewSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PreviewSweepResponse) GetOutlook() *Outlook {
@@ -1450,7 +1551,7 @@ type ListSweepsRequest struct {
 
 func (x *ListSweepsRequest) Reset() {
 	*x = ListSweepsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[13]
+	mi := &file_outbid_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1563,7 @@ func (x *ListSweepsRequest) String() string {
 func (*ListSweepsRequest) ProtoMessage() {}
 
 func (x *ListSweepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[13]
+	mi := &file_outbid_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1576,7 @@ func (x *ListSweepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSweepsRequest.ProtoReflect.Descriptor instead.
 func (*ListSweepsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListSweepsRequest) GetTenant() string {
@@ -1510,7 +1611,7 @@ type ListSweepsResponse struct {
 
 func (x *ListSweepsResponse) Reset() {
 	*x = ListSweepsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[14]
+	mi := &file_outbid_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1623,7 @@ func (x *ListSweepsResponse) String() string {
 func (*ListSweepsResponse) ProtoMessage() {}
 
 func (x *ListSweepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[14]
+	mi := &file_outbid_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1636,7 @@ func (x *ListSweepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSweepsResponse.ProtoReflect.Descriptor instead.
 func (*ListSweepsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListSweepsResponse) GetSweeps() []*Sweep {
@@ -1562,7 +1663,7 @@ type GetSweepRequest struct {
 
 func (x *GetSweepRequest) Reset() {
 	*x = GetSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[15]
+	mi := &file_outbid_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1675,7 @@ func (x *GetSweepRequest) String() string {
 func (*GetSweepRequest) ProtoMessage() {}
 
 func (x *GetSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[15]
+	mi := &file_outbid_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1688,7 @@ func (x *GetSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSweepRequest.ProtoReflect.Descriptor instead.
 func (*GetSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetSweepRequest) GetSweep() string {
@@ -1607,7 +1708,7 @@ type GetSweepResponse struct {
 
 func (x *GetSweepResponse) Reset() {
 	*x = GetSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[16]
+	mi := &file_outbid_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +1720,7 @@ func (x *GetSweepResponse) String() string {
 func (*GetSweepResponse) ProtoMessage() {}
 
 func (x *GetSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[16]
+	mi := &file_outbid_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +1733,7 @@ func (x *GetSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSweepResponse.ProtoReflect.Descriptor instead.
 func (*GetSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetSweepResponse) GetSweep() *Sweep {
@@ -1658,7 +1759,7 @@ type ListTrialsRequest struct {
 
 func (x *ListTrialsRequest) Reset() {
 	*x = ListTrialsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[17]
+	mi := &file_outbid_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1771,7 @@ func (x *ListTrialsRequest) String() string {
 func (*ListTrialsRequest) ProtoMessage() {}
 
 func (x *ListTrialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[17]
+	mi := &file_outbid_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1784,7 @@ func (x *ListTrialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrialsRequest.ProtoReflect.Descriptor instead.
 func (*ListTrialsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListTrialsRequest) GetSweep() string {
@@ -1725,7 +1826,7 @@ type ListTrialsResponse struct {
 
 func (x *ListTrialsResponse) Reset() {
 	*x = ListTrialsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[18]
+	mi := &file_outbid_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1838,7 @@ func (x *ListTrialsResponse) String() string {
 func (*ListTrialsResponse) ProtoMessage() {}
 
 func (x *ListTrialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[18]
+	mi := &file_outbid_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1851,7 @@ func (x *ListTrialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrialsResponse.ProtoReflect.Descriptor instead.
 func (*ListTrialsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListTrialsResponse) GetTrials() []*Trial {
@@ -1778,7 +1879,7 @@ type GetTrialRequest struct {
 
 func (x *GetTrialRequest) Reset() {
 	*x = GetTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[19]
+	mi := &file_outbid_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1891,7 @@ func (x *GetTrialRequest) String() string {
 func (*GetTrialRequest) ProtoMessage() {}
 
 func (x *GetTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[19]
+	mi := &file_outbid_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1904,7 @@ func (x *GetTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrialRequest.ProtoReflect.Descriptor instead.
 func (*GetTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetTrialRequest) GetSweep() string {
@@ -1830,7 +1931,7 @@ type GetTrialResponse struct {
 
 func (x *GetTrialResponse) Reset() {
 	*x = GetTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[20]
+	mi := &file_outbid_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +1943,7 @@ func (x *GetTrialResponse) String() string {
 func (*GetTrialResponse) ProtoMessage() {}
 
 func (x *GetTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[20]
+	mi := &file_outbid_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +1956,7 @@ func (x *GetTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrialResponse.ProtoReflect.Descriptor instead.
 func (*GetTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetTrialResponse) GetTrial() *Trial {
@@ -1877,7 +1978,7 @@ type ListReportsRequest struct {
 
 func (x *ListReportsRequest) Reset() {
 	*x = ListReportsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[21]
+	mi := &file_outbid_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +1990,7 @@ func (x *ListReportsRequest) String() string {
 func (*ListReportsRequest) ProtoMessage() {}
 
 func (x *ListReportsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[21]
+	mi := &file_outbid_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +2003,7 @@ func (x *ListReportsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReportsRequest.ProtoReflect.Descriptor instead.
 func (*ListReportsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListReportsRequest) GetSweep() string {
@@ -1929,7 +2030,7 @@ type ListReportsResponse struct {
 
 func (x *ListReportsResponse) Reset() {
 	*x = ListReportsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[22]
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2042,7 @@ func (x *ListReportsResponse) String() string {
 func (*ListReportsResponse) ProtoMessage() {}
 
 func (x *ListReportsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[22]
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2055,7 @@ func (x *ListReportsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReportsResponse.ProtoReflect.Descriptor instead.
 func (*ListReportsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListReportsResponse) GetReports() []*TrialReport {
@@ -1977,7 +2078,7 @@ type TrialReport struct {
 
 func (x *TrialReport) Reset() {
 	*x = TrialReport{}
-	mi := &file_outbid_v1_service_proto_msgTypes[23]
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2090,7 @@ func (x *TrialReport) String() string {
 func (*TrialReport) ProtoMessage() {}
 
 func (x *TrialReport) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[23]
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2103,7 @@ func (x *TrialReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReport.ProtoReflect.Descriptor instead.
 func (*TrialReport) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TrialReport) GetTrial() int32 {
@@ -2038,7 +2139,7 @@ type WatchSweepRequest struct {
 
 func (x *WatchSweepRequest) Reset() {
 	*x = WatchSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2151,7 @@ func (x *WatchSweepRequest) String() string {
 func (*WatchSweepRequest) ProtoMessage() {}
 
 func (x *WatchSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2164,7 @@ func (x *WatchSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSweepRequest.ProtoReflect.Descriptor instead.
 func (*WatchSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WatchSweepRequest) GetSweep() string {
@@ -2092,7 +2193,7 @@ type WatchSweepResponse struct {
 
 func (x *WatchSweepResponse) Reset() {
 	*x = WatchSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2205,7 @@ func (x *WatchSweepResponse) String() string {
 func (*WatchSweepResponse) ProtoMessage() {}
 
 func (x *WatchSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2218,7 @@ func (x *WatchSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSweepResponse.ProtoReflect.Descriptor instead.
 func (*WatchSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchSweepResponse) GetSweep() *Sweep {
@@ -2152,7 +2253,7 @@ type ControlSweepRequest struct {
 
 func (x *ControlSweepRequest) Reset() {
 	*x = ControlSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2265,7 @@ func (x *ControlSweepRequest) String() string {
 func (*ControlSweepRequest) ProtoMessage() {}
 
 func (x *ControlSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2278,7 @@ func (x *ControlSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepRequest.ProtoReflect.Descriptor instead.
 func (*ControlSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ControlSweepRequest) GetSweep() string {
@@ -2206,7 +2307,7 @@ type DeleteSweepRequest struct {
 
 func (x *DeleteSweepRequest) Reset() {
 	*x = DeleteSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2319,7 @@ func (x *DeleteSweepRequest) String() string {
 func (*DeleteSweepRequest) ProtoMessage() {}
 
 func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2332,7 @@ func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteSweepRequest) GetSweep() string {
@@ -2260,7 +2361,7 @@ type DeleteSweepResponse struct {
 
 func (x *DeleteSweepResponse) Reset() {
 	*x = DeleteSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2373,7 @@ func (x *DeleteSweepResponse) String() string {
 func (*DeleteSweepResponse) ProtoMessage() {}
 
 func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2386,7 @@ func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteSweepResponse) GetDeleted() *timestamppb.Timestamp {
@@ -2312,7 +2413,7 @@ type ControlSweepResponse struct {
 
 func (x *ControlSweepResponse) Reset() {
 	*x = ControlSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2425,7 @@ func (x *ControlSweepResponse) String() string {
 func (*ControlSweepResponse) ProtoMessage() {}
 
 func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2438,7 @@ func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepResponse.ProtoReflect.Descriptor instead.
 func (*ControlSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ControlSweepResponse) GetSweep() *Sweep {
@@ -2367,7 +2468,7 @@ type ExtendSweepRequest struct {
 
 func (x *ExtendSweepRequest) Reset() {
 	*x = ExtendSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2480,7 @@ func (x *ExtendSweepRequest) String() string {
 func (*ExtendSweepRequest) ProtoMessage() {}
 
 func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2392,7 +2493,7 @@ func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExtendSweepRequest) GetSweep() string {
@@ -2449,7 +2550,7 @@ type ExtendSweepResponse struct {
 
 func (x *ExtendSweepResponse) Reset() {
 	*x = ExtendSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2562,7 @@ func (x *ExtendSweepResponse) String() string {
 func (*ExtendSweepResponse) ProtoMessage() {}
 
 func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2575,7 @@ func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExtendSweepResponse) GetSweep() *Sweep {
@@ -2505,7 +2606,7 @@ type TrainedAgain struct {
 
 func (x *TrainedAgain) Reset() {
 	*x = TrainedAgain{}
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2618,7 @@ func (x *TrainedAgain) String() string {
 func (*TrainedAgain) ProtoMessage() {}
 
 func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2631,7 @@ func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainedAgain.ProtoReflect.Descriptor instead.
 func (*TrainedAgain) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TrainedAgain) GetTrial() int32 {
@@ -2570,7 +2671,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2683,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2696,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StreamLogsRequest) GetSweep() string {
@@ -2640,7 +2741,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +2753,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +2766,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StreamLogsResponse) GetTrial() int32 {
@@ -2712,7 +2813,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +2825,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +2838,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 // ListNodesResponse is the response of ListNodes.
@@ -2750,7 +2851,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +2863,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2775,7 +2876,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2799,7 +2900,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2912,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2925,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Node) GetInfo() *NodeInfo {
@@ -2873,7 +2974,7 @@ type DeviceUse struct {
 
 func (x *DeviceUse) Reset() {
 	*x = DeviceUse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2885,7 +2986,7 @@ func (x *DeviceUse) String() string {
 func (*DeviceUse) ProtoMessage() {}
 
 func (x *DeviceUse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +2999,7 @@ func (x *DeviceUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceUse.ProtoReflect.Descriptor instead.
 func (*DeviceUse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeviceUse) GetDevice() int32 {
@@ -2925,7 +3026,7 @@ type PutBlobRequest struct {
 
 func (x *PutBlobRequest) Reset() {
 	*x = PutBlobRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2937,7 +3038,7 @@ func (x *PutBlobRequest) String() string {
 func (*PutBlobRequest) ProtoMessage() {}
 
 func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2950,7 +3051,7 @@ func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobRequest.ProtoReflect.Descriptor instead.
 func (*PutBlobRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PutBlobRequest) GetData() []byte {
@@ -2971,7 +3072,7 @@ type PutBlobResponse struct {
 
 func (x *PutBlobResponse) Reset() {
 	*x = PutBlobResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2983,7 +3084,7 @@ func (x *PutBlobResponse) String() string {
 func (*PutBlobResponse) ProtoMessage() {}
 
 func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2996,7 +3097,7 @@ func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobResponse.ProtoReflect.Descriptor instead.
 func (*PutBlobResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PutBlobResponse) GetSha256() string {
@@ -3021,7 +3122,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3134,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3147,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetCheckpointRequest) GetSweep() string {
@@ -3088,7 +3189,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3201,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3113,7 +3214,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -3143,7 +3244,7 @@ type PutSoupRequest struct {
 
 func (x *PutSoupRequest) Reset() {
 	*x = PutSoupRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3256,7 @@ func (x *PutSoupRequest) String() string {
 func (*PutSoupRequest) ProtoMessage() {}
 
 func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3269,7 @@ func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSoupRequest.ProtoReflect.Descriptor instead.
 func (*PutSoupRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PutSoupRequest) GetSweep() string {
@@ -3202,7 +3303,7 @@ type PutSoupResponse struct {
 
 func (x *PutSoupResponse) Reset() {
 	*x = PutSoupResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3315,7 @@ func (x *PutSoupResponse) String() string {
 func (*PutSoupResponse) ProtoMessage() {}
 
 func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3328,7 @@ func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSoupResponse.ProtoReflect.Descriptor instead.
 func (*PutSoupResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PutSoupResponse) GetSoup() *Soup {
@@ -3249,7 +3350,7 @@ type GetSoupRequest struct {
 
 func (x *GetSoupRequest) Reset() {
 	*x = GetSoupRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3261,7 +3362,7 @@ func (x *GetSoupRequest) String() string {
 func (*GetSoupRequest) ProtoMessage() {}
 
 func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3274,7 +3375,7 @@ func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSoupRequest.ProtoReflect.Descriptor instead.
 func (*GetSoupRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetSoupRequest) GetSweep() string {
@@ -3302,7 +3403,7 @@ type GetSoupResponse struct {
 
 func (x *GetSoupResponse) Reset() {
 	*x = GetSoupResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3415,7 @@ func (x *GetSoupResponse) String() string {
 func (*GetSoupResponse) ProtoMessage() {}
 
 func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3428,7 @@ func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSoupResponse.ProtoReflect.Descriptor instead.
 func (*GetSoupResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetSoupResponse) GetSoup() *Soup {
@@ -3355,7 +3456,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +3468,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,7 +3481,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -3412,7 +3513,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3525,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3538,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -3478,7 +3579,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3591,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3604,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -3560,7 +3661,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3572,7 +3673,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3585,7 +3686,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -3613,7 +3714,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3726,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3739,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -3658,7 +3759,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3670,7 +3771,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3683,7 +3784,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -3702,7 +3803,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +3815,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +3828,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 // GetServerInfoResponse is the response of GetServerInfo.
@@ -3749,7 +3850,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3761,7 +3862,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3774,7 +3875,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -3854,7 +3955,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3866,7 +3967,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +3980,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Check) GetName() string {
@@ -3921,7 +4022,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3933,7 +4034,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3946,7 +4047,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -3966,7 +4067,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3978,7 +4079,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3991,7 +4092,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -4016,7 +4117,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4028,7 +4129,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4041,7 +4142,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -4075,7 +4176,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4087,7 +4188,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4100,7 +4201,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -4128,7 +4229,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4140,7 +4241,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4153,7 +4254,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -4224,7 +4325,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4337,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4350,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Decision) GetKind() string {
@@ -4314,7 +4415,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4326,7 +4427,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4339,7 +4440,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -4367,7 +4468,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4379,7 +4480,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4392,7 +4493,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -4423,7 +4524,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4435,7 +4536,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4448,7 +4549,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -4489,7 +4590,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4501,7 +4602,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4514,7 +4615,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -4562,7 +4663,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4574,7 +4675,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4587,7 +4688,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -4606,7 +4707,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4618,7 +4719,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4631,14 +4732,18 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\xe7\x04\n" +
+	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\x12\n" +
+	"\x10GetPricesRequest\"V\n" +
+	"\x11GetPricesResponse\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12)\n" +
+	"\x06prices\x18\x02 \x01(\v2\x11.outbid.v1.PricesR\x06prices\"\x9b\x05\n" +
 	"\x05Sweep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -4656,7 +4761,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\aoutlook\x18\r \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\x12\x14\n" +
 	"\x05actor\x18\x0e \x01(\tR\x05actor\x12/\n" +
 	"\bfairness\x18\x0f \x01(\v2\x13.outbid.v1.FairnessR\bfairness\x12%\n" +
-	"\x05soups\x18\x11 \x03(\v2\x0f.outbid.v1.SoupR\x05soups\"\x8a\x01\n" +
+	"\x05soups\x18\x11 \x03(\v2\x0f.outbid.v1.SoupR\x05soups\x122\n" +
+	"\tadmission\x18\x10 \x01(\v2\x14.outbid.v1.AdmissionR\tadmission\"\x8a\x01\n" +
 	"\tSweepNote\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x12\n" +
@@ -4996,7 +5102,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x19SWEEP_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SWEEP_COMMAND_PAUSE\x10\x01\x12\x18\n" +
 	"\x14SWEEP_COMMAND_RESUME\x10\x02\x12\x16\n" +
-	"\x12SWEEP_COMMAND_STOP\x10\x032\xef\x11\n" +
+	"\x12SWEEP_COMMAND_STOP\x10\x032\xb7\x12\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -5033,7 +5139,8 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\tSetTenant\x12\x1b.outbid.v1.SetTenantRequest\x1a\x1c.outbid.v1.SetTenantResponse\x12F\n" +
 	"\tGetTenant\x12\x1b.outbid.v1.GetTenantRequest\x1a\x1c.outbid.v1.GetTenantResponse\x12L\n" +
 	"\vListTenants\x12\x1d.outbid.v1.ListTenantsRequest\x1a\x1e.outbid.v1.ListTenantsResponse\x12O\n" +
-	"\fRemoveTenant\x12\x1e.outbid.v1.RemoveTenantRequest\x1a\x1f.outbid.v1.RemoveTenantResponse\x12R\n" +
+	"\fRemoveTenant\x12\x1e.outbid.v1.RemoveTenantRequest\x1a\x1f.outbid.v1.RemoveTenantResponse\x12F\n" +
+	"\tGetPrices\x12\x1b.outbid.v1.GetPricesRequest\x1a\x1c.outbid.v1.GetPricesResponse\x12R\n" +
 	"\rGetServerInfo\x12\x1f.outbid.v1.GetServerInfoRequest\x1a .outbid.v1.GetServerInfoResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
@@ -5049,257 +5156,265 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),              // 0: outbid.v1.SweepCommand
-	(*Sweep)(nil),                  // 1: outbid.v1.Sweep
-	(*SweepNote)(nil),              // 2: outbid.v1.SweepNote
-	(*TrialCounts)(nil),            // 3: outbid.v1.TrialCounts
-	(*Trial)(nil),                  // 4: outbid.v1.Trial
-	(*TrialRound)(nil),             // 5: outbid.v1.TrialRound
-	(*TrialFork)(nil),              // 6: outbid.v1.TrialFork
-	(*TrialMerge)(nil),             // 7: outbid.v1.TrialMerge
-	(*TrialLease)(nil),             // 8: outbid.v1.TrialLease
-	(*TrialPlace)(nil),             // 9: outbid.v1.TrialPlace
-	(*SubmitSweepRequest)(nil),     // 10: outbid.v1.SubmitSweepRequest
-	(*SubmitSweepResponse)(nil),    // 11: outbid.v1.SubmitSweepResponse
-	(*PreviewSweepRequest)(nil),    // 12: outbid.v1.PreviewSweepRequest
-	(*PreviewSweepResponse)(nil),   // 13: outbid.v1.PreviewSweepResponse
-	(*ListSweepsRequest)(nil),      // 14: outbid.v1.ListSweepsRequest
-	(*ListSweepsResponse)(nil),     // 15: outbid.v1.ListSweepsResponse
-	(*GetSweepRequest)(nil),        // 16: outbid.v1.GetSweepRequest
-	(*GetSweepResponse)(nil),       // 17: outbid.v1.GetSweepResponse
-	(*ListTrialsRequest)(nil),      // 18: outbid.v1.ListTrialsRequest
-	(*ListTrialsResponse)(nil),     // 19: outbid.v1.ListTrialsResponse
-	(*GetTrialRequest)(nil),        // 20: outbid.v1.GetTrialRequest
-	(*GetTrialResponse)(nil),       // 21: outbid.v1.GetTrialResponse
-	(*ListReportsRequest)(nil),     // 22: outbid.v1.ListReportsRequest
-	(*ListReportsResponse)(nil),    // 23: outbid.v1.ListReportsResponse
-	(*TrialReport)(nil),            // 24: outbid.v1.TrialReport
-	(*WatchSweepRequest)(nil),      // 25: outbid.v1.WatchSweepRequest
-	(*WatchSweepResponse)(nil),     // 26: outbid.v1.WatchSweepResponse
-	(*ControlSweepRequest)(nil),    // 27: outbid.v1.ControlSweepRequest
-	(*DeleteSweepRequest)(nil),     // 28: outbid.v1.DeleteSweepRequest
-	(*DeleteSweepResponse)(nil),    // 29: outbid.v1.DeleteSweepResponse
-	(*ControlSweepResponse)(nil),   // 30: outbid.v1.ControlSweepResponse
-	(*ExtendSweepRequest)(nil),     // 31: outbid.v1.ExtendSweepRequest
-	(*ExtendSweepResponse)(nil),    // 32: outbid.v1.ExtendSweepResponse
-	(*TrainedAgain)(nil),           // 33: outbid.v1.TrainedAgain
-	(*StreamLogsRequest)(nil),      // 34: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),     // 35: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),       // 36: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 37: outbid.v1.ListNodesResponse
-	(*Node)(nil),                   // 38: outbid.v1.Node
-	(*DeviceUse)(nil),              // 39: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),         // 40: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),        // 41: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),   // 42: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),  // 43: outbid.v1.GetCheckpointResponse
-	(*PutSoupRequest)(nil),         // 44: outbid.v1.PutSoupRequest
-	(*PutSoupResponse)(nil),        // 45: outbid.v1.PutSoupResponse
-	(*GetSoupRequest)(nil),         // 46: outbid.v1.GetSoupRequest
-	(*GetSoupResponse)(nil),        // 47: outbid.v1.GetSoupResponse
-	(*AskTrialRequest)(nil),        // 48: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),       // 49: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),       // 50: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),      // 51: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),      // 52: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),     // 53: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),   // 54: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 55: outbid.v1.GetServerInfoResponse
-	(*Check)(nil),                  // 56: outbid.v1.Check
-	(*GetRoundRequest)(nil),        // 57: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 58: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 59: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 60: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 61: outbid.v1.Round
-	(*Decision)(nil),               // 62: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 63: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 64: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 65: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 66: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 67: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 68: outbid.v1.RemoveWorkerResponse
-	nil,                            // 69: outbid.v1.Trial.AttributesEntry
-	nil,                            // 70: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 71: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*SweepSpec)(nil),              // 72: outbid.v1.SweepSpec
-	(SweepState)(0),                // 73: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil),  // 74: google.protobuf.Timestamp
-	(*Outlook)(nil),                // 75: outbid.v1.Outlook
-	(*Fairness)(nil),               // 76: outbid.v1.Fairness
-	(*Soup)(nil),                   // 77: outbid.v1.Soup
-	(TrialState)(0),                // 78: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 79: google.protobuf.Struct
-	(*Report)(nil),                 // 80: outbid.v1.Report
-	(*Checkpoint)(nil),             // 81: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 82: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 83: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 84: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 85: outbid.v1.NodeState
-	(*ForkRef)(nil),                // 86: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 87: outbid.v1.Batch
-	(*Auction)(nil),                // 88: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 89: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 90: google.protobuf.Duration
-	(*Parameter)(nil),              // 91: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 92: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 93: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 94: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 95: outbid.v1.RemoveTenantRequest
-	(*SetTenantResponse)(nil),      // 96: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 97: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 98: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 99: outbid.v1.RemoveTenantResponse
+	(*GetPricesRequest)(nil),       // 1: outbid.v1.GetPricesRequest
+	(*GetPricesResponse)(nil),      // 2: outbid.v1.GetPricesResponse
+	(*Sweep)(nil),                  // 3: outbid.v1.Sweep
+	(*SweepNote)(nil),              // 4: outbid.v1.SweepNote
+	(*TrialCounts)(nil),            // 5: outbid.v1.TrialCounts
+	(*Trial)(nil),                  // 6: outbid.v1.Trial
+	(*TrialRound)(nil),             // 7: outbid.v1.TrialRound
+	(*TrialFork)(nil),              // 8: outbid.v1.TrialFork
+	(*TrialMerge)(nil),             // 9: outbid.v1.TrialMerge
+	(*TrialLease)(nil),             // 10: outbid.v1.TrialLease
+	(*TrialPlace)(nil),             // 11: outbid.v1.TrialPlace
+	(*SubmitSweepRequest)(nil),     // 12: outbid.v1.SubmitSweepRequest
+	(*SubmitSweepResponse)(nil),    // 13: outbid.v1.SubmitSweepResponse
+	(*PreviewSweepRequest)(nil),    // 14: outbid.v1.PreviewSweepRequest
+	(*PreviewSweepResponse)(nil),   // 15: outbid.v1.PreviewSweepResponse
+	(*ListSweepsRequest)(nil),      // 16: outbid.v1.ListSweepsRequest
+	(*ListSweepsResponse)(nil),     // 17: outbid.v1.ListSweepsResponse
+	(*GetSweepRequest)(nil),        // 18: outbid.v1.GetSweepRequest
+	(*GetSweepResponse)(nil),       // 19: outbid.v1.GetSweepResponse
+	(*ListTrialsRequest)(nil),      // 20: outbid.v1.ListTrialsRequest
+	(*ListTrialsResponse)(nil),     // 21: outbid.v1.ListTrialsResponse
+	(*GetTrialRequest)(nil),        // 22: outbid.v1.GetTrialRequest
+	(*GetTrialResponse)(nil),       // 23: outbid.v1.GetTrialResponse
+	(*ListReportsRequest)(nil),     // 24: outbid.v1.ListReportsRequest
+	(*ListReportsResponse)(nil),    // 25: outbid.v1.ListReportsResponse
+	(*TrialReport)(nil),            // 26: outbid.v1.TrialReport
+	(*WatchSweepRequest)(nil),      // 27: outbid.v1.WatchSweepRequest
+	(*WatchSweepResponse)(nil),     // 28: outbid.v1.WatchSweepResponse
+	(*ControlSweepRequest)(nil),    // 29: outbid.v1.ControlSweepRequest
+	(*DeleteSweepRequest)(nil),     // 30: outbid.v1.DeleteSweepRequest
+	(*DeleteSweepResponse)(nil),    // 31: outbid.v1.DeleteSweepResponse
+	(*ControlSweepResponse)(nil),   // 32: outbid.v1.ControlSweepResponse
+	(*ExtendSweepRequest)(nil),     // 33: outbid.v1.ExtendSweepRequest
+	(*ExtendSweepResponse)(nil),    // 34: outbid.v1.ExtendSweepResponse
+	(*TrainedAgain)(nil),           // 35: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),      // 36: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),     // 37: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),       // 38: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 39: outbid.v1.ListNodesResponse
+	(*Node)(nil),                   // 40: outbid.v1.Node
+	(*DeviceUse)(nil),              // 41: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),         // 42: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),        // 43: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),   // 44: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),  // 45: outbid.v1.GetCheckpointResponse
+	(*PutSoupRequest)(nil),         // 46: outbid.v1.PutSoupRequest
+	(*PutSoupResponse)(nil),        // 47: outbid.v1.PutSoupResponse
+	(*GetSoupRequest)(nil),         // 48: outbid.v1.GetSoupRequest
+	(*GetSoupResponse)(nil),        // 49: outbid.v1.GetSoupResponse
+	(*AskTrialRequest)(nil),        // 50: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),       // 51: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),       // 52: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),      // 53: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),      // 54: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),     // 55: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),   // 56: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 57: outbid.v1.GetServerInfoResponse
+	(*Check)(nil),                  // 58: outbid.v1.Check
+	(*GetRoundRequest)(nil),        // 59: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 60: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 61: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 62: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 63: outbid.v1.Round
+	(*Decision)(nil),               // 64: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 65: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 66: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 67: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 68: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 69: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 70: outbid.v1.RemoveWorkerResponse
+	nil,                            // 71: outbid.v1.Trial.AttributesEntry
+	nil,                            // 72: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 73: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*Prices)(nil),                 // 74: outbid.v1.Prices
+	(*SweepSpec)(nil),              // 75: outbid.v1.SweepSpec
+	(SweepState)(0),                // 76: outbid.v1.SweepState
+	(*timestamppb.Timestamp)(nil),  // 77: google.protobuf.Timestamp
+	(*Outlook)(nil),                // 78: outbid.v1.Outlook
+	(*Fairness)(nil),               // 79: outbid.v1.Fairness
+	(*Soup)(nil),                   // 80: outbid.v1.Soup
+	(*Admission)(nil),              // 81: outbid.v1.Admission
+	(TrialState)(0),                // 82: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 83: google.protobuf.Struct
+	(*Report)(nil),                 // 84: outbid.v1.Report
+	(*Checkpoint)(nil),             // 85: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 86: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 87: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 88: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 89: outbid.v1.NodeState
+	(*ForkRef)(nil),                // 90: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 91: outbid.v1.Batch
+	(*Auction)(nil),                // 92: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 93: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 94: google.protobuf.Duration
+	(*Parameter)(nil),              // 95: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 96: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 97: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 98: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 99: outbid.v1.RemoveTenantRequest
+	(*SetTenantResponse)(nil),      // 100: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 101: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 102: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 103: outbid.v1.RemoveTenantResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	72,  // 0: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	73,  // 1: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	74,  // 2: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	74,  // 3: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
-	3,   // 4: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
-	4,   // 5: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
-	2,   // 6: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	75,  // 7: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	76,  // 8: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	77,  // 9: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
-	74,  // 10: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	78,  // 11: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	79,  // 12: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	80,  // 13: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	74,  // 14: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	74,  // 15: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	81,  // 16: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	8,   // 17: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
-	5,   // 18: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
-	7,   // 19: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	69,  // 20: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	74,  // 21: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	74,  // 22: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
-	6,   // 23: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
-	9,   // 24: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	74,  // 25: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	74,  // 26: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
-	6,   // 27: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	82,  // 28: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
-	9,   // 29: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	74,  // 30: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	74,  // 31: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	72,  // 32: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	1,   // 33: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	72,  // 34: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	75,  // 35: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	79,  // 36: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	1,   // 37: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	1,   // 38: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	4,   // 39: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	4,   // 40: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	24,  // 41: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	80,  // 42: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	1,   // 43: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	4,   // 44: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	24,  // 45: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
-	0,   // 46: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	74,  // 47: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	1,   // 48: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	70,  // 49: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	83,  // 50: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	1,   // 51: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	33,  // 52: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	74,  // 53: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	38,  // 54: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	84,  // 55: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	85,  // 56: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	74,  // 57: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	39,  // 58: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	86,  // 59: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	81,  // 60: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	77,  // 61: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	77,  // 62: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	77,  // 63: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
-	4,   // 64: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	80,  // 65: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	4,   // 66: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	87,  // 67: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	74,  // 68: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	56,  // 69: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	71,  // 70: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	61,  // 71: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	61,  // 72: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	74,  // 73: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	88,  // 74: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	62,  // 75: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	89,  // 76: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	74,  // 77: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	90,  // 78: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	74,  // 79: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	74,  // 80: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	91,  // 81: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	10,  // 82: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	12,  // 83: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	14,  // 84: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	16,  // 85: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	18,  // 86: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	20,  // 87: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	22,  // 88: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	25,  // 89: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	27,  // 90: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	31,  // 91: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	28,  // 92: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	34,  // 93: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	36,  // 94: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	40,  // 95: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	42,  // 96: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	44,  // 97: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	46,  // 98: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	48,  // 99: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	50,  // 100: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	52,  // 101: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	57,  // 102: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	59,  // 103: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	63,  // 104: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	65,  // 105: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	67,  // 106: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	92,  // 107: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	93,  // 108: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	94,  // 109: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	95,  // 110: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	54,  // 111: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	11,  // 112: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	13,  // 113: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	15,  // 114: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	17,  // 115: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	19,  // 116: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	21,  // 117: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	23,  // 118: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	26,  // 119: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	30,  // 120: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	32,  // 121: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	29,  // 122: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	35,  // 123: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	37,  // 124: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	41,  // 125: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	43,  // 126: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	45,  // 127: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	47,  // 128: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	49,  // 129: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	51,  // 130: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	53,  // 131: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	58,  // 132: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	60,  // 133: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	64,  // 134: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	66,  // 135: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	68,  // 136: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	96,  // 137: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	97,  // 138: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	98,  // 139: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	99,  // 140: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	55,  // 141: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	112, // [112:142] is the sub-list for method output_type
-	82,  // [82:112] is the sub-list for method input_type
-	82,  // [82:82] is the sub-list for extension type_name
-	82,  // [82:82] is the sub-list for extension extendee
-	0,   // [0:82] is the sub-list for field type_name
+	74,  // 0: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
+	75,  // 1: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	76,  // 2: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	77,  // 3: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	77,  // 4: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	5,   // 5: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
+	6,   // 6: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
+	4,   // 7: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
+	78,  // 8: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	79,  // 9: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	80,  // 10: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
+	81,  // 11: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
+	77,  // 12: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	82,  // 13: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	83,  // 14: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	84,  // 15: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	77,  // 16: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	77,  // 17: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	85,  // 18: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	10,  // 19: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
+	7,   // 20: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
+	9,   // 21: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
+	71,  // 22: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	77,  // 23: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	77,  // 24: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	8,   // 25: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
+	11,  // 26: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
+	77,  // 27: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	77,  // 28: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	8,   // 29: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
+	86,  // 30: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	11,  // 31: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	77,  // 32: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	77,  // 33: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	75,  // 34: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	3,   // 35: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	75,  // 36: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	78,  // 37: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	83,  // 38: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	3,   // 39: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	3,   // 40: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	6,   // 41: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	6,   // 42: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	26,  // 43: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	84,  // 44: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	3,   // 45: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	6,   // 46: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	26,  // 47: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	0,   // 48: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
+	77,  // 49: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	3,   // 50: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	72,  // 51: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	87,  // 52: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	3,   // 53: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	35,  // 54: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	77,  // 55: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	40,  // 56: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	88,  // 57: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	89,  // 58: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	77,  // 59: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	41,  // 60: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	90,  // 61: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	85,  // 62: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	80,  // 63: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	80,  // 64: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	80,  // 65: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	6,   // 66: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	84,  // 67: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	6,   // 68: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	91,  // 69: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	77,  // 70: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	58,  // 71: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	73,  // 72: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	63,  // 73: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	63,  // 74: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	77,  // 75: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	92,  // 76: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	64,  // 77: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	93,  // 78: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	77,  // 79: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	94,  // 80: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	77,  // 81: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	77,  // 82: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	95,  // 83: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	12,  // 84: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	14,  // 85: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	16,  // 86: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	18,  // 87: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	20,  // 88: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	22,  // 89: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	24,  // 90: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	27,  // 91: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	29,  // 92: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	33,  // 93: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	30,  // 94: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	36,  // 95: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	38,  // 96: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	42,  // 97: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	44,  // 98: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	46,  // 99: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	48,  // 100: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	50,  // 101: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	52,  // 102: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	54,  // 103: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	59,  // 104: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	61,  // 105: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	65,  // 106: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	67,  // 107: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	69,  // 108: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	96,  // 109: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	97,  // 110: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	98,  // 111: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	99,  // 112: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	1,   // 113: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	56,  // 114: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	13,  // 115: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	15,  // 116: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	17,  // 117: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	19,  // 118: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	21,  // 119: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	23,  // 120: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	25,  // 121: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	28,  // 122: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	32,  // 123: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	34,  // 124: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	31,  // 125: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	37,  // 126: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	39,  // 127: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	43,  // 128: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	45,  // 129: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	47,  // 130: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	49,  // 131: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	51,  // 132: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	53,  // 133: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	55,  // 134: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	60,  // 135: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	62,  // 136: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	66,  // 137: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	68,  // 138: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	70,  // 139: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	100, // 140: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	101, // 141: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	102, // 142: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	103, // 143: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	2,   // 144: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	57,  // 145: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	115, // [115:146] is the sub-list for method output_type
+	84,  // [84:115] is the sub-list for method input_type
+	84,  // [84:84] is the sub-list for extension type_name
+	84,  // [84:84] is the sub-list for extension extendee
+	0,   // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -5307,25 +5422,26 @@ func file_outbid_v1_service_proto_init() {
 	if File_outbid_v1_service_proto != nil {
 		return
 	}
+	file_outbid_v1_admission_proto_init()
 	file_outbid_v1_auction_proto_init()
 	file_outbid_v1_event_proto_init()
 	file_outbid_v1_node_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_tenant_proto_init()
-	file_outbid_v1_service_proto_msgTypes[1].OneofWrappers = []any{}
 	file_outbid_v1_service_proto_msgTypes[3].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[6].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[21].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[33].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[41].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[5].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[8].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[23].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[32].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[35].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   71,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -50,6 +50,7 @@ const (
 	OutbidService_GetTenant_FullMethodName      = "/outbid.v1.OutbidService/GetTenant"
 	OutbidService_ListTenants_FullMethodName    = "/outbid.v1.OutbidService/ListTenants"
 	OutbidService_RemoveTenant_FullMethodName   = "/outbid.v1.OutbidService/RemoveTenant"
+	OutbidService_GetPrices_FullMethodName      = "/outbid.v1.OutbidService/GetPrices"
 	OutbidService_GetServerInfo_FullMethodName  = "/outbid.v1.OutbidService/GetServerInfo"
 )
 
@@ -118,6 +119,8 @@ type OutbidServiceClient interface {
 	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
 	// RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins.
 	RemoveTenant(ctx context.Context, in *RemoveTenantRequest, opts ...grpc.CallOption) (*RemoveTenantResponse, error)
+	// GetPrices returns what resources cost in the slots to come, under a policy that has prices.
+	GetPrices(ctx context.Context, in *GetPricesRequest, opts ...grpc.CallOption) (*GetPricesResponse, error)
 	// GetServerInfo says what the server is and how it fares.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 }
@@ -480,6 +483,16 @@ func (c *outbidServiceClient) RemoveTenant(ctx context.Context, in *RemoveTenant
 	return out, nil
 }
 
+func (c *outbidServiceClient) GetPrices(ctx context.Context, in *GetPricesRequest, opts ...grpc.CallOption) (*GetPricesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPricesResponse)
+	err := c.cc.Invoke(ctx, OutbidService_GetPrices_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *outbidServiceClient) GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetServerInfoResponse)
@@ -555,6 +568,8 @@ type OutbidServiceServer interface {
 	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
 	// RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins.
 	RemoveTenant(context.Context, *RemoveTenantRequest) (*RemoveTenantResponse, error)
+	// GetPrices returns what resources cost in the slots to come, under a policy that has prices.
+	GetPrices(context.Context, *GetPricesRequest) (*GetPricesResponse, error)
 	// GetServerInfo says what the server is and how it fares.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	mustEmbedUnimplementedOutbidServiceServer()
@@ -653,6 +668,9 @@ func (UnimplementedOutbidServiceServer) ListTenants(context.Context, *ListTenant
 }
 func (UnimplementedOutbidServiceServer) RemoveTenant(context.Context, *RemoveTenantRequest) (*RemoveTenantResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveTenant not implemented")
+}
+func (UnimplementedOutbidServiceServer) GetPrices(context.Context, *GetPricesRequest) (*GetPricesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPrices not implemented")
 }
 func (UnimplementedOutbidServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
@@ -1136,6 +1154,24 @@ func _OutbidService_RemoveTenant_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OutbidService_GetPrices_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPricesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).GetPrices(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_GetPrices_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).GetPrices(ctx, req.(*GetPricesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OutbidService_GetServerInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetServerInfoRequest)
 	if err := dec(in); err != nil {
@@ -1244,6 +1280,10 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RemoveTenant",
 			Handler:    _OutbidService_RemoveTenant_Handler,
+		},
+		{
+			MethodName: "GetPrices",
+			Handler:    _OutbidService_GetPrices_Handler,
 		},
 		{
 			MethodName: "GetServerInfo",

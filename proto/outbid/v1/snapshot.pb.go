@@ -53,8 +53,10 @@ type StateSnapshot struct {
 	AppSecondsCounted float64                `protobuf:"fixed64,16,opt,name=app_seconds_counted,json=appSecondsCounted,proto3" json:"app_seconds_counted,omitempty"`
 	AppSecondsAt      *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=app_seconds_at,json=appSecondsAt,proto3" json:"app_seconds_at,omitempty"`
 	// Tenants that somebody added, by name, and what each tenant used.
-	Tenants       []*Tenant      `protobuf:"bytes,18,rep,name=tenants,proto3" json:"tenants,omitempty"`
-	Meters        []*TenantMeter `protobuf:"bytes,19,rep,name=meters,proto3" json:"meters,omitempty"`
+	Tenants []*Tenant      `protobuf:"bytes,18,rep,name=tenants,proto3" json:"tenants,omitempty"`
+	Meters  []*TenantMeter `protobuf:"bytes,19,rep,name=meters,proto3" json:"meters,omitempty"`
+	// The newest prices of a policy that has some.
+	Prices        *Prices `protobuf:"bytes,20,opt,name=prices,proto3" json:"prices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -218,6 +220,13 @@ func (x *StateSnapshot) GetTenants() []*Tenant {
 func (x *StateSnapshot) GetMeters() []*TenantMeter {
 	if x != nil {
 		return x.Meters
+	}
+	return nil
+}
+
+func (x *StateSnapshot) GetPrices() *Prices {
+	if x != nil {
+		return x.Prices
 	}
 	return nil
 }
@@ -474,7 +483,9 @@ type SweepRecord struct {
 	// Its tuner is a program of its own, and tuner is a RemoteTuner; false in snapshots of versions that kept the program's own.
 	TunerRemote bool `protobuf:"varint,23,opt,name=tuner_remote,json=tunerRemote,proto3" json:"tuner_remote,omitempty"`
 	// Averages of its checkpoints that it keeps, oldest first.
-	Soups         []*Soup `protobuf:"bytes,25,rep,name=soups,proto3" json:"soups,omitempty"`
+	Soups []*Soup `protobuf:"bytes,25,rep,name=soups,proto3" json:"soups,omitempty"`
+	// The newest answer of a policy with admission.
+	Admission     *Admission `protobuf:"bytes,24,opt,name=admission,proto3" json:"admission,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -673,6 +684,13 @@ func (x *SweepRecord) GetTunerRemote() bool {
 func (x *SweepRecord) GetSoups() []*Soup {
 	if x != nil {
 		return x.Soups
+	}
+	return nil
+}
+
+func (x *SweepRecord) GetAdmission() *Admission {
+	if x != nil {
+		return x.Admission
 	}
 	return nil
 }
@@ -1563,7 +1581,7 @@ var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\xdf\x06\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\x8a\a\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
@@ -1588,7 +1606,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x13app_seconds_counted\x18\x10 \x01(\x01R\x11appSecondsCounted\x12@\n" +
 	"\x0eapp_seconds_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\fappSecondsAt\x12+\n" +
 	"\atenants\x18\x12 \x03(\v2\x11.outbid.v1.TenantR\atenants\x12.\n" +
-	"\x06meters\x18\x13 \x03(\v2\x16.outbid.v1.TenantMeterR\x06meters\x1a?\n" +
+	"\x06meters\x18\x13 \x03(\v2\x16.outbid.v1.TenantMeterR\x06meters\x12)\n" +
+	"\x06prices\x18\x14 \x01(\v2\x11.outbid.v1.PricesR\x06prices\x1a?\n" +
 	"\x11NameCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"b\n" +
@@ -1608,7 +1627,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
-	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xa1\a\n" +
+	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xd5\a\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -1636,7 +1655,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"lack_noted\x18\x15 \x01(\bR\tlackNoted\x12\x19\n" +
 	"\x05order\x18\x16 \x01(\x03H\x00R\x05order\x88\x01\x01\x12!\n" +
 	"\ftuner_remote\x18\x17 \x01(\bR\vtunerRemote\x12%\n" +
-	"\x05soups\x18\x19 \x03(\v2\x0f.outbid.v1.SoupR\x05soupsB\b\n" +
+	"\x05soups\x18\x19 \x03(\v2\x0f.outbid.v1.SoupR\x05soups\x122\n" +
+	"\tadmission\x18\x18 \x01(\v2\x14.outbid.v1.AdmissionR\tadmissionB\b\n" +
 	"\x06_order\"\xff\x01\n" +
 	"\vRemoteTuner\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
@@ -1755,26 +1775,28 @@ var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 	(*PolicySettings)(nil),        // 14: outbid.v1.PolicySettings
 	(*Tenant)(nil),                // 15: outbid.v1.Tenant
-	(*NodeInfo)(nil),              // 16: outbid.v1.NodeInfo
-	(NodeState)(0),                // 17: outbid.v1.NodeState
-	(*SweepSpec)(nil),             // 18: outbid.v1.SweepSpec
-	(SweepState)(0),               // 19: outbid.v1.SweepState
-	(*SweepNote)(nil),             // 20: outbid.v1.SweepNote
-	(*Outlook)(nil),               // 21: outbid.v1.Outlook
-	(*Throughput)(nil),            // 22: outbid.v1.Throughput
-	(*Fairness)(nil),              // 23: outbid.v1.Fairness
-	(*Soup)(nil),                  // 24: outbid.v1.Soup
-	(*TunerStatus)(nil),           // 25: outbid.v1.TunerStatus
-	(*TunerEvent)(nil),            // 26: outbid.v1.TunerEvent
-	(*Trial)(nil),                 // 27: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 28: outbid.v1.Checkpoint
-	(*ForkFailed)(nil),            // 29: outbid.v1.ForkFailed
-	(TrialState)(0),               // 30: outbid.v1.TrialState
-	(ForkAgain)(0),                // 31: outbid.v1.ForkAgain
-	(*MergeJudged)(nil),           // 32: outbid.v1.MergeJudged
-	(*TrialPlace)(nil),            // 33: outbid.v1.TrialPlace
-	(RevokeKind)(0),               // 34: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 35: outbid.v1.LeasePlace
+	(*Prices)(nil),                // 16: outbid.v1.Prices
+	(*NodeInfo)(nil),              // 17: outbid.v1.NodeInfo
+	(NodeState)(0),                // 18: outbid.v1.NodeState
+	(*SweepSpec)(nil),             // 19: outbid.v1.SweepSpec
+	(SweepState)(0),               // 20: outbid.v1.SweepState
+	(*SweepNote)(nil),             // 21: outbid.v1.SweepNote
+	(*Outlook)(nil),               // 22: outbid.v1.Outlook
+	(*Throughput)(nil),            // 23: outbid.v1.Throughput
+	(*Fairness)(nil),              // 24: outbid.v1.Fairness
+	(*Soup)(nil),                  // 25: outbid.v1.Soup
+	(*Admission)(nil),             // 26: outbid.v1.Admission
+	(*TunerStatus)(nil),           // 27: outbid.v1.TunerStatus
+	(*TunerEvent)(nil),            // 28: outbid.v1.TunerEvent
+	(*Trial)(nil),                 // 29: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 30: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 31: outbid.v1.ForkFailed
+	(TrialState)(0),               // 32: outbid.v1.TrialState
+	(ForkAgain)(0),                // 33: outbid.v1.ForkAgain
+	(*MergeJudged)(nil),           // 34: outbid.v1.MergeJudged
+	(*TrialPlace)(nil),            // 35: outbid.v1.TrialPlace
+	(RevokeKind)(0),               // 36: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 37: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	13, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
@@ -1786,53 +1808,55 @@ var file_outbid_v1_snapshot_proto_depIdxs = []int32{
 	13, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
 	15, // 7: outbid.v1.StateSnapshot.tenants:type_name -> outbid.v1.Tenant
 	1,  // 8: outbid.v1.StateSnapshot.meters:type_name -> outbid.v1.TenantMeter
-	13, // 9: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
-	16, // 10: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	17, // 11: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	13, // 12: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	18, // 13: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	19, // 14: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	13, // 15: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	13, // 16: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
-	7,  // 17: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	20, // 18: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	21, // 19: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	22, // 20: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	23, // 21: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	24, // 22: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
-	18, // 23: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
-	6,  // 24: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
-	25, // 25: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
-	13, // 26: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
-	26, // 27: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
-	27, // 28: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	11, // 29: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
-	28, // 30: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	13, // 31: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	22, // 32: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	29, // 33: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	30, // 34: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	10, // 35: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	8,  // 36: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
-	31, // 37: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
-	32, // 38: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
-	28, // 39: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
-	13, // 40: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
-	9,  // 41: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
-	13, // 42: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
-	28, // 43: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
-	33, // 44: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
-	13, // 45: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	13, // 46: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	34, // 47: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	35, // 48: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	13, // 49: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	35, // 50: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	16, // 9: outbid.v1.StateSnapshot.prices:type_name -> outbid.v1.Prices
+	13, // 10: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
+	17, // 11: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	18, // 12: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	13, // 13: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	19, // 14: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	20, // 15: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	13, // 16: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	13, // 17: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	7,  // 18: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
+	21, // 19: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	22, // 20: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	23, // 21: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	24, // 22: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	25, // 23: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
+	26, // 24: outbid.v1.SweepRecord.admission:type_name -> outbid.v1.Admission
+	19, // 25: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
+	6,  // 26: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
+	27, // 27: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
+	13, // 28: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
+	28, // 29: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
+	29, // 30: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	11, // 31: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
+	30, // 32: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	13, // 33: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	23, // 34: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	31, // 35: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	32, // 36: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	10, // 37: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	8,  // 38: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
+	33, // 39: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
+	34, // 40: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
+	30, // 41: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
+	13, // 42: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
+	9,  // 43: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
+	13, // 44: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
+	30, // 45: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	35, // 46: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
+	13, // 47: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	13, // 48: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	36, // 49: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	37, // 50: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	13, // 51: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	37, // 52: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -1840,6 +1864,7 @@ func file_outbid_v1_snapshot_proto_init() {
 	if File_outbid_v1_snapshot_proto != nil {
 		return
 	}
+	file_outbid_v1_admission_proto_init()
 	file_outbid_v1_auction_proto_init()
 	file_outbid_v1_event_proto_init()
 	file_outbid_v1_node_proto_init()

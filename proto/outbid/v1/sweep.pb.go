@@ -356,7 +356,8 @@ func (x *Objective) GetMode() string {
 	return ""
 }
 
-// Utility is what the end of a trial is worth t seconds after it was created.
+// Utility is what the end of a trial is worth t seconds after it was created. Policies that admit whole sweeps (oasis) take it as what the
+// end of the sweep is worth, t seconds after its submission.
 type Utility struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The older name of worth.

@@ -12,6 +12,7 @@ import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
+import outbid.v1.admission_pb2
 import outbid.v1.auction_pb2
 import outbid.v1.node_pb2
 import outbid.v1.sweep_pb2
@@ -346,6 +347,7 @@ class Event(google.protobuf.message.Message):
     TENANT_REMOVED_FIELD_NUMBER: builtins.int
     SOUP_PUBLISHED_FIELD_NUMBER: builtins.int
     SOUP_DROPPED_FIELD_NUMBER: builtins.int
+    SWEEP_ANSWERED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -422,6 +424,8 @@ class Event(google.protobuf.message.Message):
     def soup_published(self) -> Global___SoupPublished: ...
     @property
     def soup_dropped(self) -> Global___SoupDropped: ...
+    @property
+    def sweep_answered(self) -> Global___SweepAnswered: ...
     def __init__(
         self,
         *,
@@ -463,10 +467,11 @@ class Event(google.protobuf.message.Message):
         tenant_removed: Global___TenantRemoved | None = ...,
         soup_published: Global___SoupPublished | None = ...,
         soup_dropped: Global___SoupDropped | None = ...,
+        sweep_answered: Global___SweepAnswered | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped", "sweep_answered"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -1650,6 +1655,7 @@ class RoundDecided(google.protobuf.message.Message):
     REASON_FIELD_NUMBER: builtins.int
     AUCTION_FIELD_NUMBER: builtins.int
     BEGUN_BEFORE_FIELD_NUMBER: builtins.int
+    PRICES_FIELD_NUMBER: builtins.int
     round: builtins.int
     policy: builtins.str
     reason: builtins.str
@@ -1661,6 +1667,10 @@ class RoundDecided(google.protobuf.message.Message):
     def auction(self) -> outbid.v1.auction_pb2.Auction:
         """The record of an auction, if the policy held one."""
 
+    @property
+    def prices(self) -> outbid.v1.admission_pb2.Prices:
+        """The prices of a policy that has some, where they are other than before."""
+
     def __init__(
         self,
         *,
@@ -1669,11 +1679,34 @@ class RoundDecided(google.protobuf.message.Message):
         reason: builtins.str = ...,
         auction: outbid.v1.auction_pb2.Auction | None = ...,
         begun_before: builtins.bool = ...,
+        prices: outbid.v1.admission_pb2.Prices | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["auction", b"auction"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["auction", b"auction", "begun_before", b"begun_before", "policy", b"policy", "reason", b"reason", "round", b"round"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["auction", b"auction", "prices", b"prices"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["auction", b"auction", "begun_before", b"begun_before", "policy", b"policy", "prices", b"prices", "reason", b"reason", "round", b"round"]) -> None: ...
 
 Global___RoundDecided: typing_extensions.TypeAlias = RoundDecided
+
+@typing.final
+class SweepAnswered(google.protobuf.message.Message):
+    """SweepAnswered is what a policy with admission says to a sweep."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    ADMISSION_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    @property
+    def admission(self) -> outbid.v1.admission_pb2.Admission: ...
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        admission: outbid.v1.admission_pb2.Admission | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["admission", b"admission"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["admission", b"admission", "sweep", b"sweep"]) -> None: ...
+
+Global___SweepAnswered: typing_extensions.TypeAlias = SweepAnswered
 
 @typing.final
 class OrchestratorStarted(google.protobuf.message.Message):

@@ -12,6 +12,7 @@ import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.struct_pb2
 import google.protobuf.timestamp_pb2
+import outbid.v1.admission_pb2
 import outbid.v1.auction_pb2
 import outbid.v1.event_pb2
 import outbid.v1.node_pb2
@@ -53,6 +54,43 @@ SWEEP_COMMAND_STOP: SweepCommand.ValueType  # 3
 Global___SweepCommand: typing_extensions.TypeAlias = SweepCommand
 
 @typing.final
+class GetPricesRequest(google.protobuf.message.Message):
+    """GetPricesRequest asks for prices."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___GetPricesRequest: typing_extensions.TypeAlias = GetPricesRequest
+
+@typing.final
+class GetPricesResponse(google.protobuf.message.Message):
+    """GetPricesResponse are prices."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: builtins.int
+    PRICES_FIELD_NUMBER: builtins.int
+    policy: builtins.str
+    """The policy that decides."""
+    @property
+    def prices(self) -> outbid.v1.admission_pb2.Prices:
+        """Absent as long as the policy has made none, and under policies without."""
+
+    def __init__(
+        self,
+        *,
+        policy: builtins.str = ...,
+        prices: outbid.v1.admission_pb2.Prices | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["prices", b"prices"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["policy", b"policy", "prices", b"prices"]) -> None: ...
+
+Global___GetPricesResponse: typing_extensions.TypeAlias = GetPricesResponse
+
+@typing.final
 class Sweep(google.protobuf.message.Message):
     """Sweep is a sweep as it stands."""
 
@@ -74,6 +112,7 @@ class Sweep(google.protobuf.message.Message):
     ACTOR_FIELD_NUMBER: builtins.int
     FAIRNESS_FIELD_NUMBER: builtins.int
     SOUPS_FIELD_NUMBER: builtins.int
+    ADMISSION_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -113,6 +152,10 @@ class Sweep(google.protobuf.message.Message):
     def soups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.Soup]:
         """Averages of its checkpoints that it keeps, oldest first."""
 
+    @property
+    def admission(self) -> outbid.v1.admission_pb2.Admission:
+        """What it is promised by a policy with admission, or why it is not; absent under others."""
+
     def __init__(
         self,
         *,
@@ -132,9 +175,10 @@ class Sweep(google.protobuf.message.Message):
         actor: builtins.str = ...,
         fairness: outbid.v1.auction_pb2.Fairness | None = ...,
         soups: collections.abc.Iterable[outbid.v1.event_pb2.Soup] | None = ...,
+        admission: outbid.v1.admission_pb2.Admission | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["best", b"best", "counts", b"counts", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "best", b"best", "counts", b"counts", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "submitted", b"submitted", "waiting", b"waiting"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["admission", b"admission", "best", b"best", "counts", b"counts", "ended", b"ended", "fairness", b"fairness", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "admission", b"admission", "best", b"best", "counts", b"counts", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "notes", b"notes", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "submitted", b"submitted", "waiting", b"waiting"]) -> None: ...
 
 Global___Sweep: typing_extensions.TypeAlias = Sweep
 

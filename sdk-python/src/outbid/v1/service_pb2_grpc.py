@@ -181,6 +181,11 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_tenant__pb2.RemoveTenantRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_tenant__pb2.RemoveTenantResponse.FromString,
                 _registered_method=True)
+        self.GetPrices = channel.unary_unary(
+                '/outbid.v1.OutbidService/GetPrices',
+                request_serializer=outbid_dot_v1_dot_service__pb2.GetPricesRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.GetPricesResponse.FromString,
+                _registered_method=True)
         self.GetServerInfo = channel.unary_unary(
                 '/outbid.v1.OutbidService/GetServerInfo',
                 request_serializer=outbid_dot_v1_dot_service__pb2.GetServerInfoRequest.SerializeToString,
@@ -396,6 +401,13 @@ class OutbidServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetPrices(self, request, context):
+        """GetPrices returns what resources cost in the slots to come, under a policy that has prices.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetServerInfo(self, request, context):
         """GetServerInfo says what the server is and how it fares.
         """
@@ -550,6 +562,11 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.RemoveTenant,
                     request_deserializer=outbid_dot_v1_dot_tenant__pb2.RemoveTenantRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_tenant__pb2.RemoveTenantResponse.SerializeToString,
+            ),
+            'GetPrices': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPrices,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.GetPricesRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.GetPricesResponse.SerializeToString,
             ),
             'GetServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetServerInfo,
@@ -1341,6 +1358,33 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/RemoveTenant',
             outbid_dot_v1_dot_tenant__pb2.RemoveTenantRequest.SerializeToString,
             outbid_dot_v1_dot_tenant__pb2.RemoveTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPrices(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/GetPrices',
+            outbid_dot_v1_dot_service__pb2.GetPricesRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.GetPricesResponse.FromString,
             options,
             channel_credentials,
             insecure,

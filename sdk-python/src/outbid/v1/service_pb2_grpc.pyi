@@ -490,6 +490,22 @@ _OutbidServiceRemoveTenantType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceGetPricesType = typing_extensions.TypeVar(
+    '_OutbidServiceGetPricesType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.GetPricesRequest,
+        outbid.v1.service_pb2.GetPricesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.GetPricesRequest,
+        outbid.v1.service_pb2.GetPricesResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.GetPricesRequest,
+        outbid.v1.service_pb2.GetPricesResponse,
+    ],
+)
+
 _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     '_OutbidServiceGetServerInfoType',
     grpc.UnaryUnaryMultiCallable[
@@ -506,7 +522,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceGetPricesType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -626,6 +642,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.tenant_pb2.RemoveTenantRequest,
             outbid.v1.tenant_pb2.RemoveTenantResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.GetPricesRequest,
+            outbid.v1.service_pb2.GetPricesResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
@@ -752,6 +772,10 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.tenant_pb2.RemoveTenantResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.GetPricesRequest,
+            outbid.v1.service_pb2.GetPricesResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetServerInfoRequest,
             outbid.v1.service_pb2.GetServerInfoResponse,
         ],
@@ -845,6 +869,9 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
 
     RemoveTenant: _OutbidServiceRemoveTenantType
     """RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins."""
+
+    GetPrices: _OutbidServiceGetPricesType
+    """GetPrices returns what resources cost in the slots to come, under a policy that has prices."""
 
     GetServerInfo: _OutbidServiceGetServerInfoType
     """GetServerInfo says what the server is and how it fares."""
@@ -965,6 +992,10 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.tenant_pb2.RemoveTenantRequest,
         outbid.v1.tenant_pb2.RemoveTenantResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.GetPricesRequest,
+        outbid.v1.service_pb2.GetPricesResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetServerInfoRequest,
@@ -1208,6 +1239,14 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.tenant_pb2.RemoveTenantResponse, collections.abc.Awaitable[outbid.v1.tenant_pb2.RemoveTenantResponse]]:
         """RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins."""
+
+    @abc.abstractmethod
+    def GetPrices(
+        self,
+        request: outbid.v1.service_pb2.GetPricesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.GetPricesResponse, collections.abc.Awaitable[outbid.v1.service_pb2.GetPricesResponse]]:
+        """GetPrices returns what resources cost in the slots to come, under a policy that has prices."""
 
     @abc.abstractmethod
     def GetServerInfo(

@@ -9,6 +9,7 @@ import google.protobuf.descriptor
 import google.protobuf.internal.containers
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
+import outbid.v1.admission_pb2
 import outbid.v1.auction_pb2
 import outbid.v1.event_pb2
 import outbid.v1.node_pb2
@@ -67,6 +68,7 @@ class StateSnapshot(google.protobuf.message.Message):
     APP_SECONDS_AT_FIELD_NUMBER: builtins.int
     TENANTS_FIELD_NUMBER: builtins.int
     METERS_FIELD_NUMBER: builtins.int
+    PRICES_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """The batch it includes last, and that batch's hash."""
     hash: builtins.bytes
@@ -107,6 +109,10 @@ class StateSnapshot(google.protobuf.message.Message):
 
     @property
     def meters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TenantMeter]: ...
+    @property
+    def prices(self) -> outbid.v1.admission_pb2.Prices:
+        """The newest prices of a policy that has some."""
+
     def __init__(
         self,
         *,
@@ -129,9 +135,10 @@ class StateSnapshot(google.protobuf.message.Message):
         app_seconds_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         tenants: collections.abc.Iterable[outbid.v1.tenant_pb2.Tenant] | None = ...,
         meters: collections.abc.Iterable[Global___TenantMeter] | None = ...,
+        prices: outbid.v1.admission_pb2.Prices | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "decider", b"decider", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "meters", b"meters", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "seq", b"seq", "sweeps", b"sweeps", "tenants", b"tenants", "time", b"time"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "decider", b"decider", "prices", b"prices", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "meters", b"meters", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "prices", b"prices", "seq", b"seq", "sweeps", b"sweeps", "tenants", b"tenants", "time", b"time"]) -> None: ...
 
 Global___StateSnapshot: typing_extensions.TypeAlias = StateSnapshot
 
@@ -253,6 +260,7 @@ class SweepRecord(google.protobuf.message.Message):
     ORDER_FIELD_NUMBER: builtins.int
     TUNER_REMOTE_FIELD_NUMBER: builtins.int
     SOUPS_FIELD_NUMBER: builtins.int
+    ADMISSION_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -299,6 +307,10 @@ class SweepRecord(google.protobuf.message.Message):
     def soups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.Soup]:
         """Averages of its checkpoints that it keeps, oldest first."""
 
+    @property
+    def admission(self) -> outbid.v1.admission_pb2.Admission:
+        """The newest answer of a policy with admission."""
+
     def __init__(
         self,
         *,
@@ -326,9 +338,10 @@ class SweepRecord(google.protobuf.message.Message):
         order: builtins.int | None = ...,
         tuner_remote: builtins.bool = ...,
         soups: collections.abc.Iterable[outbid.v1.event_pb2.Soup] | None = ...,
+        admission: outbid.v1.admission_pb2.Admission | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_order", b"_order", "ended", b"ended", "fairness", b"fairness", "order", b"order", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_remote", b"tuner_remote", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_order", b"_order", "admission", b"admission", "ended", b"ended", "fairness", b"fairness", "order", b"order", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_remote", b"tuner_remote", "tuner_waiting", b"tuner_waiting"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_order", b"_order"]) -> typing.Literal["order"] | None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord

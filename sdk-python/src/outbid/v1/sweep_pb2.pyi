@@ -217,7 +217,9 @@ Global___Objective: typing_extensions.TypeAlias = Objective
 
 @typing.final
 class Utility(google.protobuf.message.Message):
-    """Utility is what the end of a trial is worth t seconds after it was created."""
+    """Utility is what the end of a trial is worth t seconds after it was created. Policies that admit whole sweeps (oasis) take it as what the
+    end of the sweep is worth, t seconds after its submission.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -1,0 +1,349 @@
+package oasis
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/oasis/schedule"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// deal is what a sweep was answered.
+type deal struct {
+	Kind outbidv1.AdmissionKind `json:"kind"`
+	// Made counts deals in the order in which sweeps were admitted.
+	Made int `json:"made,omitempty"`
+	// Shares of an admitted sweep, from the present slot on, by slot and type.
+	Shares []share `json:"shares,omitempty"`
+	// Promised is the end that it was admitted with, and Paused says that it was paused since.
+	Promised time.Time `json:"promised,omitzero"`
+	Paused   bool      `json:"paused,omitempty"`
+	// Worth and Cost are those of when it was asked, and Size the devices of a worker.
+	Worth float64 `json:"worth,omitempty"`
+	Cost  float64 `json:"cost,omitempty"`
+	Size  int     `json:"size,omitempty"`
+	// Said is what it was told last, without numbers that change all the time.
+	Said string `json:"said,omitempty"`
+}
+
+// share is some workers on a type in a slot.
+type share struct {
+	Slot    int64  `json:"slot"`
+	Type    string `json:"type"`
+	Workers int    `json:"workers"`
+}
+
+// admitted says whether the sweep is promised workers.
+func (t *deal) admitted() bool { return t.Kind == admitted || t.Kind == broken }
+
+// open makes a book in which nothing is promised. It goes on for twice as many slots as are planned ahead, to see when a sweep that is
+// not admitted would be.
+func (d *day) open() { d.book = schedule.New(2*d.slots, d.capacity, d.prices()) }
+
+// keep enters what is promised already; when a slot begins sweeps that are behind are given another schedule, and those ahead give back
+// what they do not need.
+func (d *day) keep(begins bool) {
+	deals := d.deals()
+	lost := map[*deal]int{}
+	for _, s := range deals {
+		lost[s.deal] = d.enter(s)
+	}
+	if !begins {
+		return
+	}
+	for _, s := range deals {
+		if s.app.Paused {
+			s.deal.Shares, s.deal.Paused = nil, true
+			continue
+		}
+		if len(s.app.Jobs) == 0 {
+			continue // its tuner is thinking
+		}
+		w := d.wish(s.app)
+		have := d.does(s.deal.Shares, w)
+		switch {
+		case have < w.steps-1e-6*max(1, w.steps):
+			d.again(s, w, have, lost[s.deal])
+		default:
+			d.trim(s.deal, w, have)
+		}
+	}
+	d.reenter(deals)
+	for _, s := range deals {
+		d.sayAdmitted(s.app.ID, s.deal)
+	}
+}
+
+// enter promises what is left of a deal, as far as there is room; it says how many workers of slots there are not any more.
+func (d *day) enter(s *standing) (lost int) {
+	w := d.wish(s.app)
+	var kept []share
+	for _, one := range s.deal.Shares {
+		if one.Slot < d.slot {
+			continue
+		}
+		k, slot := slices.Index(d.types, one.Type), int(one.Slot-d.slot)
+		n := 0
+		if k >= 0 && slot < 2*d.slots {
+			n = min(one.Workers, d.book.Room(slot, k, w.worker))
+		}
+		lost += one.Workers - n
+		if one.Workers = n; n > 0 {
+			kept = append(kept, one)
+			d.book.Promise(w.worker, []schedule.Share{{Slot: slot, Server: k, Workers: n}})
+		}
+	}
+	s.deal.Shares = kept
+	return lost
+}
+
+// reenter makes the book anew, as deals have changed.
+func (d *day) reenter(deals []*standing) {
+	d.open()
+	for _, s := range deals {
+		d.enter(s)
+	}
+}
+
+// does is the steps that workers do.
+func (d *day) does(shares []share, w *wish) (steps float64) {
+	for _, s := range shares {
+		steps += d.doesOne(s, w) * float64(s.Workers)
+	}
+	return steps
+}
+
+// doesOne is the steps of one worker of a share.
+func (d *day) doesOne(s share, w *wish) float64 {
+	k := slices.Index(d.types, s.Type)
+	if k < 0 {
+		return 0
+	}
+	return w.does[k] * d.Policy.slot.Seconds() * d.part(int(s.Slot-d.slot))
+}
+
+// again gives a sweep that is behind another schedule, whatever it costs.
+func (d *day) again(s *standing, w *wish, have float64, lost int) {
+	why := fmt.Sprintf("%.3g steps are left where %.3g were planned to be", w.steps, have)
+	switch {
+	case lost > 0:
+		why = "devices that it was promised are gone"
+	case s.deal.Paused:
+		why = "it was paused"
+	}
+	d.release(s.deal, w)
+	o := d.offer(s.app, w, w.steps*(1+d.slack), 2*d.slots)
+	if o.Schedule == nil { // all that there is
+		o = d.offerLess(s.app, w)
+	}
+	s.deal.Shares = d.shares(o.Schedule)
+	d.book.Promise(w.worker, o.Schedule)
+	s.deal.Paused = false
+	if ends := d.ended(s.deal); ends.After(s.deal.Promised) {
+		s.deal.Kind = broken
+		s.deal.Said = ""
+		d.sayBroken(s.app.ID, s.deal, why)
+	}
+}
+
+// offerLess is the best schedule of a sweep that cannot end in the slots that are planned: half as much, and so on.
+func (d *day) offerLess(a *policy.App, w *wish) (o schedule.Offer) {
+	for part := 0.5; part > 1e-6 && o.Schedule == nil; part /= 2 {
+		o = d.offer(a, w, w.steps*part, 2*d.slots)
+	}
+	return o
+}
+
+// release takes a deal's shares out of the book.
+func (d *day) release(t *deal, w *wish) {
+	for _, s := range t.Shares {
+		if k := slices.Index(d.types, s.Type); k >= 0 {
+			d.book.Promise(w.worker, []schedule.Share{{Slot: int(s.Slot - d.slot), Server: k, Workers: -s.Workers}})
+		}
+	}
+	t.Shares = nil
+}
+
+// trim gives back what a sweep does not need any more, the last of it first.
+func (d *day) trim(t *deal, w *wish, have float64) {
+	need := w.steps * (1 + d.slack)
+	for i := len(t.Shares) - 1; i >= 0; i-- {
+		s := &t.Shares[i]
+		each := d.doesOne(*s, w)
+		for s.Workers > 0 && have-each >= need && (i > 0 || s.Workers > 1) {
+			s.Workers--
+			have -= each
+		}
+		if s.Workers > 0 {
+			break
+		}
+		t.Shares = t.Shares[:i]
+	}
+}
+
+// shares of a schedule.
+func (d *day) shares(s []schedule.Share) []share {
+	all := make([]share, len(s))
+	for i, one := range s {
+		all[i] = share{d.slot + int64(one.Slot), d.types[one.Server], one.Workers}
+	}
+	slices.SortFunc(all, func(a, b share) int { return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Type, b.Type)) })
+	return all
+}
+
+// ended is when the last share of a deal ends.
+func (d *day) ended(t *deal) time.Time {
+	if len(t.Shares) == 0 {
+		return d.ends(d.slot)
+	}
+	return d.ends(t.Shares[len(t.Shares)-1].Slot)
+}
+
+// answer says to a sweep whether it is admitted, and makes the deal.
+func (d *day) answer(a *policy.App) {
+	t := d.m.Deals[a.ID]
+	if t == nil {
+		t = &deal{}
+		d.m.Deals[a.ID] = t
+	}
+	if why := d.measured(a); why != "" {
+		t.Kind = measuring
+		d.say(a.ID, t, &outbidv1.Admission{}, why+": it runs on what is idle until it was measured")
+		return
+	}
+	w := d.wish(a)
+	t.Size = w.size
+	o := d.offer(a, w, w.steps*(1+d.slack), d.slots)
+	t.Worth, t.Cost = o.Worth, o.Cost
+	if o.Admitted {
+		d.m.Made++
+		t.Kind, t.Made, t.Shares = admitted, d.m.Made, d.shares(o.Schedule)
+		t.Promised = d.ended(t)
+		d.book.Promise(w.worker, o.Schedule)
+		d.sayAdmitted(a.ID, t)
+		return
+	}
+	t.Kind = waiting
+	if d.reject {
+		t.Kind = rejected
+	}
+	d.sayNot(a, t, w, o)
+}
+
+// sayNot tells a sweep that is not admitted why, and when it would be: in as many slots as it takes for cheap ones to come up.
+func (d *day) sayNot(a *policy.App, t *deal, w *wish, o schedule.Offer) {
+	out := &outbidv1.Admission{Worth: o.Worth, Cost: o.Cost}
+	text := fmt.Sprintf("not admitted now: would cost %s and be worth %s", short(o.Cost), short(o.Worth))
+	if o.Schedule == nil {
+		text = fmt.Sprintf("not admitted now: it cannot end in the next %d slots, whatever it pays", d.slots)
+	}
+	if t.Kind == rejected {
+		d.say(a.ID, t, out, "rejected: "+text)
+		return
+	}
+	more := sort.Search(d.slots, func(n int) bool {
+		return d.offer(a, w, w.steps*(1+d.slack), d.slots+n+1).Admitted
+	})
+	if more < d.slots {
+		at := d.begins(d.slot + int64(more) + 1)
+		out.Again = timestamppb.New(at)
+		text += "; would be at " + d.clock(at)
+	} else {
+		text += "; at these prices no later hour would do"
+	}
+	d.say(a.ID, t, out, text)
+}
+
+// sayAdmitted tells an admitted sweep its schedule, if that is new to it.
+func (d *day) sayAdmitted(sweep string, t *deal) {
+	if len(t.Shares) == 0 || t.Kind == broken && t.Said != "" {
+		return
+	}
+	least, most := d.workers(t)
+	text := fmt.Sprintf("admitted: %d to %d workers from %s, ends %s UTC, payoff %s",
+		least, most, d.clock(d.begins(t.Shares[0].Slot)), d.clock(d.ended(t)), short(t.Worth-t.Cost))
+	if t.Said != "" && t.Said == fmt.Sprint(d.ended(t).Unix()) {
+		return // it goes on as it was told
+	}
+	d.say(sweep, t, d.admission(t), text)
+	t.Said = fmt.Sprint(d.ended(t).Unix())
+}
+
+// sayBroken names the breach of a promise.
+func (d *day) sayBroken(sweep string, t *deal, why string) {
+	d.say(sweep, t, d.admission(t), fmt.Sprintf("promised by %s UTC, will end %s: %s", d.clock(t.Promised), d.clock(d.ended(t)), why))
+}
+
+// sayOver says whether the promise to a sweep that is over was kept.
+func (d *day) sayOver(sweep string, t *deal) {
+	text := fmt.Sprintf("over at %s, as promised by %s UTC", d.clock(d.v.Now), d.clock(t.Promised))
+	if late := d.v.Now.Sub(t.Promised); late > 0 {
+		text = fmt.Sprintf("over at %s, %s later than promised, %s UTC", d.clock(d.v.Now), late.Round(time.Second), d.clock(t.Promised))
+	}
+	d.said = append(d.said, &outbidv1.Admission{
+		Sweep: sweep, Kind: outbidv1.AdmissionKind_ADMISSION_KIND_OVER, Text: text, Worth: t.Worth, Cost: t.Cost,
+		Ends: timestamppb.New(d.v.Now), Promised: timestamppb.New(t.Promised),
+	})
+}
+
+// admission is an admitted sweep's schedule as users see it.
+func (d *day) admission(t *deal) *outbidv1.Admission {
+	least, most := d.workers(t)
+	out := &outbidv1.Admission{
+		Least: int32(least), Most: int32(most), WorkerDevices: int32(t.Size), Ends: timestamppb.New(d.ended(t)),
+		Promised: timestamppb.New(t.Promised), Worth: t.Worth, Cost: t.Cost,
+	}
+	var last *outbidv1.PromisedWorkers
+	for _, s := range t.Shares {
+		begins, ends := d.begins(s.Slot), timestamppb.New(d.ends(s.Slot))
+		if last != nil && last.GetType() == s.Type && int(last.GetWorkers()) == s.Workers && last.GetEnds().AsTime().Equal(begins) {
+			last.Ends = ends
+			continue
+		}
+		last = &outbidv1.PromisedWorkers{Begins: timestamppb.New(begins), Ends: ends, Type: s.Type, Workers: int32(s.Workers)}
+		out.Schedule = append(out.Schedule, last)
+	}
+	if len(out.Schedule) > 0 {
+		out.Begins = out.GetSchedule()[0].GetBegins()
+	}
+	return out
+}
+
+// say tells a sweep something, unless it was told the same before.
+func (d *day) say(sweep string, t *deal, out *outbidv1.Admission, text string) {
+	if t.Said == text {
+		return
+	}
+	t.Said, out.Sweep, out.Kind, out.Text = text, sweep, t.Kind, text
+	d.said = append(d.said, out)
+}
+
+// workers are the fewest and most at once.
+func (d *day) workers(t *deal) (least, most int) {
+	bySlot := map[int64]int{}
+	for _, s := range t.Shares {
+		bySlot[s.Slot] += s.Workers
+	}
+	least = math.MaxInt
+	for _, n := range bySlot {
+		least, most = min(least, n), max(most, n)
+	}
+	return min(least, most), most
+}
+
+// clock is an hour of the present day, or a day and an hour.
+func (d *day) clock(at time.Time) string {
+	if now := d.v.Now.UTC(); now.Format(time.DateOnly) != at.UTC().Format(time.DateOnly) {
+		return at.UTC().Format("2 Jan 15:04")
+	}
+	return at.UTC().Format("15:04")
+}
+
+func short(x float64) string { return fmt.Sprintf("%.3g", x) }

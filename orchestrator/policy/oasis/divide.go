@@ -1,0 +1,295 @@
+package oasis
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/policy/forking"
+)
+
+// division gives the devices of the present slot to trials.
+type division struct {
+	*day
+
+	plan *policy.Planner
+	// anew: sizes are decided anew, as a slot begins or a promise was made.
+	anew bool
+	// spare are running jobs that nobody was promised devices for, those to be stopped first at the front.
+	spare []*policy.Job
+	// promised are running jobs within their sweep's promise.
+	promised map[*policy.Job]bool
+	// later are the growths and starts to be found places for.
+	later []start
+}
+
+// start is a trial that is to have so many workers of a type.
+type start struct {
+	job     *policy.Job
+	kind    string
+	workers int
+	size    int
+}
+
+// divide makes the plan: what runs within its sweep's promise goes on, sizes follow the slot's workers, promised workers find devices,
+// and what is left goes to who waits.
+func (d *day) divide(anew bool) policy.Plan {
+	x := &division{day: d, plan: policy.Refill(d.v), anew: anew, promised: map[*policy.Job]bool{}}
+	deals := d.deals()
+	for _, s := range deals {
+		x.allot(s)
+	}
+	x.listSpare(deals)
+	for _, s := range x.later {
+		x.put(s)
+	}
+	x.hold(deals)
+	for _, j := range slices.Backward(x.spare) {
+		if d.conserve || d.m.Deals[j.App.ID].isMeasuring() {
+			x.plan.Keep(j)
+		} else if !x.plan.Reclaimed(j) {
+			x.plan.Evict(j, "it was promised no devices in this slot")
+		}
+	}
+	x.fill()
+	return x.plan.Plan(d.reason(anew), "others were promised its devices, or it goes on with more or fewer workers")
+}
+
+func (t *deal) isMeasuring() bool { return t == nil || t.Kind == measuring }
+
+// allot divides a sweep's workers of the slot over its trials: as many trials as there are workers, each with as many of them as come
+// out even, those that run first.
+func (x *division) allot(s *standing) {
+	for _, share := range s.deal.Shares {
+		if share.Slot == x.slot {
+			x.allotOf(s, share.Type, share.Workers)
+		}
+	}
+}
+
+func (x *division) allotOf(s *standing, kind string, workers int) {
+	size := max(1, s.deal.Size)
+	var running, ready []*policy.Job
+	for _, j := range s.app.Jobs {
+		switch {
+		case x.promised[j] || slices.ContainsFunc(x.later, func(o start) bool { return o.job == j }):
+		case j.Running() && !j.Ending && x.kindOf(j) == kind:
+			running = append(running, j)
+		case j.Running() && !j.Ending && x.anew || j.Waiting():
+			ready = append(ready, j) // it may run on another type in this slot
+		case j.Ending:
+			workers -= min(workers, j.Held().Size()/size) // what it leaves is for it, when it has saved
+			if x.kindOf(j) == kind {
+				ready = append(ready, j)
+				workers += min(workers, j.Held().Size()/size)
+			}
+		}
+	}
+	slices.SortStableFunc(running, func(a, b *policy.Job) int { return cmp.Compare(b.Held().Size(), a.Held().Size()) })
+	slices.SortStableFunc(ready, func(a, b *policy.Job) int { return a.Queued.Compare(b.Queued) })
+	if !x.anew {
+		for _, j := range running {
+			if n := max(1, j.Held().Size()/size); n <= workers {
+				workers -= n
+				x.promised[j] = true
+			}
+		}
+		running = nil
+	}
+	all := append(running, ready...)
+	count := min(workers, len(all))
+	for i, j := range all[:count] {
+		n := workers / count
+		if i < workers%count {
+			n++
+		}
+		x.size(j, i < len(running), start{j, kind, n, size})
+	}
+}
+
+// size has a running job go on if it has the size that it is to have, and notes what is to change.
+func (x *division) size(j *policy.Job, runs bool, s start) {
+	most := x.most(s)
+	switch held := j.Held().Size(); {
+	case !runs:
+		x.later = append(x.later, s)
+	case j.Forked && !x.v.Now.Before(j.TermEnd) && !j.TermEnd.IsZero():
+		x.plan.Evict(j, "the slot is over")
+		x.later = append(x.later, s)
+	case j.Forked, min(s.workers, most)*s.size == held && (s.workers <= most || !j.MayFork()), held > j.Demand.Max:
+		x.promised[j] = true
+	default:
+		x.promised[j] = true
+		x.later = append(x.later, s)
+	}
+}
+
+// most is how many workers a gang of the job can have on the type.
+func (x *division) most(s start) int {
+	k := slices.Index(x.types, s.kind)
+	return max(1, x.inventory.Most(s.job.Demand, k)/s.size)
+}
+
+// kindOf is the type of a job's devices, of one that mixes types that of the first.
+func (x *division) kindOf(j *policy.Job) string {
+	at := j.Gang()[0]
+	return x.v.Nodes[at.Node].Devices[at.Devices[0]].Type
+}
+
+// listSpare lists who runs without a promise: the last sweep's first, those that are measured last.
+func (x *division) listSpare(deals []*standing) {
+	for _, a := range slices.Backward(x.v.Apps) {
+		for _, j := range a.Jobs {
+			if j.Running() && !j.Ending && !x.promised[j] {
+				x.spare = append(x.spare, j)
+			}
+		}
+	}
+	place := func(j *policy.Job) int {
+		switch {
+		case x.m.Deals[j.App.ID].isMeasuring():
+			return 2
+		case slices.ContainsFunc(deals, func(s *standing) bool { return s.app == j.App }):
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(x.spare, func(a, b *policy.Job) int { return cmp.Compare(place(a), place(b)) })
+}
+
+// put finds devices for a start, or for a running job's other size. Where there are none those that nobody was promised are planned with,
+// one job's after the other.
+func (x *division) put(s start) {
+	if x.try(s, false) {
+		return
+	}
+	for _, j := range x.spare {
+		if j == s.job || x.plan.Reclaimed(j) || j.Forked || x.kindOf(j) != s.kind {
+			continue
+		}
+		if x.plan.Reclaim(j); x.plan.Reclaimed(j) && x.try(s, false) {
+			return
+		}
+	}
+	x.try(s, true)
+}
+
+// try is one attempt; fewer says that fewer devices will do.
+func (x *division) try(s start, fewer bool) bool {
+	const why = "its sweep was promised these devices in this slot"
+	j, most := s.job, x.most(s)
+	if s.workers > most && j.MayFork() && x.fork(s, why) {
+		return true
+	}
+	n := min(min(s.workers, most)*s.size, max(j.Demand.Min, j.Demand.Max))
+	if n < j.Demand.Min { // a trial of its own needs
+		return j.Running() && !j.Ending && x.promised[j]
+	}
+	switch {
+	case j.Running() && !j.Ending && x.promised[j]:
+		if n == j.Held().Size() || !x.worthwhile() {
+			return true
+		}
+		x.plan.Reclaim(j)
+		if x.plan.Resize(j, n, s.kind, why) {
+			return true
+		}
+		x.plan.Keep(j)
+		return fewer // with what it has
+	case j.Running() && !j.Ending:
+		x.plan.Reclaim(j)
+	}
+	for least := max(1, j.Demand.Min); n >= least; n-- {
+		if !fewer {
+			least = n
+		}
+		g, ok := x.plan.Free().Place(j.Demand, n, s.kind)
+		if ok && x.plan.PlaceOn(j, x.plan.PreferFreeNow(j, g), why) {
+			return true
+		}
+	}
+	return false
+}
+
+// worthwhile says whether enough is left of the slot for a trial to be started again with other devices.
+func (x *division) worthwhile() bool { return x.ends(x.slot).Sub(x.v.Now) >= 2*x.restart }
+
+// fork gives a trial that has more workers than one gang can hold several forks, each on a node of its own.
+func (x *division) fork(s start, why string) bool {
+	j := s.job
+	if !x.worthwhile() || j.Ending || forking.Left(j) < 1 && j.Waiting() {
+		return false
+	}
+	try := x.plan.Statement()
+	defer try.Discard()
+	if j.Running() {
+		x.plan.Reclaim(j)
+	}
+	var gangs []cluster.Gang
+	left, mark := s.workers, x.plan.Free().Mark()
+	for node := range x.v.Nodes {
+		n := min(left*s.size, j.Demand.Max, x.plan.Free().FreeAt(node, s.kind)) / s.size * s.size
+		if n < max(1, j.Demand.Min) || len(gangs) == j.Forks {
+			continue
+		}
+		if g, ok := x.plan.Free().PlaceAt(node, j.Demand, n, s.kind); ok {
+			x.plan.Free().Take(g, j.Demand)
+			gangs, left = append(gangs, g), left-n/s.size
+		}
+	}
+	x.plan.Free().Rollback(mark)
+	if len(gangs) < max(2, j.LeastForks) {
+		return false
+	}
+	ends := x.ends(x.slot)
+	divide := func(g policy.Grant, gangs []cluster.Gang) []policy.Grant {
+		grants := forking.Grants(x.v, g, gangs, ends.Sub(x.v.Now))
+		for i := range grants {
+			if len(grants) > 1 {
+				grants[i].TermEnd = ends
+			}
+		}
+		return grants
+	}
+	if !x.plan.PlaceForks(j, gangs, why, divide) {
+		return false
+	}
+	try.Commit()
+	return true
+}
+
+// hold keeps devices back for promised trials that are about to come: they are saving, or what their forks saved is put together.
+func (x *division) hold(deals []*standing) {
+	for _, s := range deals {
+		for _, j := range s.app.Jobs {
+			if !j.Consolidating || j.Running() {
+				continue
+			}
+			for _, share := range s.deal.Shares {
+				if share.Slot != x.slot {
+					continue
+				}
+				for range share.Workers {
+					if g, ok := x.plan.Free().Place(j.Demand, max(1, j.Demand.Min), share.Type); ok {
+						x.plan.HoldBack(g, j.Demand)
+					}
+				}
+			}
+		}
+	}
+}
+
+// fill gives what is left to who waits: those to be measured first, then sweeps in order of submission.
+func (x *division) fill() {
+	var first, rest []*policy.Job
+	for _, j := range x.v.Waiting() {
+		if x.m.Deals[j.App.ID].isMeasuring() {
+			first = append(first, j)
+		} else if x.conserve {
+			rest = append(rest, j)
+		}
+	}
+	x.plan.Fill(first, "idle, and its speed is to be measured")
+	x.plan.Fill(rest, "idle: nobody was promised it in this slot")
+}

@@ -1,0 +1,285 @@
+// Package schedule finds OASiS's schedules (Bao et al., "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM
+// 2018), as mathematics: each slot of each server has a price that rises as it fills, a job's cheapest schedule for each end is
+// found, and the job is admitted if some end is worth more than it costs.
+//
+// A job's workers train for whole slots, at most as many at once as it has chunks of data (constraint 3), and Work of them in
+// all (constraint 2). Without parameter servers a slot's cost is the sum of its workers' prices, cheapest servers first, which is
+// convex in their number, and the paper's dynamic program
+//
+//	cost(end, n) = min over d of cost_slot(end, d) + cost(end-1, n-d)
+//
+// has the n cheapest workers of all slots as its solution: they are kept in a heap as the end moves on, instead of a table
+// over every n. Where workers are unlike in speed they are the cheapest by work, which is the program's solution but for one worker.
+// A job with parameter servers has the table (servers.go).
+package schedule
+
+import (
+	"cmp"
+	"container/heap"
+	"math"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/policy/pricing"
+)
+
+// Job is what arrives.
+type Job struct {
+	// Arrives is the first slot in which it may train, and Before the first in which it may not any more; 0 for all there are.
+	Arrives, Before int
+	// Work is how much it takes in all, and Most how many workers it may have in a slot.
+	Work float64
+	Most int
+	// Does is the work of one of its workers on a server in a slot, 0 where it cannot run; nil for 1 everywhere. Part is the part of a
+	// slot that is still to come, which is also all that it pays of its price; nil for whole slots.
+	Does func(slot, server int) float64
+	Part func(slot int) float64
+	// Worker is what one worker takes of each kind of resource.
+	Worker []float64
+	// Servers are its parameter servers; nil for none.
+	Servers *Servers
+	// Utility of an end so many slots after the arrival; it never rises.
+	Utility func(slots int) float64
+}
+
+// Needs is constraint 2: the slots of one worker that so many epochs of chunks of mini-batches take, with batch slots for each.
+func Needs(epochs, chunks, batches int, batch float64) float64 {
+	return math.Ceil(float64(epochs*chunks*batches)*batch - tiny)
+}
+
+// tiny is less than any work or price that matters.
+const tiny = 1e-9
+
+// Prices of one unit of each kind of resource: Low of an empty server, High of a full one.
+type Prices struct {
+	Low, High []float64
+}
+
+// Cluster is what is promised of each server in each slot.
+type Cluster struct {
+	capacity [][]float64
+	prices   Prices
+	// used by slot, server and kind.
+	used [][][]float64
+	// servers are for parameter servers; nil for none.
+	servers *Cluster
+}
+
+// New is an empty cluster of servers with capacities by kind, over so many slots.
+func New(slots int, capacity [][]float64, prices Prices) *Cluster {
+	c := &Cluster{capacity: capacity, prices: prices, used: make([][][]float64, slots)}
+	for t := range c.used {
+		c.used[t] = make([][]float64, len(capacity))
+		for h := range capacity {
+			c.used[t][h] = make([]float64, len(capacity[h]))
+		}
+	}
+	return c
+}
+
+// SetPrices changes what units cost from now on.
+func (c *Cluster) SetPrices(p Prices) { c.prices = p }
+
+// Price of one unit of a kind on a server in a slot: Low * (High/Low)^(used/capacity).
+func (c *Cluster) Price(slot, server, kind int) float64 {
+	between := pricing.Range{Low: c.prices.Low[kind], High: c.prices.High[kind]}
+	return between.Of(c.used[slot][server][kind], c.capacity[server][kind])
+}
+
+// Share is some workers on a server in a slot.
+type Share struct {
+	Slot, Server, Workers int
+}
+
+// Offer is the answer to a job.
+type Offer struct {
+	Admitted bool
+	// Schedule in which the job ends in slot End, what that is worth and costs; none if it cannot be served.
+	// Servers are where its parameter servers stand.
+	Schedule, Servers []Share
+	End               int
+	Worth, Cost       float64
+}
+
+// room is a server in a slot: how many workers it could take, what each does and costs, and what that is for its work.
+type room struct {
+	slot, server, workers int
+	does, price, unit     float64
+}
+
+// Offer finds the schedule of the highest payoff, and promises nothing yet. Of equal ones it is that with the earliest end.
+func (c *Cluster) Offer(j Job) Offer {
+	j.Work = max(tiny, j.Work)
+	if j.Servers != nil {
+		return c.offerWithServers(j)
+	}
+	end := len(c.used)
+	if j.Before > 0 {
+		end = min(end, j.Before)
+	}
+	bySlot := make([][]room, end)
+	for slot := max(0, j.Arrives); slot < end; slot++ {
+		bySlot[slot] = c.rooms(slot, j)
+	}
+	best, found := Offer{}, false
+	cheapest(j, bySlot, func(slot int, cost float64) {
+		worth := j.Utility(slot - j.Arrives)
+		if !found || worth-cost > best.Worth-best.Cost+1e-12 {
+			found = true
+			best = Offer{End: slot, Worth: worth, Cost: cost}
+		}
+	})
+	if !found {
+		return best
+	}
+	best.Schedule = cheapest(j, bySlot[:best.End+1], func(int, float64) {}).shares()
+	best.Admitted = best.Worth > best.Cost
+	return best
+}
+
+// cheapest goes through the slots, tells what the job would cost if it had ended by each in which it could have, and
+// returns the workers that it would have then.
+func cheapest(j Job, bySlot [][]room, each func(slot int, cost float64)) dearest {
+	var chosen dearest
+	cost, held := 0.0, 0.0
+	for slot, rooms := range bySlot {
+		left := j.Most
+		for _, r := range rooms {
+			if left == 0 || held >= j.Work-tiny && r.unit >= chosen[0].unit {
+				break // so are those that follow
+			}
+			r.workers = min(r.workers, left)
+			left -= r.workers
+			heap.Push(&chosen, r)
+			held += float64(r.workers) * r.does
+			cost += float64(r.workers) * r.price
+			for len(chosen) > 0 { // the dearest are not needed
+				top := &chosen[0]
+				n := min(top.workers, int((held-j.Work)/top.does+tiny))
+				if n <= 0 {
+					break
+				}
+				top.workers -= n
+				held -= float64(n) * top.does
+				cost -= float64(n) * top.price
+				if top.workers == 0 {
+					heap.Pop(&chosen)
+				}
+			}
+		}
+		if held >= j.Work-tiny {
+			each(slot, cost)
+		}
+	}
+	return chosen
+}
+
+// rooms are the servers with room in a slot, the cheapest by work first.
+func (c *Cluster) rooms(slot int, j Job) []room {
+	part := 1.0
+	if j.Part != nil {
+		part = j.Part(slot)
+	}
+	var all []room
+	for h := range c.capacity {
+		r := room{slot: slot, server: h, workers: j.Most, does: 1}
+		if j.Does != nil {
+			r.does = j.Does(slot, h)
+		}
+		if r.does *= part; r.does <= 0 {
+			continue
+		}
+		workers, price := c.room(slot, h, j.Worker)
+		r.workers, r.price = min(r.workers, workers), price*part
+		if r.unit = r.price / r.does; r.workers > 0 {
+			all = append(all, r)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b room) int { return cmp.Compare(a.unit, b.unit) })
+	return all
+}
+
+// room is how many of what takes so much of each kind a server could hold in a slot, and the price of one.
+func (c *Cluster) room(slot, server int, each []float64) (n int, price float64) {
+	n = math.MaxInt
+	for k, w := range each {
+		if w > 0 {
+			n = min(n, int((c.capacity[server][k]-c.used[slot][server][k])/w+tiny))
+			price += w * c.Price(slot, server, k)
+		}
+	}
+	return max(0, n), price
+}
+
+// Promise raises what is used, and so prices, by a schedule that was admitted.
+func (c *Cluster) Promise(worker []float64, schedule []Share) {
+	for _, s := range schedule {
+		for k, w := range worker {
+			c.used[s.Slot][s.Server][k] += w * float64(s.Workers)
+		}
+	}
+}
+
+// Room is how many more workers a server could hold in a slot.
+func (c *Cluster) Room(slot, server int, worker []float64) int {
+	n, _ := c.room(slot, server, worker)
+	return n
+}
+
+// Used is how much of a kind is promised of a server in a slot.
+func (c *Cluster) Used(slot, server, kind int) float64 { return c.used[slot][server][kind] }
+
+// Workers are the fewest and most at once, over the slots that have some.
+func Workers(schedule []Share) (least, most int) {
+	bySlot := map[int]int{}
+	for _, s := range schedule {
+		bySlot[s.Slot] += s.Workers
+	}
+	least = math.MaxInt
+	for _, n := range bySlot {
+		least, most = min(least, n), max(most, n)
+	}
+	return min(least, most), most
+}
+
+// dearest is a heap of rooms, the dearest on top; of equals the latest, so that schedules are early.
+type dearest []room
+
+func (d dearest) Len() int { return len(d) }
+
+func (d dearest) Less(a, b int) bool {
+	if d[a].unit != d[b].unit {
+		return d[a].unit > d[b].unit
+	}
+	if d[a].slot != d[b].slot {
+		return d[a].slot > d[b].slot
+	}
+	return d[a].server > d[b].server
+}
+
+func (d dearest) Swap(a, b int) { d[a], d[b] = d[b], d[a] }
+
+// Push implements heap.Interface.
+func (d *dearest) Push(x any) {
+	if r, ok := x.(room); ok {
+		*d = append(*d, r)
+	}
+}
+
+// Pop implements heap.Interface.
+func (d *dearest) Pop() any {
+	last := (*d)[len(*d)-1]
+	*d = (*d)[:len(*d)-1]
+	return last
+}
+
+// shares by slot and server.
+func (d dearest) shares() []Share {
+	all := make([]Share, len(d))
+	for i, r := range d {
+		all[i] = Share{r.slot, r.server, r.workers}
+	}
+	slices.SortFunc(all, func(a, b Share) int {
+		return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Server, b.Server))
+	})
+	return all
+}
