@@ -165,6 +165,10 @@ class Service:
         """Return one round of the policy."""
         return self._transport.call(lambda s: s.GetRound, request, pb.GetRoundResponse)
 
+    def get_prices(self, request: pb.GetPricesRequest) -> pb.GetPricesResponse:
+        """Return what devices cost in the slots to come, under a policy that has prices."""
+        return self._transport.call(lambda s: s.GetPrices, request, pb.GetPricesResponse)
+
     def list_rounds(self, request: pb.ListRoundsRequest) -> pb.ListRoundsResponse:
         """Return the newest rounds of the policy."""
         return self._transport.call(lambda s: s.ListRounds, request, pb.ListRoundsResponse)
