@@ -46,9 +46,9 @@ func (a *app) pricesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prices",
 		Short: "Show what devices cost in the slots to come",
-		Long: `Prices shows by which prices a policy with admission (oasis) answers sweeps: of a device, a core and a GiB of memory for a
-slot, by type of device. They rise from low to high as a slot is promised to sweeps; low and high are learnt from the
-sweeps that came last. Slots of one price are one line. Other policies have no prices.`,
+		Long: `Prices shows by which prices a policy with admission (oasis) answers sweeps: of a device, a core and a GiB of memory
+for a slot, by type of device. They rise from low to high as a slot is promised to sweeps; low and high are learnt
+from the sweeps that came last. Slots of one price are one line. Other policies have no prices.`,
 		Example: `  outbid prices
   outbid prices --type v100
   outbid prices -o json | jq '.prices[] | {type, begins, device}'`,

@@ -80,6 +80,10 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 		},
 		"GetRound":   s.readRound,
 		"ListRounds": s.readRounds,
+		"GetPrices": func(ctx context.Context, _ *entry) error {
+			_, err := s.GetPrices(ctx, &outbidv1.GetPricesRequest{})
+			return err
+		},
 		"ListTenants": func(ctx context.Context, e *entry) error {
 			r, err := s.ListTenants(ctx, &outbidv1.ListTenantsRequest{})
 			for _, tenant := range r.GetTenants() {
