@@ -251,7 +251,7 @@ func TestEveryEventInEveryStateOfASweep(t *testing.T) {
 		"TunerAsked":    {Kind: &outbidv1.Event_TunerAsked{TunerAsked: &outbidv1.TunerAsked{Sweep: "s-1", N: 1}}},
 		"TunerAnswered": {Kind: &outbidv1.Event_TunerAnswered{TunerAnswered: &outbidv1.TunerAnswered{Sweep: "s-1", Question: 1}}},
 		"SoupPublished": soupPublished(1, "k"), "SoupPublished keyless": soupPublished(1, ""), "SoupPublished later": soupPublished(2, "k"),
-		"SoupDropped": {Kind: &outbidv1.Event_SoupDropped{SoupDropped: &outbidv1.SoupDropped{Sweep: "s-1", Key: "k"}}},
+		"SoupDropped":   {Kind: &outbidv1.Event_SoupDropped{SoupDropped: &outbidv1.SoupDropped{Sweep: "s-1", Key: "k"}}},
 		"SweepAnswered": {Kind: &outbidv1.Event_SweepAnswered{SweepAnswered: &outbidv1.SweepAnswered{Sweep: "s-1", Admission: &outbidv1.Admission{Text: "no"}}}},
 	}
 	for n := range outbidv1.SweepState_name {
