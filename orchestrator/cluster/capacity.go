@@ -204,7 +204,7 @@ func (c *Capacity) Slots(d Demand, limit int) int {
 			if !d.Accepts(kind) {
 				continue
 			}
-			if c.allowance(d, k) < least && !d.Mixed {
+			if c.Allowance(d, k) < least && !d.Mixed {
 				continue
 			}
 			slots += r.free[k] / least

@@ -56,16 +56,25 @@ func (c *Capacity) own(quota, kind, by int) {
 	}
 }
 
-// allowance is how many more devices of a type, by index, the demand's quota leaves.
-func (c *Capacity) allowance(d Demand, kind int) int {
+// Allowance is how many more devices of a type, by index in Types, the demand's quota leaves.
+func (c *Capacity) Allowance(d Demand, kind int) int {
 	if !c.bounds(d) {
 		return math.MaxInt
 	}
-	q, sum := d.Quota-1, 0
-	for _, n := range c.quotas.held[q] {
-		sum += n
+	q := d.Quota - 1
+	return max(0, min(c.quotas.most[q][kind]-c.quotas.held[q][kind], c.AllowanceOfAll(d)))
+}
+
+// AllowanceOfAll is how many more devices of all types together the demand's quota leaves.
+func (c *Capacity) AllowanceOfAll(d Demand) int {
+	if !c.bounds(d) {
+		return math.MaxInt
 	}
-	return max(0, min(c.quotas.most[q][kind]-c.quotas.held[q][kind], c.quotas.all[q]-sum))
+	left := c.quotas.all[d.Quota-1]
+	for _, n := range c.quotas.held[d.Quota-1] {
+		left -= n
+	}
+	return max(0, left)
 }
 
 // Within says whether the demand's quota leaves room for a gang that is free.
@@ -113,7 +122,7 @@ func (c *Capacity) jobsAllowed(d Demand, least int) int {
 	sum := 0
 	for k, kind := range c.types {
 		if d.Accepts(kind) {
-			sum += min(c.allowance(d, k)/least, math.MaxInt32)
+			sum += min(c.Allowance(d, k)/least, math.MaxInt32)
 		}
 	}
 	all := c.quotas.all[d.Quota-1]
@@ -132,4 +141,4 @@ func (c *Capacity) FreeFor(node int, kind string, d Demand) int {
 }
 
 // bounded is how many of the free devices of a type the demand may take.
-func (c *Capacity) bounded(d Demand, kind, free int) int { return min(free, c.allowance(d, kind)) }
+func (c *Capacity) bounded(d Demand, kind, free int) int { return min(free, c.Allowance(d, kind)) }

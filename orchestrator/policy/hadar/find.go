@@ -49,7 +49,7 @@ func (r *round) find(e *entry, priced bool) (best allocation, found bool) {
 		if !slices.ContainsFunc(pools, func(p pool) bool { return p.kind == kind }) {
 			continue // what the faster ones alone can do was looked at before
 		}
-		for _, n := range sizes(e.job.Demand, pools) {
+		for _, n := range r.sizes(e.job.Demand, pools) {
 			for _, parts := range r.choices(e.job.Demand, pools, n) {
 				if a, ok := r.allocate(e, parts); ok {
 					consider(a)
@@ -102,12 +102,13 @@ func (r *round) pools(e *entry, kinds []int, priced bool) []pool {
 	return pools
 }
 
-// sizes are the numbers of devices to try: as many as it asks for, what there is if that is fewer, and the least.
-func sizes(d cluster.Demand, pools []pool) []int {
-	free := 0
+// sizes are the numbers of devices to try: as many as it asks for, what there is, and its quota leaves, if that is fewer, and the least.
+func (r *round) sizes(d cluster.Demand, pools []pool) []int {
+	free, quota := 0, r.quota(d)
 	for _, p := range pools {
-		free += p.free
+		free += quota.take(p, p.free)
 	}
+	free = min(free, r.free.AllowanceOfAll(d))
 	least := max(1, d.Min)
 	if free < least {
 		return nil
@@ -128,7 +129,9 @@ func (r *round) choices(d cluster.Demand, pools []pool, n int) [][]pool {
 	var packed [][]pool
 	for node, free := range room {
 		if free >= n {
-			packed = append(packed, take(pools, n, node))
+			if parts := take(pools, n, node, r.quota(d)); parts != nil {
+				packed = append(packed, parts)
+			}
 		}
 	}
 	// Of nodes that cost the same, the one that is left with fewest, so that large holes stay for large jobs.
@@ -137,7 +140,7 @@ func (r *round) choices(d cluster.Demand, pools []pool, n int) [][]pool {
 	})
 	all := packed[:min(len(packed), packedTried)]
 	if d.MultiNode {
-		if parts := take(pools, n, -1); parts != nil && parts[0].node != parts[len(parts)-1].node {
+		if parts := take(pools, n, -1, r.quota(d)); parts != nil && parts[0].node != parts[len(parts)-1].node {
 			all = append(all, parts)
 		}
 	}
@@ -152,14 +155,40 @@ func cost(parts []pool) float64 {
 	return sum
 }
 
-// take picks the first n devices, of one node unless that is negative.
-func take(pools []pool, n, node int) []pool {
+// quota is what a job's quota leaves of each type, by index; nil for no bound.
+type quota []int
+
+func (r *round) quota(d cluster.Demand) quota {
+	if d.Quota == 0 {
+		return nil
+	}
+	left := make(quota, len(r.types))
+	for kind := range left {
+		left[kind] = r.free.Allowance(d, kind)
+	}
+	return left
+}
+
+// take takes up to n devices of a pool as far as the quota leaves them.
+func (q quota) take(p pool, n int) int {
+	n = min(p.free, n)
+	if q != nil {
+		n = min(n, q[p.kind])
+		q[p.kind] -= n
+	}
+	return n
+}
+
+// take picks the first n devices that the quota leaves, of one node unless that is negative.
+func take(pools []pool, n, node int, left quota) []pool {
 	var parts []pool
 	for _, p := range pools {
 		if node >= 0 && p.node != node {
 			continue
 		}
-		p.free = min(p.free, n)
+		if p.free = left.take(p, n); p.free == 0 {
+			continue
+		}
 		parts = append(parts, p)
 		if n -= p.free; n == 0 {
 			return parts

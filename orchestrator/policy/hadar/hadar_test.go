@@ -2,6 +2,7 @@ package hadar_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -298,6 +299,45 @@ func TestPricesHoldDevicesBack(t *testing.T) {
 		s.Decide(t, create(t, map[string]string{"conserve": conserve}))
 		if poor.Running() != runs {
 			t.Errorf("conserve=%s: it runs on %v", conserve, poor.Gang())
+		}
+	}
+}
+
+// A gang of unlike devices takes as many of the fastest type as a quota leaves, and others for the rest.
+func TestAMixedGangWithinAQuota(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		all  int
+		of   map[string]int
+		want string
+	}{
+		"no bound":          {-1, nil, "p100 p100 p100 v100"},
+		"one of the type":   {-1, map[string]int{"p100": 1}, "p100 v100 v100"},
+		"two of all":        {2, nil, "p100 p100"},
+		"two, one of them":  {2, map[string]int{"p100": 1}, "v100 v100"}, // the slower sets the pace, and these are on one machine
+		"none of the type":  {-1, map[string]int{"p100": 0}, "v100 v100"},
+		"fewer than it can": {1, nil, ""},
+	} {
+		s := stagetest.New(append(stagetest.Nodes("v100", 1, 2, 2), stagetest.Nodes("p100", 1, 3, 3)...)...)
+		a := s.App("a", "t")
+		a.Speeds = &cluster.Speeds{S: [4]float64{1, 1, 1, 1}, Measured: []cluster.Speed{
+			{Type: "p100", Devices: 1, Locality: cluster.SameMachine, Rate: 2}, {Type: "v100", Devices: 1, Locality: cluster.SameMachine, Rate: 1.9},
+		}}
+		j := s.Job(a, 2, 4, 1000)
+		j.Demand.MultiNode, j.Demand.Mixed, j.Demand.Quota = true, true, 1
+		v := s.View()
+		v.Free.SetQuotas([]cluster.Quota{{Owner: "t", All: tc.all, Of: tc.of}})
+		var kinds []string
+		for _, g := range create(t, nil).Decide(v).Grants {
+			for _, p := range g.Gang {
+				for _, d := range p.Devices {
+					kinds = append(kinds, v.Nodes[p.Node].Devices[d].Type)
+				}
+			}
+		}
+		slices.Sort(kinds)
+		if got := strings.Join(kinds, " "); got != tc.want {
+			t.Errorf("%s: it is given %q, want %q", name, got, tc.want)
 		}
 	}
 }
