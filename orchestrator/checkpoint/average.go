@@ -272,22 +272,8 @@ func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reader
 			return err
 		}
 	}
-	if t.DType == safetensors.F64 {
-		if err := a.addWide(t, from, raw, sum, read); err != nil {
-			return err
-		}
-	} else {
-		for k, s := range a.sources {
-			got, err := read.bytes(s, t, from, raw)
-			switch {
-			case err != nil:
-				return err
-			case k == 0:
-				set(sum, got, s.share, t.DType)
-			default:
-				add(sum, got, s.share, t.DType)
-			}
-		}
+	if err := a.addUp(t, from, raw, sum, read); err != nil {
+		return err
 	}
 	if spreads {
 		if err := a.addSpread(sum, m, from/t.DType.Size(), read); err != nil {
@@ -307,6 +293,25 @@ func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reader
 		return nil
 	}
 	return a.settle(t, from, out, sum, read)
+}
+
+// addUp makes sum what the sources add up to, each by its share.
+func (a *Average) addUp(t safetensors.Tensor, from int64, raw []byte, sum []float64, read reader) error {
+	if t.DType == safetensors.F64 {
+		return a.addWide(t, from, raw, sum, read)
+	}
+	for k, s := range a.sources {
+		got, err := read.bytes(s, t, from, raw)
+		switch {
+		case err != nil:
+			return err
+		case k == 0:
+			set(sum, got, s.share, t.DType)
+		default:
+			add(sum, got, s.share, t.DType)
+		}
+	}
+	return nil
 }
 
 // addWide adds numbers of 64 bits, whose sums have no digits to spare: it adds up how far each is from the lead's, which is 0

@@ -66,7 +66,7 @@ func startAverages(b *testing.B) (stop func() int) {
 			for {
 				switch _, err := worker.Consolidate(ctx, store, o); {
 				case ctx.Err() != nil:
-					return nil
+					return nil //nolint:nilerr // the end that was asked for
 				case err != nil:
 					return err
 				}

@@ -34,8 +34,6 @@ type contest struct {
 	running  []tuner.Trial
 	waiting  []tuner.Trial
 	pauses   int
-	begun    int
-	over     bool
 	best     float64
 	bySteps  []float64 // the best cost after so many steps of all trials
 	byTicks  []float64 // and after so many ticks

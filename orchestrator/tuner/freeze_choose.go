@@ -377,10 +377,11 @@ func (z *freeze) begin() (bool, error) {
 	if z.limit() > 0 {
 		reason += fmt.Sprintf(" of %d", z.limit())
 	}
-	config, ok := v.next, true
+	config := v.next
 	if config != nil {
 		z.add(record{}, config, z.next(0), 0, reason+": "+v.why)
 	} else {
+		var ok bool
 		var err error
 		if config, ok, err = z.create(record{}, z.next(0), 0, reason); err != nil || !ok {
 			return ok, err
