@@ -100,7 +100,10 @@ def _drive(kind: Any, session: _session.Session) -> None:
                 asked = bool(result.pop("should_checkpoint", False)) and able
 
                 def save(stack: contextlib.ExitStack = stack) -> Checkpoint:
-                    return trainable.save(stack.enter_context(tempfile.TemporaryDirectory(prefix="checkpoint_")))
+                    saved: Checkpoint = trainable.save(
+                        stack.enter_context(tempfile.TemporaryDirectory(prefix="checkpoint_"))
+                    )
+                    return saved
 
                 if due or asked or (done and able and session.at_end):
                     checkpoint = save()
