@@ -40,7 +40,7 @@ wheel: ## build the wheels for Linux and macOS, with the binary inside, and the 
 	VERSION=$(VERSION) .ci/wheel
 
 test: build ## run every test, Go's with the race detector; two kinds side by side, as some compute and others wait
-	$(MAKE) --no-print-directory --jobs=2 test-race test-endtoend test-python test-calm
+	$(MAKE) --no-print-directory --jobs=2 test-python test-race test-endtoend test-calm # Python's take longest
 
 test-go: test-race test-endtoend test-calm ## run the Go tests, the object store's against a real MinIO and Versity servers
 
