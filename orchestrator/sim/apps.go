@@ -151,7 +151,7 @@ func (how *Making) job(j *trace.Job) (Job, error) {
 		out.Loss, out.Reports = j.Loss.At, how.Reports
 	}
 	if j.Utility != nil {
-		out.Utility = j.Utility.Value
+		out.Utility, out.Target, out.Decay = j.Utility.Value, j.Utility.Target, j.Utility.Decay
 	}
 	if len(j.Rates) > 0 && j.TotalSteps > 0 {
 		return out, how.own(j, &out)

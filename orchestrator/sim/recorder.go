@@ -173,7 +173,7 @@ func (s *recorder) arrived(at float64, key trialKey) {
 	devices := app.Spec.GetResources().GetDevices()
 	n := s.meter.Arrive(at, s.apps[key.sweep], measure.Job{
 		Name: key.sweep, Tenant: app.Spec.GetTenant(), Devices: max(1, int(devices.GetMin()), int(devices.GetMax())),
-		Isolated: job.Isolated, Utility: job.Utility,
+		Isolated: job.Isolated, Utility: job.Utility, Target: job.Target, Decay: job.Decay,
 	})
 	s.jobs[key] = &entry{number: n, wants: true}
 }
@@ -223,18 +223,24 @@ func (s *recorder) wanted(at float64, key trialKey) {
 	j.wants, j.atTarget = true, false
 }
 
+// rejected says whether a sweep ended because its policy did not admit it: its trials are dropped, and their end is worth nothing.
+func (s *recorder) rejected(sweep string) bool {
+	of, err := s.w.core.State().Sweep(sweep)
+	return err == nil && of.Admission.GetKind() == outbidv1.AdmissionKind_ADMISSION_KIND_REJECTED
+}
+
 // over: a trial has ended, and with it its lease, which its last moments no longer count to.
 func (s *recorder) over(at float64, key trialKey, to outbidv1.TrialState) {
 	j := s.jobs[key]
 	if j == nil || j.over {
 		return
 	}
-	done := 1.0
+	done, dropped := 1.0, to != outbidv1.TrialState_TRIAL_STATE_COMPLETED && s.rejected(key.sweep)
 	if to != outbidv1.TrialState_TRIAL_STATE_COMPLETED {
 		done = s.done(key)
 	}
 	j.over = true
-	s.meter.End(at, j.number, done, to != outbidv1.TrialState_TRIAL_STATE_FAILED)
+	s.meter.End(at, j.number, done, to != outbidv1.TrialState_TRIAL_STATE_FAILED && !dropped)
 }
 
 // done is the part of a trial's work that it has done.

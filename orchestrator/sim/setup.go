@@ -86,6 +86,8 @@ type Job struct {
 	Isolated float64
 	// Utility is what its end so many seconds after its arrival is worth; nil for nothing.
 	Utility func(seconds float64) float64
+	// Target is the seconds from its arrival in which it should end, and Decay how fast lateness hurts, per second; 0 for none.
+	Target, Decay float64
 }
 
 // Stay is a time in which a node is there; To is 0 if it stays to the end.

@@ -168,3 +168,19 @@ func (w *OGASchedWorkload) Trace(kind int, slotSeconds float64) (*Trace, error) 
 	}
 	return out, nil
 }
+
+// Rewarded is Trace for elastic jobs that say what their ends are worth: a job may have from one device to its port's request, and its
+// reward is that request if it ends within two slots, which falls to nothing in the next. In the paper what a job was not given in its slot is
+// lost at once; a job that goes on ends later for it.
+func (w *OGASchedWorkload) Rewarded(kind int, slotSeconds float64) (*Trace, error) {
+	out, err := w.Trace(kind, slotSeconds)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out.Jobs {
+		j := &out.Jobs[i]
+		j.MinGPUs = 1
+		j.Utility = &Utility{Priority: float64(j.MaxGPUs), Decay: 10 / slotSeconds, Target: 2.5 * slotSeconds}
+	}
+	return out, nil
+}

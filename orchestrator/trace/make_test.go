@@ -405,6 +405,36 @@ func TestOGASchedGraph(t *testing.T) {
 	}
 }
 
+// A rewarded job is worth its port's request until two slots after its arrival, and nothing after the third; it may have any part of it.
+func TestOGASchedRewards(t *testing.T) {
+	t.Parallel()
+	o := OGASchedDefaults()
+	o.Slots = 20
+	w, err := MakeOGASched(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rigid, err := w.Trace(1, 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewarded, err := w.Rewarded(1, 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, j := range rewarded.Jobs {
+		was := rigid.Jobs[i]
+		if j.MinGPUs != 1 || j.MaxGPUs != was.MaxGPUs || j.Submit != was.Submit || j.Duration != was.Duration {
+			t.Fatalf("job %+v was %+v", j, was)
+		}
+		near(t, "worth after two slots", j.Utility.Value(1200), float64(j.MaxGPUs), .01)
+		near(t, "worth after three", 1+j.Utility.Value(1800), 1, .1)
+	}
+	if _, err := w.Rewarded(9, 600); err == nil {
+		t.Error("rewards of a kind that is not there")
+	}
+}
+
 func TestASTRAEAFillsAndDraws(t *testing.T) {
 	t.Parallel()
 	base := &Trace{Name: "base"}

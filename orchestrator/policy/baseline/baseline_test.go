@@ -1,6 +1,7 @@
 package baseline_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -192,5 +193,21 @@ func TestProportional(t *testing.T) {
 				t.Errorf("of %v, job %d has %d devices, want %d", tc.asks, i, got, n)
 			}
 		}
+	}
+}
+
+// With workers a trial gets so many times its least, over several nodes, or waits; who wants fewer than one that waits may go past it.
+func TestFIFOWithWorkers(t *testing.T) {
+	t.Parallel()
+	s := stagetest.New(stagetest.Nodes("gpu", 2, 4, 4)...)
+	for _, most := range []int{20, 20, 2} {
+		s.Job(s.App(string(rune('a'+len(s.Apps))), "x"), 1, most, 10).Demand.MultiNode = true
+	}
+	var sizes []int
+	for _, g := range s.Decide(t, baseline.FIFO{Workers: 6}).Grants {
+		sizes = append(sizes, g.Gang.Size())
+	}
+	if !slices.Equal(sizes, []int{6, 2}) {
+		t.Errorf("granted %v devices, want six of eight, then two to who wants no more", sizes)
 	}
 }

@@ -1,17 +1,26 @@
 // Package baseline holds the schedulers that others are measured against, each from its own paper's definition.
 package baseline
 
-import "github.com/outbid-dev/outbid/orchestrator/policy"
+import (
+	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
+)
 
 // FIFO grants devices in order of arrival of sweeps, and within a sweep of trials. A trial that does not fit is passed
 // over, so that no device idles while anything fits it. Nothing is preempted.
-type FIFO struct{ stateless }
+type FIFO struct {
+	stateless
+
+	// Workers is how many times a trial's Min it gets, over several nodes where it may spread; 0 for as many devices as
+	// are free on one node.
+	Workers int
+}
 
 // Name implements policy.Policy.
 func (FIFO) Name() string { return "fifo" }
 
 // Decide implements policy.Policy.
-func (FIFO) Decide(v *policy.View) policy.Plan {
+func (f FIFO) Decide(v *policy.View) policy.Plan {
 	const round = "first come, first served"
 	p := policy.Extend(v)
 	if p.Free().FreeDevices() == 0 {
@@ -22,11 +31,30 @@ func (FIFO) Decide(v *policy.View) policy.Plan {
 		if p.Free().FreeDevices() == 0 {
 			break
 		}
-		if !unplaceable.Covers(j.Demand) && !p.Place(j, "first in line that fits") {
-			unplaceable.Add(j.Demand)
+		if d := f.demand(j); !unplaceable.Covers(d) && !f.place(p, j, d) {
+			unplaceable.Add(d)
 		}
 	}
 	return p.Plan(round, "")
+}
+
+// demand is what a trial has to find: its own, or the workers that it is to have.
+func (f FIFO) demand(j *policy.Job) cluster.Demand {
+	d := j.Demand
+	if least := max(1, d.Min); f.Workers > 0 && d.Max > least {
+		d.Min = min(d.Max, f.Workers*least)
+	}
+	return d
+}
+
+// place gives a trial its devices, if they are free.
+func (f FIFO) place(p *policy.Planner, j *policy.Job, d cluster.Demand) bool {
+	const why = "first in line that fits"
+	if f.Workers == 0 {
+		return p.Place(j, why)
+	}
+	g, ok := p.Free().Place(d, d.Min, "")
+	return ok && p.PlaceOn(j, g, why)
 }
 
 // stateless is the snapshot of a policy that remembers nothing.

@@ -132,6 +132,11 @@ func (d *day) wish(a *policy.App) *wish {
 		return w
 	}
 	s := d.v.AppState(a, d.v.Stock(), func(j *policy.Job) (held, lost agent.Holding) { return agent.Holding{}, agent.Holding{} })
+	for i, j := range a.Jobs {
+		if !j.Running() { // it goes on from what it saved, which may be more than it reported
+			s.Jobs[i].Done = max(s.Jobs[i].Done, float64(j.StartStep))
+		}
+	}
 	rest := agent.RestOf(s)
 	demand := a.Demand
 	if len(a.Jobs) > 0 { // a trial may want more than the first of its sweep did

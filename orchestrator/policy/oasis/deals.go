@@ -25,6 +25,8 @@ type deal struct {
 	// Promised is the end that it was admitted with, and Paused says that it was paused since.
 	Promised time.Time `json:"promised,omitzero"`
 	Paused   bool      `json:"paused,omitempty"`
+	// Left is the steps that it had to do when a slot began last.
+	Left float64 `json:"left,omitempty"`
 	// Worth and Cost are those of when it was asked, and Size the devices of a worker.
 	Worth float64 `json:"worth,omitempty"`
 	Cost  float64 `json:"cost,omitempty"`
@@ -74,6 +76,7 @@ func (d *day) keep(begins bool) {
 		default:
 			d.trim(s.deal, w, have)
 		}
+		s.deal.Left = w.steps
 	}
 	d.reenter(deals)
 	for _, s := range deals {
@@ -129,7 +132,7 @@ func (d *day) doesOne(s share, w *wish) float64 {
 	return w.does[k] * d.Policy.slot.Seconds() * d.part(int(s.Slot-d.slot))
 }
 
-// again gives a sweep that is behind another schedule, whatever it costs.
+// again gives a sweep that is behind another schedule, whatever it costs: one that ends by what it was promised, if there is any.
 func (d *day) again(s *standing, w *wish, have float64, lost int) {
 	why := fmt.Sprintf("%.3g steps are left where %.3g were planned to be", w.steps, have)
 	switch {
@@ -137,9 +140,14 @@ func (d *day) again(s *standing, w *wish, have float64, lost int) {
 		why = "devices that it was promised are gone"
 	case s.deal.Paused:
 		why = "it was paused"
+	case s.deal.Left > 0 && w.steps > s.deal.Left*(1+1e-6):
+		why = fmt.Sprintf("it has %.3g more steps to do than before: work was lost, as with a node, or its tuner wants more", w.steps-s.deal.Left)
 	}
 	d.release(s.deal, w)
-	o := d.offer(s.app, w, w.steps*(1+d.slack), 2*d.slots)
+	o := d.offerBy(s, w)
+	if o.Schedule == nil {
+		o = d.offer(s.app, w, w.steps*(1+d.slack), 2*d.slots)
+	}
 	if o.Schedule == nil { // all that there is
 		o = d.offerLess(s.app, w)
 	}
@@ -151,6 +159,19 @@ func (d *day) again(s *standing, w *wish, have float64, lost int) {
 		s.deal.Said = ""
 		d.sayBroken(s.app.ID, s.deal, why)
 	}
+}
+
+// offerBy is the best schedule that keeps a sweep's promise, if need be with nothing to spare.
+func (d *day) offerBy(s *standing, w *wish) (o schedule.Offer) {
+	left := s.deal.Promised.Sub(d.begins(d.slot))
+	before := min(2*d.slots, int((left+d.Policy.slot-1)/d.Policy.slot))
+	if before < 1 {
+		return o
+	}
+	if o = d.offer(s.app, w, w.steps*(1+d.slack), before); o.Schedule == nil && d.slack > 0 {
+		o = d.offer(s.app, w, w.steps, before)
+	}
+	return o
 }
 
 // offerLess is the best schedule of a sweep that cannot end in the slots that are planned: half as much, and so on.
@@ -338,12 +359,16 @@ func (d *day) workers(t *deal) (least, most int) {
 	return min(least, most), most
 }
 
-// clock is an hour of the present day, or a day and an hour.
+// clock is an hour of the present day, or a day and an hour; with seconds where slots are short.
 func (d *day) clock(at time.Time) string {
-	if now := d.v.Now.UTC(); now.Format(time.DateOnly) != at.UTC().Format(time.DateOnly) {
-		return at.UTC().Format("2 Jan 15:04")
+	hour := "15:04"
+	if d.Policy.slot < 10*time.Minute {
+		hour = time.TimeOnly
 	}
-	return at.UTC().Format("15:04")
+	if now := d.v.Now.UTC(); now.Format(time.DateOnly) != at.UTC().Format(time.DateOnly) {
+		return at.UTC().Format("2 Jan " + hour)
+	}
+	return at.UTC().Format(hour)
 }
 
 func short(x float64) string { return fmt.Sprintf("%.3g", x) }

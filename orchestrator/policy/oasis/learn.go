@@ -62,7 +62,7 @@ func (d *day) see(a *policy.App) (seen, bool) {
 			s.Volume += takes * math.Ceil(slots)
 		}
 	}
-	s.Low = max(after(float64(d.slots)), leastWorth*most) / s.Volume
+	s.Low = max(after(float64(d.slots)), leastWorth*w.worth(0)) / s.Volume
 	return s, true
 }
 

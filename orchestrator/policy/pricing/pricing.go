@@ -1,4 +1,4 @@
-// Package pricing is the prices of devices by which Hadar's and OASiS's primal-dual schedulers decide: low while a pool of
+// Package pricing is the prices of devices by which Hadar's and OASiS's primal-dual schedulers, and the house policy's admission, decide: low while a pool of
 // devices is empty, so that any job may have them, and exponentially higher as it fills, so that only jobs of a high
 // utility may have the last.
 package pricing

@@ -42,6 +42,9 @@ type Job struct {
 	Weight float64
 	// Utility is what its end so many seconds after its arrival is worth; nil for nothing.
 	Utility func(seconds float64) float64
+	// Target is the seconds from its arrival in which it should end; 0 for none. Decay is how fast lateness hurts, per second; 0 if
+	// it does not.
+	Target, Decay float64
 }
 
 // Lease is what a job gets.
@@ -118,7 +121,7 @@ func (m *Meter) Arrive(at float64, number int, j Job) int {
 	t := m.tenantOf(j.Tenant)
 	m.jobs = append(m.jobs, job{
 		name: j.Name, app: number, own: own, tenant: t, demand: float64(j.Devices), isolated: j.Isolated, weight: j.Weight,
-		utility: j.Utility, arrived: at,
+		utility: j.Utility, target: j.Target, decay: j.Decay, arrived: at,
 	})
 	m.activate(&m.jobs[len(m.jobs)-1])
 	return len(m.jobs) - 1

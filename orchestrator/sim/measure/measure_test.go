@@ -406,3 +406,27 @@ func TestUnlikeJobsAloneAreNotLate(t *testing.T) {
 		t.Errorf("rho %v, share slowdown %v, %d violations", got.RhoMax, got.ShareSlowdownMax, got.ShareViolations)
 	}
 }
+
+// How far from their targets jobs end is told apart by how steeply their utility falls. Those without a target, and those that
+// were dropped, do not count, nor is the end of one that was dropped worth anything.
+func TestTimeliness(t *testing.T) {
+	t.Parallel()
+	m := measure.New(measure.Config{})
+	m.Devices(0, 8)
+	worth := func(float64) float64 { return 1 }
+	for i, j := range []measure.Job{
+		{Target: 10, Decay: 1e-4}, {Target: 40, Decay: 1e-4}, {Target: 10, Decay: 4e-3}, {Target: 10}, {Target: 10, Decay: 1e-4},
+	} {
+		j.Devices, j.Isolated, j.Utility = 1, 20, worth
+		if n := m.Arrive(0, -1, j); n != i {
+			t.Fatal(n)
+		}
+	}
+	for i := range 5 {
+		m.End(20, i, 1, i != 4)
+	}
+	got := result(t, m)
+	if got.LateMean != -5 || got.LateSD != math.Sqrt(450) || got.LateSteepMean != 10 || got.LateSteepSD != 0 || got.UtilityTotal != 4 || got.Failed != 1 {
+		t.Errorf("late by %v (%v), steep ones by %v (%v), worth %v, %d failed", got.LateMean, got.LateSD, got.LateSteepMean, got.LateSteepSD, got.UtilityTotal, got.Failed)
+	}
+}

@@ -50,6 +50,7 @@ type Meter struct {
 	fair, unfair                  int
 	intervals, lossy              int
 	utility                       float64
+	late, lateSteep               []float64
 	preemptions, leases, failed   int
 	decisions                     []float32
 	deviceSecondsAtEnd, usedAtEnd float64
@@ -138,6 +139,7 @@ type job struct {
 	demand, isolated float64
 	weight           float64
 	utility          func(float64) float64
+	target, decay    float64
 	arrived, queued  float64
 	state            jobState
 	// since is when it began to wait, or to hold the first of the leases that it has.
@@ -221,7 +223,25 @@ func (m *Meter) finish(j *job, done float64) {
 	if j.utility != nil {
 		m.utility += j.utility(jct)
 	}
+	m.lateness(j, jct)
 }
+
+// lateness notes how long after its target a job ended; below 0 before it.
+func (m *Meter) lateness(j *job, jct float64) {
+	switch {
+	case j.target <= 0 || j.decay <= 0:
+	case fall/j.decay <= steep:
+		m.lateSteep = append(m.lateSteep, jct-j.target)
+	default:
+		m.late = append(m.late, jct-j.target)
+	}
+}
+
+// A utility is steep if it falls from nine tenths of its worth to one tenth within half an hour: fall over its decay.
+const (
+	fall  = 4.394449154672439 // 2 ln 9
+	steep = 1800.0
+)
 
 // sharingLoss is the rho below which a job has lost by sharing (ASTRAEA, section 6.3).
 const sharingLoss = 0.95

@@ -40,6 +40,10 @@ type Result struct {
 	JobSharingLoss     float64 `json:"job_sharing_loss" doc:"share of jobs whose long-term rho (ASTRAEA) is below 0.95"`
 	TenantSharingLoss  float64 `json:"tenant_sharing_loss" doc:"share of tenants' intervals with a long-term rho below 1"`
 	UtilityTotal       float64 `json:"utility_total" doc:"sum of what the jobs' ends were worth (OASiS)"`
+	LateMean           float64 `json:"late_mean_s" doc:"end after its target of a job whose utility falls, but not steeply (from 9/10 to 1/10 in more than half an hour); mean"`
+	LateSD             float64 `json:"late_sd_s" doc:"its standard deviation"`
+	LateSteepMean      float64 `json:"late_steep_mean_s" doc:"the same of those whose utility falls steeply; mean"`
+	LateSteepSD        float64 `json:"late_steep_sd_s" doc:"its standard deviation"`
 	DecisionMillisP50  float64 `json:"decision_ms_p50" doc:"time that a decision took, in ms; median"`
 	DecisionMillisP95  float64 `json:"decision_ms_p95" doc:"its 95th percentile"`
 	DecisionMillisMax  float64 `json:"decision_ms_max" doc:"the longest"`
@@ -123,6 +127,7 @@ func (m *Meter) Result(cost Cost) (Result, error) {
 		Utilization: ratio(m.usedAtEnd, m.deviceSecondsAtEnd), PlacementScoreMean: m.placement(),
 		Preemptions: m.preemptions, JobSharingLoss: ratio(float64(m.unfair), float64(m.fair)),
 		TenantSharingLoss: m.tenantLoss(), UtilityTotal: m.utility,
+		LateMean: mean(m.late), LateSD: deviation(m.late), LateSteepMean: mean(m.lateSteep), LateSteepSD: deviation(m.lateSteep),
 		DecisionMillisP50: quantile(decisions, .5), DecisionMillisP95: quantile(decisions, .95),
 		DecisionMillisMax: quantile(decisions, 1),
 		Wall:              cost.Wall.Seconds(), Failed: m.failed, Apps: len(rhos), Leases: m.leases, Decisions: len(decisions),
@@ -239,6 +244,15 @@ func mean(values []float64) float64 {
 		sum += v
 	}
 	return ratio(sum, float64(len(values)))
+}
+
+// deviation is the standard deviation of a sample.
+func deviation(values []float64) float64 {
+	about, squares := mean(values), 0.0
+	for _, v := range values {
+		squares += (v - about) * (v - about)
+	}
+	return math.Sqrt(ratio(squares, float64(len(values)-1)))
 }
 
 // jain is (sum x)^2 / (n sum x^2).

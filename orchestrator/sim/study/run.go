@@ -132,6 +132,7 @@ func figuresOf(r *measure.Result) map[string]float64 {
 		"gpu_seconds": r.GPUSeconds, "placement_score_mean": r.PlacementScoreMean, "preemptions": float64(r.Preemptions),
 		"makespan_s": r.Makespan, "apps": float64(r.Apps), "unfinished": float64(r.Unfinished),
 		"utility_total": r.UtilityTotal, "job_sharing_loss": r.JobSharingLoss, "tenant_sharing_loss": r.TenantSharingLoss, "slowdown_mean": r.SlowdownMean,
+		"late_mean_s": r.LateMean, "late_sd_s": r.LateSD, "late_steep_mean_s": r.LateSteepMean, "late_steep_sd_s": r.LateSteepSD,
 		"jct_p50_s": r.JCTP50, "utilization": r.Utilization, "queue_mean_s": r.QueueMean, "jobs": float64(r.Jobs),
 	}
 }

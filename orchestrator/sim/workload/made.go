@@ -242,6 +242,9 @@ func oasis(r Request, s *settings, _ *trace.Trace) making {
 	o.Slots = s.whole("slots", o.Slots, "slots in which they arrive")
 	o.SlotSeconds = s.float("slot-seconds", o.SlotSeconds, "length of a slot")
 	times := s.float("times", 1, "by how much what a mini-batch takes is multiplied: as the paper prints it, most jobs take longer than the slots there are")
+	o.Insensitive = s.float("insensitive", o.Insensitive, "part of the jobs whose utility does not fall")
+	o.CriticalPart = s.float("critical", o.CriticalPart, "part of the jobs whose utility falls steeply at their target; that of the rest falls slowly")
+	o.Priority[1] = s.float("priority", o.Priority[1], "the most that a job is worth; the least is 1")
 	for i := range 2 {
 		o.BatchSlots[i] *= times
 		o.GradientMB[i] *= times
@@ -263,10 +266,14 @@ func ogasched(r Request, s *settings, _ *trace.Trace) making {
 	o.Arrival = s.float("arrival", o.Arrival, "probability of a port's job in a slot")
 	kind := s.whole("kind", 0, "kind of resource that stands for devices")
 	slot := s.float("slot-seconds", 60, "length of a slot")
+	rewarded := s.yes("rewarded", false, "jobs are elastic, and worth their port's request if they end within two slots")
 	return func() (*trace.Trace, error) {
 		w, err := trace.MakeOGASched(o)
 		if err != nil {
 			return nil, err
+		}
+		if rewarded {
+			return w.Rewarded(kind, slot)
 		}
 		return w.Trace(kind, slot)
 	}
