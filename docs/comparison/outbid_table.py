@@ -1,7 +1,8 @@
-"""The one table of comparison-outbid.md from the lines of its runs: python docs/comparison/outbid_table.py FILES
+"""The tables of comparison-outbid.md from the lines of its runs: python docs/comparison/outbid_table.py FILES
 
 For a headline workload and figure of a paper: its own policy, the best of all others, and `outbid` over each, seed by
-seed (HadarE: the geometric mean over its mixes), with half a 95 % interval of Student's t.
+seed (HadarE: the geometric mean over its mixes), with half a 95 % interval of Student's t. Then what each part of
+`outbid` does: the figures with an option that leaves it out, over those without.
 """
 
 import json
@@ -21,17 +22,38 @@ ROWS = [
     ("Hadar", "mean JCT, h", "jct_mean_s", 3600, True),
     ("HadarE", "total, s", "makespan_s", 1, True),
     ("HadarE", "mean JCT, s", "jct_mean_s", 1, True),
-    ("ASTRAEA", "jobs with sharing loss", "job_sharing_loss", 1, True),
-    ("ASTRAEA", "tenants' hours with it", "tenant_sharing_loss", 1, True),
+    ("ASTRAEA", "jobs with sharing loss, %", "job_sharing_loss", 0.01, True),
+    ("ASTRAEA", "tenants' hours with it, %", "tenant_sharing_loss", 0.01, True),
+    ("ASTRAEA", "mean slowdown", "slowdown_mean", 1, True),
     ("ASTRAEA", "mean JCT, h", "jct_mean_s", 3600, True),
+    ("ASTRAEA on Philly", "jobs with sharing loss, %", "job_sharing_loss", 0.01, True),
+    ("ASTRAEA on Philly", "tenants' hours with it, %", "tenant_sharing_loss", 0.01, True),
+    ("ASTRAEA on Philly", "mean slowdown", "slowdown_mean", 1, True),
+    ("ASTRAEA on Philly", "mean JCT, h", "jct_mean_s", 3600, True),
+    ("OASiS", "total utility", "utility_total", 1, False),
+    ("OGASched", "total utility", "utility_total", 1, False),
 ]
-OWN = {"Themis": "themis", "Hadar": "hadar, mixed", "HadarE": "hadare round=180s", "ASTRAEA": "astraea"}
+# A paper's own policy; of several rows of it the best counts.
+OWN = {
+    "Themis": "themis",
+    "Hadar": "hadar",
+    "HadarE": "hadare",
+    "ASTRAEA": "astraea",
+    "ASTRAEA on Philly": "astraea",
+    "OASiS": "oasis",
+    "OGASched": "ogasched",
+}
 
 
 def interval(values: list[float]) -> str:
     """Mean and half a 95 % interval."""
     half = T[len(values) - 1] * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
     return f"{statistics.fmean(values):.3g} ± {half:.2g}"
+
+
+def policy(row: str) -> str:
+    """The policy of a row: its first word."""
+    return row.split()[0].rstrip(",")
 
 
 def figures(lines: list[dict], paper: str, figure: str) -> dict[str, dict[int, float]]:
@@ -60,20 +82,40 @@ def verdict(ours: dict[int, float], theirs: dict[int, float], less: bool) -> str
 def main() -> None:
     """Print the table."""
     lines = [json.loads(line) for name in sys.argv[1:] for line in Path(name).read_text().splitlines()]
-    print("| workload, figure | `outbid` | the paper's own | over it | best of the others | over it |")
-    print("|---|---|---|---|---|---|")
+    print("| workload, figure | seeds | `outbid` | the paper's own | over it | best of the others | over it |")
+    print("|---|---|---|---|---|---|---|")
     for paper, text, figure, unit, less in ROWS:
         of = figures(lines, paper, figure)
-        if "outbid" not in of:
+        if "outbid" not in of or OWN[paper] not in map(policy, of):
             continue
+        seeds = sorted(of["outbid"])  # what was run of others alone is left out
+        of = {row: {s: by[s] for s in seeds} for row, by in of.items() if by.keys() >= set(seeds)}
         means = {row: statistics.fmean(by.values()) for row, by in of.items()}
-        others = [row for row in of if row != OWN[paper] and not row.startswith("outbid")]
-        best = min(others, key=lambda row: means[row] if less else -means[row])
-        ours, own = of["outbid"], of[OWN[paper]]
-        cells = [f"{paper}, {text}", interval([v / unit for v in ours.values()])]
-        cells += [interval([v / unit for v in own.values()]), verdict(ours, own, less)]
-        cells += [f"`{best}` {interval([v / unit for v in of[best].values()])}", verdict(ours, of[best], less)]
+        rows: dict[bool, list[str]] = {True: [], False: []}
+        for row in of:
+            if policy(row) != "outbid":
+                rows[policy(row) == OWN[paper]].append(row)
+        own, best = (min(rows[mine], key=lambda row: means[row] if less else -means[row]) for mine in (True, False))
+        ours = of["outbid"]
+        cells = [f"{paper}, {text}", str(len(seeds)), interval([v / unit for v in ours.values()])]
+        for row in (own, best):
+            cells += [f"`{row}` {interval([v / unit for v in of[row].values()])}", verdict(ours, of[row], less)]
         print("| " + " | ".join(cells) + " |")
+    parts(lines)
+
+
+def parts(lines: list[dict]) -> None:
+    """Print what each option changes, over `outbid` without it."""
+    print("\n| workload | `outbid` with | over `outbid` |\n|---|---|---|")
+    for paper in OWN:
+        said: dict[str, list[str]] = {}
+        for name, text, figure, _, _ in ROWS:
+            of = figures(lines, paper, figure) if name == paper else {}
+            for row in sorted(row for row in of if policy(row) == "outbid" and row != "outbid"):
+                over = [of[row][seed] / value for seed, value in sorted(of["outbid"].items()) if seed in of[row]]
+                said.setdefault(row, []).append(f"{text.split(',')[0]} {interval(over)}")
+        for row, ratios in said.items():
+            print(f"| {paper} | `{row.removeprefix('outbid ')}` | {'; '.join(ratios)} |")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -119,5 +120,49 @@ func TestWhyATenantIsFull(t *testing.T) {
 		if got := st.SpentText("default", now); got != wantSpent {
 			t.Errorf("%s: spent: %q", name, got)
 		}
+	}
+}
+
+// What tenants hold, by type, and how many sweeps of theirs go on: as the loop sees it, as readers do, and for one tenant as for all.
+func TestWhatTenantsUse(t *testing.T) {
+	t.Parallel()
+	st := state.New()
+	info := joined(3)
+	info.GetNodeJoined().GetNode().Devices[1].Type = "tpu"
+	hours := 1.0
+	apply(t, st, tenantChanged(&outbidv1.Tenant{Name: "idle", Weight: 3}),
+		tenantChanged(&outbidv1.Tenant{
+			Name: "default", Quota: &outbidv1.TenantQuota{Devices: new(int32(4)), Types: map[string]int32{"gpu": 2}},
+			Limits: &outbidv1.TenantLimits{DeviceHours: &hours},
+		}),
+		submitted(spec(1)), info, created(0), created(1), granted(0, 1, 0), granted(1, 2, 1))
+	other := spec(1)
+	other.Name, other.Tenant = "o", "vision"
+	apply(t, st, submitted(other))
+	later := at().Add(20 * time.Minute)
+	if t0 := at(); state.MonthBegan(later) != state.MonthBegan(t0) {
+		t.Fatal("the times of this test are of one month")
+	}
+	p := st.Publish()
+	want := "map[gpu:1 tpu:1] 1 2400"
+	for name, u := range map[string]state.TenantUse{
+		"the loop": st.TenantUse("default", later), "readers": p.TenantUse("default", later),
+		"several": st.TenantUses(later, &outbidv1.Tenant{Name: "vision"}, &outbidv1.Tenant{Name: "default"})[1],
+	} {
+		if got := fmt.Sprint(u.Held, u.Sweeps, u.DeviceSeconds); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	var lines []string
+	for _, v := range p.TenantViews(later) {
+		lines = append(lines, fmt.Sprint(v.GetTenant().GetName(), v.GetTenant().GetWeight(), v.GetAdded(), v.GetUse().GetHeld(),
+			v.GetUse().GetSweeps(), fmt.Sprintf(" %.3f", v.GetUse().GetDeviceHours())))
+	}
+	if got, want := fmt.Sprint(lines), "[default0 true map[gpu:1 tpu:1] 1 0.667 idle3 true map[] 0 0.000 vision1 false map[] 1 0.000]"; got != want {
+		t.Errorf("tenants are seen as\n%s, want\n%s", got, want)
+	}
+	apply(t, st, ended(0, outbidv1.TrialState_TRIAL_STATE_COMPLETED))
+	if u := st.TenantUse("default", later); u.Held["gpu"] != 1 {
+		t.Errorf("a lease holds its device until it ends: %v", u.Held)
 	}
 }

@@ -2,7 +2,7 @@
 //
 // A round divides the devices on offer among tenants by their long-term share (ASTRAEA, package accounts): one by one to the
 // tenant that has had the least of its share, no more than it asks for, and to nobody less than a floor, a part of its quota,
-// while it asks for that. Within its part the apps of each tenant bid as in Themis: the worst off are asked, and one partial
+// while it asks for that. Within its part the apps of each tenant bid as in Themis: all of them are asked, and one partial
 // allocation auction with hidden payments, in which no tenant can win more than its part, decides by finish-time fairness,
 // which agents work out from the rates that were measured on each type of device. What parts leave goes to whoever can use it,
 // tenants in turns, and what would idle then to forks of jobs that may be forked (HadarE, package forking), for
@@ -47,12 +47,14 @@ var (
 type settings struct {
 	// tenants: what is on offer is divided among tenants.
 	tenants bool
+	// askAll: within a tenant's part all of its apps are asked, not the worst 1-f alone.
+	askAll bool
 	// floor is the part of its quota that a tenant has whatever it had before, and horizon in seconds, 0 for none.
 	floor, horizon float64
 	// priced: sweeps that say a utility are admitted by price.
 	priced bool
-	// swift: what is left over goes by measured rates.
-	swift bool
+	// byRate: what is left over goes by measured rates.
+	byRate bool
 	// fill: forks have what is left over, and apps do not bid for them.
 	fill bool
 	// slot is how long forks train before they are averaged, and give back what they hold.
@@ -64,10 +66,12 @@ func New(o *policy.Options) policy.Policy {
 	p := &Policy{arbiter: themis.New(o)}
 	p.set.tenants = o.Text("tenants", "share", "what is on offer is divided among tenants by their long-term share; or none: all apps bid "+
 		"for all of it, as in Themis", "share", "none") == "share"
+	p.set.askAll = o.Text("asked", "all", "which apps of several tenants bid for their tenant's part: all; or worst, its worst 1-f, as in Themis",
+		"all", "worst") == "all"
 	p.set.floor = o.Float("floor", 0.5, 0, 1, "the part of its quota that a tenant may have however much it had before; 0 for ASTRAEA's own rule")
 	p.set.horizon = 86400 * o.Float("horizon", 7, 0, 3650, "days in which what a tenant had fades to a third; 0 for never, as in ASTRAEA")
 	p.set.priced = o.Text("admission", "price", "a sweep that says a utility is admitted by price: price; or always: none", "price", "none") == "price"
-	p.set.swift = o.Text("types", "measured", "of unlike devices that are left over a job has those on which it was measured to be fastest: measured; "+
+	p.set.byRate = o.Text("types", "measured", "of unlike devices that are left over a job has those on which it was measured to be fastest: measured; "+
 		"or any, as in Themis", "measured", "any") == "measured"
 	p.set.fill = o.Text("forks", "fill", "forks of jobs have what would idle otherwise: fill; or apps bid for them too, as in Themis: bid",
 		"fill", "bid") == "fill"
@@ -124,7 +128,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	p.books.enter(v, p.set.horizon)
 	shared := p.books.share(v, &p.set, p.arbiter.Lease())
 	refused := p.admit(v)
-	plan := p.arbiter.DecideBy(v, themis.Rules{Division: shared.division(), Last: refused.last(), ForksFill: p.set.fill, Swift: p.set.swift, Slot: p.set.slot})
+	plan := p.arbiter.DecideBy(v, themis.Rules{Division: shared.division(), Last: refused.last(), ForksFill: p.set.fill, ByRate: p.set.byRate, Slot: p.set.slot})
 	shared.explain(&plan)
 	p.explain(&plan, refused)
 	p.books.hold(v, plan)

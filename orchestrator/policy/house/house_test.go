@@ -152,17 +152,41 @@ func TestTenantsShareByWeight(t *testing.T) {
 	}
 }
 
+// Within its tenant's part every app bids; by the option the worst fifth of each tenant's, as in Themis of all.
+func TestAllOfATenantsAppsAreAsked(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]int{"asked=all": 20, "asked=worst": 4} {
+		s := stagetest.New(stagetest.Nodes("v100", 4, 4, 4)...)
+		crowd(s, "one", 10, 2, 1)
+		crowd(s, "other", 10, 2, 1)
+		asked := 0
+		for _, b := range create(t, options).Decide(s.View()).Auction.GetBidders() {
+			if b.GetAsked() {
+				asked++
+			}
+		}
+		if asked != want {
+			t.Errorf("%s: %d of 20 were asked, want %d", options, asked, want)
+		}
+	}
+}
+
 // What a tenant lends comes back to it, but for the floor that others keep.
 func TestWhatIsLentComesBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		floor string
+		added bool
 		want  float64
-	}{{"0.5", .75}, {"0", 1}, {"1", .5}} {
+	}{{"0.5", false, .75}, {"0", false, 1}, {"1", false, .5}, {"0.5", true, .75}} {
 		s := stagetest.New(stagetest.Nodes("v100", 4, 4, 4)...)
 		p := create(t, "floor="+c.floor)
 		crowd(s, "borrows", 4, 8, 1)
-		s.Job(s.App("once", "lends"), 1, 1, 60)
+		if c.added { // a tenant that somebody added lends though it never had a job
+			s.Tenants = []policy.Tenant{{Name: "borrows", Weight: 1}, {Name: "lends", Weight: 1}}
+		} else {
+			s.Job(s.App("once", "lends"), 1, 1, 60)
+		}
 		s.Run(t, p, 12*time.Hour)
 		if got := share(s, "borrows", nil); got < .99 {
 			t.Errorf("floor %s: the borrower held %.3f while nobody else wanted anything", c.floor, got)
@@ -174,7 +198,7 @@ func TestWhatIsLentComesBack(t *testing.T) {
 		crowd(s, "lends", 4, 8, 1)
 		s.Run(t, p, 4*time.Hour)
 		if got := share(s, "lends", before); got < c.want-.06 || got > c.want+.02 {
-			t.Errorf("floor %s: the lender held %.3f of the devices when it came back, want %.2f", c.floor, got, c.want)
+			t.Errorf("floor %s, added %v: the lender held %.3f of the devices when it came back, want %.2f", c.floor, c.added, got, c.want)
 		}
 	}
 }
@@ -235,6 +259,37 @@ func TestLeftoversGoByMeasuredRates(t *testing.T) {
 		s.Run(t, create(t, c.options...), 10*time.Minute+5*time.Second)
 		if g := jobs[1].Gang(); len(g) == 0 || s.Nodes[g[0].Node].Devices[0].Type != c.want {
 			t.Errorf("%s: it runs on %v, want %s", name, g, c.want)
+		}
+	}
+}
+
+// Of three tenants with four equal sweeps each no sweep ends later than on a twelfth of the cluster of its own, by more than a lease; nor of
+// tenants with one, two and five sweeps later than on its part of its tenant's third.
+func TestSharingIsNoLossAmongTenants(t *testing.T) {
+	t.Parallel()
+	for _, sweeps := range [][]int{{4, 4, 4}, {1, 2, 5}} {
+		s := stagetest.New(stagetest.Nodes("v100", 6, 4, 4)...)
+		s.Stop = 5 * time.Second
+		ideal := map[string]time.Duration{}
+		const jobs = 8 // of an hour each: n sweeps of a tenant take n hours on its eight devices
+		for i, n := range sweeps {
+			for k := range n {
+				a := s.App(fmt.Sprint("sweep", i, k), fmt.Sprint("tenant", i))
+				a.Speeds, a.Demand, a.Tuner, a.TotalSteps = &cluster.Speeds{}, cluster.Demand{Min: 1, Max: 1}, "random", 3600
+				for range jobs {
+					s.Job(a, 1, 1, 3600)
+				}
+				ideal[a.ID] = time.Duration(n) * time.Hour
+			}
+		}
+		s.Run(t, create(t), 48*time.Hour)
+		if len(s.Ended) != jobs*len(ideal) {
+			t.Errorf("%v: %d jobs ended", sweeps, len(s.Ended))
+		}
+		for job, after := range s.Ended {
+			if late := after - ideal[job.App]; late > 10*time.Minute {
+				t.Errorf("%v: %v ended after %s, and on its own part all jobs of its sweep would have after %s", sweeps, job, after, ideal[job.App])
+			}
 		}
 	}
 }

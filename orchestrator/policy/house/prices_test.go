@@ -69,6 +69,19 @@ func TestWhoIsNotAdmittedHasWhatWouldIdle(t *testing.T) {
 	}
 }
 
+// What idles around a job that is not admitted goes to it when its lease is up, though it could go on with what it had.
+func TestWhoIsNotAdmittedGrows(t *testing.T) {
+	t.Parallel()
+	s := stagetest.New(stagetest.Nodes("v100", 1, 4, 4)...)
+	j := worth(s, "late", 100_000, 1000, time.Minute)
+	j.Demand.Max, j.App.Demand.Max = 4, 4
+	worth(s, "says nothing", 300, 0, 0)
+	s.Run(t, create(t), 30*time.Minute)
+	if got := j.Gang().Size(); got != 4 {
+		t.Errorf("it holds %d of 4 devices, of which nobody else wants any", got)
+	}
+}
+
 // To say more than the truth gains nothing over saying no utility at all: of equal sweeps, one that overstates its worth has no more
 // device-time than the others.
 func TestAnOverstatedWorthGainsNothing(t *testing.T) {

@@ -22,7 +22,8 @@ type books struct {
 
 func newBooks() books { return books{Tenants: map[string]*accounts.Account{}} }
 
-// enter brings the accounts up to now: what passed, who is there, and what each tenant asks for.
+// enter brings the accounts up to now: what passed, who is there, and what each tenant asks for. A tenant that somebody added has one before
+// it has jobs: what it was promised it lends from then on.
 func (b *books) enter(v *policy.View, horizon float64) {
 	seconds := 0.0
 	if !b.At.IsZero() {
@@ -33,13 +34,11 @@ func (b *books) enter(v *policy.View, horizon float64) {
 		a.Advance(seconds, false, horizon)
 		a.Held, a.Demand, a.Active = 0, 0, 0
 	}
+	for i := range v.Tenants {
+		b.account(v, v.Tenants[i].Name)
+	}
 	for _, app := range v.Apps {
-		a := b.Tenants[app.Tenant]
-		if a == nil {
-			a = &accounts.Account{}
-			b.Tenants[app.Tenant] = a
-		}
-		a.Weight = v.Tenant(app).Weight
+		a := b.account(v, app.Tenant)
 		for _, j := range app.Jobs {
 			if j.Running() || j.Waiting() || j.Consolidating && !app.Paused {
 				a.Active++
@@ -47,17 +46,24 @@ func (b *books) enter(v *policy.View, horizon float64) {
 			}
 		}
 	}
-	devices := 0
-	for i := range v.Nodes {
-		devices += len(v.Nodes[i].Devices)
-	}
-	accounts.Quotas(devices, func(yield func(*accounts.Account) bool) {
+	accounts.Quotas(devicesOf(v), func(yield func(*accounts.Account) bool) {
 		for _, name := range slices.Sorted(maps.Keys(b.Tenants)) {
 			if !yield(b.Tenants[name]) {
 				return
 			}
 		}
 	})
+}
+
+// account of a tenant that is there, at the weight that it has now; a new one if it has none yet.
+func (b *books) account(v *policy.View, tenant string) *accounts.Account {
+	a := b.Tenants[tenant]
+	if a == nil {
+		a = &accounts.Account{}
+		b.Tenants[tenant] = a
+	}
+	a.Weight = v.TenantWeight(tenant, nil)
+	return a
 }
 
 // hold notes what tenants hold from now on. Devices of jobs that are to leave count until they have left.
@@ -81,6 +87,8 @@ type shared struct {
 	floor, devices, weights float64
 	// lease, in seconds, that parts are for.
 	lease float64
+	// askAll of a tenant's apps.
+	askAll bool
 }
 
 type tenant struct {
@@ -92,7 +100,7 @@ type tenant struct {
 
 // share orders the tenants that ask for something, or hold something.
 func (b *books) share(v *policy.View, set *settings, lease time.Duration) *shared {
-	s := &shared{number: map[string]int{}, floor: set.floor, lease: lease.Seconds()}
+	s := &shared{number: map[string]int{}, floor: set.floor, lease: lease.Seconds(), askAll: set.askAll}
 	if !set.tenants {
 		return s
 	}
@@ -104,9 +112,7 @@ func (b *books) share(v *policy.View, set *settings, lease time.Duration) *share
 			s.weights += a.Weight
 		}
 	}
-	for i := range v.Nodes {
-		s.devices += float64(len(v.Nodes[i].Devices))
-	}
+	s.devices = float64(devicesOf(v))
 	slices.SortStableFunc(s.tenants, func(x, y *tenant) int { return cmp.Compare(x.rho, y.rho) })
 	for i, t := range s.tenants {
 		s.number[t.name] = i
@@ -119,7 +125,7 @@ func (s *shared) division() *themis.Division {
 	if len(s.tenants) <= 1 {
 		return nil
 	}
-	return &themis.Division{Groups: len(s.tenants), Of: func(a *policy.App) int { return s.number[a.Tenant] }, Parts: s.parts}
+	return &themis.Division{Groups: len(s.tenants), Of: func(a *policy.App) int { return s.number[a.Tenant] }, All: s.askAll, Parts: s.parts}
 }
 
 // parts divides so many devices one by one: to the tenant that will have had the least of its share at the end of a lease, among those
@@ -172,13 +178,10 @@ func (s *shared) explain(plan *policy.Plan) {
 
 // whole is how many devices each tenant has by weight among those that have apps now.
 func whole(v *policy.View) map[string]float64 {
-	parts, weights, devices := map[string]float64{}, 0.0, 0.0
-	for i := range v.Nodes {
-		devices += float64(len(v.Nodes[i].Devices))
-	}
+	parts, weights, devices := map[string]float64{}, 0.0, float64(devicesOf(v))
 	for _, a := range v.Apps {
 		if _, there := parts[a.Tenant]; !there {
-			parts[a.Tenant] = v.Tenant(a).Weight
+			parts[a.Tenant] = v.TenantWeight(a.Tenant, nil)
 			weights += parts[a.Tenant]
 		}
 	}
@@ -186,4 +189,13 @@ func whole(v *policy.View) map[string]float64 {
 		parts[name] *= devices / weights
 	}
 	return parts
+}
+
+// devicesOf counts the devices of all nodes.
+func devicesOf(v *policy.View) int {
+	n := 0
+	for i := range v.Nodes {
+		n += len(v.Nodes[i].Devices)
+	}
+	return n
 }

@@ -74,7 +74,8 @@ func newFIFO(o *policy.Options) policy.Policy {
 	if o.Text("rules", "outbid", help, "outbid", "gavel") == "gavel" {
 		return rounds.New("fifo", o)
 	}
-	return baseline.FIFO{}
+	return baseline.FIFO{Workers: o.Int("workers", 0, 0, 1<<20,
+		"how many times its least a trial gets, over several nodes where it may spread; 0 for as many devices as are free on one node")}
 }
 
 // Default is the policy of a server that was not told another.

@@ -14,6 +14,8 @@ type Division struct {
 	// Groups is how many there are, those that come first first, and Of says which one an app is of.
 	Groups int
 	Of     func(*policy.App) int
+	// All of a group's apps are asked, not the worst 1-f alone.
+	All bool
 	// Parts are how many devices each group may have, when so many are on offer and the groups keep so many beside them.
 	Parts func(offered int, keeps []int) []int
 }
@@ -24,6 +26,8 @@ type parts struct {
 	of []int
 	// members of each group, by index in the order of rank, the worst off first.
 	members [][]int
+	// all of a group's apps are asked.
+	all bool
 	// limits are what the groups may have in the auction, and left what they may still have of that.
 	limits, left []int
 }
@@ -33,7 +37,7 @@ func (d *Division) divide(order []ranked, offered int) *parts {
 	if d == nil || d.Groups <= 1 {
 		return nil
 	}
-	p := &parts{of: make([]int, len(order)), members: make([][]int, d.Groups)}
+	p := &parts{of: make([]int, len(order)), members: make([][]int, d.Groups), all: d.All}
 	keeps := make([]int, d.Groups)
 	for i := range order {
 		g := d.Of(order[i].app)
@@ -45,10 +49,14 @@ func (d *Division) divide(order []ranked, offered int) *parts {
 	return p
 }
 
-// ask picks those that the offer is made to: of each group that has a part its worst, as Themis does of all.
+// ask picks those that the offer is made to: of each group that has a part all, or its worst, as Themis does of all.
 func (p *parts) ask(order []ranked, offer []offered, set *settings) []int {
 	if p == nil {
 		return ask(order, offer, set)
+	}
+	within := *set
+	if p.all {
+		within.knob = 0
 	}
 	var asked []int
 	for g, members := range p.members {
@@ -59,7 +67,7 @@ func (p *parts) ask(order []ranked, offer []offered, set *settings) []int {
 		for k, i := range members {
 			own[k] = order[i]
 		}
-		for _, k := range ask(own, offer, set) {
+		for _, k := range ask(own, offer, &within) {
 			asked = append(asked, members[k])
 		}
 	}

@@ -115,7 +115,10 @@ func (p *placing) share(turn []int) {
 
 // takeOne gives one job of an app its own devices back, or another a gang.
 func (p *placing) takeOne(i, each int, none *policy.Unplaceable) bool {
-	if p.unlike() && p.swiftly(i, each, none) || p.renewOne(i, 1) {
+	if p.order[i].last {
+		p.reclaim() // it never bids: only here may it grow
+	}
+	if (p.unlike() || p.order[i].last) && p.giveByRate(i, each, none) || p.renewOne(i, 1) {
 		return true
 	}
 	s := &p.shares[i]

@@ -1,15 +1,12 @@
 package themis
 
 import (
-	"fmt"
 	"math"
 	"testing"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
-	"github.com/outbid-dev/outbid/orchestrator/cluster"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
-	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
 // since is a view at second 1,000 and an app submitted at second 900, with one other app all the while.
@@ -98,66 +95,6 @@ func TestATableIsRemembered(t *testing.T) {
 	} {
 		if got := *remember(v, a, tc.seen, st, tc.told, &tc.set); got != tc.want {
 			t.Errorf("%s: remembers %+v, want %+v", name, got, tc.want)
-		}
-	}
-}
-
-// A zero time is never: of two times the earlier is one that comes.
-func TestTheEarlierOfTwoTimes(t *testing.T) {
-	t.Parallel()
-	never, early, late := time.Time{}, time.Unix(1, 0), time.Unix(2, 0)
-	for _, tc := range [][3]time.Time{{never, never, never}, {never, early, early}, {early, never, early}, {early, late, early}, {late, early, early}} {
-		if got := sooner(tc[0], tc[1]); !got.Equal(tc[2]) {
-			t.Errorf("of %v and %v the earlier is %v", tc[0], tc[1], got)
-		}
-	}
-}
-
-// With stagger the grid of a machine lies where its name says: elsewhere than another's, the same for every term of its own.
-func TestTermsOfUnlikeMachinesEndApart(t *testing.T) {
-	t.Parallel()
-	set := settings{lease: 10 * time.Minute, grid: 1, stagger: true}
-	now := time.Unix(100_000, 0)
-	one, other := set.termEnd(now, "n1"), set.termEnd(now, "n2")
-	again := set.termEnd(now.Add(3*set.lease), "n1")
-	if one.Equal(other) || again.Sub(one)%set.lease != 0 {
-		t.Errorf("terms end at %v, %v, and three later at %v", one, other, again)
-	}
-	spread := map[int64]bool{} // the eighths of the grid that machines' terms end in
-	for n := range 42 {
-		spread[set.termEnd(now, fmt.Sprintf("machine-%d", n)).Unix()%600/75] = true
-	}
-	if len(spread) < 4 {
-		t.Errorf("42 machines end their terms in %d eighths of the grid", len(spread))
-	}
-}
-
-// A job goes on with a gang as it was won: of as many devices of the type, on no more machines, and where the gang names one.
-func TestAGangAsItWasWon(t *testing.T) {
-	t.Parallel()
-	v := &policy.View{Nodes: stagetest.Nodes("gpu", 2, 4, 4)}
-	v.Nodes[0].Rack, v.Nodes[1].Rack = "r1", "r2"
-	both := cluster.Gang{{Node: 0, Devices: []int{0}}, {Node: 1, Devices: []int{0}}}
-	name := v.Nodes[0].Name
-	for _, tc := range []struct {
-		what string
-		held cluster.Gang
-		won  agent.Gangs
-		want bool
-	}{
-		{"as it is", gang(0, 1), agent.Gangs{Type: "gpu", Devices: 2, Machines: 1, Count: 1}, true},
-		{"on one machine where two would do", gang(0, 1), agent.Gangs{Type: "gpu", Devices: 1, Machines: 2, Count: 1}, true},
-		{"on two where one was won", both, agent.Gangs{Type: "gpu", Devices: 2, Machines: 1, Count: 1}, false},
-		{"of another size", gang(0), agent.Gangs{Type: "gpu", Devices: 2, Machines: 1, Count: 1}, false},
-		{"of another type", gang(0, 1), agent.Gangs{Type: "tpu", Devices: 2, Machines: 1, Count: 1}, false},
-		{"on the node that it names", gang(0, 1), agent.Gangs{Type: "gpu", Devices: 2, Machines: 1, Count: 1, Node: name}, true},
-		{"on another node", gang(0, 1), agent.Gangs{Type: "gpu", Devices: 2, Machines: 1, Count: 1, Node: "elsewhere"}, false},
-		{"in the rack that it names", gang(0, 1), agent.Gangs{Type: "gpu", Devices: 2, Machines: 1, Count: 1, Rack: "r1"}, true},
-		{"in another rack", gang(0, 1), agent.Gangs{Type: "gpu", Devices: 2, Machines: 1, Count: 1, Rack: "r2"}, false},
-		{"half in another rack", both, agent.Gangs{Type: "gpu", Devices: 1, Machines: 2, Count: 1, Rack: "r1"}, false},
-	} {
-		if got := alike(v, tc.held, tc.won); got != tc.want {
-			t.Errorf("%s: %t", tc.what, got)
 		}
 	}
 }

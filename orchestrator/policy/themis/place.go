@@ -48,8 +48,8 @@ type placing struct {
 	// parts of the groups of apps; nil without groups. bounded: nobody gets more than its group has left of its part.
 	parts   *parts
 	bounded bool
-	// swift: what is left over goes by measured rates.
-	swift bool
+	// byRate: what is left over goes by measured rates.
+	byRate bool
 }
 
 func newPlacing(v *policy.View, plan *policy.Planner, s *supply, order []ranked, set *settings) *placing {

@@ -24,9 +24,9 @@ type Rules struct {
 	Last func(*policy.App) bool
 	// ForksFill: no app bids for forks, nor is due anything for them; they have what is left over when all jobs have their devices.
 	ForksFill bool
-	// Swift: what is left over goes to a job on the type of device on which it was measured to be fastest, and a job whose lease is up moves
+	// ByRate: what is left over goes to a job on the type of device on which it was measured to be fastest, and a job whose lease is up moves
 	// to a free one that is faster.
-	Swift bool
+	ByRate bool
 	// Slot is how long forks of a job train before they are averaged, if that is less than a lease; 0 for a lease.
 	Slot time.Duration
 }
@@ -113,7 +113,7 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules 
 		a.order[i].last = rules.Last != nil && rules.Last(a.order[i].app)
 	}
 	a.placing = newPlacing(v, plan, s, a.order, &p.set)
-	a.placing.swift = rules.Swift
+	a.placing.byRate = rules.ByRate
 	a.placing.parts = rules.Division.divide(a.order, a.placing.onOffer())
 	asked := a.placing.parts.ask(a.order, a.placing.offered(), &p.set)
 	if len(asked) == 0 {

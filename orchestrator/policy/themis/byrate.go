@@ -9,11 +9,11 @@ import (
 )
 
 // unlike says whether what is left over goes by measured rates: where devices are of one type there is nothing to choose.
-func (p *placing) unlike() bool { return p.swift && len(p.plan.Free().Types()) > 1 }
+func (p *placing) unlike() bool { return p.byRate && len(p.plan.Free().Types()) > 1 }
 
-// swiftly gives one job of an app the free place of the type on which its rate, as it was measured, is highest. One on a lease that is
+// giveByRate gives one job of an app the free place of the type on which its rate, as it was measured, is highest. One on a lease that is
 // up keeps its own devices unless it gains more by others than it loses by starting again.
-func (p *placing) swiftly(i, each int, none *policy.Unplaceable) bool {
+func (p *placing) giveByRate(i, each int, none *policy.Unplaceable) bool {
 	s := &p.shares[i]
 	for _, j := range s.open {
 		least := max(1, j.Demand.Min)
@@ -21,7 +21,7 @@ func (p *placing) swiftly(i, each int, none *policy.Unplaceable) bool {
 		if n < least || none.Covers(j.Demand) && !p.lost[j] {
 			continue
 		}
-		g, rate := p.swiftest(j, n, least)
+		g, rate := p.fastestType(j, n, least)
 		if p.lost[j] {
 			left, own := p.left(j), p.v.Rate(j, j.Gang())
 			if rate > own && left/max(own, 1e-9)-left/rate > p.set.restart && p.place(i, j, g, "left over from the auction, and faster than where it was") {
@@ -41,33 +41,49 @@ func (p *placing) swiftly(i, each int, none *policy.Unplaceable) bool {
 	return false
 }
 
-// swiftest is the free place of the fastest type that has one, with as many of n devices as it has on one machine, and the job's
+// fastestType is the free place of the fastest type that has one, with as many of n devices as it has on one machine, and the job's
 // rate there; 0 if there is none.
-func (p *placing) swiftest(j *policy.Job, n, least int) (cluster.Gang, float64) {
+func (p *placing) fastestType(j *policy.Job, n, least int) (cluster.Gang, float64) {
 	free := p.plan.Free()
 	kinds := slices.Clone(free.Types())
 	slices.SortStableFunc(kinds, func(a, b string) int {
 		return cmp.Compare(j.Speeds.Rate(b, n, cluster.SameMachine), j.Speeds.Rate(a, n, cluster.SameMachine))
 	})
-	alone := j.Demand
-	alone.MultiNode = false
 	for _, kind := range kinds {
 		if !j.Demand.Accepts(kind) || free.FreeOf(kind) < least {
 			continue
 		}
-		for k := n; ; k = max(least, k/2) {
-			if g, ok := free.Place(alone, k, kind); ok {
-				return g, p.v.Rate(j, g)
-			}
-			if k <= least {
-				break
-			}
-		}
-		if j.Demand.MultiNode {
-			if g, ok := free.Place(j.Demand, least, kind); ok {
-				return g, p.v.Rate(j, g)
-			}
+		if g, rate := p.placeOf(j, n, least, kind); rate > 0 {
+			return g, rate
 		}
 	}
 	return nil, 0
+}
+
+// placeOf is the free place of a type for up to n devices: on one machine, or over several if the job is faster there.
+func (p *placing) placeOf(j *policy.Job, n, least int, kind string) (cluster.Gang, float64) {
+	free, alone := p.plan.Free(), j.Demand
+	alone.MultiNode = false
+	var best cluster.Gang
+	rate := 0.0
+	for k := n; ; k = max(least, k/2) {
+		if g, ok := free.Place(alone, k, kind); ok {
+			best, rate = g, p.v.Rate(j, g)
+			break
+		}
+		if k <= least {
+			break
+		}
+	}
+	if !j.Demand.MultiNode || best.Size() >= n {
+		return best, rate
+	}
+	for k := min(n, free.FreeOf(kind)); k >= least && k > best.Size(); k /= 2 {
+		if g, ok := free.Place(j.Demand, k, kind); ok {
+			if spread := p.v.Rate(j, g); spread > rate {
+				return g, spread
+			}
+		}
+	}
+	return best, rate
 }
