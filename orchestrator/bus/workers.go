@@ -43,6 +43,8 @@ type Workers struct {
 	js   jetstream.JetStream
 	log  *slog.Logger
 	gone func(public string)
+	// verifier makes what a worker's uplinks are checked with.
+	verifier func(public string) (*identity.Verifier, error)
 
 	looking sync.Mutex
 
@@ -63,6 +65,8 @@ type WorkersConfig struct {
 	Replicas int
 	// Gone, if set, hears of each key that counts for nothing any more.
 	Gone func(public string)
+	// Verifier makes what the uplinks of a worker are checked with, of its public key; nil for identity.NewVerifier.
+	Verifier func(public string) (*identity.Verifier, error)
 	// Logger gets what goes wrong; nil drops it.
 	Logger *slog.Logger
 }
@@ -87,8 +91,11 @@ func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Worker
 	// It ends with Close, not with ctx.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &Workers{
-		kv: kv, js: js, log: orDiscard(cfg.Logger), gone: cfg.Gone, known: make(map[string]*identity.Verifier),
+		kv: kv, js: js, log: orDiscard(cfg.Logger), gone: cfg.Gone, verifier: cfg.Verifier, known: make(map[string]*identity.Verifier),
 		next: make(chan struct{}), wake: make(chan string, wakes), stop: stop, done: make(chan struct{}),
+	}
+	if w.verifier == nil {
+		w.verifier = identity.NewVerifier
 	}
 	if w.sub, err = subscribe(nc, changeSubject+nodePrefix+"*", w.changedOn); err == nil {
 		if err = w.load(ctx); err != nil {
@@ -222,7 +229,7 @@ func (w *Workers) look(ctx context.Context, node string) error {
 	err = json.Unmarshal(entry.Value(), &record)
 	var by *identity.Verifier
 	if err == nil {
-		by, err = identity.NewVerifier(record.Public)
+		by, err = w.verifier(record.Public)
 	}
 	if err != nil {
 		w.log.Warn("the list of workers has a damaged entry; the node must join again", "node", node, "error", err)

@@ -155,6 +155,15 @@ func (c *Credentials) Public() string { return c.key.Public() }
 // Key is the user's key.
 func (c *Credentials) Key() *Key { return c.key }
 
+// Orders is what orders and functions of the orchestrator are checked with.
+func (c *Credentials) Orders() (*Verifier, error) {
+	v, err := NewVerifier(c.OrdersKey)
+	if err == nil {
+		v.made = c.key.made
+	}
+	return v, err
+}
+
 // Expires is when NATS stops letting the user in; zero for never.
 func (c *Credentials) Expires() time.Time {
 	c.mu.Lock()

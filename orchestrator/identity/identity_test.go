@@ -1,10 +1,12 @@
 package identity
 
 import (
+	"encoding/base64"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -94,9 +96,72 @@ func TestSignaturesAreGoodForOneThing(t *testing.T) {
 			t.Fatal("signed a message as a nonce")
 		}
 	})
-	signature := key.SignFunction("abc")
-	if err := by.Function("abc", signature); err != nil || by.Function("abd", signature) == nil {
-		t.Errorf("functions: %v", err)
+	for range 2 { // signatures of functions are kept
+		signature := key.SignFunction("abc")
+		if err := by.Function("abc", signature); err != nil || by.Function("abd", signature) == nil {
+			t.Errorf("functions: %v", err)
+		}
+		signature[0]++
+		if by.Function("abc", signature) == nil || by.Function("abc", nil) == nil {
+			t.Error("a function with another signature than its own is taken")
+		}
+	}
+	for i := range 2 * rememberedAtMost {
+		key.SignFunction(strconv.Itoa(i))
+	}
+	if n := len(key.functions.signatures); n > rememberedAtMost {
+		t.Errorf("keeps %d signatures", n)
+	}
+}
+
+// What a process signed itself it believes without checking, and nothing else.
+func TestOwnSignaturesAreKnown(t *testing.T) {
+	t.Parallel()
+	keys := makeKeys(t)
+	who, err := keys.Worker("n1", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := keys.Worker("n2", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hears, err := keys.Verifier(who.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	obeys, err := who.Orders()
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject, data := "outbid.uplink.n1", []byte("what it says")
+	signature := who.Key().Sign(subject, data)
+	raw, err := base64.RawURLEncoding.DecodeString(signature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !hears.made.has(who.Public(), messageText(subject, data), raw) {
+		t.Fatal("what was signed here is not known")
+	}
+	for what, err := range map[string]error{
+		"another subject": hears.Message(subject+"x", data, signature), "another content": hears.Message(subject, []byte("another"), signature),
+		"another worker": hears.Message(subject, data, stranger.Key().Sign(subject, data)), "a worker's word as an order": obeys.Message(subject, data, signature),
+	} {
+		if !errors.Is(err, ErrSignature) {
+			t.Errorf("good for %s: %v", what, err)
+		}
+	}
+	if err := obeys.Message(subject, data, keys.Orders().Sign(subject, data)); err != nil {
+		t.Error(err)
+	}
+	for i := range madeAtMost { // forgotten by then, so it is checked
+		stranger.Key().Sign(subject, []byte(strconv.Itoa(i)))
+	}
+	if len(hears.made.texts) > madeAtMost || hears.made.has(who.Public(), messageText(subject, data), raw) {
+		t.Errorf("%d signatures are kept", len(hears.made.texts))
+	}
+	if err := hears.Message(subject, data, signature); err != nil {
+		t.Error(err)
 	}
 }
 

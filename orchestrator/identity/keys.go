@@ -36,6 +36,8 @@ type Keys struct {
 	dir                       string
 	operator, system, account nkeys.KeyPair
 	orders                    *Key
+	// made are what this process signed with keys that it has here.
+	made *made
 
 	mu     sync.Mutex
 	claims *jwt.AccountClaims
@@ -106,6 +108,8 @@ func OpenKeys(dir string) (*Keys, error) {
 	if k.orders, err = newKey(orders); err != nil {
 		return nil, fmt.Errorf("keys of the cluster: %w", err)
 	}
+	k.made = new(made)
+	k.orders.made = k.made
 	if err := k.readClaims(); err != nil {
 		return nil, fmt.Errorf("keys of the cluster: %w", err)
 	}
@@ -173,12 +177,22 @@ func (k *Keys) Orchestrator() (*Credentials, error) {
 	return &Credentials{OrdersKey: k.orders.Public(), key: key, token: token}, nil
 }
 
+// Verifier makes a verifier of a user's public key. What this process signed itself with that user's key, it believes at once.
+func (k *Keys) Verifier(public string) (*Verifier, error) {
+	v, err := NewVerifier(public)
+	if err == nil {
+		v.made = k.made
+	}
+	return v, err
+}
+
 // Worker makes credentials for a worker of this process, whose key lives in it alone.
 func (k *Keys) Worker(node string, now time.Time) (*Credentials, error) {
 	key, err := NewKey()
 	if err != nil {
 		return nil, err
 	}
+	key.made = k.made
 	token, err := k.IssueWorker(node, key.Public(), now)
 	if err != nil {
 		return nil, err

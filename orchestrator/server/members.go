@@ -49,7 +49,7 @@ func (s *Server) openMembers(ctx context.Context) error {
 	}
 	var err error
 	m.list, err = bus.OpenWorkers(ctx, s.nc, bus.WorkersConfig{
-		Replicas: s.cfg.NATS.Replicas, Gone: s.cutOff, Logger: s.log,
+		Replicas: s.cfg.NATS.Replicas, Gone: s.cutOff, Verifier: s.keys.Verifier, Logger: s.log,
 	})
 	if err != nil {
 		return err

@@ -168,7 +168,7 @@ func claimDevices(
 
 // ordersOf are what a worker checks orders with: the key of the server that it has joined.
 func ordersOf(who *identity.Credentials, log *slog.Logger) (*identity.Verifier, bus.Check, error) {
-	orders, err := identity.NewVerifier(who.OrdersKey)
+	orders, err := who.Orders()
 	if err != nil {
 		return nil, nil, fmt.Errorf("the key of the server: %w", err)
 	}
