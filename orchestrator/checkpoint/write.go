@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -22,28 +23,32 @@ const (
 // for each core, besides what the kernel keeps of files: of those, no more than 96 MiB are mapped at once.
 func (a *Average) Write(ctx context.Context, w io.WriterAt) error {
 	g, ctx := errgroup.WithContext(ctx)
-	workers := int64(runtime.GOMAXPROCS(0))
-	out := &turns{w: w}
-	for k := range workers {
-		g.Go(func() error { return a.writeParts(ctx, out, k, workers) })
+	workers := runtime.GOMAXPROCS(0)
+	out := &turns{w: w, mapped: inMemory(w, a.size)}
+	for range workers {
+		g.Go(func() error { return a.writeParts(ctx, out, workers) })
 	}
 	return g.Wait() //nolint:wrapcheck // wrapped above
 }
 
-// writeParts writes one of so many shares of all parts. Files are read in place where that can be done.
-func (a *Average) writeParts(ctx context.Context, out *turns, share, shares int64) (err error) {
+// writeParts is one of so many goroutines that write all parts, each the next that none has. Files are read in place where that
+// can be done.
+func (a *Average) writeParts(ctx context.Context, out *turns, workers int) (err error) {
 	kept := &kept{a: a, out: out, memory: make([]byte, 0, keptBytes), read: fromFile()}
 	all := func() error {
-		for off := share * partBytes; off < a.size; off += shares * partBytes {
+		for {
+			off := out.parts.Add(1)*partBytes - partBytes
+			if off >= a.size {
+				return nil
+			}
 			end := min(off+partBytes, a.size)
 			if err := kept.write(ctx, off, end); err != nil {
 				return err
 			}
 			beginSync(out.w, off, end-off)
 		}
-		return nil
 	}
-	maps := newWindows(a, shares)
+	maps := newWindows(a, int64(workers))
 	if maps == nil {
 		return all()
 	}
@@ -56,6 +61,11 @@ func (a *Average) writeParts(ctx context.Context, out *turns, share, shares int6
 type turns struct {
 	mu sync.Mutex
 	w  io.WriterAt
+	// parts are how many somebody has begun.
+	parts atomic.Int64
+	// mapped says that who would wait can write through memory meanwhile: it takes twice the work, but nobody waits for a kernel
+	// that is short of free pages.
+	mapped bool
 }
 
 // kept is what one goroutine has computed and not written yet.
@@ -80,6 +90,10 @@ func (k *kept) write(ctx context.Context, from, to int64) error {
 		k.memory, off = k.memory[:len(k.memory)+len(p)], off+int64(len(p))
 		if !k.out.mu.TryLock() {
 			if off < to && len(k.memory)+blockBytes <= cap(k.memory) {
+				continue
+			}
+			if k.out.mapped && writeMapped(k.out.w, k.memory, off-int64(len(k.memory))) {
+				k.memory = k.memory[:0]
 				continue
 			}
 			k.out.mu.Lock()
