@@ -27,17 +27,21 @@ type contest struct {
 	task  *curvetest.Task
 	tuner tuner.Tuner
 	// pick is the curve of a new trial.
-	pick     func(tuner.Config) int
-	which    []int
-	step     []int
-	until    []int
-	running  []tuner.Trial
-	waiting  []tuner.Trial
-	pauses   int
-	best     float64
-	bySteps  []float64 // the best cost after so many steps of all trials
-	byTicks  []float64 // and after so many ticks
-	forecast func(contestEnd)
+	pick    func(tuner.Config) int
+	which   []int
+	step    []int
+	until   []int
+	running []tuner.Trial
+	waiting []tuner.Trial
+	pauses  int
+	// decisions are the targets that were reached and the times that trials were asked for.
+	decisions int
+	best      float64
+	bySteps   []float64 // the best cost after so many steps of all trials
+	byTicks   []float64 // and after so many ticks
+	forecast  func(contestEnd)
+	// kept are the trials that freeze_thaw draws and trains to the end whatever is said of them.
+	kept map[tuner.Trial]bool
 	// said are chances to beat the best, whether that came true, and whether the trial was stopped with it.
 	said [][3]float64
 }
@@ -51,7 +55,7 @@ type contestEnd struct {
 }
 
 // hold runs the contest for so many ticks with so many slots.
-func (c *contest) hold(t *testing.T, slots, ticks int) {
+func (c *contest) hold(t testing.TB, slots, ticks int) {
 	t.Helper()
 	c.best = math.Inf(1)
 	for range ticks {
@@ -70,7 +74,7 @@ func (c *contest) hold(t *testing.T, slots, ticks int) {
 	}
 }
 
-func (c *contest) train(t *testing.T, trial tuner.Trial) {
+func (c *contest) train(t testing.TB, trial tuner.Trial) {
 	t.Helper()
 	c.step[trial]++
 	at := c.step[trial]
@@ -87,13 +91,16 @@ func (c *contest) train(t *testing.T, trial tuner.Trial) {
 	}
 }
 
-func (c *contest) send(t *testing.T, e tuner.Event) {
+func (c *contest) send(t testing.TB, e tuner.Event) {
 	t.Helper()
 	actions, err := c.tuner.Handle(e)
 	if err != nil {
 		t.Fatal(err)
 	}
 	reached, at := e.(tuner.Reached)
+	if _, asked := e.(tuner.Ask); at || asked {
+		c.decisions++
+	}
 	if at {
 		c.check(reached, actions)
 	}
@@ -101,6 +108,12 @@ func (c *contest) send(t *testing.T, e tuner.Event) {
 		switch a := a.(type) {
 		case tuner.Create:
 			c.waiting = append(c.waiting, tuner.Trial(len(c.which)))
+			if strings.Contains(a.Reason, ": kept, ") {
+				if c.kept == nil {
+					c.kept = map[tuner.Trial]bool{}
+				}
+				c.kept[tuner.Trial(len(c.which))] = true
+			}
 			c.which = append(c.which, c.pick(a.Config))
 			c.step, c.until = append(c.step, 0), append(c.until, int(a.UntilStep))
 		case tuner.Train:
@@ -282,6 +295,7 @@ var (
 	contestOnly  = flag.String("contest-tuners", "random,asha,hyperband,freeze_thaw", "tuners, by commas")
 	contestSets  = flag.String("contest-sets", "TaskSet,AlgoPerf,LCBench", "sets of tasks, by commas")
 	contestMode  = flag.String("contest-spaces", "blind,table", "what spaces say of configurations, by commas")
+	contestRows  = flag.String("contest-tables", "", "numbers of LCBench's tables, by commas; all if empty")
 	contestMost  = flag.Int("contest-tasks", 100, "tasks of each set, at the most")
 )
 
@@ -349,6 +363,11 @@ func contestant(name string, steps int64) *outbidv1.Tuner {
 func contestTasks(t *testing.T) []curvetest.Task {
 	t.Helper()
 	tasks := realTasks(t)
+	self, err := curvetest.SelfTuned(os.DirFS("../../../shared/data/curves"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks = append(tasks, self...)
 	if name := os.Getenv("OUTBID_LCBENCH"); name != "" {
 		f, err := os.Open(name)
 		if err != nil {
@@ -364,6 +383,9 @@ func contestTasks(t *testing.T) []curvetest.Task {
 	count := map[string]int{}
 	return slices.DeleteFunc(tasks, func(task curvetest.Task) bool {
 		if devTask(&task) == *contestHeld || !slices.Contains(strings.Split(*contestSets, ","), task.Set) {
+			return true
+		}
+		if rows := *contestRows; task.Set == "LCBench" && rows != "" && !slices.Contains(strings.Split(rows, ","), strings.TrimPrefix(task.Name, "row-")) {
 			return true
 		}
 		count[task.Set]++

@@ -9,10 +9,11 @@ import (
 )
 
 // freeze trains many trials a little at a time, after Swersky, Snoek and Adams, "Freeze-Thaw Bayesian Optimization" (2014): at
-// each look all trials that wait, and ones that are not begun, are forecast (package population), and the one that is
-// likeliest to beat the best is trained on until its next look. Beat it by how much, and within how many steps, is drawn
+// each look all trials that wait, and ones that are not begun, are forecast (package population), and the one whose steps are
+// worth most is trained on until its next look: by Gittins's index of beating the best. By how much it is to be beaten is drawn
 // anew for each decision, as Rakotoarison, Adriaensen and others do ("In-Context Freeze-Thaw Bayesian Optimization for Hyperparameter
-// Optimization", ICML 2024): so that some decisions are bold, and some careful.
+// Optimization", ICML 2024): so that some decisions are bold, and some careful. A part of the steps is random search, the more the
+// less the forecasts prove to be worth (trust).
 //
 // Everything is decided from what a snapshot holds: forecasts are made anew from the costs at the looks.
 type freeze struct {
@@ -158,7 +159,7 @@ func (z *freeze) hear(w *frozen, metric float64) {
 	if now := (entry{z.cost(metric), w.Trial}); z.Seen == 0 || ahead(now, z.Best) {
 		z.Best = now
 		if v := z.view; v != nil {
-			v.best, v.hits = v.model.Warp.At(z.goal()), nil
+			v.best, v.hit = v.model.Warp.At(z.goal()), nil
 			v.next, v.x, v.fresh = nil, nil, nil
 		}
 	}

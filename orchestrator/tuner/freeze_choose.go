@@ -1,7 +1,6 @@
 package tuner
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -19,7 +18,8 @@ const (
 )
 
 const (
-	// loyal is how many times as likely to win another must be before a trial leaves its device for it.
+	// loyal is how many times as much another's steps must be worth before a trial leaves its device for it; the more the less
+	// forecasts are believed.
 	loyal = 1.3
 	// leastSeen is how many trials must have a cost before configurations are chosen by the model.
 	leastSeen = 4
@@ -27,9 +27,6 @@ const (
 	drawnPool, nearPool = 48, 16
 	// chanceShare is the share of new trials whose configuration is drawn whatever the model says.
 	chanceShare = 0.2
-	// keepShare is the part of all steps that trials get which are drawn at random and trained to the end: random search within the
-	// search. It learns how curves end where the forecasts would not look, and bounds what forecasts that are wrong can cost.
-	keepShare = 0.25
 	// leastEnds is how many trials must have got to the end before any is stopped as poor.
 	leastEnds = 3
 	// scaleTries is how many scales of the model are tried at each look.
@@ -45,9 +42,8 @@ type freezeView struct {
 	seen int
 	// ends is how many got to the last look.
 	ends int
-	// hits are of the newest margin that was asked for, by look.
-	margin float64
-	hits   map[int]*population.Hit
+	// hit is of beating the best at all, nil if it was not asked for.
+	hit *population.Hit
 	// next is the configuration of a new trial, nil if it is to be drawn, and fresh what is thought of it.
 	next  Config
 	x     []float64
@@ -107,47 +103,30 @@ func (z *freeze) goal() float64 {
 	return z.Best.Cost
 }
 
-// A dare is what a decision asks of trials: to beat the best by a margin, within some steps.
-type dare struct {
-	margin float64
-	within int64
-}
-
-// dare draws one.
-func (z *freeze) dare() dare {
+// drawWorth draws what a decision asks of trials: what their steps are worth if the best is to be beaten by a margin. Some margins are bold,
+// and some careful.
+func (z *freeze) drawWorth() *population.Worth {
 	z.Draws++
 	rng := rand.New(rand.NewPCG(z.configs.root, drawStream+z.Draws))
-	return dare{math.Pow(10, -3+2.5*rng.Float64()), 1 + int64(rng.Float64()*float64(z.steps()))}
+	v, margin := z.look(), math.Pow(10, -3+2.5*rng.Float64())
+	return v.model.Hits(v.best-margin, len(z.Looks)-1).Worth(z.Looks)
 }
 
-// score is the chance of a trial at a step to meet a dare.
-func (z *freeze) score(p *population.Path, step int64, d dare) float64 {
+// score is what the steps of a trial are worth.
+func score(p *population.Path, d *population.Worth) float64 {
 	if len(p.Mean) == 0 {
 		return 0
 	}
-	to := min(z.steps(), plus(step, d.within))
-	k := p.From
-	for k+1 < len(z.Looks) && z.Looks[k] < to {
-		k++
-	}
-	return p.Chance(z.hits(d.margin, k))
-}
-
-// hits are the chances to beat the best by a margin by a look.
-func (z *freeze) hits(margin float64, look int) *population.Hit {
-	v := z.look()
-	if v.margin != margin || v.hits == nil {
-		v.margin, v.hits = margin, map[int]*population.Hit{}
-	}
-	if v.hits[look] == nil {
-		v.hits[look] = v.model.Hits(v.best-margin, look)
-	}
-	return v.hits[look]
+	return p.Worth(d)
 }
 
 // chance is that of a trial to beat the goal at one of the looks to come.
 func (z *freeze) chance(p *population.Path) float64 {
-	return p.Chance(z.hits(0, len(z.Looks)-1))
+	v := z.look()
+	if v.hit == nil {
+		v.hit = v.model.Hits(v.best, len(z.Looks)-1)
+	}
+	return p.Chance(v.hit)
 }
 
 // judge says whether a trial at a look goes on, waits or ends.
@@ -159,32 +138,31 @@ func (z *freeze) judge(w *frozen) {
 	}
 	v := z.look()
 	p := v.paths[w.Trial]
-	chance, says := z.chance(p), z.says(p)
-	if !w.Kept && chance < z.poor() && v.ends >= leastEnds {
-		z.stop(w, false, at+fmt.Sprintf("poor: %s, below %.2g", says, z.poor()))
+	chance, says, believed := z.chance(p), z.says(p), 1-z.trust().doubt()
+	if !w.Kept && chance < z.poor()*believed && v.ends >= leastEnds {
+		z.stop(w, false, at+fmt.Sprintf("poor: %s, below %.2g", says, z.poor()*believed))
 		return
 	}
 	if w.Kept {
 		z.train(w.Trial, z.next(w.Step), at+"kept: drawn at random, and trained to the end; "+says)
 		return
 	}
-	d := z.dare()
-	own, rival, whose := z.score(p, w.Step, d), 0.0, ""
-	if other, score := z.waiting(d); other != nil {
-		rival, whose = score, fmt.Sprintf("trial %d", other.Trial)
+	d := z.drawWorth()
+	own, rival, whose := score(p, d), 0.0, ""
+	if other, worth := z.waiting(d); other != nil {
+		rival, whose = worth, fmt.Sprintf("trial %d", other.Trial)
 	}
 	if z.canCreate() {
-		if score := z.score(z.candidate().fresh, 0, d); score > rival {
-			rival, whose = score, "a new trial"
+		if worth := score(z.candidate().fresh, d); worth > rival {
+			rival, whose = worth, "a new trial"
 		}
 	}
-	if whose == "" || rival <= loyal*own {
+	if whose == "" || rival*believed <= loyal*own {
 		z.train(w.Trial, z.next(w.Step), at+says)
 		return
 	}
 	z.running--
-	z.pause(w.Trial, at+says+fmt.Sprintf("; to beat the best within %s, %s has a chance of %.2g and this one %.2g",
-		count(int(d.within), "step"), whose, rival, own))
+	z.pause(w.Trial, at+says+fmt.Sprintf("; a step of %s is worth a chance of %.2g to beat the best, and one of this trial %.2g", whose, rival, own))
 	z.spare()
 }
 
@@ -219,103 +197,18 @@ func (z *freeze) says(p *population.Path) string {
 		z.chance(p), z.cost(z.goal()))
 }
 
-// waiting is the best of the trials that wait, and its score; nil if none does.
-func (z *freeze) waiting(d dare) (best *frozen, score float64) {
+// waiting is the trial whose steps are worth most of those that wait, and what they are worth; nil if none does.
+func (z *freeze) waiting(d *population.Worth) (best *frozen, worth float64) {
 	for _, t := range slices.Sorted(maps.Keys(z.live)) {
 		if z.trials[t].phase != paused {
 			continue
 		}
 		w := z.live[t]
-		if s := z.score(z.look().paths[t], w.Step, d); best == nil || s > score {
-			best, score = w, s
+		if s := score(z.look().paths[t], d); best == nil || s > worth {
+			best, worth = w, s
 		}
 	}
-	return best, score
-}
-
-// candidate settles the configuration of the next new trial. It follows from the seed, the trial's number and the view.
-func (z *freeze) candidate() *freezeView {
-	v := z.look()
-	if v.fresh != nil {
-		return v
-	}
-	v.fresh = v.model.Fresh(nil)
-	rng := rand.New(rand.NewPCG(z.configs.root, poolStream+uint64(len(z.trials))))
-	if !z.modelled() || v.seen < leastSeen || len(z.trials) < len(z.configs.points) || rng.Float64() < chanceShare {
-		return v
-	}
-	margin := v.best - 0.05
-	chance := -1.0
-	for _, u := range z.pool(rng) {
-		config := z.configs.space.At(u)
-		if !z.configs.space.Allowed(config) {
-			continue
-		}
-		x := z.configs.space.Coordinates(config, u, math.NaN())
-		mean, variance := v.model.End(x)
-		if c := population.Below(mean, variance, margin); c > chance {
-			chance, v.next, v.x = c, config, x
-		}
-	}
-	if v.next != nil {
-		v.fresh = v.model.Fresh(v.x)
-		v.why = fmt.Sprintf("of %s the one with the best chance, %.2g, to end better than the best", count(drawnPool+nearPool, "draw"), chance)
-	}
-	return v
-}
-
-// pool is what a new configuration is chosen from.
-func (z *freeze) pool(rng *rand.Rand) [][]float64 {
-	var pool [][]float64
-	dims := z.configs.space.Dims()
-	for range drawnPool {
-		u := make([]float64, dims)
-		for i := range u {
-			u[i] = rng.Float64()
-		}
-		pool = append(pool, u)
-	}
-	best := z.leaders()
-	for i := 0; i < nearPool && len(best) > 0; i++ {
-		u := slices.Clone(best[i%len(best)])
-		for j := range u {
-			switch {
-			case math.IsNaN(u[j]) || rng.Float64() < 0.1:
-				u[j] = rng.Float64()
-			case rng.Float64() < 0.5:
-				u[j] = min(max(u[j]+0.1*rng.NormFloat64(), 0), 1)
-			}
-		}
-		pool = append(pool, u)
-	}
-	return pool
-}
-
-// leaders are the configurations of the trials with the best newest costs.
-func (z *freeze) leaders() [][]float64 {
-	const most = 4
-	type leader struct {
-		entry
-		x []float64
-	}
-	var all []leader
-	add := func(w *frozen) {
-		if n := len(w.Costs); n > 0 && w.X != nil && !math.IsNaN(w.Costs[n-1]) {
-			all = append(all, leader{entry{w.Costs[n-1], w.Trial}, w.X})
-		}
-	}
-	for _, w := range z.live {
-		add(w)
-	}
-	for i := range z.Past {
-		add(&z.Past[i])
-	}
-	slices.SortFunc(all, func(a, b leader) int { return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Trial, b.Trial)) })
-	var xs [][]float64
-	for _, l := range all[:min(most, len(all))] {
-		xs = append(xs, l.x)
-	}
-	return xs
+	return best, worth
 }
 
 func (z *freeze) ask(n int) error {
@@ -347,21 +240,18 @@ func (z *freeze) start() (bool, error) {
 	if z.owing() && z.canCreate() {
 		return z.begin()
 	}
-	d := z.dare()
-	other, score := z.waiting(d)
-	if z.canCreate() && (other == nil || z.score(z.candidate().fresh, 0, d) > score) {
+	d := z.drawWorth()
+	other, worth := z.waiting(d)
+	if z.canCreate() && (other == nil || score(z.candidate().fresh, d) > worth) {
 		return z.begin()
 	}
 	if other == nil {
 		return false, nil
 	}
-	z.thaw(other.Trial, z.next(other.Step), fmt.Sprintf("step %d: %s; of all that wait it is the likeliest to beat the best within %s",
-		other.Step, z.says(z.look().paths[other.Trial]), count(int(d.within), "step")))
+	z.thaw(other.Trial, z.next(other.Step), fmt.Sprintf("step %d: %s; of all that wait its steps are worth most, each a chance of %.2g to beat the best",
+		other.Step, z.says(z.look().paths[other.Trial]), worth))
 	return true, nil
 }
-
-// owing reports whether the next new trial is one to keep.
-func (z *freeze) owing() bool { return float64(z.Given) <= keepShare*float64(z.Spent) }
 
 // begin creates a trial, unless the configurations have run dry.
 func (z *freeze) begin() (bool, error) {
@@ -376,6 +266,9 @@ func (z *freeze) begin() (bool, error) {
 	}
 	if z.limit() > 0 {
 		reason += fmt.Sprintf(" of %d", z.limit())
+	}
+	if keep {
+		reason += ": kept, one of " + z.trust().String()
 	}
 	config := v.next
 	if config != nil {

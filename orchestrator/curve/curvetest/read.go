@@ -61,11 +61,24 @@ func All(shared fs.FS) ([]Task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read TaskSet's curves: %w", err)
 	}
-	more, err := algoPerf(shared)
+	more, err := algoPerf(shared, "external_tuning", leastRuns)
 	if err != nil {
 		return nil, fmt.Errorf("read AlgoPerf's curves: %w", err)
 	}
 	return append(tasks, more...), nil
+}
+
+// SelfTuned reads AlgoPerf's runs of submissions that tune themselves, ten or twenty of a workload; nothing if they are not there. Rows
+// that differ by their seed alone hold the same configuration.
+func SelfTuned(shared fs.FS) ([]Task, error) {
+	tasks, err := algoPerf(shared, "self_tuning", 1)
+	if err != nil {
+		return nil, fmt.Errorf("read AlgoPerf's curves: %w", err)
+	}
+	for i := range tasks {
+		tasks[i].Set = "SelfTuned"
+	}
+	return tasks, nil
 }
 
 func taskSet(shared fs.FS) ([]Task, error) {
@@ -170,8 +183,8 @@ const (
 	leastMeasured, leastRuns = 5, 40
 )
 
-// algoPerf reads the runs that were tuned by search, in the version that has most of them.
-func algoPerf(shared fs.FS) ([]Task, error) {
+// algoPerf reads the runs of a rule set, in the version that has most of them, of the workloads that have so many.
+func algoPerf(shared fs.FS, ruleset string, least int) ([]Task, error) {
 	const name = "algoperf_jax.jsonl.gz"
 	text, err := unzip(shared, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -188,13 +201,13 @@ func algoPerf(shared fs.FS) ([]Task, error) {
 		if err := json.Unmarshal(strict(lines.Bytes()), &r); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if r.Ruleset == "external_tuning" && r.Version == "algoperf_v05" && len(r.Value) >= leastMeasured {
+		if r.Ruleset == ruleset && r.Version == "algoperf_v05" && len(r.Value) >= leastMeasured {
 			groups[r.Workload] = append(groups[r.Workload], r)
 		}
 	}
 	var tasks []Task
 	for workload, runs := range groups {
-		if len(runs) >= leastRuns {
+		if len(runs) >= least {
 			tasks = append(tasks, workloadTask(strings.TrimSuffix(workload, "_jax"), runs))
 		}
 	}

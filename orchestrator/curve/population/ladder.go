@@ -182,9 +182,12 @@ func (l *Ladder) Hits(below float64, to int) *Hit {
 
 // arrive is the chance once a curve comes to a place about z at a look.
 func (h *Hit) arrive(k int, z float64) float64 {
-	now := min(max((h.below-z)/apart+0.5, 0), 1)
+	now := h.now(z)
 	return now + (1-now)*h.at(k, z)
 }
+
+// now is the chance that a curve about a place is below the goal there.
+func (h *Hit) now(z float64) float64 { return min(max((h.below-z)/apart+0.5, 0), 1) }
 
 func (h *Hit) at(k int, z float64) float64 {
 	i, f := rung(z)

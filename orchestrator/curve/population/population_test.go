@@ -123,3 +123,39 @@ func TestConfigurationsAreLearnedFrom(t *testing.T) {
 		t.Errorf("a new trial there has a chance of %.2f, and one of a bad configuration %.2f", a, b)
 	}
 }
+
+// A step is worth at least the chance per step of training on for any number of looks, which is one way to train; and never more than
+// a sure hit at the next look.
+func TestAStepIsWorthItsBestWayOfTraining(t *testing.T) {
+	t.Parallel()
+	looks := []int64{2, 3, 4, 6, 8, 11, 16}
+	rapid.Check(t, func(t *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		curves := made(rapid.IntRange(1, 30).Draw(t, "curves"), len(looks), rapid.Float64Range(0, 0.3).Draw(t, "luck"), rng)
+		cut := rapid.IntRange(0, len(looks)-1).Draw(t, "cut")
+		curves[0].Costs = curves[0].Costs[:cut]
+		m := population.Learn(curves, settings(len(looks)))
+		below := m.Warp.At(rapid.Float64Range(-0.2, 1).Draw(t, "goal"))
+		p := m.Of(0)
+		worth := p.Worth(m.Hits(below, len(looks)-1).Worth(looks))
+		at, next := int64(0), looks[cut]
+		if cut > 0 {
+			at = looks[cut-1]
+		}
+		whole := m.Hits(below, len(looks)-1)
+		plain := whole.Chance(cut-1, m.Newest(0))
+		if plain == 0 {
+			return
+		}
+		leaned := min(p.Chance(whole)/plain, 20)
+		for to := cut; to < len(looks); to++ {
+			per := leaned * m.Hits(below, to).Chance(cut-1, m.Newest(0)) / float64(looks[to]-at)
+			if per > worth*(1+1e-9)+leaned*1e-4 {
+				t.Fatalf("from look %d to %d the chance for each step is %v, and a step is worth %v", cut-1, to, per, worth)
+			}
+		}
+		if most := leaned / float64(next-at); worth > most*(1+1e-9) {
+			t.Fatalf("a step from look %d is worth %v, more than a sure hit, %v", cut-1, worth, most)
+		}
+	})
+}

@@ -2022,8 +2022,8 @@ func (x *PerformanceCurve) GetSampler() string {
 }
 
 // FreezeThaw trains many trials a little at a time: at each look it forecasts all of them, and trials not begun, by what the sweep's
-// own curves and configurations have shown, and trains on whichever is likeliest to beat the best. The others wait at their
-// checkpoints.
+// own curves and configurations have shown, and trains on those whose steps are worth most. The others wait at their
+// checkpoints. Part of the steps is random search: the more, the less chosen trials end better than drawn ones.
 type FreezeThaw struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Steps a trial is trained for at the most.

@@ -1,0 +1,96 @@
+package tuner
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/curve/population"
+)
+
+// candidate settles the configuration of the next new trial. It follows from the seed, the trial's number and the view.
+func (z *freeze) candidate() *freezeView {
+	v := z.look()
+	if v.fresh != nil {
+		return v
+	}
+	v.fresh = v.model.Fresh(nil)
+	rng := rand.New(rand.NewPCG(z.configs.root, poolStream+uint64(len(z.trials))))
+	if !z.modelled() || v.seen < leastSeen || len(z.trials) < len(z.configs.points) || rng.Float64() < chanceShare {
+		return v
+	}
+	margin := v.best - 0.05
+	chance := -1.0
+	for _, u := range z.pool(rng) {
+		config := z.configs.space.At(u)
+		if !z.configs.space.Allowed(config) {
+			continue
+		}
+		x := z.configs.space.Coordinates(config, u, math.NaN())
+		mean, variance := v.model.End(x)
+		if c := population.Below(mean, variance, margin); c > chance {
+			chance, v.next, v.x = c, config, x
+		}
+	}
+	if v.next != nil {
+		v.fresh = v.model.Fresh(v.x)
+		v.why = fmt.Sprintf("of %s the one with the best chance, %.2g, to end better than the best", count(drawnPool+nearPool, "draw"), chance)
+	}
+	return v
+}
+
+// pool is what a new configuration is chosen from.
+func (z *freeze) pool(rng *rand.Rand) [][]float64 {
+	var pool [][]float64
+	dims := z.configs.space.Dims()
+	for range drawnPool {
+		u := make([]float64, dims)
+		for i := range u {
+			u[i] = rng.Float64()
+		}
+		pool = append(pool, u)
+	}
+	best := z.leaders()
+	for i := 0; i < nearPool && len(best) > 0; i++ {
+		u := slices.Clone(best[i%len(best)])
+		for j := range u {
+			switch {
+			case math.IsNaN(u[j]) || rng.Float64() < 0.1:
+				u[j] = rng.Float64()
+			case rng.Float64() < 0.5:
+				u[j] = min(max(u[j]+0.1*rng.NormFloat64(), 0), 1)
+			}
+		}
+		pool = append(pool, u)
+	}
+	return pool
+}
+
+// leaders are the configurations of the trials with the best newest costs.
+func (z *freeze) leaders() [][]float64 {
+	const most = 4
+	type leader struct {
+		entry
+		x []float64
+	}
+	var all []leader
+	add := func(w *frozen) {
+		if n := len(w.Costs); n > 0 && w.X != nil && !math.IsNaN(w.Costs[n-1]) {
+			all = append(all, leader{entry{w.Costs[n-1], w.Trial}, w.X})
+		}
+	}
+	for _, w := range z.live {
+		add(w)
+	}
+	for i := range z.Past {
+		add(&z.Past[i])
+	}
+	slices.SortFunc(all, func(a, b leader) int { return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Trial, b.Trial)) })
+	var xs [][]float64
+	for _, l := range all[:min(most, len(all))] {
+		xs = append(xs, l.x)
+	}
+	return xs
+}

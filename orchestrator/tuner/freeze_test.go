@@ -1,0 +1,108 @@
+package tuner_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/outbid-dev/outbid/orchestrator/curve/curvetest"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// crossed are made curves whose last tenth is that of another: how well one does until then says nothing of its end.
+func crossed(curves, steps int, seed uint64) curvetest.Task {
+	task := curvetest.Made("power law", curves, steps, seed)
+	whose := rand.New(rand.NewPCG(seed, 1)).Perm(curves)
+	ends := make([][]float64, curves)
+	for i, w := range whose {
+		ends[i] = append(ends[i], task.Curves[w][steps*9/10:]...)
+	}
+	for i := range task.Curves {
+		// All fall at the end, as where the learning rate does.
+		for s, v := range ends[i] {
+			task.Curves[i][steps*9/10+s] = v - 1
+		}
+	}
+	return task
+}
+
+// ended is how many trials freeze_thaw trained to the end with a budget of 24 trainings, and how many of those it kept.
+func ended(t *testing.T, task curvetest.Task, seed uint64) (all, kept int) {
+	t.Helper()
+	steps := int64(task.Steps())
+	params, pick := tableSpace(&task, true, seed)
+	made, err := tuner.New(spec(freeze(&outbidv1.FreezeThaw{MaxSteps: steps, Sampler: "random"}), func(s *outbidv1.SweepSpec) {
+		s.Mode, s.Space, s.Tuner.Seed = "min", params, new(seed)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &contest{task: &task, tuner: made, pick: pick}
+	c.hold(t, 4, 24*int(steps)/4)
+	for trial, step := range c.step {
+		if step == int(steps) {
+			all++
+			if c.kept[tuner.Trial(trial)] {
+				kept++
+			}
+		}
+	}
+	return all, kept
+}
+
+// Where forecasts prove to be worth nothing, freeze_thaw becomes random search: most of what a budget could train to the end is
+// trained to the end. Where they prove right it is less than half.
+func TestFreezeThawDoubtsForecastsThatProveWrong(t *testing.T) {
+	t.Parallel()
+	var all, kept [2]int
+	for seed := range uint64(2) {
+		for i, task := range []curvetest.Task{curvetest.Made("power law", 200, 20, seed), crossed(200, 20, seed)} {
+			a, k := ended(t, task, seed)
+			all[i], kept[i] = all[i]+a, kept[i]+k
+		}
+	}
+	if all[0] > 24 || all[1] < 30 {
+		t.Errorf("of 48 trials that the budget has room for %d and %d were trained to the end, %d and %d of them kept; want at most 24 "+
+			"where forecasts are right, and at least 30 where they are not", all[0], all[1], kept[0], kept[1])
+	}
+	t.Logf("trained to the end: %v, of these kept: %v", all, kept)
+}
+
+// A kept trial says what share of the steps goes to such trials, and why.
+func TestFreezeThawSaysWhatItKeeps(t *testing.T) {
+	t.Parallel()
+	made, err := tuner.New(spec(freeze(&outbidv1.FreezeThaw{MaxSteps: 4})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	actions, err := made.Handle(tuner.Ask{N: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "random draw 1: kept, one of the 25 % of steps"
+	if got := actions[0].(tuner.Create).Reason; !strings.HasPrefix(got, want) {
+		t.Errorf("the first trial is created with %q, want %q", got, want)
+	}
+}
+
+// What a decision of freeze_thaw costs: a sweep of 24 trainings of 50 steps, four at a time, whose configurations are learned from.
+func BenchmarkFreezeThaw(b *testing.B) {
+	task := curvetest.Made("power law", 400, 50, 1)
+	params, pick := tableSpace(&task, true, 1)
+	decisions, trials := 0, 0
+	for b.Loop() {
+		made, err := tuner.New(spec(freeze(&outbidv1.FreezeThaw{MaxSteps: 50}), func(s *outbidv1.SweepSpec) {
+			s.Mode, s.Space, s.Tuner.Seed = "min", params, new(uint64(1))
+		}))
+		if err != nil {
+			b.Fatal(err)
+		}
+		c := &contest{task: &task, tuner: made, pick: pick}
+		c.hold(b, 4, 24*50/4)
+		decisions += c.decisions
+		trials += len(c.which)
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(decisions), "us/decision")
+	b.ReportMetric(float64(trials)/float64(b.N), "trials")
+}
