@@ -253,6 +253,7 @@ func TestOldOrdersAreIgnored(t *testing.T) {
 		o := r.bus.orch
 		o.assign(assignment(1, 0, 0))
 		x := <-r.starts
+		o.with(func() {}) // says the same once more: the first orders are old now
 		synctest.Wait()
 		for _, old := range []*outbidv1.Orders{
 			{Term: 0, Generation: 1000}, {Term: 1, Generation: 1}, {Term: 9, Generation: 1, Boot: "another"},

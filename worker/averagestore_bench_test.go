@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +17,7 @@ import (
 )
 
 // BenchmarkAverageThroughMinio averages five checkpoints of 64 MiB, or of OUTBID_AVERAGE_MIB, as a worker does, beside what it
-// takes to read all five at once and to store one: `plain`.
+// takes to read all five at once and then to store one: `plain`; and `checked`, which takes the SHA-256 of all of them too.
 func BenchmarkAverageThroughMinio(b *testing.B) {
 	m := objectstest.StartMinio(b)
 	b.Setenv("AWS_ACCESS_KEY_ID", m.User)
@@ -38,14 +39,16 @@ func BenchmarkAverageThroughMinio(b *testing.B) {
 		order.Sources = append(order.Sources, &outbidv1.ConsolidationSource{Checkpoint: ck, Steps: int64(i + 1)})
 		bytes += ck.GetBytes()
 	}
-	b.Run("plain", func(b *testing.B) {
-		b.SetBytes(bytes)
-		for b.Loop() {
-			if err := plain(b.Context(), access, order, mib); err != nil {
-				b.Fatal(err)
+	for _, checked := range []bool{false, true} {
+		b.Run(map[bool]string{false: "plain", true: "checked"}[checked], func(b *testing.B) {
+			b.SetBytes(bytes)
+			for b.Loop() {
+				if err := plain(b.Context(), access, order, mib, checked); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-	})
+		})
+	}
 	b.Run("average", func(b *testing.B) {
 		b.SetBytes(bytes)
 		for b.Loop() {
@@ -56,8 +59,14 @@ func BenchmarkAverageThroughMinio(b *testing.B) {
 	})
 }
 
-// plain reads all sources at once, then stores as much as one has.
-func plain(ctx context.Context, store objects.Access, o *outbidv1.Consolidation, mib int64) error {
+// plain reads all sources at once, then stores as much as one has; checked takes their SHA-256 meanwhile.
+func plain(ctx context.Context, store objects.Access, o *outbidv1.Consolidation, mib int64, checked bool) error {
+	taken := func() io.Writer {
+		if checked {
+			return sha256.New()
+		}
+		return struct{ io.Writer }{io.Discard} // which by itself would read in small pieces
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range o.GetSources() {
 		g.Go(func() error {
@@ -66,14 +75,15 @@ func plain(ctx context.Context, store objects.Access, o *outbidv1.Consolidation,
 				return err
 			}
 			defer r.Close() //nolint:errcheck // only read
-			_, err = io.Copy(io.Discard, r)
+			_, err = io.CopyBuffer(taken(), r, make([]byte, 1<<20))
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return store.Put(context.WithoutCancel(ctx), "checkpoints/s-1/0/000000000901-7.safetensors", zeros{}, mib<<20)
+	stored := io.TeeReader(zeros{}, taken())
+	return store.Put(context.WithoutCancel(ctx), "checkpoints/s-1/0/000000000901-7.safetensors", stored, mib<<20)
 }
 
 type zeros struct{}

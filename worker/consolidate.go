@@ -97,8 +97,8 @@ func Consolidate(ctx context.Context, store objects.Access, o *outbidv1.Consolid
 		return nil, ctx.Err()
 	}
 	defer func() { <-turns }()
-	if url := objects.Location(store); url != "" && apart.Load() {
-		return averageApart(ctx, url, o)
+	if url := objects.Location(store); url != "" && subprocesses.Load() {
+		return averageInSubprocess(ctx, url, o)
 	}
 	return averageOnce(ctx, store, o)
 }

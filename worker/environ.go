@@ -62,13 +62,7 @@ func passed(environ []string, patterns []string) []string {
 // what the user set, the node's name, and exactly the granted GPUs. Numeric libraries get as many threads as the trial
 // has CPUs, unless somebody says otherwise: all of them on every core would slow each other down.
 func (s *starter) environ(f *fork, user map[string]string) []string {
-	names := inherited()
-	if s.cfg.closed { // it has a home and a name of its own
-		names = slices.DeleteFunc(names, func(name string) bool {
-			return slices.Contains([]string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}, name)
-		})
-	}
-	env := passed(os.Environ(), append(names, s.cfg.PassEnv...))
+	env := slices.Clone(s.inherit())
 	if _, set := os.LookupEnv("OMP_NUM_THREADS"); !set {
 		env = append(env, "OMP_NUM_THREADS="+strconv.Itoa(s.threads(f)))
 	}
@@ -77,6 +71,20 @@ func (s *starter) environ(f *fork, user map[string]string) []string {
 	}
 	visible := inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices(), s.cfg.Machine.Given)
 	return append(env, "OUTBID_NODE="+s.cfg.Node, "CUDA_VISIBLE_DEVICES="+visible)
+}
+
+// inherit is what every trial has of the worker's environment, which does not change.
+func (s *starter) inherit() []string {
+	s.inheriting.Do(func() {
+		names := inherited()
+		if s.cfg.closed { // it has a home and a name of its own
+			names = slices.DeleteFunc(names, func(name string) bool {
+				return slices.Contains([]string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}, name)
+			})
+		}
+		s.inherited = passed(os.Environ(), append(names, s.cfg.PassEnv...))
+	})
+	return s.inherited
 }
 
 // threads is the trial's number of CPUs: what it asked for, the cores it was granted, or its GPUs' share of all.

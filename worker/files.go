@@ -25,6 +25,9 @@ func (f *fork) own() string {
 // makeScratch makes the fork's directories. The training code's is the worker's until it is given away.
 func (f *fork) makeScratch() error {
 	if !f.cfg.closed {
+		if f.cfg.spares.take(f.scratch()) {
+			return nil
+		}
 		return os.MkdirAll(f.scratch(), 0o700)
 	}
 	if err := os.Mkdir(f.scratch(), 0o711); err != nil { //nolint:gosec // its user passes through
@@ -81,7 +84,10 @@ func (f *fork) clear() {
 	if in.User() != nil {
 		errs = append(errs, in.Remove(f.own()))
 	}
-	if err := errors.Join(append(errs, os.RemoveAll(f.scratch()))...); err != nil {
+	if f.cfg.closed || len(errs) > 0 || !f.cfg.spares.keep(f.scratch()) {
+		errs = append(errs, os.RemoveAll(f.scratch()))
+	}
+	if err := errors.Join(errs...); err != nil {
 		f.cfg.Logger.Warn("what a trial left could not be removed", "error", err)
 	}
 }

@@ -167,12 +167,10 @@ func (f *fork) tellAcked(seq uint64) {
 	}
 }
 
-// say queues messages for the orchestrator.
-func (f *fork) say(messages ...*outbidv1.UplinkMessage) {
-	for _, m := range messages {
-		m.Fork = f.ref
-	}
-	f.out.add(f, messages...)
+// say queues a message for the orchestrator.
+func (f *fork) say(m *outbidv1.UplinkMessage) {
+	m.Fork = f.ref
+	f.out.add(f, m)
 }
 
 // note tells the user a line.
@@ -183,11 +181,13 @@ func (f *fork) note(level, text string) {
 	}}})
 }
 
-// begin says, before anything else, that the training code has its assignment.
+// begin says, before anything else, that the training code has its assignment. Nothing waits for that word.
 func (f *fork) begin() {
 	f.began.Do(func() {
 		from := f.body.GetStart().GetStep()
-		f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: from}}})
+		f.out.addDelayed(f, &outbidv1.UplinkMessage{
+			Fork: f.ref, Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: from}},
+		})
 	})
 }
 
@@ -201,7 +201,12 @@ func (f *fork) target() int64 {
 }
 
 // Reports implements session.Trial and program.Trial.
-func (f *fork) Reports(reports []*outbidv1.Report) {
+func (f *fork) Reports(reports []*outbidv1.Report) { f.reports(reports, false) }
+
+// LastReports implements session.Trial: they go with what is said of the end.
+func (f *fork) LastReports(reports []*outbidv1.Report) { f.reports(reports, true) }
+
+func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 	if f.over() || len(reports) == 0 {
 		return
 	}
@@ -220,7 +225,7 @@ func (f *fork) Reports(reports []*outbidv1.Report) {
 	f.step = max(f.step, reports[len(reports)-1].GetStep())
 	f.mu.Unlock()
 	f.stalled.Store(true)
-	f.out.addReports(f.ctx, f, kept)
+	f.out.addReports(f.ctx, f, kept, delayed)
 	f.touch()
 	f.stalled.Store(false)
 }

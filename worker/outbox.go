@@ -21,6 +21,9 @@ const (
 	maxReportBytes = 256 << 10
 )
 
+// sendDelay is how long a message waits that nobody waits for: in a short trial all that it has to say goes in one uplink.
+const sendDelay = 5 * time.Millisecond
+
 // maxFlights is how many uplinks may be under way at once: enough that a report need not wait for the answer to the one
 // before it, few enough that reports gather while the orchestrator is busy.
 const maxFlights = 4
@@ -39,6 +42,9 @@ type outbox struct {
 	flying  int
 	bytes   int
 	room    chan struct{}
+	// due says that something which is not under way is to be sent now; delay makes it so when what may wait has waited enough.
+	due   bool
+	delay *time.Timer
 }
 
 // flight is an uplink under way: how many entries it carries, and when it was sent.
@@ -58,18 +64,50 @@ type entry struct {
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1), first: 1} }
 
-// add takes messages that must not wait: there are few of them.
-func (o *outbox) add(f *fork, messages ...*outbidv1.UplinkMessage) {
+// add takes a message that must not wait for room: there are few of them.
+func (o *outbox) add(f *fork, m *outbidv1.UplinkMessage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, m := range messages {
-		o.push(entry{message: m, fork: f, bytes: estimate(m)})
+	o.push(entry{message: m, fork: f, bytes: estimate(m)})
+	o.flush()
+}
+
+// addDelayed takes a message that may wait for the next one, and that is sent soon if there is none.
+func (o *outbox) addDelayed(f *fork, m *outbidv1.UplinkMessage) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.push(entry{message: m, fork: f, bytes: estimate(m)})
+	o.whisper()
+}
+
+// whisper has what waits sent soon. The caller holds the lock.
+func (o *outbox) whisper() {
+	if o.delay == nil {
+		o.delay = time.AfterFunc(sendDelay, o.delayOver)
+	}
+}
+
+// delayOver has sent what could wait.
+func (o *outbox) delayOver() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.delay != nil {
+		o.flush()
+	}
+}
+
+// flush has all that waits sent now. The caller holds the lock.
+func (o *outbox) flush() {
+	o.due = true
+	if o.delay != nil {
+		o.delay.Stop()
+		o.delay = nil
 	}
 	o.notify()
 }
 
-// addReports takes reports; it waits while the backlog is full, or until ctx ends.
-func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Report) {
+// addReports takes reports, which may be delayed or not; it waits while the backlog is full, or until ctx ends.
+func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Report, delayed bool) {
 	type wrapped struct {
 		message outbidv1.UplinkMessage
 		kind    outbidv1.UplinkMessage_Report
@@ -88,7 +126,11 @@ func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Re
 		w.message.Fork, w.message.Kind = f.ref, &w.kind
 		o.push(entry{message: &w.message, fork: f, bytes: reportBytes(r), report: r.GetSeq()})
 	}
-	o.notify()
+	if delayed {
+		o.whisper()
+	} else {
+		o.flush()
+	}
 }
 
 // await releases the lock until there may be room; false if ctx ended.
@@ -97,7 +139,7 @@ func (o *outbox) await(ctx context.Context) bool {
 		o.room = make(chan struct{})
 	}
 	room := o.room
-	o.notify()
+	o.flush()
 	o.mu.Unlock()
 	defer o.mu.Lock()
 	select {
@@ -126,10 +168,10 @@ func (o *outbox) next(now time.Time) (first uint64, messages []*outbidv1.UplinkM
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.flights) > 0 && now.Sub(o.flights[0].sent) >= resendAfter {
-		o.flights, o.flying = o.flights[:0], 0
+		o.flights, o.flying, o.due = o.flights[:0], 0, true
 	}
 	waiting := o.entries[o.flying:]
-	if len(waiting) == 0 || len(o.flights) == maxFlights {
+	if len(waiting) == 0 || len(o.flights) == maxFlights || !o.due {
 		return 0, nil
 	}
 	bytes := 0
@@ -143,6 +185,7 @@ func (o *outbox) next(now time.Time) (first uint64, messages []*outbidv1.UplinkM
 	first = o.first + uint64(o.flying)
 	o.flights = append(o.flights, flight{len(messages), now})
 	o.flying += len(messages)
+	o.due = len(messages) < len(waiting)
 	return first, messages
 }
 
@@ -151,7 +194,7 @@ func (o *outbox) again() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.flights, o.flying = o.flights[:0], 0
-	o.notify()
+	o.flush()
 }
 
 // acked drops messages up to a sequence and calls f for each.
@@ -177,7 +220,7 @@ func (o *outbox) acked(seq uint64, f func(e entry)) {
 	if len(o.entries) == 0 {
 		o.entries = nil // the array may be large
 	}
-	if len(o.entries) > o.flying && len(o.flights) < maxFlights {
+	if o.due && len(o.entries) > o.flying && len(o.flights) < maxFlights {
 		o.notify()
 	}
 }

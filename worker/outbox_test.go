@@ -39,7 +39,7 @@ func TestOutboxDelivers(t *testing.T) {
 			}
 			lossy := round < 500 // then the network heals
 			for ; added < total && rng.IntN(2) == 0; added++ {
-				o.addReports(context.Background(), f, []*outbidv1.Report{report(added + 1)})
+				o.addReports(context.Background(), f, []*outbidv1.Report{report(added + 1)}, false)
 			}
 			if first, messages := o.next(now); len(messages) > 0 {
 				for range 1 + rng.IntN(2) {
@@ -98,7 +98,8 @@ func TestOutboxGathers(t *testing.T) {
 		o.add(f, &outbidv1.UplinkMessage{})
 		send(1, i+1) // at once
 	}
-	o.add(f, &outbidv1.UplinkMessage{}, &outbidv1.UplinkMessage{})
+	o.add(f, &outbidv1.UplinkMessage{})
+	o.add(f, &outbidv1.UplinkMessage{})
 	send(0, 0) // enough are under way
 	if d := o.resendIn(now); d != resendAfter {
 		t.Errorf("again in %s", d)
@@ -125,7 +126,7 @@ func TestOutboxBoundsAnUplink(t *testing.T) {
 	t.Parallel()
 	o, f := newOutbox(), &fork{}
 	for i := range 3 * maxUplink {
-		o.addReports(t.Context(), f, []*outbidv1.Report{report(uint64(i) + 1)})
+		o.addReports(t.Context(), f, []*outbidv1.Report{report(uint64(i) + 1)}, false)
 	}
 	if _, messages := o.next(time.Now()); len(messages) != maxUplink {
 		t.Errorf("%d messages", len(messages))
@@ -136,7 +137,7 @@ func TestOutboxBoundsAnUplink(t *testing.T) {
 		metrics[string(rune('a'+i%26))+time.Duration(i).String()] = 1
 	}
 	for range 100 {
-		o.addReports(t.Context(), f, []*outbidv1.Report{{Seq: 1, Metrics: metrics}})
+		o.addReports(t.Context(), f, []*outbidv1.Report{{Seq: 1, Metrics: metrics}}, false)
 	}
 	if _, messages := o.next(time.Now()); len(messages) < 2 || len(messages) > 40 {
 		t.Errorf("%d large messages", len(messages))
@@ -152,15 +153,15 @@ func TestOutboxBacklog(t *testing.T) {
 		for i := range reports {
 			reports[i] = report(uint64(i) + 1)
 		}
-		o.addReports(t.Context(), f, reports)
+		o.addReports(t.Context(), f, reports, false)
 		waited, gone := make(chan struct{}), make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			o.addReports(t.Context(), f, []*outbidv1.Report{report(maxBacklog + 1)})
+			o.addReports(t.Context(), f, []*outbidv1.Report{report(maxBacklog + 1)}, false)
 			close(waited)
 		}()
 		go func() {
-			o.addReports(ctx, f, []*outbidv1.Report{report(maxBacklog + 2)})
+			o.addReports(ctx, f, []*outbidv1.Report{report(maxBacklog + 2)}, false)
 			close(gone)
 		}()
 		synctest.Wait()
@@ -176,6 +177,48 @@ func TestOutboxBacklog(t *testing.T) {
 		<-waited
 		if n := len(o.entries); n != maxBacklog-100+2 {
 			t.Errorf("%d entries", n)
+		}
+	})
+}
+
+// What nobody waits for goes with what comes next, or alone after a while.
+func TestOutboxDelays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, f := newOutbox(), &fork{ref: &outbidv1.ForkRef{Sweep: "s", LeaseId: 1}}
+		began := func() *outbidv1.UplinkMessage {
+			return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{}}}
+		}
+		sent := func() int {
+			_, messages := o.next(time.Now())
+			return len(messages)
+		}
+		o.addDelayed(f, began())
+		if n := sent(); n != 0 {
+			t.Fatalf("sent %d messages at once", n)
+		}
+		o.addReports(t.Context(), f, []*outbidv1.Report{report(1)}, false)
+		<-o.wake
+		if n := sent(); n != 2 {
+			t.Fatalf("sent %d messages, want what was delayed with the report", n)
+		}
+		before := time.Now()
+		o.addDelayed(f, began())
+		<-o.wake
+		if n := sent(); n != 1 || time.Since(before) != sendDelay {
+			t.Fatalf("sent %d messages after %s", n, time.Since(before))
+		}
+		o.addDelayed(f, began())
+		o.again()
+		<-o.wake
+		if n := sent(); n != 4 {
+			t.Fatalf("sent %d of all again", n)
+		}
+		pass(2 * sendDelay)
+		select {
+		case <-o.wake:
+			t.Fatal("woken for nothing")
+		default:
 		}
 	})
 }

@@ -30,6 +30,9 @@ type starter struct {
 	sessions *session.Server
 	blobs    blobs
 	owners   *owners
+	// inherited is what every trial has of the worker's environment, once inheriting has found it.
+	inheriting sync.Once
+	inherited  []string
 }
 
 // start makes a fork's scratch directory, brings what it needs and starts its training code.

@@ -76,6 +76,8 @@ type Config struct {
 	// below that, which belongs to another user.
 	files  string
 	closed bool
+	// spares are directories of trials that ended, for others.
+	spares *spares
 }
 
 // Timing of the protocol.
@@ -117,6 +119,7 @@ func (c *Config) check() error {
 	if c.files == "" {
 		c.files = filepath.Join(c.Dir, "scratch")
 	}
+	c.spares = &spares{dir: c.files}
 	if c.Python == "" {
 		c.Python = "python3"
 	}

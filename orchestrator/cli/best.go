@@ -104,25 +104,13 @@ func (c *connection) download(ctx context.Context, want *outbidv1.GetCheckpointR
 		return nil, err
 	}
 	var about *outbidv1.Checkpoint
-	hash := sha256.New()
-	err = writeWhole(file, func(w io.Writer) error {
-		for {
-			piece, err := stream.Recv()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return err
-			}
-			if piece.GetCheckpoint() != nil {
-				about = piece.GetCheckpoint()
-			}
-			_, _ = hash.Write(piece.GetData())
-			if _, err := w.Write(piece.GetData()); err != nil {
-				return err
-			}
+	err = receive(file, func() ([]byte, error) {
+		piece, err := stream.Recv()
+		if piece.GetCheckpoint() != nil {
+			about = piece.GetCheckpoint()
 		}
-		got := hex.EncodeToString(hash.Sum(nil))
+		return piece.GetData(), err
+	}, func(got string) error {
 		if sum := about.GetSha256(); sum != "" && sum != got {
 			return fmt.Errorf("checkpoint %s arrived damaged: its SHA-256 is %s, not %s; try again", about.GetKey(), got, sum)
 		}
@@ -132,6 +120,26 @@ func (c *connection) download(ctx context.Context, want *outbidv1.GetCheckpointR
 		return nil, err
 	}
 	return about, nil
+}
+
+// receive writes the pieces that next returns until io.EOF to a file: whole, if check accepts their SHA-256, or not at all.
+func receive(file string, next func() ([]byte, error), check func(sha256 string) error) error {
+	hash := sha256.New()
+	return writeWhole(file, func(w io.Writer) error {
+		for {
+			data, err := next()
+			if errors.Is(err, io.EOF) {
+				return check(hex.EncodeToString(hash.Sum(nil)))
+			}
+			if err != nil {
+				return err
+			}
+			_, _ = hash.Write(data)
+			if _, err := w.Write(data); err != nil {
+				return err
+			}
+		}
+	})
 }
 
 // writeWhole writes a file that is there whole or not at all.

@@ -66,25 +66,14 @@ func (a *app) fetchSoup(ctx context.Context, c *connection, sweep *outbidv1.Swee
 		return err
 	}
 	var soup *outbidv1.Soup
-	hash := sha256.New()
-	err = writeWhole(o.to, func(w io.Writer) error {
-		for {
-			piece, err := stream.Recv()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return err
-			}
-			if piece.GetSoup() != nil {
-				soup = piece.GetSoup()
-			}
-			_, _ = hash.Write(piece.GetData())
-			if _, err := w.Write(piece.GetData()); err != nil {
-				return err
-			}
+	err = receive(o.to, func() ([]byte, error) {
+		piece, err := stream.Recv()
+		if piece.GetSoup() != nil {
+			soup = piece.GetSoup()
 		}
-		if got := hex.EncodeToString(hash.Sum(nil)); got != soup.GetSha256() {
+		return piece.GetData(), err
+	}, func(got string) error {
+		if got != soup.GetSha256() {
 			return fmt.Errorf("soup %d arrived damaged: its SHA-256 is %s, not %s; try again", soup.GetNumber(), got, soup.GetSha256())
 		}
 		return nil

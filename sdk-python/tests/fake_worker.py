@@ -1,11 +1,14 @@
-"""A worker for tests: serves SessionService on a Unix socket and starts the real training process."""
+"""A worker for tests: speaks with the real training process that it starts over a Unix socket, or as older ones did."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
@@ -43,10 +46,67 @@ class _Servicer(session_pb2_grpc.SessionServiceServicer):
             yield order
 
 
-class FakeWorker:
-    """One training process and its stream."""
+class _Grpc:
+    """SessionService, as workers of older versions serve it."""
 
-    def __init__(self, tmp: Path, function: Callable[..., Any] | None = None, **env: str) -> None:
+    def __init__(self, path: Path, said: queue.SimpleQueue[Any], orders: queue.SimpleQueue[Any]) -> None:
+        self._pool = futures.ThreadPoolExecutor(4)
+        self._server = grpc.server(self._pool)
+        session_pb2_grpc.add_SessionServiceServicer_to_server(_Servicer(said, orders), self._server)
+        self._server.add_insecure_port(f"unix:{path}")
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop(None).wait(DEADLINE)
+        self._pool.shutdown()
+
+
+class _Frames:
+    """One connection on which each message goes with its length before it."""
+
+    def __init__(self, path: Path, said: queue.SimpleQueue[Any], orders: queue.SimpleQueue[Any]) -> None:
+        self._said, self._orders = said, orders
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._connection: socket.socket | None = None
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        try:
+            self._connection, _ = self._listener.accept()
+        except OSError:
+            return  # stopped
+        threading.Thread(target=self._write, args=(self._connection,), daemon=True).start()
+        with contextlib.suppress(OSError), self._connection.makefile("rb") as stream:
+            while len(length := stream.read(4)) == 4:
+                body = stream.read(int.from_bytes(length, "big"))
+                self._said.put(session_pb2.AttachRequest.FromString(body))
+        self._said.put(None)
+        self._orders.put(None)
+
+    def _write(self, connection: socket.socket) -> None:
+        while (order := self._orders.get()) is not None:
+            body = order.SerializeToString()
+            with contextlib.suppress(OSError):
+                connection.sendall(len(body).to_bytes(4, "big") + body)
+        connection.close()
+
+    def stop(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
+
+
+class FakeWorker:
+    """One training process and its stream; an older worker's is gRPC."""
+
+    def __init__(
+        self, tmp: Path, function: Callable[..., Any] | None = None, *, older: bool = False, **env: str
+    ) -> None:
         self.scratch = tmp / "scratch"
         self.scratch.mkdir(exist_ok=True)
         self.function_path = tmp / "function"
@@ -54,17 +114,13 @@ class FakeWorker:
             self.function_path.write_bytes(_pickle.dump(function))
         self.said: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._pool = futures.ThreadPoolExecutor(4)
-        self._server = grpc.server(self._pool)
-        session_pb2_grpc.add_SessionServiceServicer_to_server(_Servicer(self.said, self._orders), self._server)
-        socket = f"unix:{tmp}/s"
-        self._server.add_insecure_port(socket)
-        self._server.start()
+        self._server = (_Grpc if older else _Frames)(tmp / "s", self.said, self._orders)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "outbid._trial"],
             env={
                 **os.environ,
-                "OUTBID_SOCKET": socket,
+                "OUTBID_SOCKET": f"{tmp}/s",
+                **({} if older else {"OUTBID_STREAM": f"{tmp}/s"}),
                 "OUTBID_SESSION": "secret",
                 "PYTHONPATH": str(SRC),
                 **env,
@@ -132,7 +188,7 @@ class FakeWorker:
         self._orders.put(session_pb2.AttachResponse(shutdown=session_pb2.ProcessShutdown(reason="done")))
 
     def break_stream(self) -> None:
-        self._server.stop(None).wait(DEADLINE)
+        self._server.stop()
 
     def output(self) -> tuple[str, str]:
         """Wait for the process to end and return what it printed."""
@@ -143,5 +199,4 @@ class FakeWorker:
             self.process.kill()
         self.process.communicate()
         self._orders.put(None)
-        self._server.stop(None).wait(DEADLINE)
-        self._pool.shutdown()
+        self._server.stop()

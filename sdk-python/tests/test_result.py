@@ -182,7 +182,9 @@ def test_terminal_display(
     server.sweep.steps = 180
     server.sweep.counts.running = 1
     display.update(update(server, make_trial(61, "running", step=2, until_step=9)))
+    assert str(display._live.get_renderable()).endswith("\n"), "the cursor's line is empty, where ^C is echoed"
     display.end(result.sweep, result.trials)
+    assert not str(display._live.get_renderable()).endswith("\n")
     display.close()
     out = capsys.readouterr().out
     assert "s-1  running, 0s" in out
@@ -250,10 +252,16 @@ def test_notebook_display(result: ob.Result, server: FakeServer, monkeypatch: py
     display = _display.make_display(True)
     assert isinstance(display, _display.NotebookDisplay)
     display.update(update(server, make_trial(0, "running")))
+    display.update(update(server, make_trial(0, "paused")))
+    assert len(shown) == 1, "the second came too soon to be drawn"
+    display.close()  # as after an interrupt
+    assert "<td>paused</td>" in shown[-1]
     display.end(result.sweep, result.trials)
     display.close()
-    assert len(shown) == 2
+    assert len(shown) == 3
     assert "<table>" in shown[-1]
+    assert "<br>trials: " in shown[-1] and "<br>best: accuracy " in shown[-1], "each in a line of its own"
+    assert shown[-1].count("font-weight: bold") == 1, "the best trial's row"
 
 
 def test_columns_of_a_parameter_that_not_every_trial_has(result: ob.Result) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -37,8 +38,9 @@ def test_hello_shows_the_secret(worker: Make) -> None:
     assert hello.sdk_version
 
 
-def test_target_save_reach_and_train_on(worker: Make) -> None:
-    w = worker(stepping)
+@pytest.mark.parametrize("older", [False, True])
+def test_target_save_reach_and_train_on(worker: Make, older: bool) -> None:
+    w = worker(stepping, older=older)
     w.hear("hello")
     w.assign(until_step=2)
     reports = w.reports(2)
@@ -445,6 +447,31 @@ def test_generators_are_seeded_per_trial(worker: Make) -> None:
         seen.append(dict(w.reports(1)[0].metrics))
         w.hear("ended")
     assert seen[0] == seen[2] != seen[1]
+    assert seen[0] == {"a": random.Random(1).random(), "b": np.random.RandomState(1).random_sample()}
+
+
+def without_numpy(trial: Trial) -> None:
+    import sys
+
+    found = "numpy" in sys.modules
+    if trial.number == 1:
+        import numpy
+
+        trial.report(loaded=found, b=numpy.random.random())
+    else:
+        trial.report(loaded=found)
+
+
+def test_numpy_is_seeded_when_training_code_loads_it(worker: Make) -> None:
+    w = worker(without_numpy)
+    w.hear("hello")
+    seen = []
+    for trial in (0, 1, 1):
+        w.assign(seed=7 + trial, trial=trial)
+        seen.append(dict(w.reports(1)[0].metrics))
+        w.hear("ended")
+    drawn = np.random.RandomState(8).random_sample()
+    assert seen == [{"loaded": 0}, {"loaded": 0, "b": drawn}, {"loaded": 1, "b": drawn}]
 
 
 def wait_for_a_signal(up: Any) -> None:
@@ -474,6 +501,27 @@ def test_sigterm_kills_forked_children(worker: Make) -> None:
     w.hear("hello")
     w.assign()
     assert dict(w.reports(1)[0].metrics) == {"code": -signal.SIGTERM}
+
+
+def reports_in_a_child(trial: Trial) -> None:
+    from outbid.v1 import session_pb2
+
+    child = os.fork()
+    if child == 0:
+        trial.report(loss=13.0)  # nobody's: it must not get between what the parent says
+        trial._link.send(session_pb2.AttachRequest())
+        os._exit(0)
+    trial.report(code=os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_forked_children_say_nothing(worker: Make) -> None:
+    w = worker(reports_in_a_child)
+    w.hear("hello")
+    w.assign()
+    assert dict(w.reports(1)[0].metrics) == {"code": 0}
+    w.hear("ended")
 
 
 def test_missing_module_is_named(worker: Make) -> None:

@@ -1,12 +1,9 @@
 package session
 
 import (
-	"context"
 	"errors"
 	"net"
 	"os"
-
-	"google.golang.org/grpc/peer"
 )
 
 // peerListener lets in processes of known users only, by what the kernel says about who connects.
@@ -83,12 +80,8 @@ func (s *Server) knows(uid uint32) bool {
 	return false
 }
 
-// mine says whether a call comes from the user that the process runs as.
-func (p *proc) mine(ctx context.Context) bool {
-	from, ok := peer.FromContext(ctx)
-	if !ok {
-		return false
-	}
-	addr, ok := from.Addr.(peerAddr)
+// mine says whether a connection comes from the user that the process runs as.
+func (p *proc) mine(from net.Addr) bool {
+	addr, ok := from.(peerAddr)
 	return ok && addr.uid == p.user()
 }

@@ -77,7 +77,7 @@ func (s *Server) launch(ctx context.Context, spec Spec, key string, first *outbi
 	if spec.Dir == "" {
 		spec.Dir = p.in.Home()
 	}
-	env := append(spec.Env[:len(spec.Env):len(spec.Env)], EnvSocket+"="+s.socket, EnvSession+"="+secret)
+	env := append(spec.Env[:len(spec.Env):len(spec.Env)], EnvSocket+"="+s.socket, EnvStream+"="+s.frames.path, EnvSession+"="+secret)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -1,12 +1,14 @@
 // Package session serves the Unix socket that training processes talk to, and keeps those processes warm: one process
 // runs trial after trial of the same function on the same devices, so that a trial need not wait for an interpreter to
-// start and a framework to load.
+// start and a framework to load. On the socket each message goes with its length before it; on another it is gRPC's, for
+// processes of older SDKs.
 package session
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -26,7 +28,9 @@ import (
 
 // What a process is given in its environment.
 const (
-	// EnvSocket names the variable with the path of the Unix socket.
+	// EnvStream names the variable with the path of the Unix socket, EnvSocket that with the path of the one on which
+	// gRPC is spoken.
+	EnvStream = "OUTBID_STREAM"
 	EnvSocket = "OUTBID_SOCKET"
 	// EnvSession names the variable with the secret that the process shows when it attaches.
 	EnvSession = "OUTBID_SESSION"
@@ -45,6 +49,8 @@ const (
 // last call. Reports may block: it holds up what the process says, and the process once its buffers are full.
 type Trial interface {
 	Reports(reports []*outbidv1.Report)
+	// LastReports are those behind which Ended follows at once.
+	LastReports(reports []*outbidv1.Report)
 	Saved(saved *outbidv1.ProcessSaved)
 	Reached(step int64)
 	Ended(ended *outbidv1.ForkEnded)
@@ -130,8 +136,9 @@ type Server struct {
 
 	cfg    Config
 	socket string
-	tmp    string // made for the socket, if Dir is too long a path
+	tmp    string // made for the sockets, if Dir is too long a path
 	grpc   *grpc.Server
+	frames *frames
 	served sync.WaitGroup
 
 	mu     sync.Mutex
@@ -158,28 +165,43 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 		}
 		s.socket = filepath.Join(s.tmp, "session.sock")
 	}
-	if err := os.Remove(s.socket); err != nil && !os.IsNotExist(err) {
-		return nil, fmt.Errorf("session socket: %w", err)
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "unix", s.socket)
+	l, err := s.listen(ctx, s.socket)
 	if err != nil {
-		return nil, fmt.Errorf("session socket: %w", err)
+		return nil, err
 	}
-	mode := os.FileMode(0o600)
-	if cfg.Others {
-		mode = 0o666 // who connects is asked for its user
-	}
-	if err := os.Chmod(s.socket, mode); err != nil {
-		return nil, fmt.Errorf("session socket: %w", err)
+	stream := filepath.Join(filepath.Dir(s.socket), "stream.sock")
+	s.frames = &frames{path: stream, conns: make(map[net.Conn]struct{})}
+	if s.frames.listener, err = s.listen(ctx, stream); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	s.grpc = grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxRecvMsgSize(64<<20))
 	outbidv1.RegisterSessionServiceServer(s.grpc, s)
 	s.served.Go(func() {
-		if err := s.grpc.Serve(&peerListener{Listener: l, known: s.knows}); err != nil {
+		if err := s.grpc.Serve(l); err != nil {
 			cfg.Logger.Error("the session socket failed", "error", err)
 		}
 	})
+	s.served.Go(func() { s.frames.serve(s) })
 	return s, nil
+}
+
+// listen opens a socket that lets in processes of known users.
+func (s *Server) listen(ctx context.Context, path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return nil, fmt.Errorf("session socket: %w", err)
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("session socket: %w", err)
+	}
+	mode := os.FileMode(0o600)
+	if s.cfg.Others {
+		mode = 0o666 // who connects is asked for its user
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return nil, errors.Join(fmt.Errorf("session socket: %w", err), l.Close())
+	}
+	return &peerListener{Listener: l, known: s.knows}, nil
 }
 
 // Start runs a trial in a warm process, or in a new one if there is none for the spec, and returns once the process
@@ -292,8 +314,9 @@ func (s *Server) Close() error {
 		<-p.gone
 	}
 	s.grpc.Stop()
+	s.frames.close()
 	s.served.Wait()
-	_ = os.Remove(s.socket) // the listener has removed it already
+	_, _ = os.Remove(s.socket), os.Remove(s.frames.path) // the listeners have removed them already
 	if s.tmp != "" {
 		return os.RemoveAll(s.tmp)
 	}

@@ -1,12 +1,15 @@
 package session
 
 import (
+	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/process"
@@ -26,6 +30,9 @@ func TestMain(m *testing.M) {
 	if sessiontest.Enabled() {
 		if os.Getenv("SESSION_TEST") == "deaf" {
 			select {}
+		}
+		if os.Getenv("SESSION_TEST") == "older" {
+			os.Unsetenv("OUTBID_STREAM") //nolint:errcheck,gosec // an SDK that does not know of it
 		}
 		if os.Getenv("SESSION_TEST") == "broken" {
 			fmt.Fprintln(os.Stderr, "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'outbid'")
@@ -86,6 +93,11 @@ func (r *recorder) Reports(reports []*outbidv1.Report) {
 	for _, report := range reports {
 		r.events <- fmt.Sprintf("report %d", report.GetStep())
 	}
+}
+
+func (r *recorder) LastReports(reports []*outbidv1.Report) {
+	r.events <- "last"
+	r.Reports(reports)
 }
 
 func (r *recorder) Saved(s *outbidv1.ProcessSaved) {
@@ -179,6 +191,18 @@ func begin(t *testing.T, s *Server, sp Spec, a *outbidv1.TrialAssignment, r *rec
 
 func TestTrialsShareAProcess(t *testing.T) {
 	t.Parallel()
+	t.Run("frames", func(t *testing.T) {
+		t.Parallel()
+		trialsShareAProcess(t, spec())
+	})
+	t.Run("an older SDK's gRPC", func(t *testing.T) {
+		t.Parallel()
+		trialsShareAProcess(t, spec("SESSION_TEST=older"))
+	})
+}
+
+func trialsShareAProcess(t *testing.T, spec Spec) {
+	t.Helper()
 	s, out := listen(t, nil)
 	var sess *Session
 	r := newRecorder()
@@ -188,7 +212,7 @@ func TestTrialsShareAProcess(t *testing.T) {
 		trained.Wait()
 		sess.SaveDone(saved.GetStep(), "")
 	}
-	sess = begin(t, s, spec(), assignment(0, 2, "steps", t.TempDir()), r)
+	sess = begin(t, s, spec, assignment(0, 2, "steps", t.TempDir()), r)
 	trained.Done()
 	r.await(t, "report 1", "report 2", "saved 2", "reached 2")
 	sess.Direct(outbidv1.Verdict_VERDICT_TRAIN, 3, "")
@@ -210,7 +234,7 @@ func TestTrialsShareAProcess(t *testing.T) {
 		{"nothing", outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, ""},
 	} {
 		r := newRecorder()
-		sess := begin(t, s, spec(), assignment(int32(i)+1, 0, tc.what, ""), r)
+		sess := begin(t, s, spec, assignment(int32(i)+1, 0, tc.what, ""), r)
 		r.await(t, "ended")
 		if sess.proc != first {
 			t.Error("another process")
@@ -375,18 +399,115 @@ func TestStartFails(t *testing.T) {
 func TestSecret(t *testing.T) {
 	t.Parallel()
 	s, _ := listen(t, nil)
-	for _, secret := range []string{"", "guess"} {
-		c, err := sessiontest.Dial(t.Context(), s.socket, secret)
+	refused := func(secret, why string, c *sessiontest.Client, err error) {
+		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Next(); err == nil || errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "unknown session") {
+		if _, err := c.Next(); err == nil || why != "" && !strings.Contains(err.Error(), why) {
 			t.Errorf("attached with %q: %v", secret, err)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	}
+	for _, secret := range []string{"", "guess"} {
+		c, err := sessiontest.Dial(t.Context(), s.socket, secret)
+		refused(secret, "unknown session", c, err)
+		c, err = sessiontest.Open(t.Context(), s.frames.path, secret)
+		refused(secret, "EOF", c, err)
+	}
+}
+
+// What comes behind a trial's last reports is known before they are handed on, and what is no message ends the stream.
+func TestFrames(t *testing.T) {
+	t.Parallel()
+	ours, theirs := net.Pipe()
+	in := &framed{conn: ours, in: bufio.NewReader(ours)}
+	message := func(m *outbidv1.AttachRequest) []byte {
+		data, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
+	}
+	reports := message(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Reports{Reports: &outbidv1.ReportBatch{}}})
+	saved := message(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Saved{Saved: &outbidv1.ProcessSaved{}}})
+	end := message(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Ended{Ended: &outbidv1.ProcessEnded{}}})
+	var writer sync.WaitGroup
+	defer writer.Wait()
+	writer.Go(func() {
+		for _, data := range [][]byte{
+			reports, slices.Concat(reports, saved, end), slices.Concat(reports, end), binary.BigEndian.AppendUint32(nil, maxFrame+1),
+		} {
+			if _, err := theirs.Write(data); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i, want := range []bool{false, false, true, false, true, false} {
+		if _, err := in.Recv(); err != nil || in.EndFollows() != want {
+			t.Fatalf("message %d: %v, the end follows: %v", i, err, !want)
+		}
+	}
+	if _, err := in.Recv(); err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Fatalf("too long a message: %v", err)
+	}
+	in.HangUp()
+	if err := in.Send(&outbidv1.AttachResponse{}); err == nil {
+		t.Fatal("sent when it was over")
+	}
+}
+
+// Who has not said who it is may not have much memory taken for it.
+func TestALongHelloIsRefused(t *testing.T) {
+	t.Parallel()
+	ours, theirs := net.Pipe()
+	in := &framed{conn: ours, in: bufio.NewReader(ours)}
+	var writer sync.WaitGroup
+	defer writer.Wait()
+	writer.Go(func() {
+		if _, err := theirs.Write(binary.BigEndian.AppendUint32(nil, maxHello+1)); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := in.Recv(); err == nil || !strings.Contains(err.Error(), "65537 bytes, of 65536 at most") {
+		t.Fatalf("want it refused by its length: %v", err)
+	}
+}
+
+// FuzzFrames reads what anybody may send: messages or an error, and no more memory than a message may take.
+func FuzzFrames(f *testing.F) {
+	hello, err := proto.Marshal(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Hello{Hello: &outbidv1.ProcessHello{Session: "s", Pid: 1}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	framedHello := append(binary.BigEndian.AppendUint32(nil, uint32(len(hello))), hello...)
+	f.Add(framedHello)
+	f.Add(append(slices.Clone(framedHello), 0, 0, 0, 1, endTag))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{0, 0, 0, 9, 1})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ours, theirs := net.Pipe()
+		defer ours.Close() //nolint:errcheck // both ends are the test's
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			_, _ = theirs.Write(data) // who reads may have hung up
+			_ = theirs.Close()
+		})
+		defer writer.Wait()
+		in := &framed{conn: ours, in: bufio.NewReader(ours)}
+		for got := 0; ; got++ {
+			if _, err := in.Recv(); err != nil {
+				in.HangUp()
+				return
+			}
+			if got > len(data)/lengthBytes {
+				t.Fatalf("%d messages of %d bytes", got, len(data))
+			}
+			in.EndFollows()
+		}
+	})
 }
 
 func TestLongPath(t *testing.T) {

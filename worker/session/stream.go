@@ -1,12 +1,14 @@
 package session
 
 import (
+	"net"
 	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -18,10 +20,38 @@ const strayGrace = 5 * time.Second
 // maxDetail bounds a line for the user, in bytes.
 const maxDetail = 500
 
-type stream = grpc.BidiStreamingServer[outbidv1.AttachRequest, outbidv1.AttachResponse]
+// stream is how a process and the worker talk.
+type stream interface {
+	Recv() (*outbidv1.AttachRequest, error)
+	Send(m *outbidv1.AttachResponse) error
+	// EndFollows says whether it is known that what comes next is the end of a trial.
+	EndFollows() bool
+	// HangUp has Recv and Send return.
+	HangUp()
+}
+
+// called is a stream of gRPC's: that of a process whose SDK is older than streams of frames.
+type called struct {
+	grpc.BidiStreamingServer[outbidv1.AttachRequest, outbidv1.AttachResponse]
+}
+
+// EndFollows implements stream.
+func (called) EndFollows() bool { return false }
+
+// HangUp implements stream: gRPC does, when Attach returns.
+func (called) HangUp() {}
 
 // Attach serves one training process for its life.
-func (s *Server) Attach(st stream) error {
+func (s *Server) Attach(st grpc.BidiStreamingServer[outbidv1.AttachRequest, outbidv1.AttachResponse]) error {
+	from, ok := peer.FromContext(st.Context())
+	if !ok {
+		return status.Error(codes.PermissionDenied, "from nowhere")
+	}
+	return s.attach(called{st}, from.Addr)
+}
+
+// attach serves the process at the other end of a stream for its life.
+func (s *Server) attach(st stream, from net.Addr) error {
 	first, err := st.Recv()
 	if err != nil {
 		return err
@@ -29,7 +59,7 @@ func (s *Server) Attach(st stream) error {
 	s.mu.Lock()
 	p := s.procs[secretID(first.GetHello().GetSession())]
 	s.mu.Unlock()
-	if p == nil || !p.mine(st.Context()) || !p.attach() {
+	if p == nil || !p.mine(from) || !p.attach() {
 		return status.Error(codes.PermissionDenied, "unknown session: only a process that the worker started can "+
 			"attach, and only once")
 	}
@@ -43,9 +73,10 @@ func (s *Server) Attach(st stream) error {
 		if err != nil {
 			break
 		}
-		p.take(m)
+		p.take(m, st.EndFollows())
 	}
 	close(over)
+	st.HangUp()
 	sender.Wait()
 	time.AfterFunc(strayGrace, p.process.Kill) // without a stream it is of no use
 	return nil
@@ -86,8 +117,8 @@ func (p *proc) sendAll(st stream, over <-chan struct{}) {
 	}
 }
 
-// take handles what the process says. What concerns a trial that is over is dropped.
-func (p *proc) take(m *outbidv1.AttachRequest) {
+// take handles what the process says, behind which the end of its trial follows or not. What concerns a trial that is over is dropped.
+func (p *proc) take(m *outbidv1.AttachRequest, endFollows bool) {
 	p.mu.Lock()
 	t := p.trial
 	p.mu.Unlock()
@@ -96,7 +127,11 @@ func (p *proc) take(m *outbidv1.AttachRequest) {
 	}
 	switch k := m.GetKind().(type) {
 	case *outbidv1.AttachRequest_Reports:
-		if t.is(k.Reports.GetFork()) {
+		switch {
+		case !t.is(k.Reports.GetFork()):
+		case endFollows:
+			t.trial.LastReports(k.Reports.GetReports())
+		default:
 			t.trial.Reports(k.Reports.GetReports())
 		}
 	case *outbidv1.AttachRequest_Saved:

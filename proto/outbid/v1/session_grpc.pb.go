@@ -4,7 +4,9 @@
 // - protoc             v5.29.0
 // source: outbid/v1/session.proto
 
-// What a training process and its worker say to each other over the socket named in OUTBID_SOCKET.
+// What a training process and its worker say to each other over the socket named in OUTBID_STREAM, each
+// message with its length before it, as four bytes, the highest first. Processes of older SDKs use gRPC on the one named in
+// OUTBID_SOCKET.
 
 package outbidv1
 

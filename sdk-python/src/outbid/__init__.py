@@ -46,23 +46,9 @@ if TYPE_CHECKING:
         UnauthenticatedError,
         UnavailableError,
     )
+    from outbid._forks import ForkPart, ForkRound, Lease, Merge, Place
     from outbid._handle import LogLine, SweepHandle
-    from outbid._model import (
-        Checkpoint,
-        Fairness,
-        ForkPart,
-        ForkRound,
-        Lease,
-        Merge,
-        Note,
-        Place,
-        Report,
-        SweepInfo,
-        Tenant,
-        TrainedAgain,
-        TrialResult,
-        Update,
-    )
+    from outbid._model import Fairness, Note, Report, SweepInfo, TrainedAgain, TrialResult, Update
     from outbid._plots import Chart, InteractiveChart, Plots
     from outbid._resources import Checkpoints, Limits, Program, Resources, Utility
     from outbid._result import Result
@@ -84,7 +70,9 @@ if TYPE_CHECKING:
         uniform,
         when,
     )
+    from outbid._stored import Checkpoint, Ingredient, SoupInfo
     from outbid._sweep import Preview, Rung, Sweep
+    from outbid._tenant import Tenant
     from outbid._training import Device, Fork, Trial
     from outbid._tuners import (
         ASHA,
@@ -126,23 +114,9 @@ _HOMES = {
         "UnauthenticatedError",
         "UnavailableError",
     ),
+    "_forks": ("ForkPart", "ForkRound", "Lease", "Merge", "Place"),
     "_handle": ("LogLine", "SweepHandle"),
-    "_model": (
-        "Checkpoint",
-        "Fairness",
-        "ForkPart",
-        "ForkRound",
-        "Lease",
-        "Merge",
-        "Note",
-        "Place",
-        "Report",
-        "SweepInfo",
-        "Tenant",
-        "TrainedAgain",
-        "TrialResult",
-        "Update",
-    ),
+    "_model": ("Fairness", "Note", "Report", "SweepInfo", "TrainedAgain", "TrialResult", "Update"),
     "_plots": ("Chart", "InteractiveChart", "Plots"),
     "_resources": ("Checkpoints", "Limits", "Program", "Resources", "Utility"),
     "_result": ("Result",),
@@ -164,7 +138,9 @@ _HOMES = {
         "uniform",
         "when",
     ),
+    "_stored": ("Checkpoint", "Ingredient", "SoupInfo"),
     "_sweep": ("Preview", "Rung", "Sweep"),
+    "_tenant": ("Tenant",),
     "_training": ("Device", "Fork", "Trial"),
     "_tuners": (
         "ASHA",
@@ -213,6 +189,7 @@ __all__ = [
     "FunctionError",
     "Grid",
     "Hyperband",
+    "Ingredient",
     "InteractiveChart",
     "InvalidError",
     "Lease",
@@ -241,6 +218,7 @@ __all__ = [
     "SearchCV",
     "ServerError",
     "Sobol",
+    "SoupInfo",
     "StopTrial",
     "SuccessiveHalving",
     "Sweep",

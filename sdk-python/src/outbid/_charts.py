@@ -166,14 +166,14 @@ def by_plotly(result: Any, kind: str, **how: Any) -> Any:
         import plotly.graph_objects as go
         from optuna import visualization
 
-        from outbid._study import to_study
+        from outbid._study import to_study_of_first
     except ImportError as error:
         raise MissingExtraError(
             f'backend="plotly" needs plotly and Optuna: pip install plotly "outbid[optuna]" ({error})'
         ) from None
     if kind == "front":
         return _plotly_front(result, go)
-    study = to_study(result)
+    study = to_study_of_first(result)
     draw: Callable[..., Any] = getattr(visualization, f"plot_{kind}")
     if kind in ("slice", "contour", "optimization_history", "rank", "parallel_coordinate", "param_importances", "edf"):
         how["target_name"] = result.sweep.metric

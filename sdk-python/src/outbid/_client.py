@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from outbid import _model
+from outbid import _model, _tenant
 from outbid._connection import Connection
 from outbid._errors import NotFoundError
 from outbid._handle import SweepHandle
@@ -57,10 +57,10 @@ class Client(Connection):
                 return found
             request.page_token = page.next_page_token
 
-    def tenants(self) -> list[_model.Tenant]:
+    def tenants(self) -> list[_tenant.Tenant]:
         """Return the tenants for which the caller may act, by name: what each may have and what it has."""
         found = self.rpc.list_tenants(tenant_pb2.ListTenantsRequest()).tenants
-        return [_model.tenant(state) for state in found]
+        return [_tenant.tenant(state) for state in found]
 
     def attach(self, sweep: str) -> SweepHandle:
         """Return the handle of a sweep that is there: "digits-1", or "digits" for the newest of that name.

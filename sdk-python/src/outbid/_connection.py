@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from outbid import _model
+from outbid import _model, _stored
 from outbid._errors import CheckpointError, UnavailableError
 from outbid._server import LocalServer
 from outbid.rpc import Address, Patience, Service
@@ -152,15 +152,15 @@ class Connection:
                     os.unlink(part)
 
     def publish_soup(
-        self, sweep: str, file: Path, metric: float | None, ingredients: Iterable[_model.Ingredient]
-    ) -> _model.SoupInfo:
+        self, sweep: str, file: Path, metric: float | None, ingredients: Iterable[_stored.Ingredient]
+    ) -> _stored.SoupInfo:
         """Have a sweep keep an average of its checkpoints."""
         soup = event_pb2.Soup(bytes=file.stat().st_size, sha256=_sha256(file), metric=metric)
         for i in ingredients:
             soup.parts.add(trial=i.trial, metric=i.metric, soup=i.soup, kept=i.kept, note=i.note)
-        return _model.soup_info(self.rpc.put_soup(pb.PutSoupRequest(sweep=sweep, soup=soup), file).soup)
+        return _stored.soup_info(self.rpc.put_soup(pb.PutSoupRequest(sweep=sweep, soup=soup), file).soup)
 
-    def fetch_soup(self, sweep: str, number: int, path: Path) -> _model.SoupInfo:
+    def fetch_soup(self, sweep: str, number: int, path: Path) -> _stored.SoupInfo:
         """Write a soup that a sweep keeps to a file, the newest if `number` is 0."""
         waiting = Patience()
         while True:
@@ -180,7 +180,7 @@ class Connection:
                     f"soup {soup.number} of {sweep} is damaged: its SHA-256 is {digest.hexdigest()} instead of "
                     f"{soup.sha256}"
                 )
-            return _model.soup_info(soup)
+            return _stored.soup_info(soup)
 
     def _receive(self, request: pb.GetCheckpointRequest, file: Any) -> None:
         digest, expected = hashlib.sha256(), ""

@@ -27,7 +27,7 @@ from outbid._layout import (
     trials_text,
     value_text,
 )
-from outbid._model import SweepInfo, TrialResult, Update
+from outbid._model import SweepInfo, TrialResult, Update, best_of
 
 _LINE_SECONDS = 5.0
 _PAGE_SECONDS = 0.5
@@ -123,6 +123,8 @@ class TerminalDisplay:
         for text, level in self._failures.take(sweep, last=last):
             self._live.console.print(Text(text, style=styles.get(level, "yellow")), soft_wrap=True)
         lines = lay_out(sweep, trials, self._live.console.width, rate, _now(), self._failures.alike())
+        if not last:  # a terminal echoes ^C where the cursor stands: a full line would wrap, and a head stay behind
+            lines.append(("", ""))
         self._live.update(Text("\n").join(Text(line, style=style) for line, style in lines))
 
 
@@ -172,6 +174,7 @@ class NotebookDisplay:
         self._html = ipython.HTML
         self._board, self._failures = _Board(), failures
         self._next = 0.0
+        self._behind = False  # there is news that is not drawn
         first = self._html("<p>waiting for the first trial</p>")
         self._handle: Any = ipython.display(first, display_id=True)
 
@@ -179,16 +182,21 @@ class NotebookDisplay:
         """Draw the table, at most twice a second."""
         sweep = self._board.take(update)
         now = time.monotonic()
-        if now >= self._next:
+        self._behind = now < self._next
+        if not self._behind:
             self._next = now + _PAGE_SECONDS
             self._draw(sweep, self._board.trials.values(), self._board.rate)
 
     def end(self, sweep: SweepInfo, trials: Iterable[TrialResult]) -> None:
         """Draw the table a last time."""
+        self._behind = False
         self._draw(sweep, trials, 0.0, last=True)
 
     def close(self) -> None:
-        """Do nothing."""
+        """Draw what was seen last, as when a sweep was paused by an interrupt."""
+        if self._behind and self._board.sweep is not None:
+            self._behind = False
+            self._draw(self._board.sweep, self._board.trials.values(), 0.0)
 
     def _draw(self, sweep: SweepInfo, trials: Iterable[TrialResult], rate: float, *, last: bool = False) -> None:
         self._failures.take(sweep, last=last)
@@ -206,11 +214,12 @@ def html_of(
     """Return a sweep and its most telling trials as HTML; with the tracebacks of trials, by number."""
     esc = html.escape
     trials = list(trials)
-    rows = [
-        (str(t.number), t.state, step_text(t), value_text(t.metric), config_text(t.config))
-        for t in telling(sweep, trials)
-    ]
-    table = _html.table(("trial", "state", "step", sweep.metric, "configuration"), rows) if rows else ""
+    shown = telling(sweep, trials)
+    best = best_of(sweep, shown)
+    rows = [(str(t.number), t.state, step_text(t), value_text(t.metric), config_text(t.config)) for t in shown]
+    bold = next((row for row, t in enumerate(shown) if best and t.number == best.number), None)
+    head = ("trial", "state", "step", sweep.metric, "configuration")
+    table = _html.table(head, rows, bold=bold) if rows else ""
     failures = Failures()
     notes = "".join(f"<p>{esc(text)}</p>" for text, _ in failures.take(sweep))
     notes += "".join(f"<p>{esc(text)}</p>" for text in failures.alike())
@@ -220,12 +229,17 @@ def html_of(
     )
     done = share(sweep)
     bar = f'<progress value="{done:.3f}" max="1"></progress> ' if done is not None else ""
-    head = f"<b>{esc(sweep.id)}</b> {esc(_line(sweep, rate, trials))}"
-    return f"<div><p>{bar}{head}</p>{notes}{table}</div>"
+    first, *others = map(esc, _parts(sweep, rate, trials))
+    return f"<div><p>{bar}<b>{esc(sweep.id)}</b> {'<br>'.join([first, *others])}</p>{notes}{table}</div>"
 
 
 def _line(sweep: SweepInfo, rate: float, trials: Iterable[TrialResult] = ()) -> str:
     """Return how a sweep stands, in one line."""
+    return "; ".join(_parts(sweep, rate, trials))
+
+
+def _parts(sweep: SweepInfo, rate: float, trials: Iterable[TrialResult]) -> list[str]:
+    """Return how a sweep stands, its state first."""
     trials = list(trials)
     reason = f" ({sweep.reason})" if sweep.reason else ""
     parts = [
@@ -237,7 +251,7 @@ def _line(sweep: SweepInfo, rate: float, trials: Iterable[TrialResult] = ()) -> 
     ]
     if sweep.waiting and not sweep.over:
         parts.append(f"waits: {sweep.waiting}")
-    return "; ".join(parts)
+    return parts
 
 
 def _now() -> datetime.datetime:

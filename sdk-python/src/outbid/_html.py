@@ -6,10 +6,14 @@ import html
 from collections.abc import Iterable
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table of plain texts as HTML."""
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], *, bold: int | None = None) -> str:
+    """Return a table of plain texts as HTML; one of the rows may be bold."""
     esc = html.escape
-    body = "".join("<tr>" + "".join(f"<td>{esc(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    styles = {bold: ' style="font-weight: bold"'}
+    body = "".join(
+        f"<tr{styles.get(number, '')}>" + "".join(f"<td>{esc(cell)}</td>" for cell in row) + "</tr>"
+        for number, row in enumerate(rows)
+    )
     top = "".join(f"<th>{esc(cell)}</th>" for cell in head)
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from google.protobuf import timestamp_pb2
-
 from outbid import _attributes, _html, _tensors
 from outbid._config import Config, parse_config
+from outbid._forks import ForkRound, Lease, Merge, fork_facts, fork_round, lease_info, merge_info
+from outbid._messages import time_of, word
+from outbid._stored import Checkpoint, SoupInfo, checkpoint_info, soup_info
 from outbid._whole import unpack
-from outbid.v1 import event_pb2, service_pb2, tenant_pb2
+from outbid.v1 import event_pb2, service_pb2
 
 ENDED_SWEEP = frozenset({"done", "stopped", "failed"})
 ENDED_TRIAL = frozenset({"completed", "stopped", "failed", "cancelled"})
@@ -69,49 +70,6 @@ class TrainedAgain:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """A stored checkpoint. `size` is in bytes, `metric` the sweep's metric when it was saved."""
-
-    step: int
-    size: int
-    sha256: str
-    metric: float | None
-    key: str
-
-
-@dataclass(frozen=True)
-class Ingredient:
-    """A trial that might have joined a soup.
-
-    `metric` is its own best value, `soup` what the mean with it was found to be worth, None if that was not asked.
-    `note` says why it could not be averaged.
-    """
-
-    trial: int
-    metric: float
-    soup: float | None
-    kept: bool
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class SoupInfo:
-    """A soup that a sweep keeps: an average of its checkpoints. `size` is in bytes, `ingredients` are the best first.
-
-    `metric` is what it was found to be worth on data held out, None where nobody asked.
-    """
-
-    number: int
-    metric: float | None
-    size: int
-    sha256: str
-    key: str
-    time: datetime.datetime | None
-    actor: str
-    ingredients: tuple[Ingredient, ...] = field(repr=False)
-
-
-@dataclass(frozen=True)
 class Note:
     """One line of the server's about a sweep, or about one trial of it. `level` is info, warning or error."""
 
@@ -119,93 +77,6 @@ class Note:
     text: str
     trial: int | None
     time: datetime.datetime | None
-
-
-@dataclass(frozen=True)
-class Place:
-    """A lease's share of one node. `type` is that of its devices, "" if they are of several."""
-
-    node: str
-    devices: tuple[int, ...]
-    type: str
-    ended: bool
-
-
-@dataclass(frozen=True)
-class Lease:
-    """A lease that a trial holds: one of its processes, or one gang of them, is trained under it.
-
-    `holder` is workers, or client for a trial that a program asked for. `state` is starting, running, pausing or
-    stopping. `places` are its nodes in the order of ranks. It began at `from_step` and is at `step`.
-    """
-
-    lease_id: int
-    holder: str
-    client: str
-    state: str
-    places: tuple[Place, ...]
-    since: datetime.datetime | None
-    term_end: datetime.datetime | None
-    from_step: int
-    step: int
-
-
-@dataclass(frozen=True)
-class ForkPart:
-    """One fork's part of a round; see `Trial.fork`.
-
-    It is to do `share` steps and did `steps`; once it has ended those that it saved. `counted` are those that count:
-    what its newest checkpoint holds while the round goes on, and what was merged afterwards. `steps_per_second` was
-    measured in this round, and `forecast` when its share was made; 0 if unknown. `state` is starting, running,
-    pausing, stopping or ended.
-    """
-
-    lease_id: int
-    places: tuple[Place, ...]
-    state: str
-    share: int
-    steps: int
-    counted: int
-    steps_per_second: float
-    forecast: float
-
-
-@dataclass(frozen=True)
-class ForkRound:
-    """A round in which several forks train a trial.
-
-    All began at `from_step`. `ends` is when their slot does. `consolidates_on` is the node that averages what they
-    saved, "" while they train.
-    """
-
-    from_step: int
-    began: datetime.datetime | None
-    ends: datetime.datetime | None
-    forks: tuple[ForkPart, ...]
-    consolidates_on: str
-
-
-@dataclass(frozen=True)
-class Merge:
-    """A round of forks that has ended: the trial went on from `step`.
-
-    `round` counts the trial's rounds from 1. `averaged_on` is the node that averaged what the forks saved, "" if the
-    trial went on from one fork's checkpoint, or from `from_step`; `reason` says why. Where `forks_merge` is best,
-    `verdict` is "pending", "kept" or "dropped", `metric` what was reported first of the average, and `best_metric` what
-    the best fork had reported; "" and None otherwise.
-    """
-
-    round: int
-    from_step: int
-    step: int
-    began: datetime.datetime | None
-    time: datetime.datetime | None
-    forks: tuple[ForkPart, ...]
-    averaged_on: str
-    reason: str
-    verdict: str = ""
-    metric: float | None = None
-    best_metric: float | None = None
 
 
 @dataclass(frozen=True)
@@ -260,7 +131,7 @@ class TrialResult:
                 ("step", f"{self.step} of {self.until_step}" if self.until_step else str(self.step)),
                 ("best", value),
                 ("where", where),
-                *_fork_facts(self.round, self.merges),
+                *fork_facts(self.round, self.merges),
                 *((name, f"{v:.6g}" if isinstance(v, float) else str(v)) for name, v in flatten(self.config).items()),
                 *((f"last {name}", f"{v:.6g}") for name, v in self.metrics.items()),
                 *((f"noted {name}", str(v)) for name, v in self.attributes.items()),
@@ -346,46 +217,6 @@ class Fairness:
     alone_seconds: float
     forecast_seconds: float
     mean_sweeps: float
-
-
-@dataclass(frozen=True)
-class Tenant:
-    """Who owns sweeps: what it may have and what it has.
-
-    `added` is False for one that has sweeps and that nobody added. `quota` bounds the devices that its trials hold at
-    once by type, `devices` those of all types; `held` is what they hold. `max_sweeps` and `max_device_hours` bound
-    `sweeps`, those that have not ended, and `device_hours`, those of this calendar month (UTC). None is no bound.
-    """
-
-    name: str
-    added: bool
-    weight: float
-    devices: int | None
-    quota: Mapping[str, int]
-    max_sweeps: int | None
-    max_device_hours: float | None
-    members: tuple[str, ...]
-    held: Mapping[str, int]
-    sweeps: int
-    device_hours: float
-
-
-def tenant(state: tenant_pb2.TenantState) -> Tenant:
-    """Return a tenant as it stands."""
-    said, limits = state.tenant, state.tenant.limits
-    return Tenant(
-        name=said.name,
-        added=state.added,
-        weight=said.weight or 1.0,
-        devices=said.quota.devices if said.quota.HasField("devices") else None,
-        quota=dict(said.quota.types),
-        max_sweeps=limits.sweeps if limits.HasField("sweeps") else None,
-        max_device_hours=limits.device_hours if limits.HasField("device_hours") else None,
-        members=tuple(said.members),
-        held=dict(state.use.held),
-        sweeps=state.use.sweeps,
-        device_hours=state.use.device_hours,
-    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -477,7 +308,7 @@ def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
     return TrialResult(
         sweep=trial.sweep,
         number=trial.number,
-        state=_word(event_pb2.TrialState.Name(trial.state)),
+        state=word(event_pb2.TrialState.Name(trial.state)),
         reason=trial.reason,
         config=_attributes.complete(parse_config(trial.config_json), trial.attributes),
         step=trial.step,
@@ -493,105 +324,15 @@ def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
         devices=tuple(trial.devices),
         device_seconds=trial.device_seconds,
         steps_per_second=trial.steps_per_second,
-        created=_time(trial, "created"),
-        ended=_time(trial, "ended"),
+        created=time_of(trial, "created"),
+        ended=time_of(trial, "ended"),
         checkpoints=tuple(checkpoint_info(c) for c in trial.checkpoints),
-        leases=tuple(_lease(lease) for lease in trial.leases),
-        round=_round(trial.round) if trial.HasField("round") else None,
-        merges=tuple(_merge(merge) for merge in trial.merges),
+        leases=tuple(lease_info(lease) for lease in trial.leases),
+        round=fork_round(trial.round) if trial.HasField("round") else None,
+        merges=tuple(merge_info(merge) for merge in trial.merges),
         rounds=trial.rounds,
         attributes=_attributes.decode(trial.attributes),
         _source=source,
-    )
-
-
-def _fork_facts(now: ForkRound | None, merges: tuple[Merge, ...]) -> list[tuple[str, str]]:
-    """Return what a table says of a trial's forks: those that train it, and the newest round that has ended."""
-    rows = []
-    for i, fork in enumerate(now.forks if now else ()):
-        where = ", ".join(f"{p.node} ({p.type})" if p.type else p.node for p in fork.places)
-        pace = f", {fork.steps_per_second:.3g} steps/s" if fork.steps_per_second else ""
-        rows.append((f"fork {i}", f"{fork.state} on {where}: {fork.steps} of {fork.share} steps{pace}"))
-    if merges:
-        last = merges[-1]
-        how = f"averaged on {last.averaged_on}" if last.averaged_on else last.reason
-        how += f", {last.verdict}" if last.verdict else ""
-        rows.append((f"round {last.round}", f"step {last.from_step} to {last.step}, {how}"))
-    return rows
-
-
-def _round(now: service_pb2.TrialRound) -> ForkRound:
-    return ForkRound(
-        from_step=now.from_step,
-        began=_time(now, "began"),
-        ends=_time(now, "ends"),
-        forks=tuple(_fork(fork) for fork in now.forks),
-        consolidates_on=now.consolidates_on,
-    )
-
-
-_VERDICTS = {
-    event_pb2.MERGE_VERDICT_PENDING: "pending",
-    event_pb2.MERGE_VERDICT_KEPT: "kept",
-    event_pb2.MERGE_VERDICT_DROPPED: "dropped",
-}
-
-
-def _merge(merge: service_pb2.TrialMerge) -> Merge:
-    return Merge(
-        round=merge.round,
-        from_step=merge.from_step,
-        step=merge.step,
-        began=_time(merge, "began"),
-        time=_time(merge, "time"),
-        forks=tuple(_fork(fork) for fork in merge.forks),
-        averaged_on=merge.averaged_on,
-        reason=merge.reason,
-        verdict=_VERDICTS.get(merge.verdict, ""),
-        metric=merge.metric if merge.HasField("metric") else None,
-        best_metric=merge.best_metric if merge.HasField("best_metric") else None,
-    )
-
-
-def _fork(fork: service_pb2.TrialFork) -> ForkPart:
-    return ForkPart(
-        lease_id=fork.lease_id,
-        places=_places(fork.places),
-        state=fork.state,
-        share=fork.share,
-        steps=fork.steps,
-        counted=fork.counted,
-        steps_per_second=fork.steps_per_second,
-        forecast=fork.forecast_steps_per_second,
-    )
-
-
-def _places(places: Iterable[service_pb2.TrialPlace]) -> tuple[Place, ...]:
-    return tuple(Place(p.node, tuple(p.devices), p.type, p.ended) for p in places)
-
-
-def _lease(lease: service_pb2.TrialLease) -> Lease:
-    return Lease(
-        lease_id=lease.lease_id,
-        holder=lease.holder,
-        client=lease.client,
-        state=lease.state,
-        places=_places(lease.places),
-        since=_time(lease, "since"),
-        term_end=_time(lease, "term_end"),
-        from_step=lease.from_step,
-        step=lease.step,
-    )
-
-
-def checkpoint_info(checkpoint: event_pb2.Checkpoint) -> Checkpoint:
-    """Return a checkpoint of the API as a plain value."""
-    return Checkpoint(
-        step=checkpoint.step,
-        size=checkpoint.bytes,
-        sha256=checkpoint.sha256,
-        metric=checkpoint.metric if checkpoint.HasField("metric") else None,
-        key=checkpoint.key,
     )
 
 
@@ -600,7 +341,7 @@ def sweep_info(sweep: service_pb2.Sweep, source: Source) -> SweepInfo:
     return SweepInfo(
         id=sweep.id,
         name=sweep.spec.name,
-        state=_word(event_pb2.SweepState.Name(sweep.state)),
+        state=word(event_pb2.SweepState.Name(sweep.state)),
         reason=sweep.reason,
         metric=sweep.spec.metric,
         mode=sweep.spec.mode,
@@ -610,32 +351,16 @@ def sweep_info(sweep: service_pb2.Sweep, source: Source) -> SweepInfo:
         total_trials=sweep.outlook.trials,
         total_steps=sweep.outlook.steps,
         device_seconds=sweep.device_seconds,
-        submitted=_time(sweep, "submitted"),
-        ended=_time(sweep, "ended"),
+        submitted=time_of(sweep, "submitted"),
+        ended=time_of(sweep, "ended"),
         waiting=sweep.waiting,
         notes=tuple(
-            Note(n.level, n.text, n.trial if n.HasField("trial") else None, _time(n, "time")) for n in sweep.notes
+            Note(n.level, n.text, n.trial if n.HasField("trial") else None, time_of(n, "time")) for n in sweep.notes
         ),
         fairness=_fairness(sweep),
         seed=sweep.spec.tuner.seed if sweep.spec.tuner.HasField("seed") else None,
         objectives=((sweep.spec.metric, sweep.spec.mode), *((o.metric, o.mode) for o in sweep.spec.objectives)),
         soups=tuple(soup_info(soup) for soup in sweep.soups),
-    )
-
-
-def soup_info(soup: event_pb2.Soup) -> SoupInfo:
-    """Return a soup of the API as a plain value."""
-    return SoupInfo(
-        number=soup.number,
-        metric=soup.metric if soup.HasField("metric") else None,
-        size=soup.bytes,
-        sha256=soup.sha256,
-        key=soup.key,
-        time=_time(soup, "time"),
-        actor=soup.actor,
-        ingredients=tuple(
-            Ingredient(p.trial, p.metric, p.soup if p.HasField("soup") else None, p.kept, p.note) for p in soup.parts
-        ),
     )
 
 
@@ -649,7 +374,7 @@ def _fairness(sweep: service_pb2.Sweep) -> Fairness | None:
 def report_info(report: service_pb2.TrialReport) -> Report:
     """Return a report of the API as a plain value."""
     inner = report.report
-    time = _time(inner, "time")
+    time = time_of(inner, "time")
     return Report(report.trial, inner.step, dict(inner.metrics), time, inner.train_seconds, report.superseded)
 
 
@@ -662,15 +387,3 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + name] = value
     return flat
-
-
-def _word(name: str) -> str:
-    """Return "running" for TRIAL_STATE_RUNNING."""
-    return name.split("_STATE_", 1)[1].lower()
-
-
-def _time(message: Any, name: str) -> datetime.datetime | None:
-    if not message.HasField(name):
-        return None
-    stamp: timestamp_pb2.Timestamp = getattr(message, name)
-    return stamp.ToDatetime(tzinfo=datetime.timezone.utc)

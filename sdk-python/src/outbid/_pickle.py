@@ -99,6 +99,7 @@ def _own_modules() -> list[ModuleType]:
     installed = {Path(path).resolve() for path in sysconfig.get_paths().values()}
     installed.update(Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix))
     installed.add(Path(__file__).resolve().parent)
+    ours = tuple(f"{place}{os.sep}" for place in (sysconfig.get_path("stdlib"), os.path.dirname(__file__)))
     own = []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -106,6 +107,8 @@ def _own_modules() -> list[ModuleType]:
             continue
         if not str(file).endswith(".py"):
             continue
+        if str(file).startswith(ours) and "-packages" not in str(file):
+            continue  # Python's own or this package: nobody links those to elsewhere, and most modules are
         path = Path(file).resolve()
         if "site-packages" in path.parts or "dist-packages" in path.parts:
             continue
@@ -115,7 +118,9 @@ def _own_modules() -> list[ModuleType]:
 
 
 def _under_user(path: Path) -> bool:
-    places = [Path.cwd()]
+    places = []
+    with contextlib.suppress(FileNotFoundError):  # a working directory may be gone
+        places.append(Path.cwd())
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     if main:
         places.append(Path(main).resolve().parent)

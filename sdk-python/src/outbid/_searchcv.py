@@ -147,6 +147,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         return self
 
     def _run_search(self, evaluate_candidates: Any) -> None:
+        # Abstract in scikit-learn's base, whose fit alone calls it: ours has another.
         raise NotImplementedError("SearchCV.fit runs a sweep")
 
     def _prepare(

@@ -26,6 +26,7 @@ _LEFT_SECONDS = 2.0  # after which a server that nobody uses has noticed it
 _STOP_SECONDS = 45.0  # in which its trials have saved, or been given up
 _SILENT_SECONDS = 1.0  # of waiting for its end without a word
 
+_NEEDED_NEXT = ("outbid.v1.service_pb2_grpc", "outbid._sweep", "cloudpickle")
 _staying: list[subprocess.Popen[bytes]] = []  # servers that others use on
 
 
@@ -142,7 +143,8 @@ class LocalServer:
 
     def _await_ready(self) -> _Running:
         end = time.monotonic() + _START_SECONDS
-        importlib.import_module("outbid.v1.service_pb2_grpc")  # what is needed next, while the server starts
+        for name in _NEEDED_NEXT:
+            importlib.import_module(name)  # while the server starts
         while time.monotonic() < end:
             if (found := self._running()) is not None:
                 return found

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from outbid import _model, _tensors
 from outbid._errors import CheckpointError, NoResultError, NotFoundError
-from outbid._model import Ingredient
 from outbid._server import find_binary
+from outbid._stored import Ingredient
 
 if TYPE_CHECKING:
     from outbid._connection import Connection

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
+from outbid._objectives import values as values_of
 from outbid.plugin._optuna import as_params
 from outbid.plugin._space import Space, flatten
 
@@ -23,14 +26,41 @@ ATTRIBUTE = "outbid"  # of Optuna's trials: the trial of the sweep
 def to_study(result: Any, *, storage: str | None = None, study_name: str | None = None) -> optuna.Study:
     """Return a sweep's trials as an Optuna study, kept in `storage` if that is given: optuna-dashboard opens it.
 
-    Trials that were stopped are pruned ones; what each reported of the metric are its intermediate values. Parameters
-    in groups have dotted names. Choices of what Optuna cannot hold, lists and dicts, are written as text.
+    Trials that were stopped are pruned ones; what each reported of the metric are its intermediate values, which Optuna
+    has none of where there are several objectives. Parameters in groups have dotted names. Choices of what Optuna
+    cannot hold, lists and dicts, are written as text.
     """
+    objectives = _objectives(result)
+    study = _empty(result, objectives, None if storage is None else kept(storage), study_name)
+    return _fill(study, result, objectives)
+
+
+def to_study_of_first(result: Any) -> optuna.Study:
+    """Return a sweep's trials as a study of the first objective alone, which most of Optuna's plots want."""
+    objectives = _objectives(result)[:1]
+    return _fill(_empty(result, objectives, None, None), result, objectives)
+
+
+def _objectives(result: Any) -> tuple[tuple[str, str], ...]:
+    return result.sweep.objectives or ((result.sweep.metric, result.sweep.mode),)
+
+
+def _empty(
+    result: Any, objectives: Sequence[tuple[str, str]], storage: str | BaseStorage | None, name: str | None
+) -> optuna.Study:
     study = optuna.create_study(
-        storage=None if storage is None else kept(storage),
-        study_name=study_name or result.sweep.id,
-        direction="maximize" if result.sweep.mode == "max" else "minimize",
+        storage=storage,
+        study_name=name or result.sweep.id,
+        directions=["maximize" if mode == "max" else "minimize" for _, mode in objectives],
     )
+    if len(objectives) > 1:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names([metric for metric, _ in objectives])
+    return study
+
+
+def _fill(study: optuna.Study, result: Any, objectives: Sequence[tuple[str, str]]) -> optuna.Study:
     space = Space(result._spec_of().space)
     reports: dict[int, dict[int, float]] = {}
     for report in result.reports():
@@ -46,12 +76,16 @@ def to_study(result: Any, *, storage: str | None = None, study_name: str | None 
                 distributions[d.path] = CategoricalDistribution([_plain(v) for v in d.values])
         seen = reports.get(trial.number, {})
         state = _STATES.get(trial.state, TrialState.RUNNING)
-        last = seen[max(seen)] if seen else None
+        last: tuple[float, ...] | None
+        if len(objectives) > 1:
+            last, seen = values_of(trial, objectives), {}
+        else:
+            last = (seen[max(seen)],) if seen else None
         if state == TrialState.COMPLETE and last is None:
             state = TrialState.FAIL
         made = optuna.trial.create_trial(
             state=state,
-            value=last if state == TrialState.COMPLETE else None,
+            values=last if state == TrialState.COMPLETE else None,
             params=params,
             distributions=distributions,
             user_attrs={ATTRIBUTE: trial.id, **trial.attributes},
@@ -71,7 +105,7 @@ def _local(when: datetime.datetime | None) -> datetime.datetime | None:
 
 def fanova(result: Any, *, seed: int = 0) -> dict[str, float]:
     """Return how much each parameter matters by fANOVA, largest first; empty if there are too few trials."""
-    study = to_study(result)
+    study = to_study_of_first(result)
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     shared = set.intersection(*(set(t.params) for t in complete)) if complete else set()
     if len(complete) < 4 or not shared:

@@ -1,6 +1,7 @@
 """The warm training process, `python -m outbid._trial`, started by a worker.
 
-It attaches to the socket in OUTBID_SOCKET and runs one trial after another until it is told to leave.
+It attaches to its worker, by the socket in OUTBID_STREAM or, where a worker of an older version names none, by gRPC on
+that in OUTBID_SOCKET, and runs one trial after another until it is told to leave.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import FrameType, ModuleType
 from typing import Any
 
-# Training code may fork (data loaders): gRPC's own handlers would only print warnings about its threads.
+# Training code may fork (data loaders), and use gRPC: its handlers would only print warnings about its threads.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from outbid._errors import OutbidError, StopTrial, one_line
-from outbid._session import Poke, Session, Terminate
+from outbid._session import Attached, Poke, Session, Terminate
 from outbid._training import Trial
 from outbid.v1 import node_pb2, session_pb2
 
@@ -30,10 +33,11 @@ _HOW = "call trial.report(name=value) inside `for step in trial.steps():`"
 class Runner:
     """Runs the trials that the worker assigns."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Attached) -> None:
         self._session = session
         self._path = ""
         self._function: Callable[[Trial], Any] | None = None
+        self._generators = Generators()
 
     def loop(self) -> None:
         """Run trials until the worker or a signal ends the process."""
@@ -57,7 +61,7 @@ class Runner:
         except (OutbidError, OSError) as failure:
             error = one_line(failure)  # written for people: a stack adds nothing
         else:
-            seed_generators(assignment.seed)
+            self._generators.seed(assignment.seed)
             error, trace = call(function, trial)
         if error:
             print(trace or error, file=sys.stderr)
@@ -112,19 +116,49 @@ def flush() -> None:
     sys.stderr.flush()
 
 
-def seed_generators(seed: int) -> None:
-    """Seed the global generators: a trial must not depend on which ones ran in the process before."""
-    import random
+class Generators(MetaPathFinder):
+    """The global generators, seeded for each trial: it must not depend on which ones ran in the process before.
 
-    import numpy as np
+    numpy's is seeded when numpy.random is loaded, if the training code is what loads it: to load it takes longer than
+    many a trial does.
+    """
 
-    random.seed(seed)
-    np.random.seed(seed % (1 << 32))
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.manual_seed(seed)
+    def __init__(self) -> None:
+        self._seed = 0
+
+    def seed(self, seed: int) -> None:
+        """Seed those that are loaded."""
+        import random
+
+        self._seed = seed
+        random.seed(seed)
+        if (numpy := sys.modules.get("numpy.random")) is not None:
+            numpy.seed(seed % (1 << 32))
+        elif self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
+        if (torch := sys.modules.get("torch")) is not None:
+            torch.manual_seed(seed)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Have numpy.random seeded once it is loaded."""
+        if fullname != "numpy.random":
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                load(module)
+                module.seed(self._seed % (1 << 32))
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
-def handle_sigterm(session: Session) -> None:
+def handle_sigterm(session: Attached) -> None:
     """Make SIGTERM end the process as a pause would; in forked children it is deadly, as ever."""
 
     def on_term(_signal: int, _frame: FrameType | None) -> None:
@@ -144,7 +178,7 @@ def handle_sigterm(session: Session) -> None:
     os.register_at_fork(after_in_child=reset)
 
 
-def _poke(source: int, session: Session) -> None:
+def _poke(source: int, session: Attached) -> None:
     while os.read(source, 64):
         session.inbox.put(Poke())
 
@@ -153,6 +187,15 @@ def on_ray() -> None:
     """Have what trials start on Ray stay within their bundle, where the worker stands in one (outbid.ray.up)."""
     if os.environ.get("RAY_OUTBID_BUNDLE") and importlib.util.find_spec("ray") is not None:
         importlib.import_module("outbid.ray._capture").capture()
+
+
+def attach(socket: str, secret: str) -> Attached:
+    """Attach to the worker in the way that it knows."""
+    if path := os.environ.get("OUTBID_STREAM"):
+        return Session(path, secret)
+    from outbid._grpcsession import GrpcSession
+
+    return GrpcSession(socket, secret)
 
 
 def main() -> int:
@@ -165,10 +208,8 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         if callable(reconfigure := getattr(stream, "reconfigure", None)):
             reconfigure(line_buffering=True)  # so that logs can be followed
-    session = Session(socket, secret)
+    session = attach(socket, secret)
     handle_sigterm(session)
-    import numpy  # noqa: F401 - while the worker thinks about the first trial
-
     on_ray()
     Runner(session).loop()
     session.close()

@@ -306,12 +306,14 @@ class PerformanceCurve(_Sampled):
 
 @dataclass(frozen=True)
 class FreezeThaw(_Sampled):
-    """Trains many trials a little at a time, and trains on whichever is likeliest to beat the best.
+    """Trains many trials a little at a time, and trains on those whose steps are worth most.
 
     Trials are looked at after `min_steps` (0: `max_steps`/64), and then at 1.4 times the steps each time. At each look
     all that wait at their checkpoints, and ones that are not begun, are forecast from the sweep's own curves and
     configurations. A trial whose chance to beat the target, or the best so far, is below `poor` is stopped.
-    `sampler="model"` has the forecasts choose configurations too; under any other they know curves alone.
+    A quarter of the steps goes to trials drawn at random and trained to the end; all of them do where trials that were
+    chosen end no better than these. `sampler="model"` has the forecasts choose configurations too; under any other they
+    know curves alone.
     """
 
     max_steps: int

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -38,14 +38,16 @@ from outbid._tuners import Random
 
 __all__ = ["optimize", "to_study"]
 
-Objective = Callable[[optuna.Trial], float]
+Objective = Callable[[optuna.Trial], float | Sequence[float]]
+Direction = Literal["minimize", "maximize"]
 
 
 def optimize(
     objective: Objective,
     n_trials: int,
     *,
-    direction: Literal["minimize", "maximize"] = "minimize",
+    direction: Direction | None = None,
+    directions: Sequence[Direction] | None = None,
     sampler: optuna.samplers.BaseSampler | None = None,
     pruner: optuna.pruners.BasePruner | None = None,
     storage: str | None = None,
@@ -58,10 +60,11 @@ def optimize(
 ) -> optuna.Study:
     """Run an objective as Optuna's `Study.optimize` does, but on Outbid's devices, and return the study.
 
-    The objective is called as it is: `trial` is Optuna's own. `sampler` and `pruner` are Optuna's, TPE and the median
-    if left out, and every process that runs trials has a copy of them. What the objective reports, and returns, is the
-    sweep's metric "value". An objective that raises TrialPruned ends its trial as pruned; one that raises anything else
-    fails, and is not tried again.
+    The objective is called as it is: `trial` is Optuna's own. `direction` is "minimize" if left out; `directions`, one
+    for each, are those of an objective that returns several values. `sampler` and `pruner` are Optuna's, TPE and the
+    median if left out, and every process that runs trials has a copy of them. What the objective reports, and returns,
+    is the sweep's metric "value"; several are "values_0" and so on, as in Optuna's tables. An objective that raises
+    TrialPruned ends its trial as pruned; one that raises anything else fails, and is not tried again.
 
     `storage` is where the study is kept: a URL of Optuna's, which every worker must reach, or a file of a journal that
     ends with ".log". Left out, it is a journal in a temporary folder, which suits a server on this machine only. A
@@ -82,6 +85,7 @@ def optimize(
         storage=kept(storage),
         study_name=study_name,
         direction=direction,
+        directions=directions,
         sampler=sampler,
         pruner=pruner,
         load_if_exists=study_name is not None,
@@ -92,8 +96,8 @@ def optimize(
     sweep = Sweep(
         run,
         {"study": study.study_name},
-        metric="value",
-        mode="max" if study.direction == optuna.study.StudyDirection.MAXIMIZE else "min",
+        metric=_metrics(study),
+        mode=["max" if way == optuna.study.StudyDirection.MAXIMIZE else "min" for way in study.directions],
         tuner=Random(),
         trials=n_trials,
         concurrency=n_jobs,
@@ -130,15 +134,30 @@ def _train(
 
     asked.report = report  # type: ignore[method-assign]
     try:
-        value = float(objective(asked))
+        values = _values(study, objective(asked))
     except optuna.TrialPruned:
         study.tell(asked, state=TrialState.PRUNED)
         return
     except BaseException:
         study.tell(asked, state=TrialState.FAIL)
         raise
-    study.tell(asked, value)
-    trial.report({"value": value}, step=done + 1)
+    study.tell(asked, values)
+    trial.report(dict(zip(_metrics(study), values, strict=True)), step=done + 1)
+
+
+def _metrics(study: optuna.Study) -> list[str]:
+    """Return what the sweep calls the study's values."""
+    count = len(study.directions)
+    return ["value"] if count == 1 else [f"values_{index}" for index in range(count)]
+
+
+def _values(study: optuna.Study, returned: float | Sequence[float]) -> list[float]:
+    """Return what an objective returned, one for each of the study's directions."""
+    values = [float(value) for value in (returned if isinstance(returned, Sequence) else [returned])]
+    if len(values) != len(study.directions):
+        ways = ", ".join(way.name.lower() for way in study.directions)
+        raise ValueError(f"the objective returned {returned!r}: the study takes {len(study.directions)} ({ways})")
+    return values
 
 
 def _name(objective: Any) -> str:

@@ -260,7 +260,10 @@ def test_interrupted_notebook(tmp_path: Path) -> None:
             return super().process_message(msg, cell, cell_index)
 
     client = Client(book, timeout=DEADLINE, resources={"metadata": {"path": str(tmp_path)}})
-    client.execute(env={**env, "PYTHONPATH": SRC, "JUPYTER_PLATFORM_DIRS": "1"})
+    try:
+        client.execute(env={**env, "PYTHONPATH": SRC, "JUPYTER_PLATFORM_DIRS": "1"})
+    except nbclient.exceptions.CellExecutionError:
+        pytest.fail(f"a cell failed; the interrupted one said {book.cells[1].outputs}")
     assert pressed.is_set()
     said = "".join(o["text"] for o in book.cells[1].outputs if o.get("name") == "stderr")
     assert "go on with ob.attach('long-1').resume().wait(display=True)\n  or `outbid resume long-1`" in said

@@ -163,3 +163,37 @@ def test_a_sweep_becomes_a_study(real: ob.Client, tmp_path: Path) -> None:
         assert max(trial.intermediate_values) == ours.step
     assert study.best_value == pytest.approx(result.best.metric)
     assert ob.TPE(prior=study).to_proto().plugin.settings["prior"]
+
+
+def two_objectives(trial: Any) -> tuple[float, float]:
+    """Be one whose values pull in two directions; its second trial is at fault."""
+    x = trial.suggest_float("x", -5, 5)
+    if trial.number == 1:
+        return (x**2,)  # type: ignore[return-value]
+    return x**2, (x - 2) ** 2
+
+
+def test_an_objective_of_several_values_runs_and_goes_back(real: ob.Client) -> None:
+    """Optuna's best trials are the sweep's front, and a study made of the sweep has the same."""
+    import outbid.optuna
+
+    ways: Any = ["minimize", "maximize"]
+    with pytest.raises(ValueError, match="direction"):
+        outbid.optuna.optimize(two_objectives, 1, direction="minimize", directions=ways, client=real)
+    options: Any = {"display": False, "timeout": 100, "client": real, "n_jobs": 2}
+    study = outbid.optuna.optimize(two_objectives, 8, directions=ways, **options)
+    assert [way.name for way in study.directions] == ["MINIMIZE", "MAXIMIZE"]
+    failed = [trial for trial in study.trials if trial.state.name != "COMPLETE"]
+    assert [trial.number for trial in failed] == [1] and len(study.trials) == 8
+    for trial in study.trials:
+        if trial not in failed:
+            assert trial.values == [trial.params["x"] ** 2, (trial.params["x"] - 2) ** 2]
+    result = real.attach(study.trials[0].user_attrs["outbid"].partition("/")[0]).result()
+    assert result.sweep.objectives == (("values_0", "min"), ("values_1", "max"))
+    fault = next(trial for trial in result.trials if trial.id == failed[0].user_attrs["outbid"])
+    assert fault.state == "failed" and "the study takes 2 (minimize, maximize)" in fault.reason
+    front = {trial.id for trial in result.front()}
+    assert front == {trial.user_attrs["outbid"] for trial in study.best_trials}
+    back = outbid.optuna.to_study(result)
+    assert back.metric_names == ["values_0", "values_1"] and len(back.trials) == 8
+    assert {trial.user_attrs["outbid"] for trial in back.best_trials} == front

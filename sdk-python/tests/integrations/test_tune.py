@@ -27,6 +27,7 @@ PASSES = (
     "hyperband_function_example",
     "lightgbm_example",
     "logging_example",
+    "mlflow_example",
     "optuna_example",
     "optuna_define_by_run_example",
     "optuna_multiobjective_example",
@@ -41,6 +42,14 @@ PASSES = (
 
 QUICK = {"custom_func_checkpointing", "hyperband_example", "pbt_function"}
 """Those that every run tries; OUTBID_RAY_EXAMPLES=1 tries all, and Ray itself beside, which takes five minutes."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runs_in_files() -> Iterator[None]:
+    """Let MLflow 3 keep runs in files, which Ray's example asks for, in the script and on the server's workers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +157,7 @@ def test_scripts_as_people_write_them(real: ob.Client, tmp_path: Path, results: 
 def run(script: Path, server: ob.Client, place: Path, *arguments: str, module: bool = False) -> str:
     """Run a script against the server; returns what it printed."""
     command = [sys.executable, *(["-m", "outbid.tune"] if module else []), str(script), *arguments]
-    env = {**os.environ, "PYTHONPATH": SRC, "OUTBID_URL": server.url}
+    env = {**os.environ, "PYTHONPATH": SRC, "OUTBID_URL": server.url, "TMPDIR": str(place)}
     done = subprocess.run(command, env=env, cwd=place, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return done.stdout

@@ -4,19 +4,28 @@ package sessiontest
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
+
+// stream is the other end of the worker's.
+type stream interface {
+	Send(m *outbidv1.AttachRequest) error
+	Recv() (*outbidv1.AttachResponse, error)
+}
 
 // Enabled says whether this process was started by a worker: a test binary asks first thing in TestMain.
 func Enabled() bool { return os.Getenv("OUTBID_SOCKET") != "" && os.Getenv("OUTBID_SESSION") != "" }
@@ -26,16 +35,28 @@ var ErrEnded = errors.New("the trial was told to end")
 
 // Client is an attached process.
 type Client struct {
-	conn   *grpc.ClientConn
-	stream grpc.BidiStreamingClient[outbidv1.AttachRequest, outbidv1.AttachResponse]
+	conn   io.Closer
+	stream stream
 }
 
 // Attach connects to the worker named in the environment.
 func Attach(ctx context.Context) (*Client, error) {
+	if path := os.Getenv("OUTBID_STREAM"); path != "" {
+		return Open(ctx, path, os.Getenv("OUTBID_SESSION"))
+	}
 	return Dial(ctx, os.Getenv("OUTBID_SOCKET"), os.Getenv("OUTBID_SESSION"))
 }
 
-// Dial connects to a socket and shows a secret.
+// Open connects to a socket on which messages go with their lengths before them, and shows a secret.
+func Open(ctx context.Context, socket, secret string) (*Client, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", socket, err)
+	}
+	return (&Client{conn, &framed{conn}}).hello(secret)
+}
+
+// Dial connects as processes of older SDKs do, to a socket on which gRPC is spoken, and shows a secret.
 func Dial(ctx context.Context, socket, secret string) (*Client, error) {
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -45,10 +66,13 @@ func Dial(ctx context.Context, socket, secret string) (*Client, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("attach: %w", err), conn.Close())
 	}
-	c := &Client{conn: conn, stream: stream}
+	return (&Client{conn, stream}).hello(secret)
+}
+
+func (c *Client) hello(secret string) (*Client, error) {
 	hello := &outbidv1.ProcessHello{Session: secret, Pid: int32(os.Getpid()), SdkVersion: "sessiontest"}
 	if err := c.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Hello{Hello: hello}}); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, c.conn.Close())
 	}
 	return c, nil
 }
@@ -198,4 +222,33 @@ func (t *Trial) End(err error) error {
 		ended.Error = err.Error()
 	}
 	return t.client.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Ended{Ended: ended}})
+}
+
+// framed is a connection on which each message goes with its length, four bytes, before it.
+type framed struct{ conn net.Conn }
+
+// Send implements stream.
+func (f *framed) Send(m *outbidv1.AttachRequest) error {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	if _, err := f.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+// Recv implements stream.
+func (f *framed) Recv() (*outbidv1.AttachResponse, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(f.conn, length[:]); err != nil {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	data := make([]byte, binary.BigEndian.Uint32(length[:]))
+	if _, err := io.ReadFull(f.conn, data); err != nil {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	m := new(outbidv1.AttachResponse)
+	return m, proto.Unmarshal(data, m)
 }

@@ -7,6 +7,7 @@ has no such setting. So this sets it where Ray looks, in a process that stands o
 
 from __future__ import annotations
 
+import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -20,12 +21,14 @@ from typing import Any
 
 from outbid.ray._setup import BUNDLE, RESOURCES
 
+_TRAINER = "ray.train.v2.api.data_parallel_trainer"
+
 
 def capture() -> None:
     """Have this process's tasks, actors and data sets run on its bundle, once it imports Ray."""
     if not os.environ.get(BUNDLE) or _held("CPU") < 1:
         return  # a bundle without CPUs leaves those of its node to everybody
-    sys.meta_path.insert(0, _Finder({"ray": _tasks, "ray.data": _data}))
+    sys.meta_path.insert(0, _Finder({"ray": _tasks, "ray.data": _data, _TRAINER: _train}))
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -101,6 +104,8 @@ def _spread_within(ray: Any, is_driver: Callable[[], bool]) -> None:
                     options["scheduling_strategy"] = bundle()
                 if not _held("memory"):
                     options.pop("memory", None)  # Ray Data's estimates: the bundle counts none
+                if "node-id" in str(options.get("label_selector")):
+                    options.pop("label_selector")  # the bundle stands on one node already
             return _start(self, *args, **options)
 
         kind._remote = started
@@ -116,6 +121,36 @@ def _data(data: ModuleType) -> None:
         warnings.simplefilter("ignore")  # it is to be another setting in 2027
         context = DataContext.get_current()
         context.scheduling_strategy = context.scheduling_strategy_large_args = bundle()
+    with contextlib.suppress(ImportError):  # older ones count the whole cluster
+        _count_store()
+
+
+def _count_store() -> None:
+    """Let Ray Data count its part of the node's object store: bundles name none, which it takes for no room."""
+    import ray
+    from ray.data import ExecutionResources
+    from ray.data._internal.cluster_autoscaler import placement_group_cluster_autoscaler as module
+
+    kind: Any = module.PlacementGroupClusterAutoscaler
+    own = kind.get_total_resources
+
+    def with_store(self: Any) -> Any:
+        total = own(self)
+        if total.object_store_memory:
+            return total
+        here = ray.get_runtime_context().get_node_id()
+        node: dict[str, float] = next((n["Resources"] for n in ray.nodes() if n["NodeID"] == here), {})
+        share = min(_held("CPU") / max(node.get("CPU", 1.0), 1.0), 1.0)
+        return total.add(ExecutionResources(object_store_memory=node.get("object_store_memory", 0.0) * share))
+
+    kind.get_total_resources = with_store
+
+
+def _train(trainer: ModuleType) -> None:
+    """Let Ray Train's workers stand in the bundle, which else wait for a placement group of their own."""
+    from outbid.ray._train import use_bundle
+
+    use_bundle(trainer, {name: _held(name) for name in json.loads(os.environ.get(RESOURCES, "{}"))})
 
 
 def _held(name: str) -> float:

@@ -186,12 +186,12 @@ def up(
     )
     try:
         supervisor = made.remote(setup)
+        access: Access = ray.get(supervisor.access.remote())  # Ray Client says only now that there is one of this name
     except ValueError as error:
         raise ConflictError(
             f"there is an outbid.ray cluster {name!r} on this cluster of Ray's: outbid.ray.attach({name!r}) returns "
             "it, and up(name=...) makes another"
         ) from error
-    access: Access = ray.get(supervisor.access.remote())
     return Cluster(name, supervisor, access, detached=detached)
 
 

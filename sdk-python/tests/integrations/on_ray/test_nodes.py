@@ -6,40 +6,18 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import outbid as ob
-from integrations.ray_cluster import ENVIRONMENT, PATIENCE, RayCluster, eventually
+from integrations.on_ray.cluster import PATIENCE, TESTS, RayCluster, eventually
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray's own
 OPTIONS = ["--lease", "3s"]
-
-
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
-    """Start a cluster of one head and one node of two CPUs, to which the tests are connected."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in ENVIRONMENT.items():
-            patch.setenv(name, value)
-        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # where servers keep what they are told no place for
-        import ray
-
-        # Another test may have imported Ray before.
-        patch.setattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
-        made = RayCluster()
-        try:
-            made.add(2)
-            ray.init(address=made.address, log_to_driver=False)
-            yield made
-        finally:
-            ray.shutdown()
-            made.end()
 
 
 def train(trial: ob.Trial) -> None:
@@ -172,6 +150,9 @@ def test_a_detached_cluster_stays_and_is_found(nodes: RayCluster, tmp_path: Path
 
 def use_ray(trial: ob.Trial) -> None:
     """Use Ray as a training function of Ray Tune's does: every CPU there is stands in the trial's bundle."""
+    import tempfile
+    from pathlib import Path
+
     import ray
 
     import outbid.ray
@@ -193,12 +174,34 @@ def use_ray(trial: ob.Trial) -> None:
     squares = ray.data.range(100, override_num_blocks=2).map_batches(lambda b: {"id": b["id"] ** 2})
     trial.report(rows=float(sum(row["id"] for row in squares.random_shuffle(seed=1).take_all())))
 
+    from ray import train
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer  # what TorchTrainer and its like are
+
+    def loop() -> None:
+        context = train.get_context()
+        with tempfile.TemporaryDirectory() as place:  # Ray Train returns what was reported with a checkpoint
+            (Path(place) / "weights").write_text("1")
+            held = train.Checkpoint.from_directory(place) if context.get_world_rank() == 0 else None
+            train.report({"world": context.get_world_size()}, checkpoint=held)
+
+    with tempfile.TemporaryDirectory() as place:
+        trainer = DataParallelTrainer(
+            loop, scaling_config=train.ScalingConfig(num_workers=2), run_config=train.RunConfig(storage_path=place)
+        )
+        trial.report(world=float(trainer.fit().metrics["world"]))
+        try:
+            DataParallelTrainer(
+                loop, scaling_config=train.ScalingConfig(num_workers=3), run_config=train.RunConfig(storage_path=place)
+            ).fit()
+        except ValueError as error:
+            trial.report(refused=float("3 workers need 3 CPU" in str(error)))
+
 
 def test_a_trial_uses_ray_on_its_bundle(nodes: RayCluster, tmp_path: Path) -> None:
     import outbid.ray
 
     with outbid.ray.up(workers=1, resources={"CPU": 2}, devices="slot:1", data=tmp_path / "data") as cluster:
-        result = ob.Sweep(use_ray, {"x": ob.constant(1)}, metric="rows", mode="max", trials=1).run(
+        result = ob.Sweep(use_ray, {"x": ob.constant(1)}, metric="refused", mode="max", trials=1).run(
             client=cluster.client, display=False
         )
         (trial,) = result.trials
@@ -206,12 +209,12 @@ def test_a_trial_uses_ray_on_its_bundle(nodes: RayCluster, tmp_path: Path) -> No
         seen: dict[str, float] = {}
         for report in trial.reports():
             seen.update(report.metrics)
-        wanted = {"tasks": 1, "actors": 1, "rows": 328350}
+        wanted = {"tasks": 1, "actors": 1, "rows": 328350, "world": 2, "refused": 1}
         assert {name: seen.get(name) for name in wanted} == wanted
 
 
 def test_the_guide_runs_as_printed(nodes: RayCluster, tmp_path: Path) -> None:
-    guide = Path(__file__).parents[3] / "docs" / "ray.md"
+    guide = TESTS.parents[1] / "docs" / "ray.md"
     first, second, third = re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "third.py").write_text(third)
     # The second block's function is one more sweep's, and the third one's experiment joins while the cluster is there.
@@ -232,7 +235,7 @@ def neighbour(trial: ob.Trial) -> None:
     """Train as the experiments do, in a sweep of Outbid's."""
     from pathlib import Path
 
-    from integrations.tune_program import STEPS, use_device
+    from integrations.on_ray.tune_program import STEPS, use_device
 
     for step in trial.steps():
         use_device(Path(trial.config.place), f"sweep {trial.config.x} {step}", 0.3)
@@ -244,7 +247,7 @@ def neighbour(trial: ob.Trial) -> None:
 
 def test_experiments_of_ray_tune_share_with_a_sweep(nodes: RayCluster, tmp_path: Path) -> None:
     import outbid.ray
-    from integrations.tune_program import GRID, STEPS
+    from integrations.on_ray.tune_program import GRID, STEPS
 
     options = [*OPTIONS, "--policy-option", "lease=15s"]
     trained = tmp_path / "steps"

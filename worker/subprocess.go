@@ -24,25 +24,25 @@ import (
 // averager is what the process is called that averages: AverageMain knows by it what it is.
 const averager = "outbid-average"
 
-// apart is set once AverageMain was called: this program may be started again to average.
-var apart atomic.Bool //nolint:gochecknoglobals // a property of the program
+// subprocesses is set once AverageMain was called: this program may be started again to average.
+var subprocesses atomic.Bool //nolint:gochecknoglobals // a property of the program
 
-// apartOrder is what the process is to average, and where.
-type apartOrder struct {
+// subprocessOrder is what the process is to average, and where.
+type subprocessOrder struct {
 	Store string
 	Order []byte
 }
 
-// apartAnswer is what became of it.
-type apartAnswer struct {
+// subprocessAnswer is what became of it.
+type subprocessAnswer struct {
 	Checkpoint []byte
 	Failure    string
 	// Kinds are which of the errors below the failure is.
 	Kinds []int
 }
 
-// apartErrors are the errors that are told apart by who has something averaged.
-func apartErrors() []error {
+// subprocessErrors are the errors that are told apart by who has something averaged.
+func subprocessErrors() []error {
 	return []error{
 		checkpoint.ErrMismatch, checkpoint.ErrNotFinite, checkpoint.ErrDamaged, checkpoint.ErrWeight, safetensors.ErrFormat,
 		objects.ErrUnavailable, objects.ErrFull, objects.ErrNotFound,
@@ -63,11 +63,11 @@ func (f *averageFailure) Is(target error) bool { return slices.Contains(f.is, ta
 // average, at the end of that.
 func AverageMain() bool {
 	if os.Args[0] != averager {
-		apart.Store(true)
+		subprocesses.Store(true)
 		return false
 	}
 	stepBack()
-	var o apartOrder
+	var o subprocessOrder
 	if gob.NewDecoder(os.Stdin).Decode(&o) != nil {
 		return true
 	}
@@ -81,7 +81,7 @@ func AverageMain() bool {
 	return true
 }
 
-func (o *apartOrder) average(ctx context.Context) (answer apartAnswer) {
+func (o *subprocessOrder) average(ctx context.Context) (answer subprocessAnswer) {
 	var order outbidv1.Consolidation
 	err := proto.Unmarshal(o.Order, &order)
 	var store objects.Store
@@ -97,7 +97,7 @@ func (o *apartOrder) average(ctx context.Context) (answer apartAnswer) {
 	}
 	if err != nil {
 		answer.Failure = err.Error()
-		for k, kind := range apartErrors() {
+		for k, kind := range subprocessErrors() {
 			if errors.Is(err, kind) {
 				answer.Kinds = append(answer.Kinds, k)
 			}
@@ -106,9 +106,9 @@ func (o *apartOrder) average(ctx context.Context) (answer apartAnswer) {
 	return answer
 }
 
-// averageApart makes an average in a process of its own, which steps back behind all others of this machine: averaging is work
+// averageInSubprocess makes an average in a process of its own, which steps back behind all others of this machine: averaging is work
 // for seconds, and what decides on reports works for milliseconds. The process ends with ctx, and with the worker.
-func averageApart(ctx context.Context, store string, o *outbidv1.Consolidation) (*outbidv1.Checkpoint, error) {
+func averageInSubprocess(ctx context.Context, store string, o *outbidv1.Consolidation) (*outbidv1.Checkpoint, error) {
 	order, err := proto.Marshal(o)
 	if err != nil {
 		return nil, fmt.Errorf("average in a process of its own: %w", err)
@@ -127,9 +127,9 @@ func averageApart(ctx context.Context, store string, o *outbidv1.Consolidation) 
 	if err != nil {
 		return nil, fmt.Errorf("average in a process of its own: %w", err)
 	}
-	err = gob.NewEncoder(in).Encode(apartOrder{Store: store, Order: order})
+	err = gob.NewEncoder(in).Encode(subprocessOrder{Store: store, Order: order})
 	err = errors.Join(cmd.Wait(), err)
-	var answer apartAnswer
+	var answer subprocessAnswer
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -139,11 +139,11 @@ func averageApart(ctx context.Context, store string, o *outbidv1.Consolidation) 
 	return answer.checkpoint()
 }
 
-func (a *apartAnswer) checkpoint() (*outbidv1.Checkpoint, error) {
+func (a *subprocessAnswer) checkpoint() (*outbidv1.Checkpoint, error) {
 	if a.Failure != "" {
 		f := &averageFailure{text: a.Failure}
 		for _, k := range a.Kinds {
-			f.is = append(f.is, apartErrors()[k])
+			f.is = append(f.is, subprocessErrors()[k])
 		}
 		return nil, f
 	}

@@ -15,7 +15,7 @@ import (
 
 // A worker that reaches its store by itself has averages made by a process of its own, which says what is wrong as it would
 // itself, and ends when nobody wants the average any more.
-func TestAveragesAreMadeApart(t *testing.T) {
+func TestAveragesAreMadeByASubprocess(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, t.TempDir())
 	data := weights(t, "w", 1, 10)
@@ -32,8 +32,8 @@ func TestAveragesAreMadeApart(t *testing.T) {
 	mustBe(t, store, made)
 	ck.Sha256 = strings.Repeat("0", 64)
 	_, err = Consolidate(t.Context(), store, order)
-	var apart *averageFailure
-	if !errors.As(err, &apart) || !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, objects.ErrUnavailable) {
+	var failure *averageFailure
+	if !errors.As(err, &failure) || !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, objects.ErrUnavailable) {
 		t.Errorf("of a damaged checkpoint: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -44,7 +44,7 @@ func TestAveragesAreMadeApart(t *testing.T) {
 }
 
 // A bucket is reached with the same credentials from there.
-func TestABucketIsAveragedApart(t *testing.T) {
+func TestABucketIsAveragedByASubprocess(t *testing.T) {
 	m := startMinio(t)
 	store := openStore(t, objectstest.URLs(m.Endpoint)())
 	ck := putBig(t, store, "checkpoints/s-1/0/000000000100-7.safetensors", 1)

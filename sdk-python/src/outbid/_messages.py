@@ -1,0 +1,21 @@
+"""How a state and a time stand in the API's messages."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from google.protobuf import timestamp_pb2
+
+
+def word(name: str) -> str:
+    """Return "running" for TRIAL_STATE_RUNNING."""
+    return name.split("_STATE_", 1)[1].lower()
+
+
+def time_of(message: Any, name: str) -> datetime.datetime | None:
+    """Return a field's time, None where it is not set."""
+    if not message.HasField(name):
+        return None
+    stamp: timestamp_pb2.Timestamp = getattr(message, name)
+    return stamp.ToDatetime(tzinfo=datetime.timezone.utc)

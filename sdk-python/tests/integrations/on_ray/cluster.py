@@ -1,0 +1,216 @@
+"""A real cluster of Ray's for tests, of several nodes on this machine and on loopback alone."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[2]
+SRC = str(TESTS.parent / "src")
+HEAD_TYPE = "ray.head.default"
+MEMORY = 80_000_000
+PATIENCE = 150.0  # for anything of Ray's on a machine that has other things to do
+
+# Before Ray is imported: it would look for an address beyond loopback otherwise, and send statistics.
+ENVIRONMENT = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": str(int(PATIENCE)),
+    "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "1",  # in seconds, in which a client that died may come back
+    "RAY_SCHEDULER_EVENTS": "0",  # what the autoscaler does is not said among a program's lines
+    "RAY_FAKE_CLUSTER": "1",  # the autoscaler's nodes are processes of this machine
+    "PYTHONPATH": os.pathsep.join([SRC, str(TESTS)]),
+}
+
+
+def eventually(what: str, done: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+    """Wait until something holds, and return it."""
+    end = time.monotonic() + seconds
+    while not (found := done()):
+        if time.monotonic() >= end:
+            pytest.fail(f"not in {seconds:g} s: {what}")
+        time.sleep(0.05)
+    return found
+
+
+class RayCluster:
+    """A head without CPUs, and nodes that come and go."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        self._places: list[tempfile.TemporaryDirectory[str]] = []
+        self._jobs = free_port()
+        with mock.patch("ray._private.services.start_ray_process", jobs_alone()), patience():
+            self.cluster = Cluster(
+                initialize_head=True,
+                head_node_args={
+                    "num_cpus": 0,
+                    "node_ip_address": "127.0.0.1",
+                    "include_dashboard": True,
+                    "dashboard_host": "127.0.0.1",
+                    "dashboard_port": self._jobs,
+                    "dashboard_agent_listen_port": 0,  # any; else one that another cluster may have
+                    "no_monitor": True,
+                    "object_store_memory": MEMORY,
+                },
+            )
+
+    @property
+    def address(self) -> str:
+        """Where drivers connect to."""
+        return str(self.cluster.address)
+
+    @property
+    def jobs(self) -> str:
+        """Where jobs are submitted to."""
+        return f"http://127.0.0.1:{self._jobs}"
+
+    @functools.cached_property
+    def client(self) -> str:
+        """Where Ray Client connects to. It is started late: it gives up where the head is not there within 30 s."""
+        head = self.cluster.head_node
+        head._ray_params.ray_client_server_port = port = free_port()
+        head.start_ray_client_server()
+        return f"ray://127.0.0.1:{port}"
+
+    @contextlib.contextmanager
+    def autoscaled(self, place: Path, resources: dict[str, float]) -> Iterator[None]:
+        """Run Ray's autoscaler, which adds one node of these resources if they are asked for."""
+        head = self.cluster.head_node
+        provider = {"type": "fake_multinode", "gcs_address": self.address, "head_node_id": head.node_id}
+        provider |= {"use_node_id_as_ip": True, "disable_node_updaters": True, "disable_launch_config_check": True}
+        room = {**resources, "object_store_memory": MEMORY}
+        types = {HEAD_TYPE: {"resources": {}, "node_config": {}, "max_workers": 0}}
+        types["more"] = {"resources": room, "node_config": {}, "min_workers": 0, "max_workers": 1}
+        config = {"cluster_name": "fake", "max_workers": 1, "idle_timeout_minutes": 0.05, "upscaling_speed": 1.0}
+        config |= {"provider": provider, "available_node_types": types, "head_node_type": HEAD_TYPE, "docker": {}}
+        config |= {"auth": {}, "file_mounts": {}, "cluster_synced_files": [], "file_mounts_sync_continuously": False}
+        for name in ("initialization", "setup", "head_setup", "worker_setup", "head_start_ray", "worker_start_ray"):
+            config[f"{name}_commands"] = []
+        file = place / "autoscaler.yaml"
+        file.write_text(json.dumps(config))
+        head._ray_params.autoscaling_config = str(file)
+        head.start_monitor()
+        try:
+            yield
+        finally:
+            head.kill_monitor()
+
+    def add(self, cpus: int, gpus: int = 0) -> Any:
+        """Add a node, of so many GPUs if Ray is to be believed."""
+        # As on a machine of its own: nodes of one folder unpack a job's files over each other's.
+        self._places.append(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
+        where = {"node_ip_address": "127.0.0.1", "temp_dir": self._places[-1].name}
+        with patience():
+            return self.cluster.add_node(num_cpus=cpus, num_gpus=gpus, object_store_memory=MEMORY, **where)
+
+    def alive(self) -> list[str]:
+        """Return the nodes that Ray takes to be alive."""
+        import ray
+
+        return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+
+    def kill(self, node: Any, workers: list[int]) -> None:
+        """End a node as a machine ends: nothing on it has any time, Outbid's workers among it."""
+        for pid in workers:
+            guard = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            for one in (guard, pid):
+                os.kill(one, signal.SIGKILL)
+        node.kill_raylet()  # kill -9
+        self.cluster.remove_node(node, allow_graceful=False)
+
+    def drain(self, node_id: str) -> None:
+        """Give a node notice."""
+        subprocess.run(
+            [
+                str(Path(sys.executable).parent / "ray"), "drain-node", "--address", self.address,
+                "--node-id", node_id, "--reason", "DRAIN_NODE_REASON_PREEMPTION",
+                "--reason-message", "spot", "--deadline-remaining-seconds", "600",
+            ],
+            check=True,
+            capture_output=True,
+            timeout=PATIENCE,
+        )  # fmt: skip
+
+    def driver(self, script: str, *args: str) -> subprocess.Popen[str]:
+        """Start a text of Python that is a driver of its own."""
+        return self.program("-c", script, *args)
+
+    def program(self, *words: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+        """Start Python as a driver of its own."""
+        return subprocess.Popen(
+            [sys.executable, *words],
+            env={**os.environ, "RAY_ADDRESS": self.address},
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE,
+            text=True,
+        )
+
+    def end(self) -> None:
+        """End everything, what the nodes of the fake autoscaler leave behind too."""
+        session = self.cluster.head_node.get_session_dir_path()
+        self.cluster.shutdown()
+        for words in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):  # it has ended
+                if f"--session-dir={session}".encode() in words.read_bytes().split(b"\0"):
+                    os.kill(int(words.parent.name), signal.SIGKILL)
+        for place in self._places:
+            place.cleanup()
+
+
+def jobs_alone() -> Callable[..., Any]:
+    """Return how Ray starts its processes, but of the dashboard's ten, no more than jobs need."""
+    from ray._private import services
+
+    start = services.start_ray_process
+
+    def started(command: list[str], *args: Any, **kwargs: Any) -> Any:
+        if any(word.endswith("dashboard.py") for word in command):
+            command = [*command, "--modules-to-load=JobHead,NodeHead"]
+        return start(command, *args, **kwargs)
+
+    return started
+
+
+@contextlib.contextmanager
+def patience() -> Iterator[None]:
+    """Have Ray wait longer for a node to be there than the 30 seconds that it gives one."""
+    from ray._private import services
+
+    get_node = services.get_node
+
+    def found(*args: Any) -> Any:
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return get_node(*args)
+            except RuntimeError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(0.1)
+
+    with mock.patch("ray._private.services.get_node", found):
+        yield
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])

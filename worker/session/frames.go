@@ -1,0 +1,148 @@
+package session
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+const (
+	// maxFrame bounds a message, maxHello the first one, with which a process says who it is.
+	maxFrame = 64 << 20
+	maxHello = 64 << 10
+	// lengthBytes is how much stands before a message: its length, the highest byte first.
+	lengthBytes = 4
+	// endTag begins an AttachRequest that holds a ProcessEnded: the field's number and type, as protobuf encodes it.
+	endTag = 5<<3 | 2
+	// helloGrace is how long who connects may take to say who it is.
+	helloGrace = 10 * time.Second
+)
+
+// frames serves the socket on which messages go with their lengths before them. One message costs each side one system
+// call, and a process no thread and no library for it.
+type frames struct {
+	path     string
+	listener net.Listener
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[net.Conn]struct{}
+}
+
+// serve takes connections until the listener is closed.
+func (f *frames) serve(s *Server) {
+	for {
+		conn, err := f.listener.Accept()
+		if err != nil {
+			return
+		}
+		if f.opened(conn) {
+			s.served.Go(func() {
+				defer f.over(conn)
+				_ = conn.SetReadDeadline(time.Now().Add(helloGrace))
+				_ = s.attach(&framed{conn: conn, in: bufio.NewReaderSize(conn, 32<<10)}, conn.RemoteAddr())
+			})
+		}
+	}
+}
+
+func (f *frames) opened(conn net.Conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		_ = conn.Close()
+		return false
+	}
+	f.conns[conn] = struct{}{}
+	return true
+}
+
+func (f *frames) over(conn net.Conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.conns, conn)
+	_ = conn.Close()
+}
+
+// close ends all connections, and takes no more.
+func (f *frames) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	_ = f.listener.Close()
+	for conn := range f.conns {
+		_ = conn.Close()
+	}
+}
+
+// framed is the stream of one connection.
+type framed struct {
+	conn net.Conn
+	in   *bufio.Reader
+	said bool
+	out  []byte
+}
+
+// Recv implements stream.
+func (f *framed) Recv() (*outbidv1.AttachRequest, error) {
+	var length [lengthBytes]byte
+	if _, err := io.ReadFull(f.in, length[:]); err != nil {
+		return nil, err
+	}
+	n, most := binary.BigEndian.Uint32(length[:]), uint32(maxFrame)
+	if !f.said {
+		most = maxHello
+	}
+	if n > most {
+		return nil, fmt.Errorf("a message of %d bytes, of %d at most", n, most)
+	}
+	data := make([]byte, n)
+	if _, err := io.ReadFull(f.in, data); err != nil {
+		return nil, err
+	}
+	m := new(outbidv1.AttachRequest)
+	if err := proto.Unmarshal(data, m); err != nil {
+		return nil, fmt.Errorf("a message that is none: %w", err)
+	}
+	if !f.said {
+		f.said = true
+		if err := f.conn.SetReadDeadline(time.Time{}); err != nil {
+			return nil, fmt.Errorf("wait without end: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// Send implements stream.
+func (f *framed) Send(m *outbidv1.AttachResponse) error {
+	out, err := proto.MarshalOptions{}.MarshalAppend(append(f.out[:0], make([]byte, lengthBytes)...), m)
+	if err != nil {
+		return fmt.Errorf("encode a message: %w", err)
+	}
+	f.out = out
+	binary.BigEndian.PutUint32(out, uint32(len(out)-lengthBytes))
+	if _, err := f.conn.Write(out); err != nil {
+		return fmt.Errorf("send to the process: %w", err)
+	}
+	return nil
+}
+
+// EndFollows implements stream.
+func (f *framed) EndFollows() bool {
+	if f.in.Buffered() <= lengthBytes {
+		return false
+	}
+	next, err := f.in.Peek(lengthBytes + 1)
+	return err == nil && next[lengthBytes] == endTag
+}
+
+// HangUp implements stream.
+func (f *framed) HangUp() { _ = f.conn.Close() }

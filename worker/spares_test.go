@@ -1,0 +1,52 @@
+package worker
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A trial finds an empty directory that is its own alone, and nothing of one that ended is where it was.
+func TestSparesAreAsGoodAsNew(t *testing.T) {
+	t.Parallel()
+	s := &spares{dir: t.TempDir()}
+	at := func(name string) string { return filepath.Join(s.dir, name) }
+	make := func(name string) string {
+		t.Helper()
+		if err := os.Mkdir(at(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return at(name)
+	}
+	if s.take(at("1")) {
+		t.Fatal("a directory from nowhere")
+	}
+	full := make("2")
+	if err := os.WriteFile(filepath.Join(full, "left"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := make("3")
+	if err := os.Chmod(open, 0o755); err != nil { //nolint:gosec // that is the point
+		t.Fatal(err)
+	}
+	if s.keep(full) || s.keep(open) || s.keep(at("none")) {
+		t.Fatal("kept what is not as it was made")
+	}
+	if !s.keep(make("4")) {
+		t.Fatal("an empty directory is not kept")
+	}
+	if err := os.WriteFile(filepath.Join(at("4"), "late"), nil, 0o600); err == nil {
+		t.Fatal("a trial that is over writes into its directory")
+	}
+	if !s.take(at("5")) || !untouched(at("5")) || s.take(at("6")) {
+		t.Fatal("want the one that was kept, once")
+	}
+	for i := range sparesAtMost {
+		if !s.keep(make("many-" + string(rune('a'+i)))) {
+			t.Fatalf("the %dth is not kept", i)
+		}
+	}
+	if s.keep(make("one too many")) {
+		t.Fatal("kept without bound")
+	}
+}
