@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -128,6 +129,7 @@ class FakeWorker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         self.lease_id = 0
         self.fork = node_pb2.ForkRef()
@@ -195,8 +197,9 @@ class FakeWorker:
         return self.process.communicate(timeout=DEADLINE)
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
+        # With the processes that it started: one that is left would hold the pipes open, and the test with them.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate(timeout=DEADLINE)
         self._orders.put(None)
         self._server.stop()

@@ -86,11 +86,15 @@ class Session:
 
     def send(self, message: session_pb2.AttachRequest) -> None:
         """Send a message, after everything queued before."""
+        if self._forked:
+            return
         self._outbox.append(message)
         self._flush()
 
     def report(self, fork: node_pb2.ForkRef, report: event_pb2.Report) -> None:
         """Queue a report; blocks while UNSENT_REPORTS wait."""
+        if self._forked:
+            return
         self._room.acquire()
         self._outbox.append((fork, report))
         if self._news.empty():
@@ -113,7 +117,7 @@ class Session:
     def _flush(self) -> None:
         """Send all that is queued. If the worker is gone the reading thread finds out too."""
         with self._sending, contextlib.suppress(OSError):
-            while self._outbox and not self._forked:
+            while self._outbox:
                 frames, size, reports = [], 0, 0
                 while self._outbox and size < _WRITE:  # the end of a trial goes with its last report
                     message, found = self._gather()
@@ -160,8 +164,11 @@ class Session:
             abandon(reason)
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: nothing that it says must get between what its parent says."""
-        self._forked, self._sending = True, threading.Lock()
+        """In a forked child: nothing that it says must get between what its parent says.
+
+        Nor may it wait for a lock: a thread of the parent may have held it when the child was made.
+        """
+        self._forked = True
         self._socket.close()
 
 
