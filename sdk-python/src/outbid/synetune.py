@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import base64
 import datetime
-import pickle
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +32,8 @@ from outbid._space import Parameter, choice, integer, loguniform, normal, unifor
 from outbid._sweep import Sweep
 from outbid._training import Trial
 from outbid._tuners import Plugin
-from outbid.plugin import Action, Create, End, Exit, Report, Train, Tuner, serve
+from outbid.plugin import Action, Create, End, Exit, Report, Train, serve
+from outbid.plugin._pickled import Pickled
 
 try:
     from syne_tune.backend.trial_status import Trial as TheirTrial
@@ -106,7 +106,7 @@ def _parameter(domain: Any, name: str) -> Any:
     return made
 
 
-class Program(Tuner):
+class Program(Pickled):
     """A scheduler of Syne Tune's as a tuner of Outbid's."""
 
     name = "syne-tune"
@@ -120,19 +120,6 @@ class Program(Tuner):
             scheduler = _pickle.load(base64.b64decode(packed))()
             self.state = {"scheduler": scheduler, "configs": [], "steps": {}, "over": set(), "drawn_out": False}
         self.scheduler = self.state["scheduler"]
-
-    def snapshot(self) -> bytes:
-        """Return everything, randomness included."""
-        import cloudpickle
-
-        blob: bytes = cloudpickle.dumps((self.state, random.getstate(), np.random.get_state()))
-        return blob
-
-    def restore(self, snapshot: bytes) -> None:
-        """Take up a snapshot."""
-        self.state, plain, of_numpy = pickle.loads(snapshot)
-        random.setstate(plain)
-        np.random.set_state(of_numpy)
 
     def ask(self, n: int) -> Iterable[Create | Train]:
         """Start the trials that the scheduler suggests."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import copy
 import math
-import pickle
 import random
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from outbid import _pickle
-from outbid.plugin import Action, Clone, Create, End, Exit, Outlook, Pause, Report, Train, Tuner, serve
+from outbid.plugin import Action, Clone, Create, End, Exit, Outlook, Pause, Report, Train, serve
+from outbid.plugin._pickled import Pickled
 from outbid.tune._encoding import encode
 from outbid.tune._learned import Learned
 from outbid.tune._named import by_name
@@ -77,7 +77,7 @@ class Controller:
         self._program.later.extend(self._program.clone(trial, decision))
 
 
-class Program(Tuner):
+class Program(Pickled):
     """Ray Tune's loop as a tuner of Outbid's."""
 
     name = "ray-tune"
@@ -97,19 +97,6 @@ class Program(Tuner):
         self.controller = Controller(self)
         self.nothing = False
         self.learned = Learned()
-
-    def snapshot(self) -> bytes:
-        """Return everything, randomness included."""
-        import cloudpickle
-
-        blob: bytes = cloudpickle.dumps((self.state, random.getstate(), np.random.get_state()))
-        return blob
-
-    def restore(self, snapshot: bytes) -> None:
-        """Take up a snapshot."""
-        self.state, plain, of_numpy = pickle.loads(snapshot)
-        random.setstate(plain)
-        np.random.set_state(of_numpy)
 
     @property
     def drawn_out(self) -> bool:

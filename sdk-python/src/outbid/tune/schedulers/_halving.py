@@ -219,16 +219,5 @@ class _Bracket:
 class HyperBandForBOHB(HyperBandScheduler):
     """Hyperband whose trials a model draws: give `OptunaSearch()` as the search algorithm."""
 
-    def __init__(
-        self,
-        time_attr: str = "training_iteration",
-        metric: str | None = None,
-        mode: str | None = None,
-        max_t: int = 81,
-        reduction_factor: float = 3,
-        stop_last_trials: bool = True,
-    ) -> None:
-        super().__init__(time_attr, metric, mode, max_t, reduction_factor, stop_last_trials)
-
 
 __all__ = ["AsyncHyperBandScheduler", "HyperBandForBOHB", "HyperBandScheduler", "TrialScheduler"]
