@@ -18,6 +18,7 @@ from outbid._connection import Connection
 from outbid._display import Display, NoDisplay, make_display
 from outbid._errors import OutbidError, SweepFailedError, UnavailableError
 from outbid._failures import LATE_LOG, last_traceback
+from outbid._held import telling_who
 from outbid._interrupt import interrupted
 from outbid._resources import Limits
 from outbid._result import Result
@@ -252,6 +253,10 @@ class SweepHandle(AskTell):
             return ""
 
     def _watch(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
+        with telling_who(self._client, self.id):
+            yield from self._news(reports, timeout, cancel)
+
+    def _news(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
         rpc = self._client.rpc
         end = None if timeout is None else time.monotonic() + timeout
         request = pb.WatchSweepRequest(sweep=self.id, reports=reports)
