@@ -106,10 +106,8 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 	add("steps", planned(v.Steps, v.PlannedSteps))
 	add("device time", formatDuration(float64(v.DeviceSeconds)))
 	if f := v.Fairness; f != nil {
-		add("fairness", fmt.Sprintf("rho %s: ends %s after its submission, alone on its share %s (%s)",
-			formatRho(float64(f.Rho)), formatDuration(float64(f.ForecastSeconds)), formatDuration(float64(f.AloneSeconds)),
-			sharing(float64(f.MeanSweeps))))
-		if last := f.Auction; last != nil {
+		add("fairness", fairnessLine(f))
+		if last := f.Auction; last != nil && tellsRho(last.AloneSeconds) {
 			add("auction", fmt.Sprintf("rho %s at %s, as round %d left it", formatRho(float64(last.Rho)), a.when(last.Time), last.Round))
 		}
 	}
@@ -141,6 +139,19 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 		a.printf("and %d more: outbid ls %s\n", rest, s.GetId())
 	}
 	return nil
+}
+
+// tellsRho says whether rho tells how a sweep fares by sharing: one that takes seconds alone on its share mostly waits for
+// processes to start, whoever shares with it.
+func tellsRho(alone number) bool { return alone >= 60 }
+
+func fairnessLine(f *fairnessView) string {
+	line := fmt.Sprintf("ends %s after its submission, alone on its share %s (%s)", formatDuration(float64(f.ForecastSeconds)),
+		formatDuration(float64(f.AloneSeconds)), sharing(float64(f.MeanSweeps)))
+	if tellsRho(f.AloneSeconds) {
+		line = fmt.Sprintf("rho %s: %s", formatRho(float64(f.Rho)), line)
+	}
+	return line
 }
 
 // sharing says how many sweeps share the cluster, on average over one's life.

@@ -105,3 +105,22 @@ func TestColumnsAreLeftOutInOrder(t *testing.T) {
 		}
 	}
 }
+
+// A sweep of seconds has a rho that starts make up, whatever it shares: its times are told, and rho is not.
+func TestShowTellsRhoOfSweepsThatTakeAMinute(t *testing.T) {
+	t.Parallel()
+	for alone, told := range map[float64]bool{0.08: false, 59: false, 60: true} {
+		f := busyFake()
+		f.list[0].Fairness.AloneSeconds, f.list[0].Fairness.Auction.AloneSeconds = alone, alone
+		url, _ := serveFake(t, f, "127.0.0.1:0")
+		app := newTestApp(strings.NewReader(""), map[string]string{"OUTBID_URL": url})
+		if code := app.run(t.Context(), []string{"show", "digits-2"}); code != 0 {
+			t.Fatalf("exit code %d", code)
+		}
+		out := app.out.String()
+		if strings.Contains(out, "rho 0.95") != told || strings.Contains(out, "rho 1.38") != told ||
+			!strings.Contains(out, "ends 1m09s after its submission") {
+			t.Errorf("alone for %v s: want rho told %t:\n%s", alone, told, out)
+		}
+	}
+}

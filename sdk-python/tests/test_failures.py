@@ -95,7 +95,7 @@ def test_the_page_shows_the_traceback() -> None:
 def test_devices_held_and_rho_are_shown() -> None:
     message = pb.Sweep(id="digits-1", state=event_pb2.SWEEP_STATE_RUNNING)
     message.spec.metric = "loss"
-    message.fairness.rho = 1.234
+    message.fairness.rho, message.fairness.alone_seconds = 1.234, 60
     trial = make_trial(3, "running", step=1, until_step=9)
     lease = trial.leases.add()
     lease.places.add(node="a", devices=[0, 1])
@@ -106,3 +106,6 @@ def test_devices_held_and_rho_are_shown() -> None:
     lines = [text for text, _ in _layout.lay_out(info, trials, 80, 0, now, ["2 other trials alike: oh"])]
     assert "devices 2 held, rho 1.23" in lines and "failed  2 other trials alike: oh" in lines
     assert "devices: 2 held, rho 1.23" in _display.html_of(info, trials)
+    # Of a sweep of seconds it says how long processes take to start, and nothing of sharing.
+    message.fairness.rho, message.fairness.alone_seconds = 53.0, 0.1
+    assert _layout.held_text(sweep_info(message, None), trials) == "2 held"  # type: ignore[arg-type]

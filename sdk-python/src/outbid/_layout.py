@@ -15,6 +15,7 @@ _NAME = 20  # columns for the metric's name, at the most
 _CONFIG = 12  # columns for the configuration, at the least
 _BAR_FROM = 100  # columns of the screen from which a trial's progress is drawn beside its numbers
 _BAR, _LEAST_BAR = 30, 5  # columns of the sweep's bar
+_RHO_FROM = 60.0  # seconds alone on its share; a shorter sweep's rho says how long processes take to start
 _GAP = "  "
 
 Line = tuple[str, str]
@@ -130,11 +131,12 @@ def best_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
 def held_text(sweep: SweepInfo, trials: Iterable[TrialResult]) -> str:
     """Return how many devices the sweep holds, and how it fares by sharing; "" if it holds none and nothing is known.
 
-    Of a sweep that is over only how it fared.
+    Of a sweep that is over only how it fared; of a short one not that.
     """
     places = [place for trial in trials for lease in trial.leases for place in lease.places if not place.ended]
     held = sum(len(place.devices) for place in places)
-    rho = f"rho {sweep.fairness.rho:.2f}" if sweep.fairness is not None else ""
+    fared = sweep.fairness
+    rho = f"rho {fared.rho:.2f}" if fared is not None and fared.alone_seconds >= _RHO_FROM else ""
     return ", ".join(text for text in (f"{held:,} held" if held and not sweep.over else "", rho) if text)
 
 
