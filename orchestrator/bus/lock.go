@@ -48,5 +48,8 @@ func writePID(f *os.File) error {
 	return err
 }
 
-// release leaves the file: removing it would let two processes lock two files of the same name.
-func (l *dirLock) release() error { return l.file.Close() }
+// release leaves the file: removing it would let two processes lock two files of the same name. It unlocks before it closes: a
+// process that is just being started has the file open too, until it runs its own program.
+func (l *dirLock) release() error {
+	return errors.Join(unix.Flock(int(l.file.Fd()), unix.LOCK_UN), l.file.Close())
+}
