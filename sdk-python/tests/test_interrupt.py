@@ -101,6 +101,15 @@ def test_one_that_has_ended_meanwhile(
         run()
 
 
+def test_before_anything_is_shown(server: FakeServer, client: ob.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def press(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("outbid._handle.make_display", press)
+    with pytest.raises(KeyboardInterrupt, match=f"s-1 goes on at {client.url}"):
+        run()
+
+
 def test_resume_returns_the_handle(server: FakeServer, client: ob.Client) -> None:
     handle = ob.attach("s-1")
     assert handle.resume() is handle

@@ -90,8 +90,7 @@ class SweepHandle(AskTell):
         SweepFailedError if the sweep failed. A server that restarts meanwhile is waited for, a minute at most. Ctrl-C
         ends the waiting only; with `display` it pauses the sweep, or leaves it running, as `Sweep.run` does.
         """
-        called = (*callbacks, *loggers)
-        return self._wait(timeout, make_display(display, self._explain), called, pausing=display)
+        return self._wait(timeout, display, (*callbacks, *loggers), pausing=display)
 
     async def wait_async(self, timeout: float | None = None, *, callbacks: Iterable[Callback] = ()) -> Result:
         """Wait like `wait`, for asyncio. Callbacks run in another thread."""
@@ -99,7 +98,7 @@ class SweepHandle(AskTell):
 
         cancel = _Cancel()
         try:
-            return await asyncio.to_thread(self._wait, timeout, NoDisplay(), tuple(callbacks), cancel)
+            return await asyncio.to_thread(self._wait, timeout, False, tuple(callbacks), cancel)
         except asyncio.CancelledError:
             cancel.cancel()
             raise
@@ -205,7 +204,7 @@ class SweepHandle(AskTell):
     def _wait(
         self,
         timeout: float | None,
-        display: Display,
+        display: bool,
         callbacks: tuple[Callback, ...],
         cancel: _Cancel | None = None,
         *,
@@ -213,22 +212,26 @@ class SweepHandle(AskTell):
         fail_fast: bool = False,
     ) -> Result:
         """Wait for the sweep's end; with `pausing`, Ctrl-C saves it or leaves it, and says how to go on."""
+        screen: Display = NoDisplay()
         caller = Caller(callbacks)
         last: _model.SweepInfo | None = None
-        with contextlib.closing(display):
+        try:
             try:
+                screen = make_display(display, self._explain)  # loads so much that Ctrl-C may well come meanwhile
                 for update in self._watch(caller.wants_reports, timeout, cancel or _Cancel()):
                     last = update.sweep
-                    display.update(update)
+                    screen.update(update)
                     caller.update(update)
                     if fail_fast:
                         self._fail(update)
             except KeyboardInterrupt:
                 if not pausing:
                     raise
-                raise interrupted(self, self._client, display) from None
+                raise interrupted(self, self._client, screen) from None
             result = self.result()
-            display.end(result.sweep, result.trials)
+            screen.end(result.sweep, result.trials)
+        finally:
+            screen.close()
         caller.end(result)
         if last is not None and last.state == "failed":
             raise SweepFailedError(self.id, last.reason or "the server gave no reason")

@@ -19,7 +19,6 @@ from outbid import _html, _pickle
 from outbid._asktell import AskedTrial
 from outbid._callbacks import Callback
 from outbid._client import Client, default_client
-from outbid._display import make_display
 from outbid._drawing import drawing, split
 from outbid._endless import endless_steps
 from outbid._first import WarmStart, check_earlier, fill_points, start_warm
@@ -280,9 +279,8 @@ class Sweep:
         if self._train is None and not self._program:
             raise TypeError("run: this sweep has neither function nor program; use ask() and tell()")
         handle = self.submit(client)
-        screen = make_display(display, handle._explain)
         called = (*callbacks, *self._loggers, *loggers)
-        return handle._wait(timeout, screen, called, pausing=True, fail_fast=self._fail_fast)
+        return handle._wait(timeout, display, called, pausing=True, fail_fast=self._fail_fast)
 
     def preview(self, *, step_seconds: float = 0.0, client: Client | None = None) -> Preview:
         """Ask the server what the sweep would do; nothing is started.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import os
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from outbid._client import Client, default_client
-from outbid._display import make_display
+from outbid._display import Display, NoDisplay, make_display
 from outbid._handle import SweepHandle, _Cancel
 from outbid._interrupt import interrupted
 from outbid._model import TrialResult, Update
@@ -120,11 +119,12 @@ def resubmit(
 def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> Run:
     """Wait for the end of an experiment, and call its callbacks meanwhile."""
     watch = Watch(made, tune, run)
-    display = make_display(run.verbose != 0 and not watch.shows, handle._explain)
+    display: Display = NoDisplay()
     fail_fast: Any = run.failure_config and run.failure_config.fail_fast
-    watch.begin()
-    with contextlib.closing(display):
+    try:
         try:
+            display = make_display(run.verbose != 0 and not watch.shows, handle._explain)
+            watch.begin()
             for update in handle._watch(watch.wants_reports, None, _Cancel()):
                 display.update(update)
                 _take(made, update)
@@ -136,6 +136,8 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
             raise interrupted(handle, handle._client, display) from None
         result = handle.result()
         display.end(result.sweep, result.trials)
+    finally:
+        display.close()
     learn(made.plan.folder, tune.search_alg, tune.scheduler)
     made.infos = {t.number: t for t in result.trials}
     if result.sweep.state == "failed":
