@@ -24,17 +24,17 @@ func Campaign(ctx context.Context, nc *nats.Conn, c Candidate) (*Leadership, err
 	if c.TTL < minTTL || c.TTL > maxTTL {
 		return nil, fmt.Errorf("campaign for the lead: TTL %s: want %s to %s", c.TTL, minTTL, maxTTL)
 	}
-	kv, err := leaderBucket(ctx, nc, c.Replicas)
-	if err != nil {
-		return nil, fmt.Errorf("campaign for the lead: %w", err)
-	}
-	watch, err := kv.Watch(ctx, leaderKey, jetstream.UpdatesOnly(), jetstream.MetaOnly())
-	if err != nil {
-		return nil, fmt.Errorf("campaign for the lead: watch %s: %w", LeaderBucket, err)
-	}
 	run := campaign{
-		kv: kv, ttl: c.TTL, patience: c.Patience, force: c.Force, log: orDiscard(c.Logger).With("candidate", c.ID),
+		shortest: c.TTL, patience: c.Patience, force: c.Force, log: orDiscard(c.Logger).With("candidate", c.ID),
 		record: leaderRecord{ID: c.ID, Nonce: nuid.Next(), TTLMs: c.TTL.Milliseconds(), Host: c.Host, PID: c.PID},
+	}
+	// Without ctx's deadline every request has a time of its own, and one that was lost is made again.
+	watching, forget := context.WithCancel(context.WithoutCancel(ctx))
+	defer forget()
+	defer context.AfterFunc(ctx, forget)()
+	watch, err := run.watch(watching, nc, c.Replicas)
+	if err != nil {
+		return nil, fmt.Errorf("campaign for the lead: %w", errors.Join(ctx.Err(), err))
 	}
 	lead, err := run.run(ctx, watch.Updates())
 	if stopErr := watch.Stop(); stopErr != nil && ctx.Err() == nil {
@@ -45,6 +45,25 @@ func Campaign(ctx context.Context, nc *nats.Conn, c Candidate) (*Leadership, err
 	}
 	run.log.Info("this orchestrator leads", "term", lead.Term())
 	return lead, nil
+}
+
+// watch finds the bucket and follows the record, until ctx ends. NATS is asked again as often as it is late.
+func (c *campaign) watch(ctx context.Context, nc *nats.Conn, replicas int) (jetstream.KeyWatcher, error) {
+	for {
+		var watch jetstream.KeyWatcher
+		kv, err := leaderBucket(ctx, nc, replicas)
+		if err == nil {
+			watch, err = kv.Watch(ctx, leaderKey, jetstream.UpdatesOnly(), jetstream.MetaOnly())
+		}
+		if err == nil {
+			c.kv = kv
+			return watch, nil
+		}
+		if late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout); !late || ctx.Err() != nil {
+			return nil, fmt.Errorf("watch %s: %w", LeaderBucket, err)
+		}
+		c.log.Warn("NATS does not say in time who leads; asking again", "error", err)
+	}
 }
 
 func leaderBucket(ctx context.Context, nc *nats.Conn, replicas int) (jetstream.KeyValue, error) {
@@ -64,9 +83,11 @@ func leaderBucket(ctx context.Context, nc *nats.Conn, replicas int) (jetstream.K
 
 // campaign is one run for the lead.
 type campaign struct {
-	kv     jetstream.KeyValue
+	kv jetstream.KeyValue
+	// record as the next write says it: with a TTL that suits how long NATS takes.
 	record leaderRecord
-	ttl    time.Duration
+	// shortest TTL, where NATS writes fast.
+	shortest time.Duration
 	// patience of the leadership beyond its ttl.
 	patience time.Duration
 	force    bool
@@ -80,14 +101,16 @@ type campaign struct {
 
 func (c *campaign) run(ctx context.Context, updates <-chan jetstream.KeyValueEntry) (*Leadership, error) {
 	for {
+		start := time.Now()
 		lead, err := c.try(ctx)
+		c.record.TTLMs = fittingTTL(c.shortest, time.Since(start)).Milliseconds()
 		if lead != nil {
 			return lead, nil
 		}
 		if ctx.Err() == nil {
 			c.failed = err
 		}
-		pause := c.ttl / 4
+		pause := c.shortest / 4
 		if err != nil && ctx.Err() == nil {
 			c.log.Warn("cannot campaign for the lead; trying again", "error", err)
 		} else if left := time.Until(c.expires); left > 0 {
@@ -107,7 +130,8 @@ func (c *campaign) run(ctx context.Context, updates <-chan jetstream.KeyValueEnt
 
 // try takes the lead if nobody has it, or if its holder's record has not changed for that holder's TTL.
 func (c *campaign) try(ctx context.Context) (*Leadership, error) {
-	short, cancel := context.WithTimeout(ctx, max(c.ttl, connectTimeout))
+	ttl := c.record.ttl()
+	short, cancel := context.WithTimeout(ctx, max(ttl, connectTimeout))
 	defer cancel()
 	current, revision, err := readRecord(short, c.kv)
 	if err != nil {
@@ -133,20 +157,20 @@ func (c *campaign) try(ctx context.Context) (*Leadership, error) {
 	if err != nil {
 		return nil, err
 	}
-	if time.Since(start) >= c.ttl {
-		return nil, nil // the answer took so long that the lease is over
+	if took := time.Since(start); took >= ttl {
+		c.log.Warn("NATS took so long to write that the lease on the lead is over; asking for a longer one", "took", took, "ttl", ttl)
+		return nil, nil
 	}
 	return c.lead(ctx, revision, start), nil
 }
 
 // expired watches a record by this process's own clock.
 func (c *campaign) expired(current *leaderRecord, revision uint64) bool {
-	ttl := min(time.Duration(current.TTLMs)*time.Millisecond, maxTTL)
 	if c.seen != revision || c.expires.IsZero() {
 		if c.holder != current.Nonce {
 			c.log.Info("another orchestrator leads; standing by", "leader", current.ID)
 		}
-		c.seen, c.holder, c.expires = revision, current.Nonce, time.Now().Add(ttl)
+		c.seen, c.holder, c.expires = revision, current.Nonce, time.Now().Add(current.ttl())
 	}
 	return !time.Now().Before(c.expires)
 }
@@ -155,9 +179,10 @@ func (c *campaign) lead(ctx context.Context, revision uint64, start time.Time) *
 	ctx, cancel := context.WithCancel(ctx)
 	c.record.Term = revision
 	l := &Leadership{
-		kv: c.kv, record: c.record, revision: revision, until: start.Add(c.ttl), patience: c.patience, log: c.log,
+		kv: c.kv, record: c.record, shortest: c.shortest, patience: c.patience, log: c.log,
 		cancel: cancel, done: make(chan struct{}), lost: make(chan struct{}),
 	}
+	l.confirm(revision, start)
 	go l.keep(ctx)
 	return l
 }

@@ -22,13 +22,17 @@ const (
 	defaultTTL = 3 * time.Second
 	minTTL     = 100 * time.Millisecond
 	maxTTL     = time.Minute
+	// writesPerTTL is how many writes fit in a lease at least: it counts from before the write that began it, the next begins a
+	// third later and is to be over in time.
+	writesPerTTL = 4
 )
 
 // Candidate is an orchestrator that wants to lead.
 type Candidate struct {
 	// ID names the orchestrator for people.
 	ID string
-	// TTL is how long this leader's lease outlives its last word; 0 means 3 s.
+	// TTL is how long this leader's lease outlives its last word; 0 means 3 s. Where NATS takes long to write, the lease is
+	// longer, a minute at most: one that is over before it is confirmed would leave everybody without a leader.
 	TTL time.Duration
 	// Patience is how long beyond its TTL a leader goes on that cannot renew its lease while nobody else has taken it: a disk of
 	// NATS that stalls is not a rival. What it appends is refused once somebody else has. 0 for not at all.
@@ -67,6 +71,10 @@ type leaderRecord struct {
 	Since time.Time `json:"since"`
 	Host  string    `json:"host,omitempty"`
 	PID   int       `json:"pid,omitempty"`
+}
+
+func (r *leaderRecord) ttl() time.Duration {
+	return min(time.Duration(r.TTLMs)*time.Millisecond, maxTTL)
 }
 
 // ErrNoLeader says that nobody leads.
@@ -118,9 +126,11 @@ func readRecord(ctx context.Context, kv jetstream.KeyValue) (*leaderRecord, uint
 // lost to another orchestrator or because NATS could not be reached for the TTL.
 type Leadership struct {
 	kv       jetstream.KeyValue
-	record   leaderRecord
+	record   leaderRecord // as the next write says it
 	revision uint64
 	until    time.Time
+	tried    time.Time     // when the first write after the last one that was confirmed began; zero if there is none
+	shortest time.Duration // TTL where NATS writes fast
 	patience time.Duration
 	// refused: NATS answered, and will not renew the lease; a full disk is not waited for.
 	refused bool
@@ -168,7 +178,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 		<-l.done
 		err = l.kv.Delete(ctx, leaderKey, jetstream.LastRevision(l.revision))
 		if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-			err = nil // somebody else leads already
+			err = l.resignLate(ctx)
 		}
 	})
 	if err != nil {
@@ -177,13 +187,21 @@ func (l *Leadership) Resign(ctx context.Context) error {
 	return nil
 }
 
+// resignLate ends a leadership whose last renewal was cut off, and was done all the same; or that is another's already.
+func (l *Leadership) resignLate(ctx context.Context) error {
+	record, at, err := readRecord(ctx, l.kv)
+	if err != nil || record == nil || record.Nonce != l.record.Nonce {
+		return err
+	}
+	return l.kv.Delete(ctx, leaderKey, jetstream.LastRevision(at))
+}
+
 // keep renews the lease three times per TTL, and more often while that fails.
 func (l *Leadership) keep(ctx context.Context) {
 	defer close(l.done)
 	defer close(l.lost)
 	defer l.cancel()
-	ttl := time.Duration(l.record.TTLMs) * time.Millisecond
-	pause := ttl / 3
+	pause := l.pause()
 	for {
 		timer := time.NewTimer(min(pause, time.Until(l.end())))
 		select {
@@ -197,17 +215,24 @@ func (l *Leadership) keep(ctx context.Context) {
 			l.lapsed = true
 			return
 		}
-		pause = ttl / 3
-		switch err := l.renew(ctx, ttl); {
+		err := l.renew(ctx)
+		pause = l.pause()
+		switch {
 		case errors.Is(err, errDeposed):
 			l.log.Warn("lost the lead: another orchestrator has taken over", "term", l.record.Term)
 			return
 		case err != nil && ctx.Err() == nil:
 			l.log.Warn("cannot renew the lease on the lead", "term", l.record.Term, "error", err)
-			l.cause, pause = err, ttl/10
+			l.cause, pause = err, l.record.ttl()/10
 			_, l.refused = errors.AsType[*jetstream.APIError](err)
 		}
 	}
+}
+
+// pause is how long the next renewal has time: none if writes take so long that the lease is to become longer.
+func (l *Leadership) pause() time.Duration {
+	third := l.record.ttl() / 3
+	return min(third, time.Until(l.until.Add(-2*third)))
 }
 
 // end is when it stops leading unless the lease is renewed before.
@@ -218,19 +243,29 @@ func (l *Leadership) end() time.Time {
 	return l.until.Add(l.patience)
 }
 
-var errDeposed = errors.New("another orchestrator leads")
+var (
+	errDeposed = errors.New("another orchestrator leads")
+	errLags    = errors.New("a replica of NATS that lags behind answered")
+)
 
 // renew writes the record again. A write whose fate is unknown shows as a conflict with ourselves at the next try.
-func (l *Leadership) renew(ctx context.Context, ttl time.Duration) error {
-	ctx, cancel := context.WithDeadline(ctx, l.end())
-	defer cancel()
-	ctx, giveUp := context.WithTimeout(ctx, ttl)
-	defer giveUp()
+func (l *Leadership) renew(ctx context.Context) error {
+	ttl := l.record.ttl()
 	value, err := json.Marshal(l.record)
 	if err != nil {
 		return err
 	}
 	start := time.Now()
+	if l.tried.IsZero() {
+		l.tried = start
+		if soon := start.Add(ttl); soon.Before(l.until) { // others see the new TTL before this process knows that they do
+			l.until = soon
+		}
+	}
+	ctx, cancel := context.WithDeadline(ctx, l.end())
+	defer cancel()
+	ctx, giveUp := context.WithTimeout(ctx, ttl)
+	defer giveUp()
 	revision, err := l.kv.Update(ctx, leaderKey, value, l.revision)
 	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		record, at, readErr := readRecord(ctx, l.kv)
@@ -239,15 +274,26 @@ func (l *Leadership) renew(ctx context.Context, ttl time.Duration) error {
 			return readErr
 		case record == nil || record.Nonce != l.record.Nonce:
 			return errDeposed
-		case at < l.revision:
-			return nil // a replica that lags behind answered
+		case at <= l.revision:
+			return errLags
 		}
-		l.revision = at // ours; the lease still counts from the last write that was confirmed
+		l.confirm(at, l.tried) // one of the writes since then
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	l.revision, l.until, l.refused = revision, start.Add(ttl), false
+	l.confirm(revision, start)
 	return nil
+}
+
+// confirm takes note of a write that began at start and was done, and of how long it took: the next asks for a lease to suit.
+func (l *Leadership) confirm(revision uint64, start time.Time) {
+	l.revision, l.until, l.tried, l.refused = revision, start.Add(l.record.ttl()), time.Time{}, false
+	l.record.TTLMs = fittingTTL(l.shortest, time.Since(start)).Milliseconds()
+}
+
+// fittingTTL is how long a lease has to be where a write takes so long.
+func fittingTTL(shortest, write time.Duration) time.Duration {
+	return min(max(shortest, writesPerTTL*write), maxTTL)
 }

@@ -123,7 +123,7 @@ func TestForceDeposes(t *testing.T) {
 	if err != nil || lead.Term() <= old.Term() {
 		t.Fatalf("%v, %v", lead, err)
 	}
-	if err := old.renew(ctx, time.Minute); !errors.Is(err, errDeposed) {
+	if err := old.renew(ctx); !errors.Is(err, errDeposed) {
 		t.Errorf("the deposed one renews: %v", err)
 	}
 	if err := errors.Join(old.Resign(ctx), lead.Resign(ctx)); err != nil {
