@@ -68,7 +68,8 @@ The policies are ` + wrap(strings.Join(registry.Names(), ", "), 100) + `.
 --option NAME=VALUE sets an option of every policy that has it, --option POLICY.NAME=VALUE of that one alone.
 
 Jobs whose workload says so (hadare's), or all with --forks, may be trained by several forks at once under policies that
-fork jobs (hadare, themis); what forks take beside training is --fork-costs. Other policies train each by one process.
+fork jobs: ` + strings.Join(registry.Forking(), ", ") + `. Other policies train each by one process. What forks take beside
+training is --fork-costs.
 
 -o json prints one object a line for each policy; its fields are under JSON in docs/cli.md, and their definitions in
 docs/scheduling.md.`

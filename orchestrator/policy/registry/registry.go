@@ -84,6 +84,14 @@ const Default = "themis"
 // Names lists the policies, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(makers())) }
 
+// Forking lists those that have several forks train a job, where no option says otherwise, sorted.
+func Forking() []string {
+	all := makers()
+	return slices.DeleteFunc(Names(), func(name string) bool {
+		return !policy.ForksJobs(all[name](policy.NewOptions(nil)))
+	})
+}
+
 // New makes a policy by name. A nil Options is none.
 func New(name string, options *policy.Options) (policy.Policy, error) {
 	m, ok := makers()[name]
