@@ -59,8 +59,8 @@ type Confiner struct {
 	made int
 }
 
-// Open looks at what the machine allows, and ends what an earlier worker left in the same directory. Only the worker
-// that holds the directory's lock may call it.
+// Open looks at what the machine allows, and ends what an earlier worker left in the same directory; of those that were
+// killed elsewhere it removes the empty control groups. Only the worker that holds the directory's lock may call it.
 func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	cfg.User = cmp.Or(cfg.User, None)
 	if cfg.Logger == nil {
@@ -89,6 +89,7 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	c.record.Root = c.root
 	if c.tree != nil {
 		c.record.Groups = c.tree.where()
+		removeOrphans(c.record.Groups, cfg.Logger)
 	}
 	return c, c.record.save()
 }

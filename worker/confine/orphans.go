@@ -1,0 +1,71 @@
+package confine
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// treeName is how the directory of a worker's control groups is called, and the one that it moves to: with its process's
+// number, and a mark that no other of that number has.
+var treeName = regexp.MustCompile(`^outbid-([0-9]+)-[0-9a-z]{8}(` + asideSuffix + `)?$`)
+
+// removeOrphans removes the empty control groups beside a worker's own that belong to no process any more: those of workers
+// that were killed and had another directory, whose record nobody reads. A number that another process has by now keeps
+// its group until that has ended: it may be a worker without a trial.
+func removeOrphans(own []string, log *slog.Logger) {
+	var removed []string
+	for _, dir := range own {
+		home := filepath.Dir(dir)
+		entries, err := os.ReadDir(home)
+		if err != nil {
+			log.Warn("control groups of killed workers cannot be looked for", "error", err)
+			continue
+		}
+		for _, entry := range entries {
+			name := treeName.FindStringSubmatch(entry.Name())
+			if name == nil || lives(name[1]) {
+				continue
+			}
+			if path := filepath.Join(home, entry.Name()); removeEmpty(path) {
+				removed = append(removed, path)
+			}
+		}
+	}
+	if len(removed) > 0 {
+		log.Info("removed empty control groups of workers that were killed", "groups", removed)
+	}
+}
+
+// lives says whether a process has a number; one that cannot be is nobody's to remove.
+func lives(number string) bool {
+	pid, err := strconv.Atoi(number)
+	return err != nil || pid <= 0 || !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+}
+
+// removeEmpty removes a control group and those below it, and says whether it is gone. The kernel refuses where a process is inside.
+func removeEmpty(dir string) bool {
+	var dirs []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return err
+	})
+	if err != nil {
+		return false
+	}
+	for _, dir := range slices.Backward(dirs) {
+		if unix.Rmdir(dir) != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,89 @@
+//go:build linux
+
+package confine
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// A worker removes the empty groups of workers that were killed, and nothing else.
+func TestEmptyGroupsOfKilledWorkersAreRemoved(t *testing.T) {
+	t.Parallel()
+	own, err := openTree()
+	if err != nil {
+		t.Skipf("a test may make no control groups here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := own.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	dead := ended.Process.Pid
+	inside := exec.Command("cat")
+	open, err := inside.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := inside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]bool{} // of each group: whether it is to be
+	for _, g := range []struct {
+		name string
+		pid  int // inside it; 0 for none
+		left bool
+	}{
+		{name: fmt.Sprintf("outbid-%d-aaaaaaaa", dead)},
+		{name: fmt.Sprintf("outbid-%d-aaaaaaaa-worker", dead)},
+		{name: fmt.Sprintf("outbid-%d-bbbbbbbb", dead), pid: inside.Process.Pid, left: true},
+		{name: fmt.Sprintf("outbid-%d-aaaaaaaa", os.Getpid()), left: true},
+		{name: fmt.Sprintf("outbid-of-others-%d", dead), left: true},
+	} {
+		for _, tree := range own.where() {
+			dir := filepath.Join(filepath.Dir(tree), g.name)
+			left[dir] = g.left
+			below := filepath.Join(dir, "trial")
+			if err := os.MkdirAll(below, 0o755); err != nil { //nolint:gosec // as the kernel makes them
+				t.Fatal(err)
+			}
+			if g.pid == 0 {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(below, "cgroup.procs"), []byte(strconv.Itoa(g.pid)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Cleanup(func() {
+		if err := open.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := inside.Wait(); err != nil {
+			t.Error(err)
+		}
+		for dir := range left {
+			if err := removeGroups(dir); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	removeOrphans(own.where(), slog.New(slog.DiscardHandler))
+	for _, tree := range own.where() {
+		left[tree] = true
+	}
+	for dir, want := range left {
+		if _, err := os.Stat(dir); (err == nil) != want {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
