@@ -170,7 +170,7 @@ func walls() []wall {
 			why: "the orchestrator talks to workers over the bus",
 		},
 		{
-			from: orchestratorRooms("ledger", "objects", "bus", "checkpoint"),
+			from: orchestratorRooms("ledger", "objects", "bus", "checkpoint", "checksum"),
 			to:   orchestratorRooms("control", "api", "server", "cli", "sim", "state", "policy", "tuner"),
 			why:  "arrows point down the picture only",
 		},

@@ -100,6 +100,7 @@ func TestTrialInPlace(t *testing.T) {
 		x.saved(t, "2 ")
 		x.fork.Reached(2)
 		o.awaitText(t, 1, "reached 2")
+		mustBe(t, r.store, o.last(1))
 		x.heard(t, "acked 2")
 		o.change(1, train, 3)
 		x.heard(t, "TRAIN 3")

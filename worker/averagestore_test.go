@@ -3,8 +3,6 @@ package worker
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -20,6 +18,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+	"github.com/outbid-dev/outbid/orchestrator/checksum"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -51,11 +50,12 @@ func bigWeights(t testing.TB, mib int64) (io.Reader, int64) {
 func putBig(t testing.TB, store objects.Store, key string, mib int64) *outbidv1.Checkpoint {
 	t.Helper()
 	r, size := bigWeights(t, mib)
-	sum := sha256.New()
-	if err := store.Put(t.Context(), key, io.TeeReader(r, sum), size); err != nil {
+	h := checksum.New()
+	if err := store.Put(t.Context(), key, io.TeeReader(r, h), size); err != nil {
 		t.Fatal(err)
 	}
-	return &outbidv1.Checkpoint{Key: key, Step: 100, Bytes: size, Sha256: hex.EncodeToString(sum.Sum(nil))}
+	sums := h.Sums()
+	return &outbidv1.Checkpoint{Key: key, Step: 100, Bytes: size, Sha256: sums.SHA256, Crc64Nvme: sums.CRC64}
 }
 
 // signedAccess reaches a store as a worker without credentials does.
@@ -98,9 +98,10 @@ func mustBe(t *testing.T, store objects.Store, ck *outbidv1.Checkpoint) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.New()
-	n, err := io.Copy(sum, r)
-	if err := errors.Join(err, r.Close()); err != nil || n != ck.GetBytes() || hex.EncodeToString(sum.Sum(nil)) != ck.GetSha256() {
+	h := checksum.New()
+	n, err := io.Copy(h, r)
+	known := checksum.Sums{SHA256: ck.GetSha256(), CRC64: ck.GetCrc64Nvme()}
+	if err := errors.Join(err, r.Close()); err != nil || n != ck.GetBytes() || h.Sums() != known {
 		t.Errorf("%d bytes, %v: they are not those of %v", n, err, ck)
 	}
 }

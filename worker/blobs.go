@@ -42,8 +42,8 @@ func (b *blobs) get(ctx context.Context, store objects.Access, sum string) (stri
 	if err != nil {
 		return "", err
 	}
-	if got != sum {
-		return "", errors.Join(fmt.Errorf("blobs/%s in %s is damaged: its SHA-256 is %s", sum, store, got), os.Remove(tmp))
+	if got.SHA256 != sum {
+		return "", errors.Join(fmt.Errorf("blobs/%s in %s is damaged: its SHA-256 is %s", sum, store, got.SHA256), os.Remove(tmp))
 	}
 	if err := os.Rename(tmp, path); err != nil {
 		return "", err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint"
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+	"github.com/outbid-dev/outbid/orchestrator/checksum"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -131,11 +132,14 @@ func averageOnce(ctx context.Context, store objects.Access, o *outbidv1.Consolid
 		}
 		mean, ck.Outer = weights, &outbidv1.OuterState{}
 		// Before the weights, so that who has these has that too.
-		if ck.Outer.Bytes, ck.Outer.Sha256, err = storeAverage(ctx, store, objects.OuterKey(o.GetKey()), velocity); err != nil {
+		left, err := storeAverage(ctx, store, objects.OuterKey(o.GetKey()), velocity)
+		if err != nil {
 			return nil, err
 		}
+		ck.Outer.Bytes, ck.Outer.Sha256, ck.Outer.Crc64Nvme = velocity.Size(), left.SHA256, left.CRC64
 	}
-	ck.Bytes, ck.Sha256, err = storeAverage(ctx, store, o.GetKey(), mean)
+	sums, err := storeAverage(ctx, store, o.GetKey(), mean)
+	ck.Bytes, ck.Sha256, ck.Crc64Nvme = mean.Size(), sums.SHA256, sums.CRC64
 	return ck, err
 }
 
@@ -150,24 +154,24 @@ func openOuter(ctx context.Context, store objects.Access, o *outbidv1.Consolidat
 	opened := []checkpoint.Source{outer.Start}
 	if left := start.GetOuter(); left != nil {
 		velocity := openSource(ctx, store, &outbidv1.Checkpoint{
-			Key: objects.OuterKey(start.GetKey()), Bytes: left.GetBytes(), Sha256: left.GetSha256(),
+			Key: objects.OuterKey(start.GetKey()), Bytes: left.GetBytes(), Sha256: left.GetSha256(), Crc64Nvme: left.GetCrc64Nvme(),
 		})
 		outer.Velocity, opened = &velocity, append(opened, velocity)
 	}
 	return outer, opened
 }
 
-// storeAverage stores an average as it is computed, and says how many bytes it has and what their SHA-256 is.
-func storeAverage(ctx context.Context, store objects.Access, key string, mean *checkpoint.Average) (int64, string, error) {
+// storeAverage stores an average as it is computed, and says what its sums are.
+func storeAverage(ctx context.Context, store objects.Access, key string, mean *checkpoint.Average) (checksum.Sums, error) {
 	stream := mean.Stream(ctx)
 	err := store.Put(ctx, key, stream, mean.Size())
 	if closeErr := stream.Close(); closeErr != nil {
-		return 0, "", closeErr
+		return checksum.Sums{}, closeErr
 	}
 	if failed := stream.Err(); failed != nil { // of which the store only says that it was given too little
 		err = failed
 	}
-	return mean.Size(), stream.Sum(), err
+	return stream.Sums(), err
 }
 
 // openSources opens what forks saved, to be read in place. Close it.
@@ -186,7 +190,8 @@ func openSources(ctx context.Context, store objects.Access, o *outbidv1.Consolid
 // openSource opens a checkpoint, to be read in place until ctx ends.
 func openSource(ctx context.Context, store objects.Access, ck *outbidv1.Checkpoint) checkpoint.Source {
 	return checkpoint.Source{
-		Name: ck.GetKey(), SHA256: ck.GetSha256(), Size: ck.GetBytes(), File: objects.NewRanged(ctx, store, ck.GetKey(), ck.GetBytes()),
+		Name: ck.GetKey(), Sums: checksum.Sums{SHA256: ck.GetSha256(), CRC64: ck.GetCrc64Nvme()}, Size: ck.GetBytes(),
+		File: objects.NewRanged(ctx, store, ck.GetKey(), ck.GetBytes()),
 	}
 }
 

@@ -101,7 +101,7 @@ func TestAWorkerMakesAnOuterStep(t *testing.T) {
 		}
 	}
 	mustBe(t, r.store, ck)
-	mustBe(t, r.store, &outbidv1.Checkpoint{Key: key + ".outer", Bytes: ck.GetOuter().GetBytes(), Sha256: ck.GetOuter().GetSha256()})
+	mustBe(t, r.store, &outbidv1.Checkpoint{Key: key + ".outer", Bytes: ck.GetOuter().GetBytes(), Sha256: ck.GetOuter().GetSha256(), Crc64Nvme: ck.GetOuter().GetCrc64Nvme()})
 }
 
 // What cannot be averaged is said in one line, as is that nobody else could. A store that does not answer is waited for.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/checksum"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
@@ -112,9 +113,9 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 	}
 	path := filepath.Join(f.own(), "start"+filepath.Ext(c.GetKey()))
 	var size int64
-	var sum string
+	var sums checksum.Sums
 	err := s.persist(ctx, f, "its checkpoint", func() (err error) {
-		size, sum, err = objects.GetFile(ctx, f.store(), c.GetKey(), path)
+		size, sums, err = objects.GetFile(ctx, f.store(), c.GetKey(), path)
 		return err
 	})
 	switch {
@@ -128,9 +129,9 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 	case err != nil:
 		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d cannot be read: %s",
 			c.GetStep(), oneLine(err))
-	case c.GetSha256() != "" && sum != c.GetSha256():
+	case c.GetSha256() != "" && sums.SHA256 != c.GetSha256():
 		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d (%s) is damaged: its %d "+
-			"bytes have SHA-256 %.12s, not %.12s", c.GetStep(), c.GetKey(), size, sum, c.GetSha256())
+			"bytes have SHA-256 %.12s, not %.12s", c.GetStep(), c.GetKey(), size, sums.SHA256, c.GetSha256())
 	}
 	return path, nil
 }

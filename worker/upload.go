@@ -234,12 +234,13 @@ func root(err error) error {
 
 func (u *uploader) put(s *outbidv1.ProcessSaved) (*outbidv1.Checkpoint, error) {
 	key := u.fork.checkpointKey(s.GetStep())
-	size, sum, err := objects.PutFile(u.ctx, u.fork.store(), key, s.GetPath())
+	size, sums, err := objects.PutFile(u.ctx, u.fork.store(), key, s.GetPath())
 	if err != nil {
 		return nil, err
 	}
 	return &outbidv1.Checkpoint{
-		Key: key, Step: s.GetStep(), Bytes: size, Sha256: sum, Time: timestamppb.New(time.Now()), Metric: s.Metric,
+		Key: key, Step: s.GetStep(), Bytes: size, Sha256: sums.SHA256, Crc64Nvme: sums.CRC64, Time: timestamppb.New(time.Now()),
+		Metric: s.Metric,
 	}, nil
 }
 

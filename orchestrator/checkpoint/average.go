@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+	"github.com/outbid-dev/outbid/orchestrator/checksum"
 )
 
 // blockBytes is how much of a tensor is computed at once: sums and bytes of a block stay in a core's cache.
@@ -30,8 +31,8 @@ type Source struct {
 	File io.ReaderAt
 	// Size is how many bytes File has.
 	Size int64
-	// SHA256 of those bytes, in hex; "" if it is not known. Stream checks it.
-	SHA256 string
+	// Sums of those bytes, as far as they are known. Stream checks the cheapest.
+	Sums checksum.Sums
 }
 
 // ErrMismatch says that checkpoints do not have the same tensors, of the same types and shapes.

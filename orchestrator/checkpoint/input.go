@@ -2,15 +2,13 @@ package checkpoint
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+	"github.com/outbid-dev/outbid/orchestrator/checksum"
 )
 
 // input is a source with its weight as a share of all, and where its tensors lie.
@@ -68,7 +66,7 @@ func (in *input) readAt(p []byte, off int64) error {
 }
 
 // take reads a source's part of a piece, and adds it to its sum, if there is one.
-func (in *input) take(s *Stream, p *piece, sum hash.Hash) error {
+func (in *input) take(s *Stream, p *piece, sum *checksum.Check) error {
 	n := p.to - p.from
 	if p.header && sum != nil {
 		return in.addTo(s.ctx, sum, in.headerBytes, headPiece)
@@ -124,19 +122,19 @@ func (in *input) lies(a *Average) bool {
 	return !slices.ContainsFunc(a.tensors, func(t safetensors.Tensor) bool { return in.begin[t.Name] != in.headerBytes+t.Begin })
 }
 
-// check reads a whole file, so many bytes at once, and compares its SHA-256.
+// check reads a whole file, so many bytes at once, and compares its sum, which is known.
 func (in *input) check(ctx context.Context, once int64) error {
-	sum := sha256.New()
+	sum := in.Sums.Check()
 	if err := in.addTo(ctx, sum, in.Size, once); err != nil || ctx.Err() != nil {
 		return err
 	}
 	return in.compare(sum)
 }
 
-// Verify reads sources whose SHA-256 is known, and says which is damaged, or cannot be read.
+// Verify reads sources of which a sum is known, and says which is damaged, or cannot be read.
 func Verify(ctx context.Context, sources []Source) error {
 	for _, s := range sources {
-		if s.SHA256 == "" {
+		if s.Sums == (checksum.Sums{}) {
 			continue
 		}
 		if err := (&input{Source: s}).check(ctx, headPiece); err != nil {
@@ -147,7 +145,7 @@ func Verify(ctx context.Context, sources []Source) error {
 }
 
 // addTo adds the first n bytes of a file to a sum, unless ctx ends, so many of them by one read.
-func (in *input) addTo(ctx context.Context, sum hash.Hash, n, once int64) error {
+func (in *input) addTo(ctx context.Context, sum *checksum.Check, n, once int64) error {
 	p := make([]byte, min(n, once))
 	for off := int64(0); off < n && ctx.Err() == nil; off += once {
 		p = p[:min(once, n-off)]
@@ -159,9 +157,9 @@ func (in *input) addTo(ctx context.Context, sum hash.Hash, n, once int64) error 
 	return nil
 }
 
-func (in *input) compare(sum hash.Hash) error {
-	if got := hex.EncodeToString(sum.Sum(nil)); got != in.SHA256 {
-		return fmt.Errorf("%w: the SHA-256 of %s is %.12s, not %.12s", ErrDamaged, in.Name, got, in.SHA256)
+func (in *input) compare(sum *checksum.Check) error {
+	if damage := sum.Damage(in.Name); damage != "" {
+		return fmt.Errorf("%w: %s", ErrDamaged, damage)
 	}
 	return nil
 }

@@ -2,10 +2,7 @@ package checkpoint
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"hash"
 	"io"
 	"runtime"
 	"sync"
@@ -14,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+	"github.com/outbid-dev/outbid/orchestrator/checksum"
 )
 
 const (
@@ -29,11 +27,11 @@ const (
 	headPiece = 256 << 10
 )
 
-// ErrDamaged says that a source is not what was stored: it has another SHA-256.
+// ErrDamaged says that a source is not what was stored: it has another sum.
 var ErrDamaged = errors.New("the checkpoint is damaged")
 
 // Stream computes an average in order and reads each source once, in its own order: for sources that are far away, and for
-// an average that goes far away. A source whose SHA-256 is known and is another ends it with ErrDamaged before its last
+// an average that goes far away. A source of which a sum is known that is another ends it with ErrDamaged before its last
 // byte, so a store that takes only whole objects never has an average of what is damaged.
 type Stream struct {
 	average *Average
@@ -48,7 +46,7 @@ type Stream struct {
 	mu    sync.Mutex // of what Read changes; held while it waits
 	now   *piece     // whose bytes are taken; nil for none
 	taken int
-	sum   hash.Hash
+	sums  *checksum.Hash
 	err   error
 }
 
@@ -67,7 +65,7 @@ func (a *Average) Stream(ctx context.Context) *Stream {
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
 	s := &Stream{
-		average: a, group: group, ctx: ctx, cancel: cancel, sum: sha256.New(),
+		average: a, group: group, ctx: ctx, cancel: cancel, sums: checksum.New(),
 		ready: make(chan *piece, streamPieces), free: make(chan *piece, streamPieces),
 		cores: make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1)),
 	}
@@ -88,7 +86,7 @@ func pieceBytes(files int) int64 {
 	return min(max(streamBytes/streamPieces/int64(files+1), smallestPiece), largestPiece)
 }
 
-// checkBytes is how much is read at once of each of so many files that are read a second time for their SHA-256. That is beside
+// checkBytes is how much is read at once of each of so many files that are read a second time for their sums. That is beside
 // their reading in another order, so each is a request of its own.
 func checkBytes(files int) int64 {
 	return min(max(streamBytes/int64(files+1)/2, headPiece), largestPiece)
@@ -103,7 +101,7 @@ func (s *Stream) busy(f func()) {
 }
 
 // hash adds bytes to a sum.
-func (s *Stream) hash(sum hash.Hash, p []byte) {
+func (s *Stream) hash(sum io.Writer, p []byte) {
 	for len(p) > 0 {
 		n := min(len(p), hashedBytes)
 		s.busy(func() { _, _ = sum.Write(p[:n]) }) // never fails
@@ -160,12 +158,11 @@ func (s *Stream) offer(from, to int64, last bool) bool {
 
 // readSource reads its part of each piece. Whose part comes last has the piece computed.
 func (s *Stream) readSource(in *input, pieces <-chan *piece) error {
-	var sum hash.Hash // of what was read, where that is the whole file in its order
+	sum := in.Sums.Check() // of what is read; nil if that is not the whole file in its order
+	known := sum != nil
 	checked := make(chan error, 1)
-	switch {
-	case in.SHA256 != "" && in.alike:
-		sum = sha256.New()
-	case in.SHA256 != "":
+	if known && !in.alike {
+		sum = nil
 		s.group.Go(func() error {
 			checked <- in.check(s.ctx, checkBytes(len(s.average.all)))
 			return nil // the reader of the last piece says it, which nobody has before
@@ -179,7 +176,7 @@ func (s *Stream) readSource(in *input, pieces <-chan *piece) error {
 			return err
 		}
 		switch {
-		case !p.last || in.SHA256 == "":
+		case !p.last || !known:
 		case sum != nil:
 			if err := in.compare(sum); err != nil {
 				return err
@@ -252,7 +249,7 @@ func (s *Stream) Read(b []byte) (int, error) {
 		}
 	}
 	n := copy(b, s.now.out[s.taken:])
-	s.hash(s.sum, b[:n])
+	s.hash(s.sums, b[:n])
 	if s.taken += n; s.taken == len(s.now.out) {
 		s.free <- s.now
 		s.now = nil
@@ -301,11 +298,11 @@ func (s *Stream) Err() error {
 	return s.err
 }
 
-// Sum is the SHA-256 of what was read, in hex.
-func (s *Stream) Sum() string {
+// Sums are those of what was read.
+func (s *Stream) Sums() checksum.Sums {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return hex.EncodeToString(s.sum.Sum(nil))
+	return s.sums.Sums()
 }
 
 // Close ends the stream and waits until nothing reads its sources any more.

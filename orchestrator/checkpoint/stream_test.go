@@ -3,8 +3,6 @@ package checkpoint_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"sync/atomic"
@@ -14,22 +12,37 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint"
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+	"github.com/outbid-dev/outbid/orchestrator/checksum"
 )
 
-func sum(content []byte) string {
-	s := sha256.Sum256(content)
-	return hex.EncodeToString(s[:])
+// sums are those of a file.
+func sums(content []byte) checksum.Sums {
+	h := checksum.New()
+	_, _ = h.Write(content)
+	return h.Sums()
 }
 
-// summed is a source whose SHA-256 is known.
+// summed is a source whose sums are known.
 func summed(name string, weight float64, content []byte) checkpoint.Source {
 	s := source(name, weight, content)
-	s.SHA256 = sum(content)
+	s.Sums = sums(content)
 	return s
 }
 
-// stream gives all that a stream of the average has, and its sum.
-func stream(t require, piece int64, sources ...checkpoint.Source) ([]byte, string, error) {
+// drawSums are the sums of a file that are known of it: both, as of newer checkpoints, the SHA-256 alone, as of older ones, or the CRC.
+func drawSums(t *rapid.T, content []byte) checksum.Sums {
+	known := sums(content)
+	switch rapid.IntRange(0, 2).Draw(t, "known") {
+	case 0:
+		known.CRC64 = ""
+	case 1:
+		known.SHA256 = ""
+	}
+	return known
+}
+
+// stream gives all that a stream of the average has, and its sums.
+func stream(t require, piece int64, sources ...checkpoint.Source) ([]byte, checksum.Sums, error) {
 	t.Helper()
 	a, err := checkpoint.New(sources, nil)
 	if err != nil {
@@ -42,7 +55,7 @@ func stream(t require, piece int64, sources ...checkpoint.Source) ([]byte, strin
 	if other := s.Err(); err != nil && !errors.Is(err, other) || err == nil && other != nil {
 		t.Fatal("it ended with ", err, " and says ", other)
 	}
-	return b, s.Sum(), err
+	return b, s.Sums(), err
 }
 
 // A stream is the average byte by byte, whatever its pieces and wherever the sources' tensors lie.
@@ -52,8 +65,8 @@ func TestAStreamIsTheAverage(t *testing.T) {
 		var sources []checkpoint.Source
 		for _, f := range drawFiles(t, rapid.IntRange(1, 4).Draw(t, "files")) {
 			s := source("fork", rapid.Float64Range(0, 10).Draw(t, "weight"), f)
-			if rapid.Bool().Draw(t, "known") {
-				s.SHA256 = sum(f)
+			if rapid.Bool().Draw(t, "checked") {
+				s.Sums = drawSums(t, f)
 			}
 			sources = append(sources, s)
 		}
@@ -62,17 +75,18 @@ func TestAStreamIsTheAverage(t *testing.T) {
 		if piece < 4096 && sources[0].Size > 10_000 {
 			piece = 4096
 		}
-		got, gotSum, err := stream(t, piece, sources...)
+		got, gotSums, err := stream(t, piece, sources...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := average(t, nil, sources...); !bytes.Equal(got, want) || gotSum != sum(want) {
-			t.Fatalf("the stream has %d bytes, of sum %.8s; the average %d, %.8s", len(got), gotSum, len(want), sum(want))
+		if want := average(t, nil, sources...); !bytes.Equal(got, want) || gotSums != sums(want) {
+			t.Fatalf("the stream has %d bytes, of sums %v; the average %d, %v", len(got), gotSums, len(want), sums(want))
 		}
 	})
 }
 
-// Any byte that was changed since ends the stream before its last byte, whether the tensors lie in the same order or not.
+// Any bit that was changed since ends the stream before its last byte, whether the tensors lie in the same order or not, and whichever
+// sum is known.
 func TestAStreamOfADamagedSourceEndsEarly(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -85,6 +99,7 @@ func TestAStreamOfADamagedSourceEndsEarly(t *testing.T) {
 			two = file(t, nil, b, a)
 		}
 		damaged := summed("two", 1, bytes.Clone(two))
+		damaged.Sums = drawSums(t, two)
 		at := rapid.IntRange(len(two)-8000, len(two)-1).Draw(t, "byte")
 		two[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		damaged.File = bytes.NewReader(two)
@@ -162,7 +177,7 @@ func (c counted) ReadAt(p []byte, off int64) (int, error) {
 	return c.ReaderAt.ReadAt(p, off)
 }
 
-// A source whose tensors lie in another order is read a second time for its SHA-256: in few reads, as each is a request.
+// A source whose tensors lie in another order is read a second time for its sum: in few reads, as each is a request.
 func TestASourceInAnotherOrderIsCheckedInFewReads(t *testing.T) {
 	t.Parallel()
 	const bytes = 16 << 20

@@ -2,47 +2,47 @@ package objects
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/outbid-dev/outbid/orchestrator/checksum"
 )
 
 // PutFile moves a local file into a store: on success the file is gone and the object durable. A store in a directory
 // of the same file system takes the file as it is, without copying; the caller must have closed it. It returns the
-// size and the SHA-256 in hex of what was stored.
-func PutFile(ctx context.Context, s Access, key, path string) (size int64, sum string, err error) {
+// size and the sums of what was stored.
+func PutFile(ctx context.Context, s Access, key, path string) (size int64, sums checksum.Sums, err error) {
 	if err := CheckKey(key); err != nil {
-		return 0, "", err
+		return 0, checksum.Sums{}, err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, "", fmt.Errorf("store %s: %w", key, err)
+		return 0, checksum.Sums{}, fmt.Errorf("store %s: %w", key, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if size, sum, err = hashFile(ctx, f); err != nil {
-		return 0, "", fmt.Errorf("store file %s: %w", path, err)
+	if size, sums, err = hashFile(ctx, f); err != nil {
+		return 0, checksum.Sums{}, fmt.Errorf("store file %s: %w", path, err)
 	}
 	if d, ok := s.(*Dir); ok {
 		taken, err := d.takeFile(key, f)
 		if err != nil {
-			return 0, "", fmt.Errorf("store file %s: %w", path, err)
+			return 0, checksum.Sums{}, fmt.Errorf("store file %s: %w", path, err)
 		}
 		if taken {
-			return size, sum, nil
+			return size, sums, nil
 		}
 	}
 	if err := s.Put(ctx, key, f, size); err != nil {
-		return 0, "", fmt.Errorf("store file %s: %w", path, err)
+		return 0, checksum.Sums{}, fmt.Errorf("store file %s: %w", path, err)
 	}
 	if err := removeSame(f, path); err != nil {
-		return 0, "", fmt.Errorf("store file %s: remove it afterwards: %w", path, err)
+		return 0, checksum.Sums{}, fmt.Errorf("store file %s: remove it afterwards: %w", path, err)
 	}
-	return size, sum, nil
+	return size, sums, nil
 }
 
 // removeSame removes path unless another file has its place by now.
@@ -62,20 +62,20 @@ func removeSame(f *os.File, path string) error {
 }
 
 // hashFile leaves f at its beginning.
-func hashFile(ctx context.Context, f *os.File) (int64, string, error) {
+func hashFile(ctx context.Context, f *os.File) (int64, checksum.Sums, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return 0, "", err
+		return 0, checksum.Sums{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return 0, "", fmt.Errorf("%s is not a regular file", f.Name())
+		return 0, checksum.Sums{}, fmt.Errorf("%s is not a regular file", f.Name())
 	}
-	h := sha256.New()
+	h := checksum.New()
 	size, err := io.Copy(h, &exactReader{ctx: ctx, r: f, left: info.Size()})
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
-	return size, hex.EncodeToString(h.Sum(nil)), err
+	return size, h.Sums(), err
 }
 
 // takeFile renames the file into the store and returns true, or false if it is on another file system.
@@ -107,13 +107,13 @@ func (d *Dir) takeFile(key string, f *os.File) (bool, error) {
 
 // GetFile makes a local file of an object, whole or not at all, replacing what was there. From a store in a directory
 // of the same file system it is a hard link: the file is read-only and must not be written. It returns the size and
-// the SHA-256 in hex of what is in the file.
-func GetFile(ctx context.Context, s Access, key, path string) (size int64, sum string, err error) {
+// the sums of what is in the file.
+func GetFile(ctx context.Context, s Access, key, path string) (size int64, sums checksum.Sums, err error) {
 	part := path + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, "", fmt.Errorf("get %s: %w", key, err)
+		return 0, checksum.Sums{}, fmt.Errorf("get %s: %w", key, err)
 	}
-	size, sum, err = fetch(ctx, s, key, part)
+	size, sums, err = fetch(ctx, s, key, part)
 	if err == nil {
 		err = os.Rename(part, path)
 	}
@@ -122,44 +122,44 @@ func GetFile(ctx context.Context, s Access, key, path string) (size int64, sum s
 		err = errors.Join(err, removeErr)
 	}
 	if err != nil {
-		return 0, "", fmt.Errorf("get file %s: %w", path, err)
+		return 0, checksum.Sums{}, fmt.Errorf("get file %s: %w", path, err)
 	}
-	return size, sum, nil
+	return size, sums, nil
 }
 
-func fetch(ctx context.Context, s Access, key, part string) (int64, string, error) {
+func fetch(ctx context.Context, s Access, key, part string) (int64, checksum.Sums, error) {
 	d, ok := s.(*Dir)
 	if !ok {
 		return download(ctx, s, key, part)
 	}
 	if info, err := d.stat(key); err != nil {
-		return 0, "", err
+		return 0, checksum.Sums{}, err
 	} else if info.Mode().Perm()&0o222 != 0 || os.Link(d.path(key), part) != nil {
 		return download(ctx, s, key, part) // a file that others may write, or another file system
 	}
 	f, err := os.Open(part) // the link and not the key, which may name another object by now
 	if err != nil {
-		return 0, "", err
+		return 0, checksum.Sums{}, err
 	}
-	size, sum, err := hashFile(ctx, f)
-	return size, sum, errors.Join(err, f.Close())
+	size, sums, err := hashFile(ctx, f)
+	return size, sums, errors.Join(err, f.Close())
 }
 
-func download(ctx context.Context, s Access, key, part string) (int64, string, error) {
+func download(ctx context.Context, s Access, key, part string) (int64, checksum.Sums, error) {
 	r, err := s.Get(ctx, key)
 	if err != nil {
-		return 0, "", err
+		return 0, checksum.Sums{}, err
 	}
 	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return 0, "", errors.Join(err, r.Close())
+		return 0, checksum.Sums{}, errors.Join(err, r.Close())
 	}
-	h := sha256.New()
+	h := checksum.New()
 	size, err := io.Copy(io.MultiWriter(f, h), &contextReader{ctx: ctx, r: r})
 	if err := errors.Join(err, f.Close(), r.Close()); err != nil {
-		return 0, "", err
+		return 0, checksum.Sums{}, err
 	}
-	return size, hex.EncodeToString(h.Sum(nil)), nil
+	return size, h.Sums(), nil
 }
 
 // contextReader ends with ctx.

@@ -5,8 +5,6 @@ package objectstest
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outbid-dev/outbid/orchestrator/checksum"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 )
 
@@ -379,22 +378,24 @@ func testFiles(ctx context.Context, t *testing.T, s objects.Store) {
 	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
 	for i, size := range []int{0, 100, 100, 33 << 20} {
 		content := data(byte(i), size)
-		sum := sha256.Sum256(content)
+		h := checksum.New()
+		_, _ = h.Write(content)
+		sums := h.Sums()
 		if err := os.WriteFile(in, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		n, hash, err := objects.PutFile(ctx, s, "files/x", in)
-		if err != nil || n != int64(size) || hash != hex.EncodeToString(sum[:]) {
-			t.Fatalf("put file: %d bytes, hash %s, %v", n, hash, err)
+		n, got, err := objects.PutFile(ctx, s, "files/x", in)
+		if err != nil || n != int64(size) || got != sums {
+			t.Fatalf("put file: %d bytes, sums %v, %v", n, got, err)
 		}
 		if _, err := os.Lstat(in); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the file is still there: %v", err)
 		}
 		want(ctx, t, s, "files/x", content)
 		for range 2 { // the second time over itself
-			n, hash, err = objects.GetFile(ctx, s, "files/x", out)
-			if err != nil || n != int64(size) || hash != hex.EncodeToString(sum[:]) {
-				t.Fatalf("get file: %d bytes, hash %s, %v", n, hash, err)
+			n, got, err = objects.GetFile(ctx, s, "files/x", out)
+			if err != nil || n != int64(size) || got != sums {
+				t.Fatalf("get file: %d bytes, sums %v, %v", n, got, err)
 			}
 		}
 		if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, content) {

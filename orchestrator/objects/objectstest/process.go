@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // process is a server of another make, in a process of its own.
@@ -82,6 +84,20 @@ func (p *process) ready(ctx context.Context) bool {
 		return false
 	}
 	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+}
+
+// Busy is how much processor time the server has taken since it was started, on Linux.
+func (p *process) Busy(t testing.TB) time.Duration {
+	t.Helper()
+	proc, err := procfs.NewProc(p.cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(stat.CPUTime() * float64(time.Second))
 }
 
 // Stop kills the server and waits until it is gone.

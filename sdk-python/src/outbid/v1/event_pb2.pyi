@@ -1887,6 +1887,7 @@ class Checkpoint(google.protobuf.message.Message):
     UNREADABLE_FIELD_NUMBER: builtins.int
     LEASE_ID_FIELD_NUMBER: builtins.int
     OUTER_FIELD_NUMBER: builtins.int
+    CRC64NVME_FIELD_NUMBER: builtins.int
     key: builtins.str
     """Key in the object store; everything under it with a trailing slash belongs to it."""
     step: builtins.int
@@ -1899,6 +1900,8 @@ class Checkpoint(google.protobuf.message.Message):
     """It was found damaged or missing: nothing starts from it any more."""
     lease_id: builtins.int
     """The lease that it was saved under; 0 if that was not kept."""
+    crc64nvme: builtins.str
+    """CRC-64/NVME of the file in hex, by which damage is noticed at a tenth of what SHA-256 takes; empty if it was not kept."""
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -1917,9 +1920,10 @@ class Checkpoint(google.protobuf.message.Message):
         unreadable: builtins.bool = ...,
         lease_id: builtins.int = ...,
         outer: Global___OuterState | None = ...,
+        crc64nvme: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_metric", b"_metric", "metric", b"metric", "outer", b"outer", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "bytes", b"bytes", "key", b"key", "lease_id", b"lease_id", "metric", b"metric", "outer", b"outer", "sha256", b"sha256", "step", b"step", "time", b"time", "unreadable", b"unreadable"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "bytes", b"bytes", "crc64nvme", b"crc64nvme", "key", b"key", "lease_id", b"lease_id", "metric", b"metric", "outer", b"outer", "sha256", b"sha256", "step", b"step", "time", b"time", "unreadable", b"unreadable"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___Checkpoint: typing_extensions.TypeAlias = Checkpoint
@@ -2015,15 +2019,19 @@ class OuterState(google.protobuf.message.Message):
 
     BYTES_FIELD_NUMBER: builtins.int
     SHA256_FIELD_NUMBER: builtins.int
+    CRC64NVME_FIELD_NUMBER: builtins.int
     bytes: builtins.int
     sha256: builtins.str
     """SHA-256 of the file in hex."""
+    crc64nvme: builtins.str
+    """CRC-64/NVME of the file in hex; empty if it was not kept."""
     def __init__(
         self,
         *,
         bytes: builtins.int = ...,
         sha256: builtins.str = ...,
+        crc64nvme: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "sha256", b"sha256"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "crc64nvme", b"crc64nvme", "sha256", b"sha256"]) -> None: ...
 
 Global___OuterState: typing_extensions.TypeAlias = OuterState

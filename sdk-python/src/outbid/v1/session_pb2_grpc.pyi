@@ -3,7 +3,8 @@
 isort:skip_file
 What a training process and its worker say to each other over the socket named in OUTBID_STREAM, each
 message with its length before it, as four bytes, the highest first. Processes of older SDKs use gRPC on the one named in
-OUTBID_SOCKET."""
+OUTBID_SOCKET.
+"""
 
 import abc
 import collections.abc
