@@ -41,8 +41,8 @@ type day struct {
 
 // standing is an admitted sweep.
 type standing struct {
-	app  *policy.App
-	deal *deal
+	app       *policy.App
+	admission *admission
 }
 
 // wish is what a sweep wants.

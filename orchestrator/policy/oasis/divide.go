@@ -36,17 +36,17 @@ type start struct {
 // and what is left goes to who waits.
 func (d *day) divide(anew bool) policy.Plan {
 	x := &division{day: d, plan: policy.Refill(d.v), anew: anew, promised: map[*policy.Job]bool{}}
-	deals := d.deals()
-	for _, s := range deals {
+	standings := d.standings()
+	for _, s := range standings {
 		x.allot(s)
 	}
-	x.listSpare(deals)
+	x.listSpare(standings)
 	for _, s := range x.later {
 		x.put(s)
 	}
-	x.hold(deals)
+	x.hold(standings)
 	for _, j := range slices.Backward(x.spare) {
-		if d.conserve || d.m.Deals[j.App.ID].isMeasuring() {
+		if d.conserve || d.m.Admissions[j.App.ID].isMeasuring() {
 			x.plan.Keep(j)
 		} else if !x.plan.Reclaimed(j) {
 			x.plan.Evict(j, "it was promised no devices in this slot")
@@ -56,12 +56,12 @@ func (d *day) divide(anew bool) policy.Plan {
 	return x.plan.Plan(d.reason(anew), "others were promised its devices, or it goes on with more or fewer workers")
 }
 
-func (t *deal) isMeasuring() bool { return t == nil || t.Kind == measuring }
+func (t *admission) isMeasuring() bool { return t == nil || t.Kind == measuring }
 
 // allot divides a sweep's workers of the slot over its trials: as many trials as there are workers, each with as many of them as come
 // out even, those that run first.
 func (x *division) allot(s *standing) {
-	for _, share := range s.deal.Shares {
+	for _, share := range s.admission.Shares {
 		if share.Slot == x.slot {
 			x.allotOf(s, share.Type, share.Workers)
 		}
@@ -69,7 +69,7 @@ func (x *division) allot(s *standing) {
 }
 
 func (x *division) allotOf(s *standing, kind string, workers int) {
-	size := max(1, s.deal.Size)
+	size := max(1, s.admission.Size)
 	var running, ready []*policy.Job
 	for _, j := range s.app.Jobs {
 		switch {
@@ -138,7 +138,7 @@ func (x *division) kindOf(j *policy.Job) string {
 }
 
 // listSpare lists who runs without a promise: the last sweep's first, those that are measured last.
-func (x *division) listSpare(deals []*standing) {
+func (x *division) listSpare(standings []*standing) {
 	for _, a := range slices.Backward(x.v.Apps) {
 		for _, j := range a.Jobs {
 			if j.Running() && !j.Ending && !x.promised[j] {
@@ -148,9 +148,9 @@ func (x *division) listSpare(deals []*standing) {
 	}
 	place := func(j *policy.Job) int {
 		switch {
-		case x.m.Deals[j.App.ID].isMeasuring():
+		case x.m.Admissions[j.App.ID].isMeasuring():
 			return 2
-		case slices.ContainsFunc(deals, func(s *standing) bool { return s.app == j.App }):
+		case slices.ContainsFunc(standings, func(s *standing) bool { return s.app == j.App }):
 			return 1
 		}
 		return 0
@@ -260,13 +260,13 @@ func (x *division) fork(s start, why string) bool {
 }
 
 // hold keeps devices back for promised trials that are about to come: they are saving, or what their forks saved is put together.
-func (x *division) hold(deals []*standing) {
-	for _, s := range deals {
+func (x *division) hold(standings []*standing) {
+	for _, s := range standings {
 		for _, j := range s.app.Jobs {
 			if !j.Consolidating || j.Running() {
 				continue
 			}
-			for _, share := range s.deal.Shares {
+			for _, share := range s.admission.Shares {
 				if share.Slot != x.slot {
 					continue
 				}
@@ -284,7 +284,7 @@ func (x *division) hold(deals []*standing) {
 func (x *division) fill() {
 	var first, rest []*policy.Job
 	for _, j := range x.v.Waiting() {
-		if x.m.Deals[j.App.ID].isMeasuring() {
+		if x.m.Admissions[j.App.ID].isMeasuring() {
 			first = append(first, j)
 		} else if x.conserve {
 			rest = append(rest, j)

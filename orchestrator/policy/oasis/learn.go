@@ -29,7 +29,7 @@ type seen struct {
 // learn takes in the sweeps that came.
 func (d *day) learn(came []*policy.App) {
 	for _, a := range came {
-		if t := d.m.Deals[a.ID]; t != nil && t.Kind != measuring || d.measured(a) != "" {
+		if t := d.m.Admissions[a.ID]; t != nil && t.Kind != measuring || d.measured(a) != "" {
 			continue
 		}
 		if s, ok := d.see(a); ok {

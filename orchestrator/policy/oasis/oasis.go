@@ -54,9 +54,9 @@ type memory struct {
 	Slot int64 `json:"slot"`
 	// Capacity is what there was of each type then: devices, cores and GiB of the nodes that have it.
 	Capacity map[string][]float64 `json:"capacity,omitempty"`
-	// Deals with sweeps, by id, and how many there were.
-	Deals map[string]*deal `json:"deals,omitempty"`
-	Made  int              `json:"made,omitempty"`
+	// Admissions of sweeps, by id, and how many there were. In snapshots they have an older name.
+	Admissions map[string]*admission `json:"deals,omitempty"`
+	Made       int                   `json:"made,omitempty"`
 	// Seen are the sweeps that came last.
 	Seen []seen `json:"seen,omitempty"`
 }
@@ -80,7 +80,7 @@ func New(o *policy.Options) policy.Policy {
 	return p
 }
 
-func (p *Policy) reset() { p.m = memory{Deals: map[string]*deal{}} }
+func (p *Policy) reset() { p.m = memory{Admissions: map[string]*admission{}} }
 
 // Name implements policy.Policy.
 func (p *Policy) Name() string { return "oasis" }
@@ -100,8 +100,8 @@ func (p *Policy) Restore(b []byte) error {
 	if err := json.Unmarshal(b, &p.m); err != nil {
 		return fmt.Errorf("oasis: snapshot: %w", err)
 	}
-	if p.m.Deals == nil {
-		p.m.Deals = map[string]*deal{}
+	if p.m.Admissions == nil {
+		p.m.Admissions = map[string]*admission{}
 	}
 	return nil
 }
@@ -120,24 +120,24 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// over ends the deals with sweeps that are no more.
+// over forgets sweeps that are no more.
 func (d *day) over() {
 	there := map[string]bool{}
 	for _, a := range d.v.Apps {
 		there[a.ID] = true
 	}
-	for _, id := range slices.Sorted(maps.Keys(d.m.Deals)) {
+	for _, id := range slices.Sorted(maps.Keys(d.m.Admissions)) {
 		if there[id] {
 			continue
 		}
-		if t := d.m.Deals[id]; t.admitted() {
+		if t := d.m.Admissions[id]; t.admitted() {
 			d.sayOver(id, t)
 		}
-		delete(d.m.Deals, id)
+		delete(d.m.Admissions, id)
 	}
 }
 
-// review answers sweeps that came, and looks at every deal when a slot begins or the cluster has changed. It says whether
+// review answers sweeps that came, and looks at every admission when a slot begins or the cluster has changed. It says whether
 // something is other than before.
 func (d *day) review() bool {
 	begins := d.slot != d.m.Slot
@@ -147,7 +147,7 @@ func (d *day) review() bool {
 	d.m.Slot = d.slot
 	var asks []*policy.App
 	for _, a := range d.v.Apps {
-		t := d.m.Deals[a.ID]
+		t := d.m.Admissions[a.ID]
 		switch {
 		case a.Paused || len(a.Jobs) == 0 && t == nil:
 		case t == nil, t.Kind == measuring && d.measured(a) == "":
@@ -168,15 +168,15 @@ func (d *day) review() bool {
 	return true
 }
 
-// deals with sweeps that are there, the first admitted first.
-func (d *day) deals() []*standing {
+// standings are the admitted sweeps that are there, the first admitted first.
+func (d *day) standings() []*standing {
 	var all []*standing
 	for _, a := range d.v.Apps {
-		if t := d.m.Deals[a.ID]; t != nil && t.admitted() {
-			all = append(all, &standing{app: a, deal: t})
+		if t := d.m.Admissions[a.ID]; t != nil && t.admitted() {
+			all = append(all, &standing{app: a, admission: t})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *standing) int { return cmp.Compare(a.deal.Made, b.deal.Made) })
+	slices.SortStableFunc(all, func(a, b *standing) int { return cmp.Compare(a.admission.Made, b.admission.Made) })
 	return all
 }
 
@@ -197,7 +197,7 @@ func (d *day) reason(anew bool) string {
 	return strings.Join(append([]string{text}, said...), "; ")
 }
 
-// Kinds of deals.
+// Kinds of admissions.
 const (
 	measuring = outbidv1.AdmissionKind_ADMISSION_KIND_MEASURING
 	waiting   = outbidv1.AdmissionKind_ADMISSION_KIND_WAITING

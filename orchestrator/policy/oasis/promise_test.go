@@ -36,7 +36,7 @@ func TestAPromiseIsKeptIfItCanBe(t *testing.T) {
 	for slot := range 3 { // dear, and not full
 		d.book.Promise(w.worker, []schedule.Share{{Slot: slot, Workers: 4}})
 	}
-	s := &standing{app: a, deal: &deal{Promised: d.ends(d.slot + 2)}}
+	s := &standing{app: a, admission: &admission{Promised: d.ends(d.slot + 2)}}
 	if cheapest := d.offer(a, w, w.steps, 2*d.slots); cheapest.End <= 2 {
 		t.Fatalf("the cheapest schedule ends in slot %d", cheapest.End)
 	}
@@ -44,14 +44,14 @@ func TestAPromiseIsKeptIfItCanBe(t *testing.T) {
 		t.Errorf("promised for slot 2, and %+v", kept)
 	}
 	d.again(s, w, 0, 0)
-	if s.deal.Kind == broken || d.ended(s.deal).After(s.deal.Promised) {
-		t.Errorf("promised by %s, and will end %s", s.deal.Promised, d.ended(s.deal))
+	if s.admission.Kind == broken || d.ended(s.admission).After(s.admission.Promised) {
+		t.Errorf("promised by %s, and will end %s", s.admission.Promised, d.ended(s.admission))
 	}
-	s.deal.Left = w.steps
+	s.admission.Left = w.steps
 	w.steps *= 10 // which no schedule does by then
 	d.again(s, w, 0, 0)
-	if s.deal.Kind != broken || len(d.said) != 1 || !strings.Contains(d.said[0].GetText(), "3.24e+04 more steps to do than before") {
-		t.Errorf("promised by %s, will end %s, and told %v", s.deal.Promised, d.ended(s.deal), d.said)
+	if s.admission.Kind != broken || len(d.said) != 1 || !strings.Contains(d.said[0].GetText(), "3.24e+04 more steps to do than before") {
+		t.Errorf("promised by %s, will end %s, and told %v", s.admission.Promised, d.ended(s.admission), d.said)
 	}
 }
 

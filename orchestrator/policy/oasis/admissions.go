@@ -15,10 +15,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// deal is what a sweep was answered.
-type deal struct {
+// admission is what a sweep was answered.
+type admission struct {
 	Kind outbidv1.AdmissionKind `json:"kind"`
-	// Made counts deals in the order in which sweeps were admitted.
+	// Made counts them in the order in which sweeps were admitted.
 	Made int `json:"made,omitempty"`
 	// Shares of an admitted sweep, from the present slot on, by slot and type.
 	Shares []share `json:"shares,omitempty"`
@@ -43,7 +43,7 @@ type share struct {
 }
 
 // admitted says whether the sweep is promised workers.
-func (t *deal) admitted() bool { return t.Kind == admitted || t.Kind == broken }
+func (t *admission) admitted() bool { return t.Kind == admitted || t.Kind == broken }
 
 // open makes a book in which nothing is promised. It goes on for twice as many slots as are planned ahead, to see when a sweep that is
 // not admitted would be.
@@ -52,43 +52,43 @@ func (d *day) open() { d.book = schedule.New(2*d.slots, d.capacity, d.prices()) 
 // keep enters what is promised already; when a slot begins sweeps that are behind are given another schedule, and those ahead give back
 // what they do not need.
 func (d *day) keep(begins bool) {
-	deals := d.deals()
-	lost := map[*deal]int{}
-	for _, s := range deals {
-		lost[s.deal] = d.enter(s)
+	standings := d.standings()
+	lost := map[*admission]int{}
+	for _, s := range standings {
+		lost[s.admission] = d.enter(s)
 	}
 	if !begins {
 		return
 	}
-	for _, s := range deals {
+	for _, s := range standings {
 		if s.app.Paused {
-			s.deal.Shares, s.deal.Paused = nil, true
+			s.admission.Shares, s.admission.Paused = nil, true
 			continue
 		}
 		if len(s.app.Jobs) == 0 {
 			continue // its tuner is thinking
 		}
 		w := d.wish(s.app)
-		have := d.does(s.deal.Shares, w)
+		have := d.does(s.admission.Shares, w)
 		switch {
 		case have < w.steps-1e-6*max(1, w.steps):
-			d.again(s, w, have, lost[s.deal])
+			d.again(s, w, have, lost[s.admission])
 		default:
-			d.trim(s.deal, w, have)
+			d.trim(s.admission, w, have)
 		}
-		s.deal.Left = w.steps
+		s.admission.Left = w.steps
 	}
-	d.reenter(deals)
-	for _, s := range deals {
-		d.sayAdmitted(s.app.ID, s.deal)
+	d.reenter(standings)
+	for _, s := range standings {
+		d.sayAdmitted(s.app.ID, s.admission)
 	}
 }
 
-// enter promises what is left of a deal, as far as there is room; it says how many workers of slots there are not any more.
+// enter promises what is left of a schedule, as far as there is room; it says how many workers of slots there are not any more.
 func (d *day) enter(s *standing) (lost int) {
 	w := d.wish(s.app)
 	var kept []share
-	for _, one := range s.deal.Shares {
+	for _, one := range s.admission.Shares {
 		if one.Slot < d.slot {
 			continue
 		}
@@ -103,14 +103,14 @@ func (d *day) enter(s *standing) (lost int) {
 			d.book.Promise(w.worker, []schedule.Share{{Slot: slot, Server: k, Workers: n}})
 		}
 	}
-	s.deal.Shares = kept
+	s.admission.Shares = kept
 	return lost
 }
 
-// reenter makes the book anew, as deals have changed.
-func (d *day) reenter(deals []*standing) {
+// reenter makes the book anew, as schedules have changed.
+func (d *day) reenter(standings []*standing) {
 	d.open()
-	for _, s := range deals {
+	for _, s := range standings {
 		d.enter(s)
 	}
 }
@@ -138,12 +138,12 @@ func (d *day) again(s *standing, w *wish, have float64, lost int) {
 	switch {
 	case lost > 0:
 		why = "devices that it was promised are gone"
-	case s.deal.Paused:
+	case s.admission.Paused:
 		why = "it was paused"
-	case s.deal.Left > 0 && w.steps > s.deal.Left*(1+1e-6):
-		why = fmt.Sprintf("it has %.3g more steps to do than before: work was lost, as with a node, or its tuner wants more", w.steps-s.deal.Left)
+	case s.admission.Left > 0 && w.steps > s.admission.Left*(1+1e-6):
+		why = fmt.Sprintf("it has %.3g more steps to do than before: work was lost, as with a node, or its tuner wants more", w.steps-s.admission.Left)
 	}
-	d.release(s.deal, w)
+	d.release(s.admission, w)
 	o := d.offerBy(s, w)
 	if o.Schedule == nil {
 		o = d.offer(s.app, w, w.steps*(1+d.slack), 2*d.slots)
@@ -151,19 +151,19 @@ func (d *day) again(s *standing, w *wish, have float64, lost int) {
 	if o.Schedule == nil { // all that there is
 		o = d.offerLess(s.app, w)
 	}
-	s.deal.Shares = d.shares(o.Schedule)
+	s.admission.Shares = d.shares(o.Schedule)
 	d.book.Promise(w.worker, o.Schedule)
-	s.deal.Paused = false
-	if ends := d.ended(s.deal); ends.After(s.deal.Promised) {
-		s.deal.Kind = broken
-		s.deal.Said = ""
-		d.sayBroken(s.app.ID, s.deal, why)
+	s.admission.Paused = false
+	if ends := d.ended(s.admission); ends.After(s.admission.Promised) {
+		s.admission.Kind = broken
+		s.admission.Said = ""
+		d.sayBroken(s.app.ID, s.admission, why)
 	}
 }
 
 // offerBy is the best schedule that keeps a sweep's promise, if need be with nothing to spare.
 func (d *day) offerBy(s *standing, w *wish) (o schedule.Offer) {
-	left := s.deal.Promised.Sub(d.begins(d.slot))
+	left := s.admission.Promised.Sub(d.begins(d.slot))
 	before := min(2*d.slots, int((left+d.Policy.slot-1)/d.Policy.slot))
 	if before < 1 {
 		return o
@@ -182,8 +182,8 @@ func (d *day) offerLess(a *policy.App, w *wish) (o schedule.Offer) {
 	return o
 }
 
-// release takes a deal's shares out of the book.
-func (d *day) release(t *deal, w *wish) {
+// release takes a sweep's shares out of the book.
+func (d *day) release(t *admission, w *wish) {
 	for _, s := range t.Shares {
 		if k := slices.Index(d.types, s.Type); k >= 0 {
 			d.book.Promise(w.worker, []schedule.Share{{Slot: int(s.Slot - d.slot), Server: k, Workers: -s.Workers}})
@@ -193,7 +193,7 @@ func (d *day) release(t *deal, w *wish) {
 }
 
 // trim gives back what a sweep does not need any more, the last of it first.
-func (d *day) trim(t *deal, w *wish, have float64) {
+func (d *day) trim(t *admission, w *wish, have float64) {
 	need := w.steps * (1 + d.slack)
 	for i := len(t.Shares) - 1; i >= 0; i-- {
 		s := &t.Shares[i]
@@ -219,20 +219,20 @@ func (d *day) shares(s []schedule.Share) []share {
 	return all
 }
 
-// ended is when the last share of a deal ends.
-func (d *day) ended(t *deal) time.Time {
+// ended is when the last share of a schedule ends.
+func (d *day) ended(t *admission) time.Time {
 	if len(t.Shares) == 0 {
 		return d.ends(d.slot)
 	}
 	return d.ends(t.Shares[len(t.Shares)-1].Slot)
 }
 
-// answer says to a sweep whether it is admitted, and makes the deal.
+// answer says to a sweep whether it is admitted, and with which schedule.
 func (d *day) answer(a *policy.App) {
-	t := d.m.Deals[a.ID]
+	t := d.m.Admissions[a.ID]
 	if t == nil {
-		t = &deal{}
-		d.m.Deals[a.ID] = t
+		t = &admission{}
+		d.m.Admissions[a.ID] = t
 	}
 	if why := d.measured(a); why != "" {
 		t.Kind = measuring
@@ -259,7 +259,7 @@ func (d *day) answer(a *policy.App) {
 }
 
 // sayNot tells a sweep that is not admitted why, and when it would be: in as many slots as it takes for cheap ones to come up.
-func (d *day) sayNot(a *policy.App, t *deal, w *wish, o schedule.Offer) {
+func (d *day) sayNot(a *policy.App, t *admission, w *wish, o schedule.Offer) {
 	out := &outbidv1.Admission{Worth: o.Worth, Cost: o.Cost}
 	text := fmt.Sprintf("not admitted now: would cost %s and be worth %s", short(o.Cost), short(o.Worth))
 	if o.Schedule == nil {
@@ -283,7 +283,7 @@ func (d *day) sayNot(a *policy.App, t *deal, w *wish, o schedule.Offer) {
 }
 
 // sayAdmitted tells an admitted sweep its schedule, if that is new to it.
-func (d *day) sayAdmitted(sweep string, t *deal) {
+func (d *day) sayAdmitted(sweep string, t *admission) {
 	if len(t.Shares) == 0 || t.Kind == broken && t.Said != "" {
 		return
 	}
@@ -293,17 +293,17 @@ func (d *day) sayAdmitted(sweep string, t *deal) {
 	if t.Said != "" && t.Said == fmt.Sprint(d.ended(t).Unix()) {
 		return // it goes on as it was told
 	}
-	d.say(sweep, t, d.admission(t), text)
+	d.say(sweep, t, d.message(t), text)
 	t.Said = fmt.Sprint(d.ended(t).Unix())
 }
 
 // sayBroken names the breach of a promise.
-func (d *day) sayBroken(sweep string, t *deal, why string) {
-	d.say(sweep, t, d.admission(t), fmt.Sprintf("promised by %s UTC, will end %s: %s", d.clock(t.Promised), d.clock(d.ended(t)), why))
+func (d *day) sayBroken(sweep string, t *admission, why string) {
+	d.say(sweep, t, d.message(t), fmt.Sprintf("promised by %s UTC, will end %s: %s", d.clock(t.Promised), d.clock(d.ended(t)), why))
 }
 
 // sayOver says whether the promise to a sweep that is over was kept.
-func (d *day) sayOver(sweep string, t *deal) {
+func (d *day) sayOver(sweep string, t *admission) {
 	text := fmt.Sprintf("over at %s, as promised by %s UTC", d.clock(d.v.Now), d.clock(t.Promised))
 	if late := d.v.Now.Sub(t.Promised); late > 0 {
 		text = fmt.Sprintf("over at %s, %s later than promised, %s UTC", d.clock(d.v.Now), late.Round(time.Second), d.clock(t.Promised))
@@ -314,8 +314,8 @@ func (d *day) sayOver(sweep string, t *deal) {
 	})
 }
 
-// admission is an admitted sweep's schedule as users see it.
-func (d *day) admission(t *deal) *outbidv1.Admission {
+// message is an admitted sweep's schedule as users see it.
+func (d *day) message(t *admission) *outbidv1.Admission {
 	least, most := d.workers(t)
 	out := &outbidv1.Admission{
 		Least: int32(least), Most: int32(most), WorkerDevices: int32(t.Size), Ends: timestamppb.New(d.ended(t)),
@@ -338,7 +338,7 @@ func (d *day) admission(t *deal) *outbidv1.Admission {
 }
 
 // say tells a sweep something, unless it was told the same before.
-func (d *day) say(sweep string, t *deal, out *outbidv1.Admission, text string) {
+func (d *day) say(sweep string, t *admission, out *outbidv1.Admission, text string) {
 	if t.Said == text {
 		return
 	}
@@ -347,7 +347,7 @@ func (d *day) say(sweep string, t *deal, out *outbidv1.Admission, text string) {
 }
 
 // workers are the fewest and most at once.
-func (d *day) workers(t *deal) (least, most int) {
+func (d *day) workers(t *admission) (least, most int) {
 	bySlot := map[int64]int{}
 	for _, s := range t.Shares {
 		bySlot[s.Slot] += s.Workers
