@@ -153,5 +153,6 @@ func (h *Host) Close() error {
 	h.mu.Unlock()
 	h.waits.Wait()
 	h.thread.Wait()
-	return h.lock.Close()
+	// A process that is just being started by somebody else here has the file open too, until it runs its own program.
+	return errors.Join(unix.Flock(int(h.lock.Fd()), unix.LOCK_UN), h.lock.Close())
 }
