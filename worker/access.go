@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -30,23 +31,46 @@ const answerPatience = 10 * time.Second
 
 // Asking is a store that the worker has no credentials of: for every object it asks the orchestrator over NATS, which
 // signs for the objects of the forks that the node has. It needs of the link the connection, who asks, and how answers are
-// checked. trust is how servers' certificates are checked; nil for the
-// system's way.
-func Asking(l Link, trust *tls.Config) Store {
-	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
-		DialContext:           (&net.Dialer{Timeout: answerPatience, KeepAlive: 15 * time.Second}).DialContext,
-		TLSHandshakeTimeout:   answerPatience,
-		ResponseHeaderTimeout: 2 * time.Minute, // a store syncs a large object before it answers
+// checked. Servers' certificates are checked in the system's way; authority, in PEM, is trusted beside those of the system.
+func Asking(l Link, authority []byte) (Store, error) {
+	client, err := storeClient(authority)
+	if err != nil {
+		return nil, err
 	}
 	a := &asking{Link: l, name: "of the server"}
-	client := &http.Client{Transport: transport}
 	return func(fork *outbidv1.ForkRef) objects.Access {
 		sign := func(ctx context.Context, key string, write bool, size int64) (objects.Signed, error) {
 			return a.sign(ctx, &outbidv1.AccessRequest{Node: l.Who.Node, Fork: fork, Key: key, Write: write, Bytes: size})
 		}
-		return &objects.Presigned{Sign: sign, Client: client, Name: a.String}
+		return &asked{Presigned: &objects.Presigned{Sign: sign, Client: client, Name: a.String}, authority: authority}
+	}, nil
+}
+
+// asked is what a fork's worker reaches by asking.
+type asked struct {
+	*objects.Presigned
+	authority []byte
+}
+
+// storeClient is how signed objects are reached. authority is trusted beside those of the system; nil for none.
+func storeClient(authority []byte) (*http.Client, error) {
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
+		DialContext:           (&net.Dialer{Timeout: answerPatience, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   answerPatience,
+		ResponseHeaderTimeout: 2 * time.Minute, // a store syncs a large object before it answers
 	}
+	if authority != nil {
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			roots = x509.NewCertPool()
+		}
+		if !roots.AppendCertsFromPEM(authority) {
+			return nil, errors.New("the authority of the server's certificate: it holds no PEM certificate")
+		}
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+	}
+	return &http.Client{Transport: transport}, nil
 }
 
 // asking asks for a node.

@@ -87,7 +87,11 @@ func TestAsking(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	fork := &outbidv1.ForkRef{Sweep: "s-1", Trial: 2, LeaseId: 7}
-	access := Asking(Link{NC: nc, Who: who, Check: orders(keys).Message}, nil)(fork)
+	asking, err := Asking(Link{NC: nc, Who: who, Check: orders(keys).Message}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	access := asking(fork)
 	if err := access.Put(ctx, "a/b", strings.NewReader("x"), 1); !errors.Is(err, objects.ErrUnavailable) {
 		t.Errorf("nobody answers: %v", err)
 	}

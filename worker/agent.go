@@ -39,9 +39,11 @@ type agent struct {
 	forks map[uint64]*fork
 	// averages end the averages that it makes, by name.
 	averages map[string]context.CancelFunc
-	run      sync.WaitGroup
-	boot     string
-	boots    int
+	// behind is the control group in which it makes them; "" for none.
+	behind string
+	run    sync.WaitGroup
+	boot   string
+	boots  int
 
 	// inbox holds the newest orders that were not handled yet; shared.
 	inbox inbox
@@ -104,7 +106,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		cfg: cfg, owners: owners, host: host, confiner: confiner, sessions: sessions,
 		blobs: blobs{dir: filepath.Join(cfg.Dir, "blobs")},
 	}
-	a.train = starter.start
+	a.train, a.behind = starter.start, confiner.Behind()
 	return a.serve(ctx)
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint"
@@ -63,7 +65,7 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 	store := a.cfg.Store(o.GetFork())
 	var ck *outbidv1.Checkpoint
 	err := untilAvailable(ctx, func() (err error) {
-		ck, err = Consolidate(ctx, store, o)
+		ck, err = Consolidate(ctx, a.behind, store, o)
 		return err
 	})
 	if err == nil {
@@ -90,18 +92,25 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 // else runs here, such as the server under `outbid up`, is to notice nothing of them.
 var turns = make(chan struct{}, max(runtime.NumCPU()/4, 1)) //nolint:gochecknoglobals // workers of one process share its cores
 
-// Consolidate averages what forks saved once its turn comes, and stores the average, whole or not at all.
-func Consolidate(ctx context.Context, store objects.Access, o *outbidv1.Consolidation) (*outbidv1.Checkpoint, error) {
+// Consolidate averages what forks saved once its turn comes, and stores the average, whole or not at all. behind is the control
+// group of what steps back, as confine.Confiner makes it; "" for none.
+func Consolidate(ctx context.Context, behind string, store objects.Access, o *outbidv1.Consolidation) (*outbidv1.Checkpoint, error) {
 	select {
 	case turns <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	defer func() { <-turns }()
-	if url := objects.Location(store); url != "" && subprocesses.Load() {
-		return averageInSubprocess(ctx, url, o)
+	process, ok := inSubprocess(store)
+	if !ok {
+		return averageOnce(ctx, store, o)
 	}
-	return averageOnce(ctx, store, o)
+	var err error
+	if process.Order, err = proto.Marshal(o); err != nil {
+		return nil, fmt.Errorf("average in a process of its own: %w", err)
+	}
+	process.Behind = behind
+	return process.run(ctx, store)
 }
 
 // averageOnce reads what forks saved where it is, and stores the average as it is computed: nothing is kept on disk, and memory

@@ -5,13 +5,21 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/outbid-dev/outbid/worker/confine"
 )
 
-// averagingNice is how far averaging steps back: where all cores are busy it still gets about a tenth of what others get.
+// averagingNice is how far averaging steps back where it has no control group of its own: where all cores are busy it still gets about
+// a tenth of what others get.
 const averagingNice = 10
 
-// stepBack lowers the priority of this process: of each of its threads, which those that they start inherit.
-func stepBack() {
+// stepBack moves this process into a control group behind the others', if there is one, and lowers its priority: that of each of
+// its threads, which those that they start inherit. The kernel compares priorities, SCHED_IDLE and slices within a group alone, so
+// a nice process in the server's group still goes as often as trials in theirs, and its time counts as the server's.
+func stepBack(behind string) {
+	if behind != "" {
+		_ = confine.StepBehind(behind) // it averages all the same
+	}
 	for range 2 { // a thread may have been started meanwhile
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {

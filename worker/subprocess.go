@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
-	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
@@ -21,23 +20,48 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// averager is what the process is called that averages: AverageMain knows by it what it is.
-const averager = "outbid-average"
-
-// subprocesses is set once AverageMain was called: this program may be started again to average.
-var subprocesses atomic.Bool //nolint:gochecknoglobals // a property of the program
-
-// subprocessOrder is what the process is to average, and where.
+// subprocessOrder is the first that the process reads: what it is to average, and where. It comes over a pipe, as all that
+// follows: others see a command line, and signed URLs are secrets.
 type subprocessOrder struct {
-	Store string
-	Order []byte
+	// Store is where the process opens the store by itself; if it is empty it asks the worker for the right to each object,
+	// of the store called Name, and trusts servers whose certificate Authority signed beside those of the system.
+	Store, Name string
+	Authority   []byte
+	Order       []byte
+	// Behind is the directory of the control group that it steps back into; "" for none.
+	Behind string
 }
 
-// subprocessAnswer is what became of it.
+// subprocessWord is what the process says: that it needs the right to an object, or at last its answer.
+type subprocessWord struct {
+	Ask    *subprocessAsk
+	Answer subprocessAnswer
+}
+
+// subprocessAsk asks for the right to read an object, or to write one of so many bytes.
+type subprocessAsk struct {
+	Key   string
+	Write bool
+	Size  int64
+}
+
+// subprocessRight is what the worker says to that, and how the store is called.
+type subprocessRight struct {
+	Signed  objects.Signed
+	Name    string
+	Failure subprocessFailure
+}
+
+// subprocessAnswer is what became of the average.
 type subprocessAnswer struct {
 	Checkpoint []byte
-	Failure    string
-	// Kinds are which of the errors below the failure is.
+	Failure    subprocessFailure
+}
+
+// subprocessFailure is an error on its way between the two, nil if it has no text.
+type subprocessFailure struct {
+	Text string
+	// Kinds are which of the errors below it is.
 	Kinds []int
 }
 
@@ -45,11 +69,35 @@ type subprocessAnswer struct {
 func subprocessErrors() []error {
 	return []error{
 		checkpoint.ErrMismatch, checkpoint.ErrNotFinite, checkpoint.ErrDamaged, checkpoint.ErrWeight, safetensors.ErrFormat,
-		objects.ErrUnavailable, objects.ErrFull, objects.ErrNotFound,
+		objects.ErrUnavailable, objects.ErrFull, objects.ErrNotFound, objects.ErrRefused,
 	}
 }
 
-// averageFailure is what the process says went wrong.
+func failureOf(err error) (f subprocessFailure) {
+	if err == nil {
+		return f
+	}
+	f.Text = err.Error()
+	for k, kind := range subprocessErrors() {
+		if errors.Is(err, kind) {
+			f.Kinds = append(f.Kinds, k)
+		}
+	}
+	return f
+}
+
+func (f subprocessFailure) err() error {
+	if f.Text == "" {
+		return nil
+	}
+	e := &averageFailure{text: f.Text}
+	for _, k := range f.Kinds {
+		e.is = append(e.is, subprocessErrors()[k])
+	}
+	return e
+}
+
+// averageFailure is what the other process says went wrong.
 type averageFailure struct {
 	text string
 	is   []error
@@ -59,93 +107,79 @@ func (f *averageFailure) Error() string { return f.text }
 
 func (f *averageFailure) Is(target error) bool { return slices.Contains(f.is, target) }
 
-// AverageMain is called first thing in a program that runs workers. It returns true where a worker had started the program to
-// average, at the end of that.
-func AverageMain() bool {
-	if os.Args[0] != averager {
-		subprocesses.Store(true)
-		return false
+// inSubprocess says how a process of its own reaches a store; false if it cannot.
+func inSubprocess(store objects.Access) (o subprocessOrder, ok bool) {
+	if !subprocesses.Load() {
+		return o, false
 	}
-	stepBack()
-	var o subprocessOrder
-	if gob.NewDecoder(os.Stdin).Decode(&o) != nil {
-		return true
+	if signed, is := store.(*asked); is {
+		return subprocessOrder{Name: signed.String(), Authority: signed.authority}, true
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // it ends with the worker
-		cancel()
-	}()
-	answer := o.average(ctx)
-	_ = gob.NewEncoder(os.Stdout).Encode(answer) // if the worker is gone nobody listens
-	return true
+	o.Store = objects.Location(store)
+	return o, o.Store != ""
 }
 
-func (o *subprocessOrder) average(ctx context.Context) (answer subprocessAnswer) {
-	var order outbidv1.Consolidation
-	err := proto.Unmarshal(o.Order, &order)
-	var store objects.Store
-	if err == nil {
-		store, err = objects.Open(ctx, o.Store)
-	}
-	var ck *outbidv1.Checkpoint
-	if err == nil {
-		ck, err = averageOnce(ctx, store, &order)
-	}
-	if err == nil {
-		answer.Checkpoint, err = proto.Marshal(ck)
-	}
-	if err != nil {
-		answer.Failure = err.Error()
-		for k, kind := range subprocessErrors() {
-			if errors.Is(err, kind) {
-				answer.Kinds = append(answer.Kinds, k)
-			}
-		}
-	}
-	return answer
-}
-
-// averageInSubprocess makes an average in a process of its own, which steps back behind all others of this machine: averaging is work
-// for seconds, and what decides on reports works for milliseconds. The process ends with ctx, and with the worker.
-func averageInSubprocess(ctx context.Context, store string, o *outbidv1.Consolidation) (*outbidv1.Checkpoint, error) {
-	order, err := proto.Marshal(o)
-	if err != nil {
-		return nil, fmt.Errorf("average in a process of its own: %w", err)
-	}
+// run makes an average in a process of its own, which steps back behind all others of this machine: averaging is work for seconds,
+// and what decides on reports works for milliseconds. The process ends with ctx, and with the worker. What it asks for is
+// asked of the store.
+func (o *subprocessOrder) run(ctx context.Context, store objects.Access) (*outbidv1.Checkpoint, error) {
+	var err error
 	cmd := exec.CommandContext(ctx, "/proc/self/exe") // the very program, even if another has its name by now
 	if runtime.GOOS != "linux" {
 		cmd.Path, err = os.Executable()
 	}
 	cmd.Args = []string{averager}
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	in, pipeErr := cmd.StdinPipe()
-	if err = errors.Join(err, pipeErr); err == nil {
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	if err = errors.Join(err, inErr, outErr); err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("average in a process of its own: %w", err)
 	}
-	err = gob.NewEncoder(in).Encode(subprocessOrder{Store: store, Order: order})
-	err = errors.Join(cmd.Wait(), err)
-	var answer subprocessAnswer
-	if ctx.Err() != nil {
+	answer, err := o.converse(ctx, in, out, store)
+	ended := cmd.Wait()
+	switch {
+	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	}
-	if decodeErr := gob.NewDecoder(&out).Decode(&answer); decodeErr != nil {
-		return nil, fmt.Errorf("the process that averages ended: %w: %.500s", errors.Join(err, decodeErr), said.String())
+	case err != nil:
+		return nil, fmt.Errorf("the process that averages ended: %w: %.500s", errors.Join(ended, err), said.String())
 	}
 	return answer.checkpoint()
 }
 
-func (a *subprocessAnswer) checkpoint() (*outbidv1.Checkpoint, error) {
-	if a.Failure != "" {
-		f := &averageFailure{text: a.Failure}
-		for _, k := range a.Kinds {
-			f.is = append(f.is, subprocessErrors()[k])
+// converse gives the process its order, answers what it asks, and returns its answer.
+func (o *subprocessOrder) converse(ctx context.Context, in io.Writer, out io.Reader, store objects.Access) (*subprocessAnswer, error) {
+	say, words := gob.NewEncoder(in), gob.NewDecoder(out)
+	err := say.Encode(o)
+	for err == nil {
+		var w subprocessWord
+		if err = words.Decode(&w); err != nil {
+			break
 		}
-		return nil, f
+		if w.Ask == nil {
+			return &w.Answer, nil
+		}
+		err = say.Encode(w.Ask.answer(ctx, store))
+	}
+	return nil, err
+}
+
+func (a *subprocessAsk) answer(ctx context.Context, store objects.Access) (r subprocessRight) {
+	signed, ok := store.(*asked)
+	if !ok {
+		r.Failure = failureOf(fmt.Errorf("%w: %s signs nothing", objects.ErrRefused, store))
+		return r
+	}
+	right, err := signed.Sign(ctx, a.Key, a.Write, a.Size)
+	return subprocessRight{Signed: right, Name: signed.String(), Failure: failureOf(err)}
+}
+
+func (a *subprocessAnswer) checkpoint() (*outbidv1.Checkpoint, error) {
+	if err := a.Failure.err(); err != nil {
+		return nil, err
 	}
 	ck := new(outbidv1.Checkpoint)
 	if err := proto.Unmarshal(a.Checkpoint, ck); err != nil {

@@ -3,14 +3,24 @@ package worker
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/confine"
 )
 
 // A worker that reaches its store by itself has averages made by a process of its own, which says what is wrong as it would
@@ -25,20 +35,20 @@ func TestAveragesAreMadeByASubprocess(t *testing.T) {
 	}
 	ck := &outbidv1.Checkpoint{Key: key, Bytes: int64(len(data))}
 	order := &outbidv1.Consolidation{Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{{Checkpoint: ck, Steps: 1}}}
-	made, err := Consolidate(t.Context(), store, order)
+	made, err := Consolidate(t.Context(), "", store, order)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustBe(t, store, made)
 	ck.Sha256 = strings.Repeat("0", 64)
-	_, err = Consolidate(t.Context(), store, order)
+	_, err = Consolidate(t.Context(), "", store, order)
 	var failure *averageFailure
 	if !errors.As(err, &failure) || !errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, objects.ErrUnavailable) {
 		t.Errorf("of a damaged checkpoint: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Consolidate(ended, store, order); !errors.Is(err, context.Canceled) {
+	if _, err := Consolidate(ended, "", store, order); !errors.Is(err, context.Canceled) {
 		t.Errorf("after its context: %v", err)
 	}
 }
@@ -48,11 +58,148 @@ func TestABucketIsAveragedByASubprocess(t *testing.T) {
 	m := startMinio(t)
 	store := openStore(t, objectstest.URLs(m.Endpoint)())
 	ck := putBig(t, store, "checkpoints/s-1/0/000000000100-7.safetensors", 1)
-	made, err := Consolidate(t.Context(), store, &outbidv1.Consolidation{
+	made, err := Consolidate(t.Context(), "", store, &outbidv1.Consolidation{
 		Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{{Checkpoint: ck, Steps: 1}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustBe(t, store, made)
+}
+
+// signedStore is a store whose objects a server hands out to who has a right that sign gives, over TLS. What this process asks of
+// it itself fails: only another process can average there.
+func signedStore(t *testing.T, store objects.Store, sign func(h *objects.Handler, key string, write bool, size int64) (objects.Signed, error)) *asked {
+	t.Helper()
+	server := httptest.NewUnstartedServer(nil)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	handler := objects.NewHandler(store, server.URL)
+	server.Config.Handler = handler
+	here := &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		return nil, errors.New("the worker's own process asks the store")
+	})}
+	return &asked{
+		Presigned: &objects.Presigned{
+			Sign: func(_ context.Context, key string, write bool, size int64) (objects.Signed, error) {
+				return sign(handler, key, write, size)
+			},
+			Client: here, Name: func() string { return "a store behind a server" },
+		},
+		authority: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func signByHandler(h *objects.Handler, key string, write bool, size int64) (objects.Signed, error) {
+	if write {
+		return h.SignPut(context.Background(), key, size)
+	}
+	return h.SignGet(context.Background(), key)
+}
+
+// A worker that has no credentials of the store has averages made by a process of its own too: that asks the worker, which asks
+// the server, for the right to each object, and trusts the authority that the worker trusts.
+func TestSignedObjectsAreAveragedByASubprocess(t *testing.T) {
+	t.Parallel()
+	dir := openStore(t, t.TempDir())
+	sources := []*outbidv1.ConsolidationSource{
+		{Checkpoint: putBig(t, dir, "checkpoints/s-1/0/000000000100-7.safetensors", 1), Steps: 1},
+		{Checkpoint: putBig(t, dir, "checkpoints/s-1/0/000000000100-8.safetensors", 1), Steps: 3},
+	}
+	order := &outbidv1.Consolidation{Step: 900, Key: averageKey, Sources: sources}
+	var asked sync.Map
+	store := signedStore(t, dir, func(h *objects.Handler, key string, write bool, size int64) (objects.Signed, error) {
+		asked.Store(fmt.Sprint(key, " ", write), size)
+		return signByHandler(h, key, write, size)
+	})
+	made, err := Consolidate(t.Context(), "", store, order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBe(t, dir, made)
+	for what, size := range map[string]int64{
+		sources[0].GetCheckpoint().GetKey() + " false": 0, sources[1].GetCheckpoint().GetKey() + " false": 0, averageKey + " true": made.GetBytes(),
+	} {
+		if got, ok := asked.Load(what); !ok || got != size {
+			t.Errorf("asked for %s of %v bytes; want %d", what, got, size)
+		}
+	}
+	store.authority = nil
+	if _, err := Consolidate(t.Context(), "", store, order); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a server whose certificate nobody knows: %v", err)
+	}
+}
+
+// Why there is no right to an object is told apart there as here.
+func TestRightsThatAreNotGiven(t *testing.T) {
+	t.Parallel()
+	for name, no := range map[string]error{
+		"refused": objects.ErrRefused, "not now": objects.ErrUnavailable, "not there": objects.ErrNotFound,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := openStore(t, t.TempDir())
+			ck := putBig(t, dir, "checkpoints/s-1/0/000000000100-7.safetensors", 1)
+			store := signedStore(t, dir, func(h *objects.Handler, key string, write bool, size int64) (objects.Signed, error) {
+				if write {
+					return objects.Signed{}, fmt.Errorf("%w: the server says so", no)
+				}
+				return signByHandler(h, key, write, size)
+			})
+			_, err := Consolidate(t.Context(), "", store, &outbidv1.Consolidation{
+				Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{{Checkpoint: ck, Steps: 1}},
+			})
+			if !errors.Is(err, no) || !strings.Contains(err.Error(), "the server says so") {
+				t.Errorf("it says: %v", err)
+			}
+		})
+	}
+}
+
+// The process steps back into the group that it is told, and is alone in it: this process and its trials are not held up.
+func TestTheSubprocessStepsBack(t *testing.T) {
+	t.Parallel()
+	c, err := confine.Open(t.Context(), confine.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if c.Behind() == "" {
+		t.Skip("this machine has no control groups that share out CPUs")
+	}
+	dir := openStore(t, t.TempDir())
+	ck := putBig(t, dir, "checkpoints/s-1/0/000000000100-7.safetensors", 1)
+	var inside []string
+	var waits string
+	store := signedStore(t, dir, func(h *objects.Handler, key string, write bool, size int64) (objects.Signed, error) {
+		if write {
+			text, err := os.ReadFile(filepath.Join(c.Behind(), "cgroup.procs"))
+			inside = append(strings.Fields(string(text)), fmt.Sprint(err))
+			idle, _ := os.ReadFile(filepath.Join(c.Behind(), "cpu.idle")) // not before Linux 5.15
+			waits = string(idle)
+		}
+		return signByHandler(h, key, write, size)
+	})
+	began := time.Now()
+	made, err := Consolidate(t.Context(), c.Behind(), store, &outbidv1.Consolidation{
+		Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{{Checkpoint: ck, Steps: 1}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBe(t, dir, made)
+	if len(inside) != 2 || inside[1] != "<nil>" || inside[0] == strconv.Itoa(os.Getpid()) {
+		t.Errorf("in the group are %v; want one process, which is not %d", inside, os.Getpid())
+	}
+	if late := time.Since(began) > 2*time.Second; !late && waits != "1\n" && waits != "" { // later its patience may be over
+		t.Errorf("it begins with cpu.idle %q: it would not wait for others", waits)
+	}
 }

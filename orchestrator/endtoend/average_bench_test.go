@@ -19,6 +19,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker"
+	"github.com/outbid-dev/outbid/worker/confine"
 )
 
 // averagesAtOnce are ten consolidations, each of five checkpoints of so many bytes.
@@ -72,6 +73,10 @@ func startAverages(b *testing.B) (stop func() int) {
 		b.Fatal(err)
 	}
 	sources := forkCheckpoints(b, store)
+	c, err := confine.Open(b.Context(), confine.Config{Dir: b.TempDir()}) // as the worker of trials does
+	if err != nil {
+		b.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(b.Context())
 	var g errgroup.Group
 	var made atomic.Int64
@@ -79,7 +84,7 @@ func startAverages(b *testing.B) (stop func() int) {
 		o := &outbidv1.Consolidation{Step: 900, Key: fmt.Sprintf("checkpoints/s-1/%d/000000000900-7.safetensors", k), Sources: sources}
 		g.Go(func() error {
 			for {
-				switch _, err := worker.Consolidate(ctx, store, o); {
+				switch _, err := worker.Consolidate(ctx, c.Behind(), store, o); {
 				case ctx.Err() != nil:
 					return nil //nolint:nilerr // the end that was asked for
 				case err != nil:
@@ -93,6 +98,9 @@ func startAverages(b *testing.B) (stop func() int) {
 		cancel()
 		if err := g.Wait(); err != nil || made.Load() == 0 {
 			b.Fatalf("%d averages were made beside: %v", made.Load(), err)
+		}
+		if err := c.Close(); err != nil {
+			b.Error(err)
 		}
 		return int(made.Load())
 	}

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"log/slog"
 	"time"
 
@@ -31,17 +29,14 @@ func workerStore(ctx context.Context, nc *nats.Conn, who *identity.Credentials, 
 	if err != nil {
 		return nil, "", err
 	}
-	var trust *tls.Config // nil is the usual trust
+	var authority []byte
 	if ca != "" {
-		roots, err := x509.SystemCertPool()
-		if err != nil {
-			roots = x509.NewCertPool()
-		}
-		if trust, err = trustWith(ca, roots); err != nil {
+		if authority, err = readAuthority(ca); err != nil {
 			return nil, "", err
 		}
 	}
-	return worker.Asking(worker.Link{NC: nc, Who: who, Check: check}, trust), "the server's", nil
+	store, err := worker.Asking(worker.Link{NC: nc, Who: who, Check: check}, authority)
+	return store, "the server's", err
 }
 
 // openAccess makes what signs for objects: the store itself, or the API in front of a store that cannot.

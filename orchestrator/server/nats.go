@@ -52,25 +52,27 @@ func (o NATSConfig) connect(ctx context.Context, who *identity.Credentials, embe
 		cfg.User = who
 	}
 	if o.CA != "" && embedded == nil {
-		trust, err := trustWith(o.CA, x509.NewCertPool())
+		pem, err := readAuthority(o.CA)
 		if err != nil {
 			return nil, err
 		}
-		cfg.TLS = trust
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(pem)
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	}
 	return bus.Connect(ctx, cfg)
 }
 
-// trustWith trusts what roots hold and the authority of a PEM file.
-func trustWith(caFile string, roots *x509.CertPool) (*tls.Config, error) {
+// readAuthority reads the PEM file of an authority that signs certificates.
+func readAuthority(caFile string) ([]byte, error) {
 	pem, err := os.ReadFile(caFile)
 	if err != nil {
 		return nil, badField("NATS.CA", "%w", trimOp(err))
 	}
-	if !roots.AppendCertsFromPEM(pem) {
+	if !x509.NewCertPool().AppendCertsFromPEM(pem) {
 		return nil, badValue("NATS.CA", caFile, "it holds no PEM certificate")
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, nil
+	return pem, nil
 }
 
 // checkListen reads Listen and refuses an address beyond loopback without TLS: what trials print and what they are

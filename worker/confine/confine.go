@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -52,8 +53,10 @@ type Confiner struct {
 	tree  tree // nil without control groups
 	// whyNoTree says why there are none.
 	whyNoTree string
-	root      string // of trials' files, if they run as another user
-	record    *record
+	// behind is the control group of what steps back; "" without one.
+	behind string
+	root   string // of trials' files, if they run as another user
+	record *record
 
 	mu   sync.Mutex
 	made int
@@ -81,6 +84,11 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	if err != nil {
 		c.whyNoTree = err.Error()
 	}
+	if c.tree != nil {
+		if c.behind, err = c.tree.behind(); err != nil {
+			return nil, errors.Join(fmt.Errorf("make a control group for what steps back: %w", err), c.Close())
+		}
+	}
 	if c.Switches() {
 		if c.root, err = makeRoot(cfg.TrialDir); err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -90,6 +98,9 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	if c.tree != nil {
 		c.record.Groups = c.tree.where()
 		removeOrphans(c.record.Groups, cfg.Logger)
+	}
+	if c.behind != "" {
+		c.record.Groups = append(slices.Clone(c.record.Groups), c.behind)
 	}
 	return c, c.record.save()
 }
@@ -154,6 +165,16 @@ func (c *Confiner) Switches() bool { return c.users != nil }
 // Root is the directory of trials' files if they run as another user; "" otherwise.
 func (c *Confiner) Root() string { return c.root }
 
+// Behind is the directory of a control group for the worker's own work that everything else goes before: what is in it
+// takes only CPUs that nobody else wants, for three seconds, and then its share. A nice value does not do that: the kernel compares
+// those within one group alone, and trials are in others. "" if the worker may make none; then it is in one group with its trials as far as CPUs go.
+func (c *Confiner) Behind() string {
+	if c == nil {
+		return ""
+	}
+	return c.behind
+}
+
 // Reaches says whether trials may enter a directory and read it.
 func (c *Confiner) Reaches(dir string) bool {
 	if c.users == nil {
@@ -212,6 +233,9 @@ func (c *Confiner) switchUser(ctx context.Context, in *Confinement) error {
 // Close removes what the worker made.
 func (c *Confiner) Close() error {
 	var errs []error
+	if c.behind != "" {
+		errs = append(errs, removeGroups(c.behind))
+	}
 	if c.tree != nil {
 		errs = append(errs, c.tree.close())
 	}

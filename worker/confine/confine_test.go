@@ -277,6 +277,49 @@ func TestCPUsAreConfined(t *testing.T) {
 	}
 }
 
+// What steps back is behind a worker's trials, and behind the worker itself: a group of its own beside both takes only what they leave,
+// until its patience is over. Who comes later does not take that from who is inside.
+func TestWhatStepsBackIsBehindAll(t *testing.T) {
+	t.Parallel()
+	c, err := Open(t.Context(), Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := c.Behind()
+	if behind == "" {
+		t.Skipf("this machine's control groups do not share out CPUs, or know no idle ones: %s", c.whyNoTree)
+	}
+	if !slices.ContainsFunc(c.tree.where(), func(dir string) bool { return filepath.Dir(dir) == filepath.Dir(behind) }) {
+		t.Errorf("%s is not beside the trials' groups, %v", behind, c.tree.where())
+	}
+	is := func(want string) {
+		t.Helper()
+		if text, err := os.ReadFile(filepath.Join(behind, "cpu.idle")); err != nil || string(text) != want+"\n" {
+			t.Errorf("cpu.idle is %q, %v; want %s", text, err, want)
+		}
+	}
+	beIdle(behind)
+	is("1")
+	if err := writeIn(behind, "cgroup.procs", strconv.Itoa(sleeper(t))); err != nil {
+		t.Fatal(err)
+	}
+	if err := haveShare(behind); err != nil {
+		t.Error(err)
+	}
+	is("0")
+	beIdle(behind)
+	is("0")
+	if err := killAll(func() ([]int, error) { return pidsIn(behind) }); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(behind); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left: %v", behind, err)
+	}
+}
+
 // A worker that is killed leaves its groups, users and files; the next one in its directory ends and removes them.
 func TestTheNextWorkerRemovesWhatAKilledOneLeft(t *testing.T) {
 	t.Parallel()
@@ -288,10 +331,7 @@ func TestTheNextWorkerRemovesWhatAKilledOneLeft(t *testing.T) {
 	}
 	dir := t.TempDir()
 	r := newRecord(dir)
-	r.Root, r.Users = c.root, []uint32{in.user.UID}
-	if c.tree != nil {
-		r.Groups = c.tree.where()
-	}
+	r.Root, r.Users, r.Groups = c.root, []uint32{in.user.UID}, c.record.Groups
 	if err := r.save(); err != nil {
 		t.Fatal(err)
 	}

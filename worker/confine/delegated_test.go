@@ -72,6 +72,16 @@ func TestADelegatedGroupIsLeftAsItWas(t *testing.T) {
 		if where() == dir {
 			t.Error("the process is still in the group that hands limits down")
 		}
+		behind, err := tree.behind()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if behind == "" || filepath.Dir(behind) != dir {
+			t.Errorf("what steps back is in %q; want a group in %s", behind, dir)
+		}
+		if err := removeGroups(behind); err != nil {
+			t.Error(err)
+		}
 		g, err := tree.make("one", Limits{CPUs: 0.5, MemoryBytes: 64 << 20})
 		if err != nil {
 			t.Fatal(err)

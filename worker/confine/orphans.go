@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// treeName is how the directory of a worker's control groups is called, and the one that it moves to: with its process's
+// treeName is how the directory of a worker's control groups is called, the one that it moves to, and the one behind: with its process's
 // number, and a mark that no other of that number has.
-var treeName = regexp.MustCompile(`^outbid-([0-9]+)-[0-9a-z]{8}(` + asideSuffix + `)?$`)
+var treeName = regexp.MustCompile(`^outbid-([0-9]+)-[0-9a-z]{8}(` + asideSuffix + `|` + behindSuffix + `)?$`)
 
 // removeOrphans removes the empty control groups beside a worker's own that belong to no process any more: those of workers
 // that were killed and had another directory, whose record nobody reads. A number that another process has by now keeps

@@ -45,6 +45,7 @@ func TestEmptyGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 	}{
 		{name: fmt.Sprintf("outbid-%d-aaaaaaaa", dead)},
 		{name: fmt.Sprintf("outbid-%d-aaaaaaaa-worker", dead)},
+		{name: fmt.Sprintf("outbid-%d-aaaaaaaa-behind", dead)},
 		{name: fmt.Sprintf("outbid-%d-bbbbbbbb", dead), pid: inside.Process.Pid, left: true},
 		{name: fmt.Sprintf("outbid-%d-aaaaaaaa", os.Getpid()), left: true},
 		{name: fmt.Sprintf("outbid-of-others-%d", dead), left: true},

@@ -16,6 +16,9 @@ type tree interface {
 	where() []string
 	// controls says which limits hold in it: cpu, memory.
 	controls() []string
+	// behind makes a control group beside the worker itself, not among its trials, and returns its directory: what is in it
+	// goes behind the worker and all trials alike. It is "" where groups do not share out CPUs. Who asked for it removes it.
+	behind() (dir string, err error)
 	close() error
 }
 
@@ -33,6 +36,9 @@ type group interface {
 
 // asideSuffix ends the name of the group that the process moves to: that of its first tree, and this.
 const asideSuffix = "-worker"
+
+// behindSuffix ends the name of the group of what steps back.
+const behindSuffix = "-behind"
 
 // quotaPeriod is how often the share of CPUs is dealt out, in microseconds: the kernel's own default.
 const quotaPeriod = 100_000

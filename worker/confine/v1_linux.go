@@ -113,6 +113,13 @@ func (t *treeV1) make(name string, l Limits) (group, error) {
 	return g, nil
 }
 
+func (t *treeV1) behind() (string, error) {
+	if !slices.Contains(t.names, cgroup1.Cpu) {
+		return "", nil
+	}
+	return makeBehind(filepath.Join(rootV1, string(cgroup1.Cpu), t.own[cgroup1.Cpu], t.name+behindSuffix))
+}
+
 func (t *treeV1) close() error {
 	var errs []error
 	for _, dir := range t.dirs {

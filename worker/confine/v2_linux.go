@@ -158,6 +158,13 @@ func (t *treeV2) make(name string, l Limits) (group, error) {
 	return g, nil
 }
 
+func (t *treeV2) behind() (string, error) {
+	if !slices.Contains(t.has, "cpu") {
+		return "", nil
+	}
+	return makeBehind(t.dir + behindSuffix)
+}
+
 func (t *treeV2) close() error {
 	err := removeGroups(t.dir)
 	return errors.Join(err, home.left())
