@@ -2,12 +2,12 @@
 
     python compare.py OUTBID DIRECTORY [MIB] [RUNS]
 
-OUTBID is the binary. DIRECTORY takes eight files of MIB (1024) MiB, which go when it is done: a directory in memory,
-such as /dev/shm, shows what computing costs, one on a disk what the disk does. Every contender reads files that are in
-the page cache and writes one that is new. Both scripts map the files and add piece by piece in float64, as Outbid does;
-importing their libraries is not counted, while starting `outbid` and `cat` is. Before each, as much memory as the
-result takes is written and freed: a virtual machine may have to ask its host for memory that was not used for a while,
-which takes more time than anything else here, and no contender can help.
+OUTBID is the binary. Without PyTorch the other three are compared. DIRECTORY takes eight files of MIB (1024) MiB, which
+go when it is done: a directory in memory, such as /dev/shm, shows what computing costs, one on a disk what the disk
+does. Every contender reads files that are in the page cache and writes one that is new. Both scripts map the files and
+add piece by piece in float64, as Outbid does; importing their libraries is not counted, while starting `outbid` and
+`cat` is. Before each, as much memory as the result takes is written and freed: a virtual machine may have to ask its
+host for memory that was not used for a while, which takes more time than anything else here, and no contender can help.
 """
 
 import json
@@ -21,7 +21,11 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import torch
+
+try:
+    import torch
+except ImportError:  # the others can be compared without it
+    torch = None
 
 WEIGHTS = [1, 2, 3, 4, 5]
 PIECE = 1 << 16  # numbers at once: the sums and what is added to them stay in a core's cache
@@ -126,12 +130,14 @@ def same(kind: str, left: str, right: str) -> str:
 def contenders(outbid: str, files: list[str], to: str, kind: str) -> dict[str, Callable[[], object]]:
     given = [f"{f}={w}" for f, w in zip(files, WEIGHTS, strict=True)]
     average = [outbid, "average", *given, "--to", to]
-    return {
+    works: dict[str, Callable[[], object]] = {
         "cat": lambda: subprocess.run(["cat", *files], stdout=subprocess.DEVNULL, check=True),
         "outbid": lambda: subprocess.run(average, capture_output=True, check=True),
         "numpy": lambda: with_numpy(files, to, kind),
-        "torch": lambda: with_torch(files, to, kind),
     }
+    if torch is not None:
+        works["torch"] = lambda: with_torch(files, to, kind)
+    return works
 
 
 def spread(seconds: list[float]) -> str:
@@ -169,7 +175,11 @@ def compare(outbid: str, files: list[str], to: str, kind: str, mib: int, runs: i
 
 
 def main() -> None:
-    torch.set_num_threads(1)  # threads wait for each other at every piece, which costs more than a second core gives
+    if torch is None:
+        print("PyTorch is not installed here and is left out")
+    else:
+        # Threads wait for each other at every piece, which costs more than a second core gives.
+        torch.set_num_threads(1)
     outbid, directory = sys.argv[1], sys.argv[2]
     mib, runs = [int(a) for a in sys.argv[3:] + ["1024", "5"][len(sys.argv) - 3 :]]
     files = [os.path.join(directory, f"average-{k}.safetensors") for k in range(5)]
