@@ -59,8 +59,11 @@ func TestWhatIsDamagedIsNotAveraged(t *testing.T) {
 		}
 		good, other := stored("checkpoints/s-1/0/000000000160-7.safetensors"), stored("checkpoints/s-1/0/000000000120-8.safetensors")
 		store := inMemory{good.GetKey(): whole, other.GetKey(): bad}
-		if rapid.Bool().Draw(t, "older") {
+		switch rapid.SampledFrom([]string{"both", "the SHA-256", "the CRC"}).Draw(t, "known") {
+		case "the SHA-256":
 			other.Crc64Nvme = ""
+		case "the CRC": // only here: so that nothing but it can notice
+			other.Sha256 = ""
 		}
 		w := &agent{cfg: Config{Store: Direct(store)}}
 		done := w.average(t.Context(), &outbidv1.Consolidation{Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{
