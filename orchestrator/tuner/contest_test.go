@@ -272,7 +272,7 @@ func (b *table) nearest(c tuner.Config) []int {
 // devTask says which tasks the tuner was developed on: those that the prior of package curve was fitted on, and LCBench's tables with odd
 // numbers. All others are held out.
 func devTask(task *curvetest.Task) bool {
-	if task.Set == "LCBench" {
+	if strings.HasPrefix(task.Name, "row-") {
 		return strings.HasSuffix(task.Name, "1") || strings.HasSuffix(task.Name, "3") || strings.HasSuffix(task.Name, "5") ||
 			strings.HasSuffix(task.Name, "7") || strings.HasSuffix(task.Name, "9")
 	}
@@ -368,6 +368,7 @@ func contestTasks(t *testing.T) []curvetest.Task {
 		t.Fatal(err)
 	}
 	tasks = append(tasks, self...)
+	tasks = append(tasks, crossedTasks(tasks)...)
 	if name := os.Getenv("OUTBID_LCBENCH"); name != "" {
 		f, err := os.Open(name)
 		if err != nil {
@@ -379,13 +380,14 @@ func contestTasks(t *testing.T) []curvetest.Task {
 			t.Fatal(err)
 		}
 		tasks = append(tasks, more...)
+		tasks = append(tasks, crossedTasks(more)...)
 	}
 	count := map[string]int{}
 	return slices.DeleteFunc(tasks, func(task curvetest.Task) bool {
 		if devTask(&task) == *contestHeld || !slices.Contains(strings.Split(*contestSets, ","), task.Set) {
 			return true
 		}
-		if rows := *contestRows; task.Set == "LCBench" && rows != "" && !slices.Contains(strings.Split(rows, ","), strings.TrimPrefix(task.Name, "row-")) {
+		if rows := *contestRows; strings.HasPrefix(task.Name, "row-") && rows != "" && !slices.Contains(strings.Split(rows, ","), strings.TrimPrefix(task.Name, "row-")) {
 			return true
 		}
 		count[task.Set]++

@@ -61,8 +61,9 @@ type frozen struct {
 	Heard, Lost bool
 	// Step of the last look.
 	Step int64
-	// Kept: its configuration was drawn, and it is trained to the end whatever is said of it.
-	Kept bool
+	// Kept: its configuration was drawn, and it is trained to the end whatever is said of it, if it stands among the better ones
+	// at its entrance. Entered: it did.
+	Kept, Entered bool
 }
 
 const (

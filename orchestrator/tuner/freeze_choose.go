@@ -25,8 +25,10 @@ const (
 	leastSeen = 4
 	// drawnPool and nearPool are how many configurations a new trial's is chosen from: drawn ones, and some near the best.
 	drawnPool, nearPool = 48, 16
-	// chanceShare is the share of new trials whose configuration is drawn whatever the model says.
-	chanceShare = 0.2
+	// chanceShare is the share of new trials whose configuration is drawn whatever the model says, and doubtfulShare that in full doubt.
+	chanceShare, doubtfulShare = 0.2, 0.5
+	// doubtful is how many times the variance of ends is added, in full doubt, to that of what unended trials say of their configurations.
+	doubtful = 8
 	// leastEnds is how many trials must have got to the end before any is stopped as poor.
 	leastEnds = 3
 	// scaleTries is how many scales of the model are tried at each look.
@@ -82,7 +84,7 @@ func (z *freeze) think(tries int) *freezeView {
 	}
 	v.model = population.Learn(curves, population.Settings{
 		Looks: len(z.Looks), Choices: z.configs.space.Unordered(), Scale: z.Scale, Tries: tries,
-		Random: rand.New(rand.NewPCG(z.configs.root, scaleStream+uint64(z.Seen))),
+		Random: rand.New(rand.NewPCG(z.configs.root, scaleStream+uint64(z.Seen))), Doubt: doubtful * z.doubt(),
 	})
 	z.Scale = v.model.Scale(z.Scale)
 	for i, t := range whose {
@@ -138,13 +140,13 @@ func (z *freeze) judge(w *frozen) {
 	}
 	v := z.look()
 	p := v.paths[w.Trial]
-	chance, says, believed := z.chance(p), z.says(p), 1-z.trust().doubt()
+	chance, says, believed := z.chance(p), z.says(p), 1-z.doubt()
 	if !w.Kept && chance < z.poor()*believed && v.ends >= leastEnds {
 		z.stop(w, false, at+fmt.Sprintf("poor: %s, below %.2g", says, z.poor()*believed))
 		return
 	}
 	if w.Kept {
-		z.train(w.Trial, z.next(w.Step), at+"kept: drawn at random, and trained to the end; "+says)
+		z.keep(w, at, says)
 		return
 	}
 	d := z.drawWorth()
@@ -268,7 +270,7 @@ func (z *freeze) begin() (bool, error) {
 		reason += fmt.Sprintf(" of %d", z.limit())
 	}
 	if keep {
-		reason += ": kept, one of " + z.trust().String()
+		reason += ": kept, one of " + z.grounds()
 	}
 	config := v.next
 	if config != nil {

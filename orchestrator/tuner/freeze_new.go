@@ -18,7 +18,7 @@ func (z *freeze) candidate() *freezeView {
 	}
 	v.fresh = v.model.Fresh(nil)
 	rng := rand.New(rand.NewPCG(z.configs.root, poolStream+uint64(len(z.trials))))
-	if !z.modelled() || v.seen < leastSeen || len(z.trials) < len(z.configs.points) || rng.Float64() < chanceShare {
+	if !z.modelled() || v.seen < leastSeen || len(z.trials) < len(z.configs.points) || rng.Float64() < chanceShare+(doubtfulShare-chanceShare)*z.doubt() {
 		return v
 	}
 	margin := v.best - 0.05

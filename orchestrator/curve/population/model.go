@@ -8,7 +8,7 @@ import (
 )
 
 // maxMeasured bounds the curves that a process is made of: those that say most of their ends.
-const maxMeasured = 96
+const maxMeasured = 64
 
 // surelyEnded is the variance of what a curve that was seen to its end says of the end.
 const surelyEnded = 0.01
@@ -47,6 +47,9 @@ type Settings struct {
 	Scale  Scale
 	Tries  int
 	Random *rand.Rand
+	// Doubt is added to the variance of what a curve that has not ended says of the end of its configuration, in parts of the variance of all
+	// ends: the process then learns from ends, and little from forecasts of them.
+	Doubt float64
 }
 
 // Learn makes the model of a sweep's curves.
@@ -93,7 +96,7 @@ func (m *Model) configure(s Settings) {
 			if p.From == 0 || more < 0.02/variance {
 				continue // it says next to nothing
 			}
-			value, noise = (p.Mean[p.Last()]/p.Var[p.Last()]-mean/variance)/more, 1/more
+			value, noise = (p.Mean[p.Last()]/p.Var[p.Last()]-mean/variance)/more, 1/more+s.Doubt*variance
 		}
 		all = append(all, known{i, Measured{m.features[i], min(max(value, -2*worst), worst), noise}})
 	}
