@@ -23,8 +23,9 @@ type freeze struct {
 	live map[Trial]*frozen
 	// running counts those that are wanted on a device.
 	running int
-	// view is what is thought of all trials now, nil if it has to be thought through.
-	view *freezeView
+	// view is what is thought of all trials now, nil if it has to be thought through, and doubted how far forecasts are doubted, likewise.
+	view    *freezeView
+	doubted *float64
 }
 
 // freezeState is what a snapshot holds beside the trials.
@@ -227,7 +228,7 @@ func (z *freeze) forget(w *frozen, ran bool, worked int64) {
 	z.Ended++
 	z.Worked = plus(z.Worked, max(0, worked))
 	delete(z.live, w.Trial)
-	z.view = nil
+	z.view, z.doubted = nil, nil
 	if len(z.Past) >= pastKept {
 		z.Past = z.Past[len(z.Past)-pastKept+1:]
 	}
@@ -242,7 +243,7 @@ func (z *freeze) left(e Exited, before phase) {
 
 // extend adds looks beyond those that there are.
 func (z *freeze) extend(old Settings) error {
-	z.view = nil
+	z.view, z.doubted = nil, nil
 	if len(z.Scale.Lengths) != z.configs.space.Dims() {
 		z.Scale = population.NewScale(z.configs.space.Dims())
 	}

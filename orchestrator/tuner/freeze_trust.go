@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// leastKept is the part of all steps that trials get which are drawn at random and trained to the end, as long as those that forecasts
-	// chose end better: random search within the search.
+	// leastKept is the part of all steps that trials get which are drawn at random and trained to the end, where forecasts are not doubted: random
+	// search within the search.
 	leastKept = 0.25
 	// A chosen trial ends better than a kept one with a chance of trusted or more where choosing is worth its steps, and with one of idle or less
 	// where it is not: then all that begin are kept.
@@ -104,10 +104,13 @@ func (z *freeze) agreement() (share float64, ends int) {
 // doubt is 0 where the sweep's ends bear forecasts out and 1 where they do not: by whether chosen trials win, and by whether early costs rank as
 // late ones do, whichever says less for them.
 func (z *freeze) doubt() float64 {
-	share, ends := z.agreement()
-	counts := float64(max(ends-1, 0))
-	agreed := (share*counts + supposedAgreement*supposedEnds) / (counts + supposedEnds)
-	return max(z.trust().doubt(), min(max((agreeing-agreed)/(agreeing-apart), 0), 1))
+	if z.doubted == nil {
+		share, ends := z.agreement()
+		counts := float64(max(ends-1, 0))
+		agreed := (share*counts + supposedAgreement*supposedEnds) / (counts + supposedEnds)
+		z.doubted = new(max(z.trust().doubt(), min(max((agreeing-agreed)/(agreeing-apart), 0), 1)))
+	}
+	return *z.doubted
 }
 
 // keptShare is the part of all steps that kept trials are to get.
@@ -117,7 +120,7 @@ func (z *freeze) keptShare() float64 { return leastKept + (1-leastKept)*z.doubt(
 func (z *freeze) grounds() string {
 	says := fmt.Sprintf("the %.0f %% of steps that go to such trials", 100*z.keptShare())
 	if share, ends := z.agreement(); ends > 0 {
-		says += fmt.Sprintf(": of %s that got to the end, pairs stood at a quarter of training as at the end %.0f %% of the time", count(ends, "trial"), 100*share)
+		says += fmt.Sprintf(": of %s that got to the end %.0f %% of pairs were ranked at a quarter of training as at the end", count(ends, "trial"), 100*share)
 	}
 	if t := z.trust(); t.kept > 0 && t.chosen > 0 {
 		says += fmt.Sprintf("; chosen ones were better than kept ones in %.3g of %s", t.won, count(t.kept*t.chosen, "pair"))
