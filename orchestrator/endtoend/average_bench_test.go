@@ -3,8 +3,6 @@ package endtoend
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+	"github.com/outbid-dev/outbid/orchestrator/checksum"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker"
@@ -115,10 +114,13 @@ func forkCheckpoints(b *testing.B, store objects.Store) (sources []*outbidv1.Con
 		b.Fatal(err)
 	}
 	data := append(head, make([]byte, averagedBytes)...)
-	sum := sha256.Sum256(data)
+	hash := checksum.New()
+	_, _ = hash.Write(data)
+	sums := hash.Sums()
 	for i := range 5 {
 		ck := &outbidv1.Checkpoint{
-			Key: fmt.Sprintf("checkpoints/s-1/0/000000000100-%d.safetensors", i), Bytes: int64(len(data)), Sha256: hex.EncodeToString(sum[:]),
+			Key: fmt.Sprintf("checkpoints/s-1/0/000000000100-%d.safetensors", i), Bytes: int64(len(data)), Sha256: sums.SHA256,
+			Crc64Nvme: sums.CRC64,
 		}
 		if err := store.Put(b.Context(), ck.GetKey(), bytes.NewReader(data), ck.GetBytes()); err != nil {
 			b.Fatal(err)
