@@ -64,7 +64,7 @@ def hparams(place: Path) -> dict[str, Any]:
 
 def test_tensorboard_has_metrics_and_hparams_once(ended: ob.SweepHandle, tmp_path: Path) -> None:
     for _ in range(2):  # the second time takes the place of the first
-        result = ended.wait(loggers=[ob.loggers.TensorBoard(tmp_path)])
+        result = ended.wait(100, loggers=[ob.loggers.TensorBoard(tmp_path)])
     for trial in result.trials:
         place = tmp_path / "logged-1" / str(trial.number)
         found = scalars(place)
@@ -104,7 +104,7 @@ def test_mlflow_has_nested_runs_once(ended: ob.SweepHandle, tracking: str) -> No
     from mlflow import MlflowClient
 
     for _ in range(2):
-        result = ended.wait(loggers=[ob.loggers.MLflow(tracking, experiment="tuning")])
+        result = ended.wait(100, loggers=[ob.loggers.MLflow(tracking, experiment="tuning")])
     client = MlflowClient(tracking_uri=tracking)
     experiment = client.get_experiment_by_name("tuning")
     assert experiment is not None
@@ -128,7 +128,7 @@ def test_mlflow_has_nested_runs_once(ended: ob.SweepHandle, tracking: str) -> No
 
 def test_wandb_keeps_runs_offline(ended: ob.SweepHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_SILENT", "true")
-    result = ended.wait(loggers=[ob.loggers.WandB(mode="offline", dir=str(tmp_path))])
+    result = ended.wait(100, loggers=[ob.loggers.WandB(mode="offline", dir=str(tmp_path))])
     kept = sorted(file.name for file in tmp_path.rglob("*.wandb"))
     assert kept == [f"run-logged-1-{trial.number}.wandb" for trial in result.trials]
     text = b"".join(file.read_bytes() for file in tmp_path.rglob("*.wandb"))
@@ -145,5 +145,5 @@ def test_a_logger_that_fails_warns_and_the_sweep_goes_on(ended: ob.SweepHandle) 
 
     broken = Broken()
     with pytest.warns(UserWarning, match="Broken failed and logs no more .*the disk is full"):
-        result = ended.wait(loggers=[broken])
+        result = ended.wait(100, loggers=[broken])
     assert result.sweep.state == "done" and broken.logged == 1

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,6 +47,27 @@ def eventually(what: str, done: Callable[[], Any], seconds: float = PATIENCE) ->
             pytest.fail(f"not in {seconds:g} s: {what}")
         time.sleep(0.05)
     return found
+
+
+class Program(subprocess.Popen[str]):
+    """A program that is killed, with what it started, once it took too long: nobody reads from it for ever."""
+
+    def __init__(self, command: list[str], **options: Any) -> None:
+        super().__init__(command, start_new_session=True, **options)
+        self._late = threading.Timer(3 * PATIENCE, self.kill)
+        self._late.daemon = True
+        self._late.start()
+
+    def kill(self) -> None:
+        """Kill it."""
+        if self.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def __exit__(self, *error: Any) -> None:
+        if error[0] is not None:
+            self.kill()  # the test has failed: nobody waits for what else it may do
+        super().__exit__(*error)
+        self._late.cancel()
 
 
 class RayCluster:
@@ -148,13 +170,13 @@ class RayCluster:
             timeout=PATIENCE,
         )  # fmt: skip
 
-    def driver(self, script: str, *args: str) -> subprocess.Popen[str]:
+    def driver(self, script: str, *args: str) -> Program:
         """Start a text of Python that is a driver of its own."""
         return self.program("-c", script, *args)
 
-    def program(self, *words: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+    def program(self, *words: str, cwd: Path | None = None) -> Program:
         """Start Python as a driver of its own."""
-        return subprocess.Popen(
+        return Program(
             [sys.executable, *words],
             env={**os.environ, "RAY_ADDRESS": self.address},
             cwd=cwd,

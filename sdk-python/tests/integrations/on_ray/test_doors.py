@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import outbid as ob
-from integrations.on_ray.cluster import PATIENCE, RayCluster, eventually
+from integrations.on_ray.cluster import PATIENCE, Program, RayCluster, eventually
 from outbid._server import find_binary
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
@@ -100,7 +101,8 @@ def elsewhere(tmp_path: Path) -> Iterator[dict[str, str]]:
     place.mkdir()
 
     def run(*words: str) -> str:
-        return subprocess.run([outbid, *words], check=True, capture_output=True, text=True).stdout.strip()
+        done = subprocess.run([outbid, *words], check=True, capture_output=True, text=True, timeout=PATIENCE)
+        return done.stdout.strip()
 
     run("tls", "new", "--dir", str(place / "tls"), "--host", "127.0.0.1")
     token = run("token", "new", "--file", str(place / "tokens"), "--name", "a", "--tenant", "*", "--role", "admin")
@@ -108,7 +110,7 @@ def elsewhere(tmp_path: Path) -> Iterator[dict[str, str]]:
     words = ["--data", str(place / "data"), "--ready-file", str(ready), "--tokens", str(place / "tokens")]
     words += ["--tls-cert", str(place / "tls" / "cert.pem"), "--tls-key", str(place / "tls" / "key.pem")]
     words += ["--api", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--lease", "3s"]
-    with (place / "log").open("w") as log, subprocess.Popen([outbid, "serve", *words], stdout=log, stderr=log) as serve:
+    with (place / "log").open("w") as log, Program([outbid, "serve", *words], stdout=log, stderr=log) as serve:
         try:
             eventually("the server is ready", ready.exists)
             url = json.loads(ready.read_text())["api"]
@@ -137,7 +139,7 @@ def test_a_server_that_runs_elsewhere(nodes: RayCluster, elsewhere: dict[str, st
         assert driver.stdout.readline() == "up\n"
         with ob.connect(elsewhere["server"], token=elsewhere["token"], ca_file=elsewhere["ca_file"]) as client:
             sweep = ob.Sweep(train, {"x": ob.choice([0.1, 0.3])}, metric="result", mode="min", tuner=ob.Grid())
-            result = sweep.run(client=client, display=False)
+            result = sweep.run(client=client, display=False, timeout=PATIENCE)
             assert result.best.config.x == 0.3 and {t.state for t in result.trials} == {"completed"}
             driver.stdin.write("\n")
             driver.stdin.flush()
@@ -148,23 +150,16 @@ def test_a_server_that_runs_elsewhere(nodes: RayCluster, elsewhere: dict[str, st
 
 
 GPUS = """
-import json, os, sys, outbid as ob, outbid.ray
+import os, socket, sys, outbid as ob, outbid.ray
 
 def shown(trial):
-    import os, pathlib
-    name = os.environ["OUTBID_NODE"] + " " + os.environ["CUDA_VISIBLE_DEVICES"]
-    place = pathlib.Path(trial.config.place)
-    (place / name).touch()
-    try:  # both train at once: who opens one end of the pipe waits for who opens the other
-        os.mkfifo(place.with_suffix(".both"))
-        mode = "r"
-    except FileExistsError:
-        mode = "w"
-    open(place.with_suffix(".both"), mode).close()
+    with socket.create_connection(("127.0.0.1", trial.config.port), timeout=trial.config.patience) as meeting:
+        meeting.sendall((os.environ["OUTBID_NODE"] + " " + os.environ["CUDA_VISIBLE_DEVICES"]).encode())
+        meeting.recv(1)  # both train at once: the test answers when both are there
     return 1.0
 
 with outbid.ray.up(workers=2, resources={"GPU": 1}, devices="a100:1", data=sys.argv[1], name="gpus").wait(2) as cluster:
-    space = {"place": ob.constant(sys.argv[2])}
+    space = {"port": ob.constant(int(sys.argv[2])), "patience": ob.constant(float(sys.argv[3]))}
     result = ob.Sweep(shown, space, metric="result", mode="max", trials=2).run(client=cluster.client, display=False)
     print([t.state for t in result.trials])
 """
@@ -172,12 +167,20 @@ with outbid.ray.up(workers=2, resources={"GPU": 1}, devices="a100:1", data=sys.a
 
 def test_a_worker_offers_the_gpus_of_its_bundle(nodes: RayCluster, tmp_path: Path) -> None:
     """Ray says which those are; no machine of the tests has any, so the workers declare them."""
-    place = tmp_path / "seen"
-    place.mkdir()
-    with nodes.driver(GPUS, str(tmp_path / "data"), str(place)) as driver:
-        output = driver.communicate(timeout=2 * PATIENCE)[0]
+    with socket.create_server(("127.0.0.1", 0)) as meeting:
+        meeting.settimeout(2 * PATIENCE)
+        port = str(meeting.getsockname()[1])
+        with nodes.driver(GPUS, str(tmp_path / "data"), port, str(2 * PATIENCE)) as driver:
+            trials = [meeting.accept()[0] for _ in range(2)]
+            seen = []
+            for trial in trials:
+                trial.settimeout(PATIENCE)
+                seen.append(trial.recv(1000).decode().split())
+            for trial in trials:
+                trial.close()
+            output = driver.communicate(timeout=2 * PATIENCE)[0]
     assert driver.returncode == 0 and "['completed', 'completed']" in output, output
-    workers, devices = zip(*(path.name.split() for path in place.iterdir()), strict=True)
+    workers, devices = zip(*seen, strict=True)
     assert len(set(workers)) == 2 and sorted(devices) == ["0", "1"]
 
 
