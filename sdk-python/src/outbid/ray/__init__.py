@@ -8,7 +8,8 @@
 
 `up` starts a server and one worker for each bundle of resources that Ray gives it; nodes that join are used, nodes
 that are drained save first. `attach` finds a cluster that was started with `detached=True`. Training functions may
-use Ray themselves: `connect` and `bundle`. An experiment of Ray Tune's shares such a cluster by `Share`.
+use Ray themselves: `connect` and `bundle`; `fit` runs Ray Train's trainers in them. An experiment of Ray Tune's shares
+such a cluster by `Share`.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ if importlib.util.find_spec("ray") is None:
 
 if TYPE_CHECKING:
     from outbid.ray._cluster import Cluster, Worker, attach, up
+    from outbid.ray._fit import fit
     from outbid.ray._inside import bundle, connect
     from outbid.ray._share import Share
 
 _HOMES = {
     "_cluster": ("Cluster", "Worker", "attach", "up"),
+    "_fit": ("fit",),
     "_inside": ("bundle", "connect"),
     "_share": ("Share",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["Cluster", "Share", "Worker", "attach", "bundle", "connect", "up"]
+__all__ = ["Cluster", "Share", "Worker", "attach", "bundle", "connect", "fit", "up"]
 
 
 def __getattr__(name: str) -> Any:

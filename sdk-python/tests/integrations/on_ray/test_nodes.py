@@ -87,7 +87,7 @@ def test_nodes_come_and_go_in_mid_sweep(nodes: RayCluster, tmp_path: Path) -> No
         )
         assert again[2] not in {worker.name for worker in cluster.workers() if worker.state == "up"}
         (place / "go").touch()
-        result = handle.wait()
+        result = handle.wait(PATIENCE)
         assert [trial.state for trial in result.trials] == ["completed"] * 3
         assert result.trials[2].restarts == 0
         nodes.cluster.remove_node(second, allow_graceful=False)
@@ -119,7 +119,7 @@ def test_everything_ends_with_the_driver(nodes: RayCluster, tmp_path: Path) -> N
         handle = cluster.client.attach(handle.id)
         eventually("the trial goes on", lambda: [s for s in starts(tmp_path) if s[1] >= 3])
         (tmp_path / "go").touch()
-        assert [trial.state for trial in handle.wait().trials] == ["completed"]
+        assert [trial.state for trial in handle.wait(PATIENCE).trials] == ["completed"]
         assert handle.trials()[0].restarts == 0
 
 
@@ -133,7 +133,7 @@ def test_a_detached_cluster_stays_and_is_found(nodes: RayCluster, tmp_path: Path
     import outbid.ray
 
     with nodes.driver(DETACHED, str(tmp_path / "data")) as driver:
-        assert driver.wait() == 0
+        assert driver.wait(2 * PATIENCE) == 0
     (tmp_path / "go").touch()
     cluster = outbid.ray.attach("stays")
     assert cluster.url.startswith("https://127.0.0.1:") and cluster.token
@@ -142,7 +142,8 @@ def test_a_detached_cluster_stays_and_is_found(nodes: RayCluster, tmp_path: Path
     with pytest.raises(ob.ConflictError, match="stays"):
         outbid.ray.up(workers=1, name="stays", data=tmp_path / "other")
     with cluster:
-        assert sweep(tmp_path, 1).run(client=cluster.client, display=False).trials[0].state == "completed"
+        result = sweep(tmp_path, 1).run(client=cluster.client, display=False, timeout=PATIENCE)
+        assert result.trials[0].state == "completed"
     outbid.ray.attach("stays").down()
     with pytest.raises(ob.NotFoundError, match="detached=True"):
         outbid.ray.attach("stays")
@@ -202,7 +203,7 @@ def test_a_trial_uses_ray_on_its_bundle(nodes: RayCluster, tmp_path: Path) -> No
 
     with outbid.ray.up(workers=1, resources={"CPU": 2}, devices="slot:1", data=tmp_path / "data") as cluster:
         result = ob.Sweep(use_ray, {"x": ob.constant(1)}, metric="refused", mode="max", trials=1).run(
-            client=cluster.client, display=False
+            client=cluster.client, display=False, timeout=2 * PATIENCE
         )
         (trial,) = result.trials
         assert trial.state == "completed", trial.reason
@@ -215,20 +216,22 @@ def test_a_trial_uses_ray_on_its_bundle(nodes: RayCluster, tmp_path: Path) -> No
 
 def test_the_guide_runs_as_printed(nodes: RayCluster, tmp_path: Path) -> None:
     guide = TESTS.parents[1] / "docs" / "ray.md"
-    first, second, third = re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)
-    (tmp_path / "third.py").write_text(third)
-    # The second block's function is one more sweep's, and the third one's experiment joins while the cluster is there.
+    first, second, third, last = re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "last.py").write_text(last)
+    # The next blocks' functions are more sweeps', and the last one's experiment joins while the cluster is there.
     more = """
         inside = ob.Sweep(evaluate, {"x": ob.constant(1)}, metric="parts", mode="max", trials=1)
         print(dict(inside.run(client=cluster.client, display=False).best.metrics))
+        with_ray = ob.Sweep(train_with_ray, {"lr": ob.constant(0.1)}, metric="loss", mode="min", trials=1)
+        print(with_ray.run(client=cluster.client, display=False).best.step, "steps")
         import subprocess, sys
-        subprocess.run([sys.executable, "third.py"], check=True)
+        subprocess.run([sys.executable, "last.py"], check=True)
 """
-    (tmp_path / "guide.py").write_text(first.replace("def train(", second + "\n\ndef train(") + more)
+    (tmp_path / "guide.py").write_text(first.replace("def train(", f"{second}\n\n{third}\n\ndef train(") + more)
     with nodes.program("guide.py", cwd=tmp_path) as run:
         output = run.communicate(timeout=2 * PATIENCE)[0]
     assert run.returncode == 0, output
-    assert "'parts': 14.0" in output and "{'lr': 0.1}" in output, output
+    assert "'parts': 14.0" in output and "9 steps" in output and "{'lr': 0.1}" in output, output
 
 
 def neighbour(trial: ob.Trial) -> None:
@@ -261,7 +264,7 @@ def test_experiments_of_ray_tune_share_with_a_sweep(nodes: RayCluster, tmp_path:
             eventually("both train", lambda: {line.split()[0] for line in lines(trained)} == {"one", "two"})
             space = {"x": ob.choice(GRID), "place": ob.constant(str(tmp_path))}
             sweep = ob.Sweep(neighbour, space, metric="loss", mode="min", tuner=ob.Grid(), name="sweep")
-            result = sweep.run(client=cluster.client, display=False)
+            result = sweep.run(client=cluster.client, display=False, timeout=2 * PATIENCE)
             (tmp_path / "go").touch()
             told = [json.loads(one.communicate(timeout=2 * PATIENCE)[0].splitlines()[-1]) for one in programs]
         finally:

@@ -1,0 +1,116 @@
+"""Ray Train's reports as a trial's, while it trains: so the trial can be stopped, and paused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from types import TracebackType
+from typing import Any
+
+import ray
+from ray.train import UserCallback
+
+from outbid._errors import StopTrial
+from outbid._metrics import is_number
+from outbid._training import Trial
+
+
+def fit(trainer: Any, trial: Trial) -> Any:
+    """Return `trainer.fit()` of Ray Train's; what its workers report meanwhile, the trial reports.
+
+    Every report of rank 0 is a step of the trial, with the numbers among its metrics; a checkpoint that comes with it
+    is what the trial saves. Where the trial is to wait, as at a rung of ASHA, the workers wait too, a report or two
+    further on. When it is told to stop or pause, they are ended and StopTrial is raised. A trial that was paused
+    finds the directory that was saved in `trial.checkpoint()`: hand it on in `train_loop_config`.
+    """
+    if trial._uses_steps:
+        raise RuntimeError("outbid.ray.fit: every report is a step here, so call it outside of trial.steps()")
+    with _Hearing(trainer, trial) as hearing:
+        try:
+            result = trainer.fit()
+        except ray.exceptions.RayActorError:  # the controller has ended, perhaps as it was told to
+            if hearing.ended is None:
+                raise
+    if hearing.ended is not None:
+        raise hearing.ended
+    return result
+
+
+class Telling(UserCallback):  # type: ignore[misc]
+    """Tells the trial's process of each report, and waits until it was taken in. It runs in Ray Train's controller."""
+
+    def __init__(self, line: Any) -> None:
+        self._line = line
+
+    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
+        """Tell what rank 0 has reported, and the checkpoint that is all ranks'."""
+        numbers = {name: value for name, value in metrics[0].items() if is_number(value)}
+        controller = ray.get_runtime_context().current_actor
+        with contextlib.suppress(ray.exceptions.RayActorError):  # nobody hears: the trial was told to end
+            ray.get(self._line.tell.remote(numbers, checkpoint, controller))
+
+
+class Line:
+    """Takes reports from one process to another, one at a time. It runs in an actor."""
+
+    def __init__(self) -> None:
+        self._told: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+        self._taken: asyncio.Queue[None] = asyncio.Queue()
+
+    async def tell(self, *report: Any) -> None:
+        """Tell of a report; returns once it was taken in."""
+        await self._told.put(report)
+        await self._taken.get()
+
+    async def hear(self) -> tuple[Any, ...]:
+        """Return the next report."""
+        return await self._told.get()
+
+    async def taken(self) -> None:
+        """Say that the report was taken in."""
+        await self._taken.put(None)
+
+
+class _Hearing:
+    """Reports for a trial what its trainer's workers report, in a thread, and ends them with the trial."""
+
+    def __init__(self, trainer: Any, trial: Trial) -> None:
+        self._trainer, self._trial = trainer, trial
+        self._line = ray.remote(num_cpus=0)(Line).remote()
+        self._thread = threading.Thread(target=self._run, name="outbid-ray-train", daemon=True)
+        self._others = trainer.run_config.callbacks
+        self.ended: BaseException | None = None
+        """Why the workers were ended."""
+
+    def __enter__(self) -> _Hearing:
+        self._trainer.run_config.callbacks = [*(self._others or ()), Telling(self._line)]
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._trainer.run_config.callbacks = self._others
+        ray.kill(self._line)  # which ends the thread
+        self._thread.join()
+
+    def _run(self) -> None:
+        with contextlib.suppress(ray.exceptions.RayActorError):  # the line has ended, as fit has; or the controller
+            while True:
+                metrics, checkpoint, controller = ray.get(self._line.hear.remote())
+                self._report(metrics, checkpoint)
+                if self.ended is not None:
+                    break
+                ray.get(self._line.taken.remote())
+            ray.kill(self._line)  # lets the controller go, which waits there
+            ray.get(controller.abort.remote())  # as Ctrl-C does
+
+    def _report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
+        try:
+            if checkpoint is not None:
+                with checkpoint.as_directory() as place:
+                    self._trial.save(place)
+            self._trial.report(metrics)
+        except (StopTrial, Exception) as end:
+            self.ended = end
