@@ -88,7 +88,7 @@ func (d *Dir) writeTemp(r io.Reader) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = io.Copy(f, r)
+	_, err = io.Copy(&steadyWriter{f: f}, r)
 	if err == nil {
 		err = f.Chmod(objectMode)
 	}

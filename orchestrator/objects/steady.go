@@ -1,0 +1,29 @@
+package objects
+
+import "os"
+
+// steadyBytes are on their way to the disk while as many are written.
+const steadyBytes = 1 << 20
+
+// steadyWriter writes a file and brings it to its disk meanwhile, so that its sync at the end finds little left to do. A file
+// system orders what it commits: who syncs a few bytes beside a large file, as the ledger does, waits for what that file's sync
+// has to bring to the disk first.
+type steadyWriter struct {
+	f *os.File
+	// written of the file's bytes have been written, and begun of them sent to the disk.
+	written, begun int64
+}
+
+// Write implements io.Writer.
+func (s *steadyWriter) Write(p []byte) (int, error) {
+	n, err := s.f.Write(p)
+	s.written += int64(n)
+	for s.written-s.begun >= steadyBytes {
+		if s.begun >= steadyBytes {
+			awaitWriting(s.f, s.begun-steadyBytes, steadyBytes)
+		}
+		beginWriting(s.f, s.begun, steadyBytes)
+		s.begun += steadyBytes
+	}
+	return n, err //nolint:wrapcheck // as of the file
+}

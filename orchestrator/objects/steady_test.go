@@ -1,0 +1,54 @@
+package objects
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestSteadyWriter writes pieces of any size: the file is what was written, and all but what is on its way has been begun.
+func TestSteadyWriter(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		f, err := os.Create(filepath.Join(dir, "file"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		w := &steadyWriter{f: f}
+		var want []byte
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		for range rapid.IntRange(0, 6).Draw(t, "writes") {
+			p := make([]byte, rapid.IntRange(0, 3*steadyBytes).Draw(t, "size"))
+			for i := range p {
+				p[i] = byte(random.Uint32())
+			}
+			if n, err := w.Write(p); n != len(p) || err != nil {
+				t.Fatalf("wrote %d of %d: %v", n, len(p), err)
+			}
+			want = append(want, p...)
+			if left := w.written - w.begun; left < 0 || left >= steadyBytes {
+				t.Fatalf("%d of %d bytes are begun", w.begun, w.written)
+			}
+		}
+		if got, err := os.ReadFile(f.Name()); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%d bytes are there instead of %d: %v", len(got), len(want), err)
+		}
+	})
+}
+
+// TestSteadyWriterFails says what the file says.
+func TestSteadyWriterFails(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	if _, err := (&steadyWriter{f: f}).Write([]byte("x")); err == nil {
+		t.Fatal("wrote to a file that is closed")
+	}
+}
