@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		cfg: cfg, owners: owners, host: host, confiner: confiner, sessions: sessions,
 		blobs: blobs{dir: filepath.Join(cfg.Dir, "blobs")},
 	}
-	a.train, a.behind = starter.start, confiner.Behind()
+	a.train, a.behind = starter.start, confiner.IdleGroup()
 	return a.serve(ctx)
 }
 

@@ -18,7 +18,7 @@ const averagingNice = 10
 // a nice process in the server's group still goes as often as trials in theirs, and its time counts as the server's.
 func stepBack(behind string) {
 	if behind != "" {
-		_ = confine.StepBehind(behind) // it averages all the same
+		_ = confine.EnterIdleGroup(behind) // it averages all the same
 	}
 	for range 2 { // a thread may have been started meanwhile
 		threads, err := os.ReadDir("/proc/self/task")

@@ -172,7 +172,7 @@ func TestTheSubprocessStepsBack(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if c.Behind() == "" {
+	if c.IdleGroup() == "" {
 		t.Skip("this machine has no control groups that share out CPUs")
 	}
 	dir := openStore(t, t.TempDir())
@@ -181,15 +181,15 @@ func TestTheSubprocessStepsBack(t *testing.T) {
 	var waits string
 	store := signedStore(t, dir, func(h *objects.Handler, key string, write bool, size int64) (objects.Signed, error) {
 		if write {
-			text, err := os.ReadFile(filepath.Join(c.Behind(), "cgroup.procs"))
+			text, err := os.ReadFile(filepath.Join(c.IdleGroup(), "cgroup.procs"))
 			inside = append(strings.Fields(string(text)), fmt.Sprint(err))
-			idle, _ := os.ReadFile(filepath.Join(c.Behind(), "cpu.idle")) // not before Linux 5.15
+			idle, _ := os.ReadFile(filepath.Join(c.IdleGroup(), "cpu.idle")) // not before Linux 5.15
 			waits = string(idle)
 		}
 		return signByHandler(h, key, write, size)
 	})
 	began := time.Now()
-	made, err := Consolidate(t.Context(), c.Behind(), store, &outbidv1.Consolidation{
+	made, err := Consolidate(t.Context(), c.IdleGroup(), store, &outbidv1.Consolidation{
 		Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{{Checkpoint: ck, Steps: 1}},
 	})
 	if err != nil {

@@ -83,7 +83,7 @@ func startAverages(b *testing.B) (stop func() int) {
 		o := &outbidv1.Consolidation{Step: 900, Key: fmt.Sprintf("checkpoints/s-1/%d/000000000900-7.safetensors", k), Sources: sources}
 		g.Go(func() error {
 			for {
-				switch _, err := worker.Consolidate(ctx, c.Behind(), store, o); {
+				switch _, err := worker.Consolidate(ctx, c.IdleGroup(), store, o); {
 				case ctx.Err() != nil:
 					return nil //nolint:nilerr // the end that was asked for
 				case err != nil:

@@ -1,4 +1,4 @@
 package confine
 
-// StepBehind does nothing: there are no control groups.
-func StepBehind(string) error { return nil }
+// EnterIdleGroup does nothing: there are no control groups.
+func EnterIdleGroup(string) error { return nil }

@@ -26,9 +26,9 @@ func writeIn(dir, file, text string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644) //nolint:gosec // a file of the kernel's
 }
 
-// StepBehind moves this process into a group behind, as Confiner.Behind names it. It enters by itself: a thread that started it
+// EnterIdleGroup moves this process into a group behind, as Confiner.IdleGroup names it. It enters by itself: a thread that started it
 // inside would be held up there, and with it all that wait to start processes.
-func StepBehind(dir string) error {
+func EnterIdleGroup(dir string) error {
 	beIdle(dir)
 	time.AfterFunc(behindPatience, func() { _ = haveShare(dir) }) // else it goes on as it is
 	return writeIn(dir, "cgroup.procs", "0")

@@ -165,10 +165,10 @@ func (c *Confiner) Switches() bool { return c.users != nil }
 // Root is the directory of trials' files if they run as another user; "" otherwise.
 func (c *Confiner) Root() string { return c.root }
 
-// Behind is the directory of a control group for the worker's own work that everything else goes before: what is in it
+// IdleGroup is the directory of a control group for the worker's own work that everything else goes before: what is in it
 // takes only CPUs that nobody else wants, for three seconds, and then its share. A nice value does not do that: the kernel compares
 // those within one group alone, and trials are in others. "" if the worker may make none; then it is in one group with its trials as far as CPUs go.
-func (c *Confiner) Behind() string {
+func (c *Confiner) IdleGroup() string {
 	if c == nil {
 		return ""
 	}
