@@ -64,7 +64,7 @@ test-integrations: build ## run the SDK's tests against Ray, MLflow and the othe
 matrix: build ## run every policy with every tuner on real servers, while a client reads all the time; make test runs a part
 	OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid go test -count 1 -timeout 15m -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend
 
-lint: ## check style, and that everything builds for macOS: golangci-lint, go vet, gofumpt, buf, ruff, mypy
+lint: build ## check style, and that everything builds for macOS: golangci-lint, go vet, gofumpt, buf, ruff, mypy
 	$$(.ci/tool golangci-lint) run ./...
 	GOOS=darwin CGO_ENABLED=0 go vet ./...
 	bad=$$(git ls-files '*.go' | grep -v '^proto/' | xargs $$(.ci/tool gofumpt) -l); \
