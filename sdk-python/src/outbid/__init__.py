@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from outbid._plots import Chart, InteractiveChart, Plots
     from outbid._resources import Checkpoints, Limits, Program, Resources, Utility
     from outbid._result import Result
+    from outbid._rung import Rung
     from outbid._searchcv import SearchCV
     from outbid._space import (
         Parameter,
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
         when,
     )
     from outbid._stored import Checkpoint, Ingredient, SoupInfo
-    from outbid._sweep import Preview, Rung, Sweep
+    from outbid._sweep import Preview, Sweep
     from outbid._tenant import Tenant
     from outbid._training import Device, Fork, Trial
     from outbid._tuners import (
@@ -120,6 +121,7 @@ _HOMES = {
     "_plots": ("Chart", "InteractiveChart", "Plots"),
     "_resources": ("Checkpoints", "Limits", "Program", "Resources", "Utility"),
     "_result": ("Result",),
+    "_rung": ("Rung",),
     "_searchcv": ("SearchCV",),
     "_space": (
         "Parameter",
@@ -139,7 +141,7 @@ _HOMES = {
         "when",
     ),
     "_stored": ("Checkpoint", "Ingredient", "SoupInfo"),
-    "_sweep": ("Preview", "Rung", "Sweep"),
+    "_sweep": ("Preview", "Sweep"),
     "_tenant": ("Tenant",),
     "_training": ("Device", "Fork", "Trial"),
     "_tuners": (

@@ -27,6 +27,7 @@ from outbid._layout import config_text
 from outbid._objectives import fill_objectives
 from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, Utility, duration
 from outbid._result import Result
+from outbid._rung import Rung
 from outbid._space import Space, fill_space, to_value
 from outbid._stopping import Stop, stopping
 from outbid._tuners import Random, Tuner
@@ -39,16 +40,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
-
-
-@dataclass(frozen=True)
-class Rung:
-    """One stage of a bracket: `trials` enter it and train until `until_step`, `steps` in all."""
-
-    bracket: int
-    until_step: int
-    trials: int
-    steps: int
 
 
 @dataclass(frozen=True)

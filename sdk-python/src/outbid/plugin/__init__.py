@@ -35,6 +35,7 @@ decisions. What it prints goes to the server's log.
 
 from __future__ import annotations
 
+from outbid._rung import Rung
 from outbid.plugin._agent import MAX_ROWS, Agent, AppState, Bid, Gangs, Holding, Job, Lot, NoBid, Offer, Row, Speeds
 from outbid.plugin._serve import serve
 from outbid.plugin._settings import Settings
@@ -48,7 +49,6 @@ from outbid.plugin._tuner import (
     Outlook,
     Pause,
     Report,
-    Rung,
     Spec,
     Train,
     Tuner,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from outbid._errors import InvalidError
+from outbid._rung import Rung
 from outbid.plugin._settings import Settings, plain_struct
 from outbid.plugin._space import Space
 from outbid.v1 import event_pb2, plugin_pb2, sweep_pb2
@@ -95,16 +96,6 @@ class Clone:
 
 Action: TypeAlias = Create | Train | Pause | End | Clone
 """What a tuner can want."""
-
-
-@dataclass(frozen=True)
-class Rung:
-    """One stage of a bracket: `trials` enter it and train until `until_step`, `steps` in all."""
-
-    bracket: int
-    until_step: int
-    trials: int
-    steps: int
 
 
 @dataclass(frozen=True)
