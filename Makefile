@@ -10,13 +10,17 @@ PKG ?= ./orchestrator/policy/themis/auction
 MUTANTS_AT_ONCE ?= 2
 # go-nvml's headers mark functions of old drivers as deprecated.
 export CGO_CFLAGS := -Wno-deprecated-declarations
+# What is built does not say in which folder, so that every checkout finds it in Go's cache.
+export GOFLAGS := $(GOFLAGS) -trimpath
 PY_FILES := sdk-python examples
 # Rooms that only compute and start nothing at once: the race detector, which makes them many times slower, sees nothing
 # in them, and a test of the house holds them to it.
-CALM := $(addprefix ./orchestrator/,agent cluster curve fork plot policy policy/allox policy/baseline policy/elastic \
-  policy/gandivafair policy/gavel policy/gavel/rounds policy/hadar policy/hived policy/house policy/oasis policy/oasis/schedule policy/ogasched \
-  policy/ogasched/ascent policy/policytest policy/pricing policy/registry policy/rrh policy/themis policy/themis/auction \
-  spec/terms state trace tuner tuner/remote tuner/sample tuner/space tuner/tunertest)
+CALM := $(addprefix ./orchestrator/,agent atomicfile checkpoint/safetensors checksum cluster curve curve/population \
+  fork plot policy policy/allox policy/astraea policy/baseline policy/elastic policy/gandivafair policy/gavel \
+  policy/gavel/rounds policy/hadar policy/hived policy/house policy/oasis policy/oasis/schedule policy/ogasched \
+  policy/ogasched/ascent policy/policytest policy/pricing policy/registry policy/rrh policy/themis \
+  policy/themis/auction sim/clusterspec sim/measure sim/study sim/workload spec spec/terms state trace tuner \
+  tuner/remote tuner/sample tuner/space tuner/tunertest uptime)
 # Tests that watch processes: nearly all are of bin/outbid, and the race detector would see the tests' own code alone.
 PROCESSES := ./orchestrator/endtoend
 # Tests of other rooms that only compute, of which the race detector sees a part or nothing: they run whole without it.
@@ -49,11 +53,11 @@ test-race: build ## run the Go tests that the race detector can see something of
 	go test $$race $(QUICK) $$(go list ./... | grep -vxF "$$(go list $(CALM) $(PROCESSES))")
 
 test-endtoend: build ## run the Go tests of bin/outbid's processes
-	$(FIXTURES); go test -trimpath $(QUICK) $(PROCESSES)
+	$(FIXTURES); go test $(QUICK) $(PROCESSES)
 
 test-calm: build ## run the Go tests that only compute
-	$(FIXTURES); go test -trimpath $(QUICK) $(CALM)
-	if .ci/need cc; then go test -trimpath $(QUICK) -run "^($$(echo $(WHOLE) | tr ' ' '|'))$$" $(WHOLE_IN); fi
+	$(FIXTURES); go test $(QUICK) $(CALM)
+	if .ci/need cc; then go test $(QUICK) -run "^($$(echo $(WHOLE) | tr ' ' '|'))$$" $(WHOLE_IN); fi
 
 test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbid
 	python=$$(.ci/python); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q
@@ -62,7 +66,7 @@ test-integrations: build ## run the SDK's tests against Ray, MLflow and the othe
 	python=$$(.ci/python integrations); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q tests/integrations
 
 matrix: build ## run every policy with every tuner on real servers, while a client reads all the time; make test runs a part
-	OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid go test -count 1 -timeout 15m -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend
+	OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid go test -count 1 $(QUICK) -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend
 
 lint: build ## check style, and that everything builds for macOS: golangci-lint, go vet, gofumpt, buf, ruff, mypy
 	$$(.ci/tool golangci-lint) run ./...
@@ -97,7 +101,7 @@ fuzz: ## run each fuzzer for FUZZTIME (20s)
 	    go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) </dev/null; done; done
 
 mutate: ## change the code of PKG in many small ways, one at a time, and say which changes its tests do not notice
-	GOFLAGS="-trimpath -vet=off -ldflags=-w" $$(.ci/tool gremlins) unleash $(PKG) --invert-logical --output-statuses lct \
+	GOFLAGS="$(GOFLAGS) -vet=off -ldflags=-w" $$(.ci/tool gremlins) unleash $(PKG) --invert-logical --output-statuses lct \
 	  --workers $(MUTANTS_AT_ONCE) --timeout-coefficient 15
 
 docs: build ## write the references docs/cli.md and docs/sdk.md anew
