@@ -172,3 +172,27 @@ func TestOldAssignmentsAreRead(t *testing.T) {
 		t.Errorf("assignments %+v", p.s.Assignments)
 	}
 }
+
+// A job that could run on one type if its tenant's quota had room for it there is a job of no single type: it takes what
+// is free of several.
+func TestAQuotaClosesAType(t *testing.T) {
+	t.Parallel()
+	mixed := gpus("mixed", 4)
+	mixed.Devices[3].Type = "k80"
+	v := &policy.View{
+		Now: time.Unix(1_600_000_000, 0), Nodes: []cluster.Node{mixed, stagetest.Nodes("p100", 1, 4, 4)[0]},
+		Tenants: []policy.Tenant{{Name: "x", Weight: 1, Quota: cluster.Quota{Owner: "x", All: -1, Of: map[string]int{"p100": 3}}}},
+	}
+	v.Free = cluster.NewCapacity(v.Nodes)
+	v.Bound()
+	a := &policy.App{
+		ID: "app", Tenant: "x", Weight: 1, TotalSteps: 10,
+		Demand: cluster.Demand{Min: 4, Max: 4, MultiNode: true, Mixed: true, Quota: v.QuotaOf("x")},
+	}
+	a.Jobs = []*policy.Job{{App: a, Demand: a.Demand, Weight: 1, UntilStep: 10, TotalSteps: 10, Queued: v.Now}}
+	v.Apps = []*policy.App{a}
+	plan := New("isolated", policy.NewOptions(nil)).Decide(v)
+	if len(plan.Grants) != 1 || fmt.Sprint(plan.Grants[0].Gang) != "[{0 [0 1 2 3]}]" {
+		t.Errorf("plan %+v", plan)
+	}
+}

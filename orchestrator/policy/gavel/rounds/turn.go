@@ -205,8 +205,14 @@ func (p *Policy) largest(v *policy.View) []int {
 	return most
 }
 
-// fits says whether there is room for a job of special demands on a type, were the cluster empty.
+// fits says whether there is room for a job of special demands on a type, were the cluster empty, and within its tenant's
+// quota of that type, did the tenant hold nothing.
 func fits(v *policy.View, d cluster.Demand, n int, kind string) bool {
+	if d.Quota > 0 {
+		if most, bound := v.Tenants[d.Quota-1].Quota.Of[kind]; bound && most < n {
+			return false
+		}
+	}
 	all := 0
 	for i := range v.Nodes {
 		node := &v.Nodes[i]
