@@ -27,6 +27,8 @@ PROCESSES := ./orchestrator/endtoend
 WHOLE := TestSeeds TestSeedsOfForks TestFaultsChangeNothing TestAHundredThousandTrials \
   TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent TestAnOlderLedgerIsFoldedAsItWas
 WHOLE_IN := $(addprefix ./orchestrator/,sim control)
+# Most of the SDK's tests wait; those of a file share a server.
+FILES_AT_ONCE := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 # make lint vets, and a debugger is not at work here.
 QUICK := -vet=off -ldflags=-w -timeout 15m
 FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "no versitygw: its tests are skipped" >&2); \
@@ -43,8 +45,8 @@ build: ## build bin/outbid
 wheel: ## build the wheels for Linux and macOS, with the binary inside, and the source distribution into build/wheel
 	VERSION=$(VERSION) .ci/wheel
 
-test: build ## run every test, Go's with the race detector; two kinds side by side, as some compute and others wait
-	$(MAKE) --no-print-directory --jobs=2 test-python test-race test-endtoend test-calm # Python's take longest
+test: build ## run every test, Go's with the race detector; three kinds side by side, as some compute and others wait
+	$(MAKE) --no-print-directory --jobs=3 test-python test-race test-endtoend test-calm # Python's take longest
 
 test-go: test-race test-endtoend test-calm ## run the Go tests, the object store's against a real MinIO and Versity servers
 
@@ -60,7 +62,7 @@ test-calm: build ## run the Go tests that only compute
 	if .ci/need cc; then go test $(QUICK) -run "^($$(echo $(WHOLE) | tr ' ' '|'))$$" $(WHOLE_IN); fi
 
 test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbid
-	python=$$(.ci/python); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q
+	python=$$(.ci/python); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q $(FILES_AT_ONCE)
 
 test-integrations: build ## run the SDK's tests against Ray, MLflow and the other packages that it works with
 	python=$$(.ci/python integrations); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q tests/integrations
