@@ -18,12 +18,12 @@ import (
 func DrawView(t *rapid.T) *policy.View { return drawWorld(t).view() }
 
 // Imprint is all that a policy can see as bytes, to tell whether it was changed.
-func Imprint(v *policy.View) []byte { return imprint(v) }
+func Imprint(v *policy.View) []byte { return imprint(nil, v) }
 
-// imprint is all that a policy can see as bytes, which change if the policy changes anything. It says no more than
+// imprint appends all that a policy can see as bytes, which change if the policy changes anything. It says no more than
 // dumpView, but is made many times faster, and is made twice for each decision of a test.
-func imprint(v *policy.View) []byte {
-	i := imprinter{seen: map[uintptr]bool{}}
+func imprint(to []byte, v *policy.View) []byte {
+	i := imprinter{data: to, seen: map[uintptr]bool{}}
 	i.add(reflect.ValueOf(*v))
 	for n := range v.Nodes {
 		i.free(v, n)

@@ -57,8 +57,8 @@ func TestEveryChangeOfAViewShows(t *testing.T) {
 	}
 	for name, place := range places {
 		v := full()
-		before := imprint(v)
-		if !bytes.Equal(before, imprint(v)) {
+		before := Imprint(v)
+		if !bytes.Equal(before, Imprint(v)) {
 			t.Fatal("two imprints of a view differ")
 		}
 		fields := reflect.ValueOf(place(v)).Elem()
@@ -70,7 +70,7 @@ func TestEveryChangeOfAViewShows(t *testing.T) {
 			was := reflect.New(field.Type()).Elem()
 			was.Set(field)
 			field.SetZero()
-			if bytes.Equal(before, imprint(v)) {
+			if bytes.Equal(before, Imprint(v)) {
 				t.Errorf("the %s has lost its %s, which does not show", name, fields.Type().Field(f).Name)
 			}
 			field.Set(was)
@@ -85,8 +85,8 @@ func TestEveryChangeOfAViewShows(t *testing.T) {
 		"a job put in its place": func(v *policy.View) { j := *v.Apps[0].Jobs[0]; v.Apps[0].Jobs[0] = &j },
 	} {
 		v := full()
-		before := imprint(v)
-		if change(v); bytes.Equal(before, imprint(v)) {
+		before := Imprint(v)
+		if change(v); bytes.Equal(before, Imprint(v)) {
 			t.Errorf("%s, which does not show", what)
 		}
 	}

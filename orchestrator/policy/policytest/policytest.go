@@ -121,9 +121,9 @@ func sameState(t *rapid.T, p, q policy.Policy) {
 // decide asks a policy about a view of its own, and checks what it answers and that the view is as it was.
 func (w *world) decide(t *rapid.T, p policy.Policy) policy.Plan {
 	v := w.view()
-	before := imprint(v)
+	w.before = imprint(w.before[:0], v)
 	plan := p.Decide(v)
-	if !bytes.Equal(imprint(v), before) {
+	if w.after = imprint(w.after[:0], v); !bytes.Equal(w.after, w.before) {
 		t.Fatalf("the policy changed its view from\n%s\nto\n%s", dumpView(w.view()), dumpView(v))
 	}
 	Check(t, v, plan)

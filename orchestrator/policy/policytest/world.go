@@ -22,6 +22,8 @@ type world struct {
 	trials map[string]int32
 	// tenants whose quotas hold; nil in a world without any.
 	tenants []policy.Tenant
+	// before and after are the imprints around a decision; the next one's are written over them.
+	before, after []byte
 }
 
 // view copies the world, so that no policy can hold on to it or change it.
