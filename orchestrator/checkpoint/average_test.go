@@ -232,7 +232,7 @@ func TestPiecesAreOfTheWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(a.Write(testContext(), f), f.Close()); err != nil {
+		if err := errors.Join(a.Write(testContext(), f, 3), f.Close()); err != nil {
 			t.Fatal(err)
 		}
 		if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, whole) {

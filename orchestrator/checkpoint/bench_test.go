@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -27,13 +28,15 @@ func BenchmarkAverage(b *testing.B) {
 			}
 			defer out.Close()
 			b.SetBytes(bytes)
+			cores := runtime.GOMAXPROCS(0)
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores + 1))
 			used := processorTime(b)
 			for b.Loop() {
 				a, err := checkpoint.New(sources, nil)
 				if err != nil {
 					b.Fatal(err)
 				}
-				if err := a.Write(b.Context(), out); err != nil {
+				if err := a.Write(b.Context(), out, cores); err != nil {
 					b.Fatal(err)
 				}
 			}

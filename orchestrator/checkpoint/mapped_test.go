@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint"
@@ -54,7 +55,7 @@ func TestAFileThatIsCutOffMeanwhile(t *testing.T) {
 			if err := os.Truncate(last.Name, int64(left)); err != nil {
 				t.Fatal(err)
 			}
-			if err := a.Write(t.Context(), discard{}); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), last.Name) {
+			if err := a.Write(t.Context(), discard{}, 3); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), last.Name) {
 				t.Errorf("%s of which %d of %d bytes are left: %v", d, left, len(content), err)
 			}
 		}
@@ -89,7 +90,7 @@ func TestFilesAreReadInPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(a.Write(t.Context(), got), got.Close()); err != nil {
+		if err := errors.Join(a.Write(t.Context(), got, 3), got.Close()); err != nil {
 			t.Fatal(err)
 		}
 		for i := range sources {
@@ -98,5 +99,19 @@ func TestFilesAreReadInPlace(t *testing.T) {
 		if b, err := os.ReadFile(got.Name()); err != nil || !bytes.Equal(b, average(t, nil, sources...)) {
 			t.Errorf("%d files: another average (%v)", files, err)
 		}
+	}
+}
+
+// What cannot be written ends the average, and is said.
+func TestAFileThatTakesNoAverage(t *testing.T) {
+	t.Parallel()
+	sources := fileSources(t, file(t, nil, tensor{"w", safetensors.F32, []int64{3 << 20}, make([]byte, 12<<20)}))
+	a, err := checkpoint.New(sources, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readOnly, _ := sources[0].File.(*os.File)
+	if err := a.Write(t.Context(), readOnly, 2); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("written to a file that is open for reading: %v", err)
 	}
 }

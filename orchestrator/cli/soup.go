@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -315,8 +316,10 @@ func (e *evaluation) worth(ctx context.Context) (float64, error) {
 
 // writeAverage writes an average to a file: whole, or not at all.
 func (a *app) writeAverage(ctx context.Context, mean *checkpoint.Average, file string) error {
+	cores := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores + 1)) // see Average.Write
 	return writeWholeFile(file, func(f *os.File) error {
-		if err := mean.Write(ctx, f); err != nil {
+		if err := mean.Write(ctx, f, cores); err != nil {
 			return averageError(err)
 		}
 		return f.Sync()
