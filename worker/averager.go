@@ -28,26 +28,32 @@ func AverageMain() bool {
 		subprocesses.Store(true)
 		return false
 	}
-	from := gob.NewDecoder(os.Stdin)
-	var o subprocessOrder
-	if from.Decode(&o) != nil {
-		return true
-	}
-	stepBack(o.Behind)
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &worksFor{say: gob.NewEncoder(os.Stdout), rights: make(chan subprocessRight)}
+	orders, rights := make(chan *subprocessOrder), make(chan *subprocessRight)
 	go func() {
 		defer cancel() // it ends with the worker
-		defer close(w.rights)
-		for {
-			var right subprocessRight
-			if from.Decode(&right) != nil {
+		defer close(orders)
+		defer close(rights)
+		for from := gob.NewDecoder(os.Stdin); ; {
+			var said workerWord
+			if from.Decode(&said) != nil {
 				return
 			}
-			w.rights <- right
+			if said.Order != nil {
+				orders <- said.Order
+			} else {
+				rights <- said.Right
+			}
 		}
 	}()
-	_ = w.say.Encode(subprocessWord{Answer: o.average(ctx, w)}) // if the worker is gone nobody listens
+	say := gob.NewEncoder(os.Stdout)
+	anew := func() {}
+	for o := range orders {
+		anew()
+		anew = stepBack(o.Behind)
+		w := &worksFor{say: say, rights: rights}
+		w.answer(o.average(ctx, w))
+	}
 	return true
 }
 
@@ -84,12 +90,13 @@ func (o *subprocessOrder) open(ctx context.Context, w *worksFor) (objects.Access
 
 // worksFor is the worker, as the process that averages for it sees it.
 type worksFor struct {
-	rights chan subprocessRight // closed when the worker is gone
+	rights <-chan *subprocessRight // closed when the worker is gone
 
-	asks  sync.Mutex // held from a question to its answer
-	say   *gob.Encoder
-	mu    sync.Mutex
-	store string // its name
+	asks     sync.Mutex // held from a question to its answer
+	say      *gob.Encoder
+	answered bool
+	mu       sync.Mutex
+	store    string // its name
 }
 
 func (w *worksFor) name() string {
@@ -102,6 +109,9 @@ func (w *worksFor) name() string {
 func (w *worksFor) sign(_ context.Context, key string, write bool, size int64) (objects.Signed, error) {
 	w.asks.Lock()
 	defer w.asks.Unlock()
+	if w.answered {
+		return objects.Signed{}, errors.New("the average is over")
+	}
 	if err := w.say.Encode(subprocessWord{Ask: &subprocessAsk{Key: key, Write: write, Size: size}}); err != nil {
 		return objects.Signed{}, fmt.Errorf("ask the worker: %w", err)
 	}
@@ -113,4 +123,12 @@ func (w *worksFor) sign(_ context.Context, key string, write bool, size int64) (
 	w.store = right.Name
 	w.mu.Unlock()
 	return right.Signed, right.Failure.err()
+}
+
+// answer ends what is done for the worker by one order: whoever still asks then would be answered as of the next.
+func (w *worksFor) answer(a subprocessAnswer) {
+	w.asks.Lock()
+	defer w.asks.Unlock()
+	w.answered = true
+	_ = w.say.Encode(subprocessWord{Answer: a}) // if the worker is gone nobody listens
 }

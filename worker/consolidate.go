@@ -90,27 +90,34 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 
 // turns are the averages that this process makes at once. Each keeps a core or two busy and takes some hundred MiB, and what
 // else runs here, such as the server under `outbid up`, is to notice nothing of them.
-var turns = make(chan struct{}, max(runtime.NumCPU()/4, 1)) //nolint:gochecknoglobals // workers of one process share its cores
+var turns = newTurns(max(runtime.NumCPU()/4, 1)) //nolint:gochecknoglobals // workers of one process share its cores
 
 // Consolidate averages what forks saved once its turn comes, and stores the average, whole or not at all. behind is the control
 // group of what steps back, as confine.Confiner makes it; "" for none.
-func Consolidate(ctx context.Context, behind string, store objects.Access, o *outbidv1.Consolidation) (*outbidv1.Checkpoint, error) {
-	select {
-	case turns <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+func Consolidate(ctx context.Context, behind string, store objects.Access, o *outbidv1.Consolidation) (_ *outbidv1.Checkpoint, err error) {
+	p, err := turns.take(ctx, behind)
+	if err != nil {
+		return nil, err
 	}
-	defer func() { <-turns }()
-	process, ok := inSubprocess(store)
+	defer func() { turns.give(p) }()
+	order, ok := inSubprocess(store)
 	if !ok {
 		return averageOnce(ctx, store, o)
 	}
-	var err error
-	if process.Order, err = proto.Marshal(o); err != nil {
+	if order.Order, err = proto.Marshal(o); err != nil {
 		return nil, fmt.Errorf("average in a process of its own: %w", err)
 	}
-	process.Behind = behind
-	return process.run(ctx, store)
+	order.Behind = behind
+	if p == nil {
+		if p, err = startSubprocess(behind); err != nil {
+			return nil, err
+		}
+	}
+	ck, over, err := p.run(ctx, &order, store)
+	if over {
+		p = nil
+	}
+	return ck, err
 }
 
 // averageOnce reads what forks saved where it is, and stores the average as it is computed: nothing is kept on disk, and memory

@@ -16,14 +16,16 @@ const averagingNice = 10
 // stepBack moves this process into a control group behind the others', if there is one, and lowers its priority: that of each of
 // its threads, which those that they start inherit. The kernel compares priorities, SCHED_IDLE and slices within a group alone, so
 // a nice process in the server's group still goes as often as trials in theirs, and its time counts as the server's.
-func stepBack(behind string) {
+// Call anew before it steps back again.
+func stepBack(behind string) (anew func()) {
+	anew = func() {}
 	if behind != "" {
-		_ = confine.EnterIdleGroup(behind) // it averages all the same
+		anew, _ = confine.EnterIdleGroup(behind) // it averages all the same
 	}
 	for range 2 { // a thread may have been started meanwhile
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
-			return // it averages all the same
+			return anew // it averages all the same
 		}
 		for _, t := range threads {
 			if id, err := strconv.Atoi(t.Name()); err == nil {
@@ -31,4 +33,5 @@ func stepBack(behind string) {
 			}
 		}
 	}
+	return anew
 }

@@ -20,8 +20,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// subprocessOrder is the first that the process reads: what it is to average, and where. It comes over a pipe, as all that
-// follows: others see a command line, and signed URLs are secrets.
+// workerWord is what the process is told: what to average next, or the right that it asked for. It comes over a pipe: others
+// see a command line, and signed URLs are secrets.
+type workerWord struct {
+	Order *subprocessOrder
+	Right *subprocessRight
+}
+
+// subprocessOrder is what the process is to average, and where.
 type subprocessOrder struct {
 	// Store is where the process opens the store by itself; if it is empty it asks the worker for the right to each object,
 	// of the store called Name, and trusts servers whose certificate Authority signed beside those of the system.
@@ -119,50 +125,72 @@ func inSubprocess(store objects.Access) (o subprocessOrder, ok bool) {
 	return o, o.Store != ""
 }
 
-// run makes an average in a process of its own, which steps back behind all others of this machine: averaging is work for seconds,
-// and what decides on reports works for milliseconds. The process ends with ctx, and with the worker. What it asks for is
-// asked of the store.
-func (o *subprocessOrder) run(ctx context.Context, store objects.Access) (*outbidv1.Checkpoint, error) {
+// subprocess makes averages, one after another, and steps back behind all others of this machine: averaging is work for seconds,
+// and what decides on reports works for milliseconds. While a process is started, a core of the server's stands still for some of
+// these, so one that has averaged goes on with the next average that waits. It ends with the worker.
+type subprocess struct {
+	cmd    *exec.Cmd
+	in     io.Closer
+	say    *gob.Encoder
+	words  *gob.Decoder
+	said   bytes.Buffer // its errors
+	behind string       // the control group that it is in
+}
+
+func startSubprocess(behind string) (*subprocess, error) {
 	var err error
-	cmd := exec.CommandContext(ctx, "/proc/self/exe") // the very program, even if another has its name by now
+	p := &subprocess{cmd: exec.Command("/proc/self/exe"), behind: behind} // the very program, even if another has its name by now
 	if runtime.GOOS != "linux" {
-		cmd.Path, err = os.Executable()
+		p.cmd.Path, err = os.Executable()
 	}
-	cmd.Args = []string{averager}
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	in, inErr := cmd.StdinPipe()
-	out, outErr := cmd.StdoutPipe()
+	p.cmd.Args = []string{averager}
+	p.cmd.Stderr = &p.said
+	in, inErr := p.cmd.StdinPipe()
+	out, outErr := p.cmd.StdoutPipe()
 	if err = errors.Join(err, inErr, outErr); err == nil {
-		err = cmd.Start()
+		err = p.cmd.Start()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("average in a process of its own: %w", err)
 	}
-	answer, err := o.converse(ctx, in, out, store)
-	ended := cmd.Wait()
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case err != nil:
-		return nil, fmt.Errorf("the process that averages ended: %w: %.500s", errors.Join(ended, err), said.String())
+	p.in, p.say, p.words = in, gob.NewEncoder(in), gob.NewDecoder(out)
+	return p, nil
+}
+
+// run has an average made. What the process asks for is asked of the store. It is ended with ctx, and where it fails; over says
+// that.
+func (p *subprocess) run(ctx context.Context, o *subprocessOrder, store objects.Access) (ck *outbidv1.Checkpoint, over bool, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() }) // if it has ended it has ended
+	answer, err := p.converse(ctx, o, store)
+	if stop() && err == nil {
+		ck, err = answer.checkpoint()
+		return ck, false, err
 	}
-	return answer.checkpoint()
+	ended := p.end()
+	if ctx.Err() != nil {
+		return nil, true, ctx.Err()
+	}
+	return nil, true, fmt.Errorf("the process that averages ended: %w: %.500s", errors.Join(ended, err), p.said.String())
+}
+
+// end ends the process, which has nothing to do.
+func (p *subprocess) end() error {
+	return errors.Join(p.in.Close(), p.cmd.Wait())
 }
 
 // converse gives the process its order, answers what it asks, and returns its answer.
-func (o *subprocessOrder) converse(ctx context.Context, in io.Writer, out io.Reader, store objects.Access) (*subprocessAnswer, error) {
-	say, words := gob.NewEncoder(in), gob.NewDecoder(out)
-	err := say.Encode(o)
+func (p *subprocess) converse(ctx context.Context, o *subprocessOrder, store objects.Access) (*subprocessAnswer, error) {
+	err := p.say.Encode(workerWord{Order: o})
 	for err == nil {
 		var w subprocessWord
-		if err = words.Decode(&w); err != nil {
+		if err = p.words.Decode(&w); err != nil {
 			break
 		}
 		if w.Ask == nil {
 			return &w.Answer, nil
 		}
-		err = say.Encode(w.Ask.answer(ctx, store))
+		right := w.Ask.answer(ctx, store)
+		err = p.say.Encode(workerWord{Right: &right})
 	}
 	return nil, err
 }

@@ -26,18 +26,19 @@ func writeIn(dir, file, text string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644) //nolint:gosec // a file of the kernel's
 }
 
-// EnterIdleGroup moves this process into a group behind, as Confiner.IdleGroup names it. It enters by itself: a thread that started it
-// inside would be held up there, and with it all that wait to start processes.
-func EnterIdleGroup(dir string) error {
+// EnterIdleGroup moves this process into a group behind, as Confiner.IdleGroup names it, or has it begin anew there: call what it
+// returns before. It enters by itself: a thread that started it inside would be held up there, and with it all that wait to
+// start processes.
+func EnterIdleGroup(dir string) (anew func(), err error) {
 	beIdle(dir)
-	time.AfterFunc(behindPatience, func() { _ = haveShare(dir) }) // else it goes on as it is
-	return writeIn(dir, "cgroup.procs", "0")
+	patience := time.AfterFunc(behindPatience, func() { _ = haveShare(dir) }) // else it goes on as it is
+	return func() { patience.Stop() }, writeIn(dir, "cgroup.procs", "0")
 }
 
-// beIdle has an empty group take only CPUs that nobody else wants. One that is in use is left as it is: who is inside may have waited
-// long enough.
+// beIdle has a group take only CPUs that nobody else wants. One that others are in is left as it is: they may have waited long
+// enough.
 func beIdle(dir string) {
-	if inside, err := pidsIn(dir); err == nil && len(inside) == 0 {
+	if others, err := pidsIn(dir); err == nil && len(others) == 0 {
 		_ = writeIn(dir, "cpu.idle", "1") // else it has its share
 	}
 }
