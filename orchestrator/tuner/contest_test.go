@@ -296,6 +296,7 @@ var (
 	contestSets  = flag.String("contest-sets", "TaskSet,AlgoPerf,LCBench", "sets of tasks, by commas")
 	contestMode  = flag.String("contest-spaces", "blind,table", "what spaces say of configurations, by commas")
 	contestRows  = flag.String("contest-tables", "", "numbers of LCBench's tables, by commas; all if empty")
+	contestDraw  = flag.String("contest-sampler", "", "sampler of freeze_thaw")
 	contestMost  = flag.Int("contest-tasks", 100, "tasks of each set, at the most")
 )
 
@@ -355,7 +356,7 @@ func contestant(name string, steps int64) *outbidv1.Tuner {
 	case "tpe_asha":
 		return asha(&outbidv1.Asha{MaxSteps: steps, MinSteps: max(1, steps/27), Sampler: "tpe"})
 	default:
-		return freeze(&outbidv1.FreezeThaw{MaxSteps: steps})
+		return freeze(&outbidv1.FreezeThaw{MaxSteps: steps, Sampler: *contestDraw})
 	}
 }
 

@@ -10,10 +10,8 @@ import (
 
 // freeze trains many trials a little at a time, after Swersky, Snoek and Adams, "Freeze-Thaw Bayesian Optimization" (2014): at
 // each look all trials that wait, and ones that are not begun, are forecast (package population), and the one whose steps are
-// worth most is trained on until its next look: by Gittins's index of beating the best. By how much it is to be beaten is drawn
-// anew for each decision, as Rakotoarison, Adriaensen and others do ("In-Context Freeze-Thaw Bayesian Optimization for Hyperparameter
-// Optimization", ICML 2024): so that some decisions are bold, and some careful. A part of the steps is random search, the more the
-// less the forecasts prove to be worth (trust).
+// worth most is trained on until its next look: by Gittins's index of ending among the best. A small part of the steps goes to trials
+// that are trained to the end whatever is said of them, as only ends tell what standings are worth.
 //
 // Everything is decided from what a snapshot holds: forecasts are made anew from the costs at the looks.
 type freeze struct {
@@ -23,9 +21,9 @@ type freeze struct {
 	live map[Trial]*frozen
 	// running counts those that are wanted on a device.
 	running int
-	// view is what is thought of all trials now, nil if it has to be thought through, and doubted how far forecasts are doubted, likewise.
-	view    *freezeView
-	doubted *float64
+	// view is what is thought of all trials now, nil if it has to be thought through.
+	view   *freezeView
+	worths *population.Worths
 }
 
 // freezeState is what a snapshot holds beside the trials.
@@ -34,10 +32,9 @@ type freezeState struct {
 	Looks []int64
 	// Live are the trials that have not ended, by number, and Past those that have, the newest.
 	Live, Past []frozen
-	// Scale is what was learned of configurations.
-	Scale population.Scale
-	// Draws counts the decisions that were drawn for.
-	Draws uint64
+	// Scale is what was learned of configurations, and Beliefs what ends taught.
+	Scale   population.Scale
+	Beliefs population.Beliefs
 	// Best is the best cost that was seen and Holder whose it is, if Seen is above 0.
 	Best   entry
 	Seen   int
@@ -62,16 +59,15 @@ type frozen struct {
 	Heard, Lost bool
 	// Step of the last look.
 	Step int64
-	// Kept: its configuration was drawn, and it is trained to the end whatever is said of it, if it stands among the better ones
-	// at its entrance. Entered: it did.
-	Kept, Entered bool
+	// Kept: its configuration was drawn, and it is trained to the end whatever is said of it.
+	Kept bool
 }
 
 const (
 	// pastKept bounds the trials that ended and are still learned from, and waitingKept those that wait.
 	pastKept, waitingKept = 256, 256
 	// looksTo is how many times the first look goes into all steps, at the most, if nothing else is said.
-	looksTo = 64
+	looksTo = 40
 )
 
 func newFreeze(c *core) (rules, error) {
@@ -86,10 +82,11 @@ func newFreeze(c *core) (rules, error) {
 	z := &freeze{flat: f, live: map[Trial]*frozen{}}
 	first := set.GetMinSteps()
 	if first == 0 {
-		first = max(1, set.GetMaxSteps()/looksTo)
+		first = (set.GetMaxSteps() + looksTo - 1) / looksTo
 	}
 	z.Looks = looksUp(first, set.GetMaxSteps())
-	z.Scale = population.NewScale(z.configs.space.Dims())
+	z.worths = population.NewWorths(z.Looks)
+	z.Scale, z.Beliefs = population.NewScale(z.configs.space.Dims()), population.Prior()
 	if samplerName(c.spec.GetTuner()) == "sobol" {
 		f.label = "Sobol point"
 	}
@@ -101,7 +98,7 @@ func checkFreeze(set *outbidv1.FreezeThaw) error {
 	case most < 1:
 		return fmt.Errorf("max_steps: %d steps are no training; use 1 or more", most)
 	case set.GetMinSteps() < 0 || set.GetMinSteps() > most:
-		return fmt.Errorf("min_steps: %d is not from 1 to max_steps %d, or 0 for a 64th of it", set.GetMinSteps(), most)
+		return fmt.Errorf("min_steps: %d is not from 1 to max_steps %d, or 0 for a 40th of it", set.GetMinSteps(), most)
 	case !(set.GetPoor() >= 0 && set.GetPoor() < 1):
 		return fmt.Errorf("poor: %v is not a chance below 1; 0.01 is usual", set.GetPoor())
 	}
@@ -160,10 +157,6 @@ func (z *freeze) hear(w *frozen, metric float64) {
 	}
 	if now := (entry{z.cost(metric), w.Trial}); z.Seen == 0 || ahead(now, z.Best) {
 		z.Best = now
-		if v := z.view; v != nil {
-			v.best, v.hit = v.model.Warp.At(z.goal()), nil
-			v.next, v.x, v.fresh = nil, nil, nil
-		}
 	}
 	z.Seen++
 }
@@ -185,6 +178,7 @@ func (z *freeze) reached(e Reached) error {
 	switch {
 	case e.Step >= z.steps():
 		z.stop(w, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
+		z.Beliefs = population.Believe(z.curves(), z.worths)
 	case w.Lost:
 		z.stop(w, false, fmt.Sprintf("step %d: %s is not a finite number", e.Step, z.metricName()))
 	default:
@@ -228,7 +222,7 @@ func (z *freeze) forget(w *frozen, ran bool, worked int64) {
 	z.Ended++
 	z.Worked = plus(z.Worked, max(0, worked))
 	delete(z.live, w.Trial)
-	z.view, z.doubted = nil, nil
+	z.view = nil
 	if len(z.Past) >= pastKept {
 		z.Past = z.Past[len(z.Past)-pastKept+1:]
 	}
@@ -243,7 +237,7 @@ func (z *freeze) left(e Exited, before phase) {
 
 // extend adds looks beyond those that there are.
 func (z *freeze) extend(old Settings) error {
-	z.view, z.doubted = nil, nil
+	z.view = nil
 	if len(z.Scale.Lengths) != z.configs.space.Dims() {
 		z.Scale = population.NewScale(z.configs.space.Dims())
 	}
@@ -262,6 +256,8 @@ func (z *freeze) extend(old Settings) error {
 		z.Worked = max(0, z.Worked-before)
 	}
 	z.Done = before
+	z.worths = population.NewWorths(z.Looks)
+	z.Beliefs = population.Believe(z.curves(), z.worths)
 	return nil
 }
 

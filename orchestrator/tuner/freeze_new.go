@@ -6,39 +6,44 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-
-	"github.com/outbid-dev/outbid/orchestrator/curve/population"
 )
 
-// candidate settles the configuration of the next new trial. It follows from the seed, the trial's number and the view.
-func (z *freeze) candidate() *freezeView {
+// choose chooses the configuration of the next new trial, and says why; nil if it is to be drawn. It follows from the seed, the trial's number
+// and what is known of the others.
+func (z *freeze) choose() (chosen Config, x []float64, why string) {
 	v := z.look()
-	if v.fresh != nil {
-		return v
-	}
-	v.fresh = v.model.Fresh(nil)
 	rng := rand.New(rand.NewPCG(z.configs.root, poolStream+uint64(len(z.trials))))
-	if !z.modelled() || v.seen < leastSeen || len(z.trials) < len(z.configs.points) || rng.Float64() < chanceShare+(doubtfulShare-chanceShare)*z.doubt() {
-		return v
+	if !z.modelled() || v.seen < leastSeen || len(z.trials) < len(z.configs.points) || rng.Float64() < chanceShare {
+		return nil, nil, ""
 	}
-	margin := v.best - 0.05
-	chance := -1.0
+	tried := z.tried()
+	most := -1.0
 	for _, u := range z.pool(rng) {
 		config := z.configs.space.At(u)
 		if !z.configs.space.Allowed(config) {
 			continue
 		}
-		x := z.configs.space.Coordinates(config, u, math.NaN())
-		mean, variance := v.model.End(x)
-		if c := population.Below(mean, variance, margin); c > chance {
-			chance, v.next, v.x = c, config, x
+		at := z.configs.space.Coordinates(config, nil, math.NaN())
+		if tried[fmt.Sprint(at)] {
+			continue
+		}
+		if chance := v.model.Promise(at); chance > most {
+			chosen, x, most = config, at, chance
 		}
 	}
-	if v.next != nil {
-		v.fresh = v.model.Fresh(v.x)
-		v.why = fmt.Sprintf("of %s the one with the best chance, %.2g, to end better than the best", count(drawnPool+nearPool, "draw"), chance)
+	return chosen, x, fmt.Sprintf("of %s the one with the best chance, %.2g, to end among the best", count(drawnPool+nearPool, "draw"), most)
+}
+
+// tried are the coordinates of all configurations that are learned from: to train one again tells nothing new.
+func (z *freeze) tried() map[string]bool {
+	tried := map[string]bool{}
+	for _, w := range z.live {
+		tried[fmt.Sprint(w.X)] = true
 	}
-	return v
+	for i := range z.Past {
+		tried[fmt.Sprint(z.Past[i].X)] = true
+	}
+	return tried
 }
 
 // pool is what a new configuration is chosen from.

@@ -3,6 +3,8 @@ package tuner
 import (
 	"maps"
 	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/curve/population"
 )
 
 func (z *freeze) save() (any, error) {
@@ -19,10 +21,12 @@ func (z *freeze) load(decode func(any) error) error {
 	if err := decode(&state); err != nil {
 		return err
 	}
-	if len(state.Looks) == 0 || state.Looks[len(state.Looks)-1] != z.steps() || len(state.Scale.Lengths) != z.configs.space.Dims() {
+	if len(state.Looks) == 0 || state.Looks[len(state.Looks)-1] != z.steps() || !slices.IsSorted(state.Looks) || state.Looks[0] < 1 ||
+		len(state.Scale.Lengths) != z.configs.space.Dims() || !state.Beliefs.Whole() {
 		return ErrBadSnapshot
 	}
 	z.freezeState, z.flatState = state, state.Flat
+	z.worths = population.NewWorths(z.Looks)
 	for _, w := range slices.Concat(state.Live, state.Past) {
 		if w.Trial < 0 || int(w.Trial) >= len(z.trials) || len(w.Costs) > len(z.Looks) || w.X != nil && len(w.X) != z.configs.space.Dims() {
 			return ErrBadSnapshot

@@ -1,16 +1,16 @@
-// Package population forecasts learning curves by those of the same sweep: how curves have gone on from where one is now, and
-// how configurations like it have ended.
+// Package population says how trials of a sweep will end from where they stand among the others, and what it is worth to train each on.
 //
-// Curves are known at looks, steps in rising order. Costs are warped to a scale on which the better half of them lies about
-// between -1 and 0 (Warp). From one look to the next a cost changes by a linear function of where it stands and how it
-// moved, and by chance: a Bayesian linear regression for each pair of looks, whose prior is what the pair before it taught
-// (Chain). Selection does no harm, as each regression is over all trials that got to its second look, given the first. So the
-// regressions learn whether early values mean much, as on easy tasks, or little.
+// Curves are known at looks, steps in rising order. At a look a curve has a standing: its place among all curves that were begun, as
+// a normal score, so that the value of a metric and its scale do not matter. How much a standing says of the end differs from task to task,
+// and few ends are seen in a sweep. So there are a few courses that tasks may take (Course), from ones where early standings say next to
+// nothing to ones where they say nearly all, and each counts as much as it explains in which order curves ended (Beliefs): Bayes's rule, with
+// the likelihood of pairs. Selection does no harm, as it is by standings, and ends are explained given those.
 //
-// The last cost is also a function of the configuration: a Gaussian process, for which each curve is a measurement of its own
-// end, as noisy as the chain says (Process). This is the factorisation of Swersky, Snoek and Adams, "Freeze-Thaw Bayesian
-// Optimization" (2014), with a learned chain for their kernel of exponentials. Where configurations tell nothing, the likelihood gives
-// the process no weight.
+// What a step is worth is Gittins's index of ending above a bar (Worths), in the mean of the courses.
+//
+// New configurations are chosen by a Gaussian process, for which each curve is a measurement of its own end, as noisy as the courses
+// say (Process). This is the factorisation of Swersky, Snoek and Adams, "Freeze-Thaw Bayesian Optimization" (2014), with standings for
+// their kernel of exponentials, and without its way back: what the process says of a configuration does not count in what training its curve is worth.
 //
 // The package is pure, and every call takes a bounded time.
 package population

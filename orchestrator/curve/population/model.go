@@ -7,11 +7,18 @@ import (
 	"slices"
 )
 
-// maxMeasured bounds the curves that a process is made of: those that say most of their ends.
-const maxMeasured = 64
-
-// surelyEnded is the variance of what a curve that was seen to its end says of the end.
-const surelyEnded = 0.01
+const (
+	// maxMeasured bounds the curves that a process is made of. They are taken evenly from those that say much of their ends to those that say
+	// little: the ones that were trained for long are the best ones, and alone they would make all configurations look good.
+	maxMeasured = 96
+	// surelyEnded is the variance of what a curve that was seen to its end says of the end of its configuration.
+	surelyEnded = 0.05
+	// ambition is the least bar that training is to get above, as a normal score: among the best 1.4 % of all configurations. A lower bar, such as that
+	// of the first curves that end, would have the first good one trained to its end before others were looked for.
+	ambition = 2.2
+	// leastSaid is how much a curve must say of its end to be learned from, in parts of what the end itself says.
+	leastSaid = 0.02
+)
 
 // A Curve is what is known of a trial.
 type Curve struct {
@@ -23,101 +30,110 @@ type Curve struct {
 
 // A Model forecasts the curves of a sweep.
 type Model struct {
-	Warp
-	chain  *Chain
-	ladder *Ladder
-	// fresh is what is thought of a curve that is not begun.
-	fresh *Path
-	// process is nil where configurations say nothing. at is the place of each curve in it, -1 if it has none.
-	process  *Process
-	at       []int
-	means    []float64
-	vars     []float64
-	warped   [][]float64
-	features [][]float64
+	worths  *Worths
+	beliefs Beliefs
+	curves  []Curve
+	*standings
+	// process is nil where configurations say nothing.
+	process *Process
 }
 
 // Settings are how a model learns.
 type Settings struct {
-	// Looks is how many there are.
-	Looks int
+	Worths  *Worths
+	Beliefs Beliefs
 	// Choices are the parameters without an order.
 	Choices []bool
 	// Scale is what was learned before, and Tries how many others are tried now, drawn from Random.
 	Scale  Scale
 	Tries  int
 	Random *rand.Rand
-	// Doubt is added to the variance of what a curve that has not ended says of the end of its configuration, in parts of the variance of all
-	// ends: the process then learns from ends, and little from forecasts of them.
-	Doubt float64
 }
+
+// Believe is what a sweep's curves teach that ended.
+func Believe(curves []Curve, w *Worths) Beliefs { return stand(curves, len(w.looks)).learn(w) }
 
 // Learn makes the model of a sweep's curves.
 func Learn(curves []Curve, s Settings) *Model {
-	all := make([][]float64, len(curves))
-	for i, c := range curves {
-		all[i] = c.Costs
-	}
-	m := &Model{Warp: NewWarp(all)}
-	for _, c := range curves {
-		y := make([]float64, len(c.Costs))
-		for k, cost := range c.Costs {
-			if y[k] = math.NaN(); !math.IsNaN(cost) {
-				y[k] = m.Warp.At(cost)
-			}
-		}
-		m.warped, m.features = append(m.warped, y), append(m.features, c.X)
-	}
-	m.chain = Fit(m.warped, s.Looks)
-	m.ladder = NewLadder(m.warped, s.Looks, m.chain)
-	m.fresh = m.chain.After(nil)
+	m := &Model{worths: s.Worths, beliefs: s.Beliefs, curves: curves, standings: stand(curves, len(s.Worths.looks))}
 	m.configure(s)
 	return m
 }
 
-// configure makes the process.
+// configure makes the process: of the place of the end of a configuration, a standard normal variable.
 func (m *Model) configure(s Settings) {
-	end := m.fresh.Last()
-	mean, variance := m.fresh.Mean[end], m.fresh.Var[end]
-	type known struct {
-		curve int
-		Measured
-	}
-	var all []known
-	for i, y := range m.warped {
-		if m.features[i] == nil {
+	var all []Measured
+	ends := m.endings()
+	for i, c := range m.curves {
+		if c.X == nil {
 			continue
 		}
-		value, noise := 0.0, 0.0
-		if p := m.chain.After(y); len(p.Mean) == 0 {
-			value, noise = y[len(y)-1], surelyEnded
-		} else {
-			more := 1/p.Var[p.Last()] - 1/variance
-			if p.From == 0 || more < 0.02/variance {
-				continue // it says next to nothing
+		f, ended := ends[i]
+		if !ended {
+			f = m.mean(m.under(i))
+			more := 1/f.variance - 1
+			if more < leastSaid {
+				continue
 			}
-			value, noise = (p.Mean[p.Last()]/p.Var[p.Last()]-mean/variance)/more, 1/more+s.Doubt*variance
+			f = forecast{f.mean / f.variance / more, 1 / more}
 		}
-		all = append(all, known{i, Measured{m.features[i], min(max(value, -2*worst), worst), noise}})
+		all = append(all, Measured{c.X, f.mean, f.variance})
 	}
 	if len(all) == 0 {
 		return
 	}
-	slices.SortStableFunc(all, func(a, b known) int { return cmp.Compare(a.Noise, b.Noise) })
-	all = all[:min(len(all), maxMeasured)]
-	m.at = make([]int, len(m.warped))
-	for i := range m.at {
-		m.at[i] = -1
+	slices.SortStableFunc(all, func(a, b Measured) int { return cmp.Compare(a.Noise, b.Noise) })
+	for i, n := 0, len(all); n > maxMeasured && i < maxMeasured; i++ {
+		all[i] = all[i*n/maxMeasured]
 	}
-	points := make([]Measured, len(all))
-	for j, k := range all {
-		points[j], m.at[k.curve] = k.Measured, j
-	}
-	m.process = NewProcess(mean, variance, s.Scale, s.Choices, points)
+	m.process = NewProcess(0, 1, s.Scale, s.Choices, all[:min(len(all), maxMeasured)])
 	if s.Tries > 0 {
 		m.process = m.process.Learn(s.Tries, s.Random)
 	}
-	m.means, m.vars = m.process.Without()
+}
+
+// endings are the places of the curves that ended.
+func (m *Model) endings() map[int]forecast {
+	ends := map[int]forecast{}
+	if len(m.ends) == 0 {
+		return ends
+	}
+	places := make([][]float64, len(m.worths.courses))
+	for p := range places {
+		places[p] = m.places(&m.worths.courses[p])
+	}
+	for n, e := range m.ends {
+		under := make([]forecast, len(places))
+		for p := range places {
+			under[p] = forecast{places[p][n], surelyEnded}
+		}
+		ends[e.curve] = m.mean(under)
+	}
+	return ends
+}
+
+// under is what each course says of a curve's end.
+func (m *Model) under(curve int) []forecast {
+	look, standing := m.known(curve, len(m.curves[curve].Costs)-1)
+	return m.after(look, standing)
+}
+
+func (m *Model) after(look int, standing float64) []forecast {
+	under := make([]forecast, len(m.worths.courses))
+	for p := range under {
+		under[p] = m.worths.courses[p].after(look, standing)
+	}
+	return under
+}
+
+// mean is what all courses say together.
+func (m *Model) mean(under []forecast) forecast {
+	first, second := 0.0, 0.0
+	for p, f := range under {
+		w := m.beliefs.Weights[p]
+		first, second = first+w*f.mean, second+w*(f.variance+f.mean*f.mean)
+	}
+	return forecast{first, second - first*first}
 }
 
 // Scale is what was learned of configurations, or what was known before.
@@ -128,96 +144,89 @@ func (m *Model) Scale(before Scale) Scale {
 	return m.process.Scale()
 }
 
-// Hits are the chances of all curves to get below a warped cost by a look.
-func (m *Model) Hits(below float64, to int) *Hit { return m.ladder.Hits(below, to) }
+// An Outlook is what is thought of a curve.
+type Outlook struct {
+	// Worth of a training's steps: a chance to end among the best, for each whole training.
+	Worth float64
+	// Chance to end better than all that ended; 1 before any did.
+	Chance float64
+	// Mean and Spread of the place of its end among all configurations, as a normal score.
+	Mean, Spread float64
+}
 
-// Chance is that of a path to get below what a hit says: in the mean of what the ladder and the chain say of it, of which the ladder knows no
-// configurations, and is moved by as much as the chain is.
-func (p *Path) Chance(h *Hit) float64 {
-	chain, plain := 0.0, 0.0
-	for i := range p.Mean {
-		if p.From+i <= h.to {
-			chain = max(chain, Below(p.Mean[i], p.Var[i], h.below))
-			plain = max(plain, Below(p.plainMean[i], p.plainVar[i], h.below))
+// Of is what is thought of a curve that the model was made of.
+func (m *Model) Of(curve int) Outlook {
+	look, standing := m.known(curve, len(m.curves[curve].Costs)-1)
+	return m.outlook(len(m.curves[curve].Costs), look, standing)
+}
+
+// Fresh is what is thought of a curve that is not begun. Its configuration does not count: that the ones which are chosen are better than others
+// moves the standings of all that are begun after them.
+func (m *Model) Fresh() Outlook { return m.outlook(0, -1, 0) }
+
+// end is what is thought of the end of a configuration that is not begun.
+func (m *Model) end(x []float64) forecast {
+	if m.process == nil {
+		return forecast{0, 1}
+	}
+	mean, variance := m.process.At(x)
+	return forecast{mean, variance}
+}
+
+// Promise is the chance of a configuration that is not begun to end above the bar.
+func (m *Model) Promise(x []float64) float64 {
+	f, chance := m.end(x), 0.0
+	for p, w := range m.beliefs.Weights {
+		chance += w * below((f.mean-m.bar(p))/math.Sqrt(f.variance))
+	}
+	return chance
+}
+
+// bar is what training is to get above under a course.
+func (m *Model) bar(course int) float64 {
+	if len(m.beliefs.Bars) == 0 {
+		return ambition
+	}
+	return max(m.beliefs.Bars[course], ambition)
+}
+
+// outlook is of a curve that passed so many looks, with its newest standing.
+func (m *Model) outlook(passed, look int, standing float64) Outlook {
+	var o Outlook
+	under := m.after(look, standing)
+	for p, f := range under {
+		w, told := m.beliefs.Weights[p], 0.0
+		if look >= 0 {
+			told = m.worths.courses[p].told[look]
+		}
+		if passed < len(m.worths.looks) {
+			o.Worth += w * m.worths.of(p, passed, told*standing, m.bar(p))
+		}
+		if len(m.beliefs.Bars) == 0 {
+			o.Chance += w
+		} else {
+			o.Chance += w * below((f.mean-m.beliefs.Bars[p])/math.Sqrt(f.variance))
 		}
 	}
-	ladder := h.Chance(p.From-1, p.newest)
-	if odds := odds(chain) - odds(plain); odds != 0 {
-		ladder = 1 / (1 + math.Exp(-logit(ladder)-odds))
-	}
-	return (chain + ladder) / 2
+	all := m.mean(under)
+	o.Mean, o.Spread = all.mean, math.Sqrt(all.variance)
+	return o
 }
 
-// odds are the log of a chance's, within bounds.
-func odds(p float64) float64 { return min(max(logit(p), -12), 12) }
-
-func logit(p float64) float64 { return math.Log(p / (1 - p)) }
-
-// Of forecasts a curve that the model was made of.
-func (m *Model) Of(curve int) *Path {
-	p := m.chain.After(m.warped[curve])
-	if len(p.Mean) == 0 || m.process == nil || m.features[curve] == nil {
-		return p
+// Standing is the place of a curve among all that got to its newest look, from 1, and how many those are.
+func (m *Model) Standing(curve int) (place, of int) {
+	k, at := m.known(curve, len(m.curves[curve].Costs)-1)
+	if k < 0 {
+		return 1, 1
 	}
-	if at := m.at[curve]; at >= 0 {
-		m.lean(p, m.means[at], m.vars[at])
-	} else {
-		mean, variance := m.process.At(m.features[curve])
-		m.lean(p, mean, variance)
+	place = 1
+	for _, z := range m.at[k] {
+		if !math.IsNaN(z) {
+			of++
+		}
+		if z > at {
+			place++
+		}
 	}
-	return p
-}
-
-// Fresh forecasts a curve that is not begun, of a configuration or, if nil, of any.
-func (m *Model) Fresh(x []float64) *Path {
-	p := m.chain.After(nil)
-	if x != nil && m.process != nil {
-		mean, variance := m.process.At(x)
-		m.lean(p, mean, variance)
-	}
-	return p
-}
-
-// End is what is thought of the end of a configuration that is not begun: mean and variance.
-func (m *Model) End(x []float64) (mean, variance float64) {
-	if m.process == nil {
-		return m.fresh.Mean[m.fresh.Last()], m.fresh.Var[m.fresh.Last()]
-	}
-	return m.process.At(x)
-}
-
-// lean moves a path by what configurations say of its end.
-func (m *Model) lean(p *Path, mean, variance float64) {
-	end, fresh := p.Last(), m.fresh.Last()
-	more := 1/variance - 1/m.fresh.Var[fresh]
-	if more <= 0 {
-		return
-	}
-	value := (mean/variance - m.fresh.Mean[fresh]/m.fresh.Var[fresh]) / more
-	value = min(max(value, -2*worst), 2*worst)
-	gap := value - p.Mean[end]
-	whole := p.Var[end] + 1/more
-	p.plainMean, p.plainVar = slices.Clone(p.Mean), slices.Clone(p.Var)
-	for i, with := range p.WithLast {
-		gain := with / whole
-		p.Mean[i] += gain * gap
-		p.Var[i] = max(p.Var[i]-gain*with, minNoise)
-	}
-}
-
-// Below is the chance that a cost at a place of the path is below a warped one.
-func (p *Path) Below(i int, z float64) float64 {
-	return Below(p.Mean[i], p.Var[i], z)
-}
-
-// Below is the chance of a value below z where mean and variance were estimated from few: Student's t with four degrees of freedom,
-// whose tails are those of curves that turn.
-func Below(mean, variance, z float64) float64 {
-	t := (z - mean) / math.Sqrt(variance)
-	u := t * t / (1 + t*t/4)
-	tail := 3.0 / 8 * math.Sqrt(u) * (1 - u/12)
-	if t < 0 {
-		tail = -tail
-	}
-	return min(max(0.5+tail, 0), 1)
+	return place, of
 }

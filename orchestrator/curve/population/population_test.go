@@ -1,6 +1,7 @@
 package population_test
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,151 +12,205 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/curve/population"
 )
 
-// made are curves of so many looks that fall from 1 to an end of their own. luck is the scale of the noise.
-func made(n, looks int, luck float64, rng *rand.Rand) []population.Curve {
+func looks() []int64 { return []int64{3, 4, 6, 8, 12, 17, 24, 34, 48, 68, 100} }
+
+// made are curves of all looks whose costs are in the order of their qualities, but for noise at the first looks and at the end.
+func made(n int, early, late float64, rng *rand.Rand) []population.Curve {
 	var curves []population.Curve
 	for range n {
-		end := rng.Float64()
-		costs := make([]float64, looks)
+		quality := rng.NormFloat64()
+		costs := make([]float64, len(looks()))
 		for k := range costs {
-			costs[k] = end + (1-end)*math.Exp(-float64(k)) + luck*rng.NormFloat64()
+			costs[k] = 10 - quality + early*rng.NormFloat64()/float64(k+1)
 		}
-		curves = append(curves, population.Curve{X: []float64{end, rng.Float64()}, Costs: costs})
+		costs[len(costs)-1] = 5 - quality + late*rng.NormFloat64()
+		curves = append(curves, population.Curve{X: []float64{below(quality), rng.Float64()}, Costs: costs})
 	}
 	return curves
 }
 
-func settings(looks int) population.Settings {
-	return population.Settings{
-		Looks: looks, Choices: []bool{false, false}, Scale: population.NewScale(2), Random: rand.New(rand.NewPCG(1, 1)),
+func below(z float64) float64 { return 0.5 * math.Erfc(-z/math.Sqrt2) }
+
+func learn(curves []population.Curve) *population.Model {
+	w := population.NewWorths(looks())
+	return population.Learn(curves, population.Settings{
+		Worths: w, Beliefs: population.Believe(curves, w), Choices: []bool{false, false}, Scale: population.NewScale(2), Tries: 60,
+		Random: rand.New(rand.NewPCG(1, 1)),
+	})
+}
+
+// Priors are chances, and courses tell more at each look and never all.
+func TestCoursesAreSound(t *testing.T) {
+	t.Parallel()
+	sum := 0.0
+	for _, c := range population.Courses() {
+		sum += c.Prior
+		if !slices.IsSorted(c.Told[:]) || c.Told[0] <= 0 || c.Told[5] > 1 || c.Sure <= 0 || c.Sure >= 1 {
+			t.Errorf("%s: %v, %v", c.Name, c.Told, c.Sure)
+		}
+	}
+	if math.Abs(sum-1) > 1e-12 {
+		t.Errorf("priors sum up to %v", sum)
 	}
 }
 
-func TestWarpsRiseAndComeBack(t *testing.T) {
+// Ends that came as early standings said speak for courses that say so, and ends that did not for the others.
+func TestEndsTeachWhatStandingsAreWorth(t *testing.T) {
+	t.Parallel()
+	w := population.NewWorths(looks())
+	told := func(late float64) (little, much float64) {
+		b := population.Believe(made(24, 0.2, late, rand.New(rand.NewPCG(2, 3))), w)
+		return b.Weights[0] + b.Weights[1] + b.Weights[2], b.Weights[4] + b.Weights[5]
+	}
+	if little, much := told(0.1); much < 0.9 {
+		t.Errorf("where standings tell ends, that they do has weight %.3f, and that they tell little %.3f", much, little)
+	}
+	if little, much := told(20); little < 0.8 || much > 0.05 {
+		t.Errorf("where standings tell nothing, that they tell little has weight %.3f, and that they tell much %.3f", little, much)
+	}
+}
+
+// Nothing but the order of costs counts.
+func TestScaleDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		costs := rapid.SliceOfN(rapid.Float64Range(-1e6, 1e6), 1, 60).Draw(t, "costs")
-		w := population.NewWarp([][]float64{costs, {math.NaN(), math.Inf(1)}})
-		slices.Sort(costs)
-		before := math.Inf(-1)
-		for _, c := range costs {
-			z := w.At(c)
-			if z < before {
-				t.Fatalf("%v is at %v, and a lesser cost at %v", c, z, before)
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		curves := made(rapid.IntRange(1, 20).Draw(t, "curves"), 1, 1, rng)
+		for i := range curves {
+			curves[i].X, curves[i].Costs = nil, curves[i].Costs[:rapid.IntRange(0, len(looks())).Draw(t, "passed")]
+		}
+		others := make([]population.Curve, len(curves))
+		for i, c := range curves {
+			for _, v := range c.Costs {
+				others[i].Costs = append(others[i].Costs, math.Exp(3*v)-1e4)
 			}
-			before = z
 		}
-		if best := w.Back(w.At(costs[0])); math.Abs(best-costs[0]) > 1e-9*max(1, math.Abs(costs[0])) {
-			t.Fatalf("the best, %v, comes back as %v", costs[0], best)
-		}
-		if better := w.At(costs[0] - max(1, math.Abs(costs[0]))); better >= w.At(costs[0]) {
-			t.Fatalf("what is better than the best is at %v, no better", better)
+		a, b := learn(curves), learn(others)
+		for i := range curves {
+			if a.Of(i) != b.Of(i) {
+				t.Fatalf("curve %d: %+v, and on another scale %+v", i, a.Of(i), b.Of(i))
+			}
 		}
 	})
 }
 
-// How much early costs say is learned from the sweep's own curves.
-func TestEarlyCostsCountAsMuchAsTheyMean(t *testing.T) {
+// At a look a better standing is never worth less; no training is worth more than it would be if the next look were sure to be the end, above the bar.
+func TestBetterStandingsAreWorthMore(t *testing.T) {
 	t.Parallel()
-	const looks = 6
-	gap := map[bool]float64{}
-	for _, meaningful := range []bool{true, false} {
-		curves := made(60, looks, 0.02, rand.New(rand.NewPCG(3, 4)))
-		for i := range curves {
-			curves[i].X = nil
-			if !meaningful { // the beginning is another's
-				copy(curves[i].Costs[:3], curves[(i+7)%len(curves)].Costs[:3])
+	rapid.Check(t, func(t *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		curves := made(30, 1, 1, rng)
+		cut := rapid.IntRange(1, len(looks())-1).Draw(t, "cut")
+		for i := range curves[5:] {
+			curves[5+i].Costs = curves[5+i].Costs[:cut]
+		}
+		m := learn(curves)
+		order := slices.Collect(func(yield func(int) bool) {
+			for i := 5; i < len(curves) && yield(i); i++ {
+			}
+		})
+		slices.SortFunc(order, func(a, b int) int { return cmp.Compare(curves[a].Costs[cut-1], curves[b].Costs[cut-1]) })
+		most := 100 / float64(looks()[cut]-looks()[cut-1])
+		for n, i := range order {
+			o := m.Of(i)
+			if o.Worth < 0 || o.Worth > most || o.Chance < 0 || o.Chance > 1 {
+				t.Fatalf("curve %d: %+v, and a step is worth %v at the most", i, o, most)
+			}
+			if n == 0 {
+				continue
+			}
+			if better := m.Of(order[n-1]); better.Worth < o.Worth*(1-1e-9) || better.Chance < o.Chance-1e-9 || better.Mean < o.Mean-1e-9 {
+				t.Fatalf("after %d looks the curve that stands better is worth %+v, the other %+v", cut, better, o)
 			}
 		}
-		good, bad := population.Curve{Costs: []float64{1, 0.4, 0.2}}, population.Curve{Costs: []float64{1, 0.9, 0.85}}
-		m := population.Learn(append(curves, good, bad), settings(looks))
-		hit := m.Hits(m.Warp.At(0.2), looks-1)
-		gap[meaningful] = m.Of(len(curves)).Chance(hit) - m.Of(len(curves)+1).Chance(hit)
+	})
+}
+
+// A curve that begins well is worth more than a new one, which is worth more than one that begins badly: so bad ones wait.
+func TestWhatBeginsBadlyWaits(t *testing.T) {
+	t.Parallel()
+	curves := made(40, 0.5, 0.5, rand.New(rand.NewPCG(4, 5)))
+	for i := range curves {
+		curves[i].Costs = curves[i].Costs[:2]
 	}
-	if gap[true] < 0.3 || gap[false] > gap[true]/2 {
-		t.Errorf("a good beginning is worth %.2f where it means something, and %.2f where it does not", gap[true], gap[false])
+	m := learn(curves)
+	best, worst := 0, 0
+	for i := range curves {
+		if curves[i].Costs[1] < curves[best].Costs[1] {
+			best = i
+		}
+		if curves[i].Costs[1] > curves[worst].Costs[1] {
+			worst = i
+		}
+	}
+	if b, f, w := m.Of(best).Worth, m.Fresh().Worth, m.Of(worst).Worth; b <= f || f <= w {
+		t.Errorf("the best is worth %v, a new one %v, the worst %v", b, f, w)
+	}
+	if place, of := m.Standing(best); place != 1 || of != 40 {
+		t.Errorf("the best is number %d of %d", place, of)
 	}
 }
 
-// Of chances that are said, as many come true.
+// Of chances that are said, about as many come true, where those that stood best at a look went on to the end.
 func TestChancesComeTrue(t *testing.T) {
 	t.Parallel()
-	const looks = 7
 	rng := rand.New(rand.NewPCG(5, 6))
-	said, came := 0.0, 0.0
-	n := 0
-	for range 4 {
-		known := made(40, looks, 0.05, rng)
-		fresh := made(60, looks, 0.05, rng)
-		for _, c := range fresh {
-			cut := population.Curve{Costs: c.Costs[:3]}
-			m := population.Learn(append(slices.Clone(known), cut), settings(looks))
-			goal := 0.3
-			said += m.Of(len(known)).Chance(m.Hits(m.Warp.At(goal), looks-1))
-			if slices.Min(c.Costs[3:]) < goal {
+	said, came, n := 0.0, 0.0, 0
+	for range 8 {
+		all := made(72, 1, 0.6, rng)
+		slices.SortFunc(all, func(a, b population.Curve) int { return cmp.Compare(a.Costs[4], b.Costs[4]) })
+		best := math.Inf(1)
+		ends := make([]float64, len(all))
+		for i := range all {
+			ends[i], all[i].X = all[i].Costs[len(looks())-1], nil
+			if i < 8 {
+				best = min(best, ends[i])
+			} else {
+				all[i].Costs = all[i].Costs[:5]
+			}
+		}
+		m := learn(all)
+		for i := 8; i < len(all); i++ {
+			said += m.Of(i).Chance
+			if ends[i] < best {
 				came++
 			}
 			n++
 		}
 	}
-	if said, came := said/float64(n), came/float64(n); math.Abs(said-came) > 0.1 {
-		t.Errorf("chances of %.3f were said, and %.3f came true", said, came)
+	if said, came := said/float64(n), came/float64(n); math.Abs(said-came) > 0.02 {
+		t.Errorf("chances of %.4f were said, and %.4f came true", said, came)
 	}
 }
 
 // The process finds out which parameter matters, and forecasts configurations that were not tried.
 func TestConfigurationsAreLearnedFrom(t *testing.T) {
 	t.Parallel()
-	curves := made(40, 5, 0.01, rand.New(rand.NewPCG(7, 8)))
-	s := settings(5)
-	s.Tries = 60
-	m := population.Learn(curves, s)
-	good, _ := m.End([]float64{0.05, 0.5})
-	bad, _ := m.End([]float64{0.95, 0.5})
-	if good > bad-1 {
-		t.Errorf("a configuration that ends well is expected at %.2f, one that ends badly at %.2f", good, bad)
+	m := learn(made(40, 0.1, 0.1, rand.New(rand.NewPCG(7, 8))))
+	if good, bad := m.Promise([]float64{0.97, 0.5}), m.Promise([]float64{0.1, 0.5}); good < 5*bad {
+		t.Errorf("a configuration that ends well has a chance of %.4f to end among the best, one that ends badly %.4f", good, bad)
 	}
-	if scale := m.Scale(s.Scale); scale.Lengths[1] <= scale.Lengths[0] {
+	if scale := m.Scale(population.NewScale(2)); scale.Lengths[1] <= scale.Lengths[0] {
 		t.Errorf("the parameter that matters has length %v, the other %v", scale.Lengths[0], scale.Lengths[1])
-	}
-	hit := m.Hits(m.Warp.At(0.1), 4)
-	if a, b := m.Fresh([]float64{0.05, 0.5}).Chance(hit), m.Fresh([]float64{0.95, 0.5}).Chance(hit); a <= b {
-		t.Errorf("a new trial there has a chance of %.2f, and one of a bad configuration %.2f", a, b)
 	}
 }
 
-// A step is worth at least the chance per step of training on for any number of looks, which is one way to train; and never more than
-// a sure hit at the next look.
-func TestAStepIsWorthItsBestWayOfTraining(t *testing.T) {
+// What was not measured counts for nothing: a curve keeps the standing that it had.
+func TestUnmeasuredLooksAreNoStandings(t *testing.T) {
 	t.Parallel()
-	looks := []int64{2, 3, 4, 6, 8, 11, 16}
-	rapid.Check(t, func(t *rapid.T) {
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		curves := made(rapid.IntRange(1, 30).Draw(t, "curves"), len(looks), rapid.Float64Range(0, 0.3).Draw(t, "luck"), rng)
-		cut := rapid.IntRange(0, len(looks)-1).Draw(t, "cut")
-		curves[0].Costs = curves[0].Costs[:cut]
-		m := population.Learn(curves, settings(len(looks)))
-		below := m.Warp.At(rapid.Float64Range(-0.2, 1).Draw(t, "goal"))
-		p := m.Of(0)
-		worth := p.Worth(m.Hits(below, len(looks)-1).Worth(looks))
-		at, next := int64(0), looks[cut]
-		if cut > 0 {
-			at = looks[cut-1]
-		}
-		whole := m.Hits(below, len(looks)-1)
-		plain := whole.Chance(cut-1, m.Newest(0))
-		if plain == 0 {
-			return
-		}
-		leaned := min(p.Chance(whole)/plain, 20)
-		for to := cut; to < len(looks); to++ {
-			per := leaned * m.Hits(below, to).Chance(cut-1, m.Newest(0)) / float64(looks[to]-at)
-			if per > worth*(1+1e-9)+leaned*1e-4 {
-				t.Fatalf("from look %d to %d the chance for each step is %v, and a step is worth %v", cut-1, to, per, worth)
-			}
-		}
-		if most := leaned / float64(next-at); worth > most*(1+1e-9) {
-			t.Fatalf("a step from look %d is worth %v, more than a sure hit, %v", cut-1, worth, most)
-		}
-	})
+	curves := made(10, 0.1, 0.1, rand.New(rand.NewPCG(9, 9)))
+	for i := range curves {
+		curves[i] = population.Curve{Costs: slices.Clone(curves[i].Costs[:2])}
+	}
+	before := learn(curves).Of(3)
+	for i := range curves {
+		curves[i].Costs = append(curves[i].Costs, math.NaN())
+	}
+	after := learn(curves).Of(3)
+	if before.Mean != after.Mean || before.Chance != after.Chance {
+		t.Errorf("%+v, and after a look that nobody was measured at %+v", before, after)
+	}
+	if m := learn([]population.Curve{{Costs: []float64{math.NaN()}}, {}}); m.Of(0).Mean != m.Fresh().Mean {
+		t.Errorf("of a curve that was never measured %+v is thought, and of a new one %+v", m.Of(0), m.Fresh())
+	}
 }

@@ -20,7 +20,7 @@ func shares() []float64  { return []float64{0.02, 0.2, 0.4, 0.6, 0.8, 0.95} }
 
 // NewScale is where learning starts: configurations explain little, and each parameter does so over its whole range.
 func NewScale(parameters int) Scale {
-	s := Scale{Lengths: make([]float64, parameters), Share: shares()[2]}
+	s := Scale{Lengths: make([]float64, parameters), Share: shares()[1]}
 	for i := range s.Lengths {
 		s.Lengths[i] = 1.2
 	}
@@ -144,26 +144,6 @@ func (p *Process) At(x []float64) (mean, variance float64) {
 		variance -= v * v
 	}
 	return mean, max(variance, jitter)
-}
-
-// Without is what is thought of the end of each point by all others.
-func (p *Process) Without() (means, variances []float64) {
-	n := len(p.points)
-	means, variances = make([]float64, n), make([]float64, n)
-	column := make([]float64, n)
-	for i := range n {
-		clear(column)
-		column[i] = 1
-		forward(p.low, column)
-		// The i-th number on the diagonal of the inverse.
-		own := 0.0
-		for _, v := range column[i:] {
-			own += v * v
-		}
-		means[i] = p.points[i].Value - p.alpha[i]/own
-		variances[i] = max(1/own-p.points[i].Noise, jitter)
-	}
-	return means, variances
 }
 
 // factorise turns the lower triangle of a positive matrix into Cholesky's factor.

@@ -1,112 +1,137 @@
 package population
 
-// prices are how many prices of a step are tried to find what it is worth, each cheaper than the one before.
+import "math"
+
+// The grids that worths are laid over: means of qualities, bars, and prices of a whole training.
 const (
-	prices  = 20
-	cheaper = 1.7
+	leastMean, meanStep, means = -4.0, 0.2, 41
+	leastBar, barStep, bars    = -1.0, 0.5, 11
+	leastPrice, dearer, prices = 1e-3, 1.36, 36
 )
 
-// A Worth holds what a step of a curve is worth, by where it stands: the highest price of a step at which training it on still pays, if to get below a place
-// pays one and training may be given up at each look. This is Gittins's index (Gittins, "Bandit Processes and Dynamic Allocation Indices", 1979) of
-// a curve that moves as the ladder says. It is a chance per step, and knows that what begins badly costs little.
-type Worth struct {
-	hit *Hit
-	// from[k][i] is of a curve at place i of look k, and fresh of one that is not begun.
-	from  [][]float64
-	fresh float64
+// Worths hold what training a curve on is worth, by where it stands: the highest price of a whole training at which steps of it still
+// pay, if to end above a bar pays one and training may be given up at each look. This is Gittins's index (Gittins, "Bandit Processes and Dynamic
+// Allocation Indices", 1979) of a curve whose quality is told of as a course says. It is a chance per training, and knows that what begins badly
+// costs little. They are made as they are asked for.
+type Worths struct {
+	looks   []int64
+	courses []laid
+	// tables are of a course and a bar: by how many looks were passed, and the mean of the quality.
+	tables [][bars][][]float64
 }
 
-// Worth is of curves that are to get below what a hit says, at looks at the given steps. The hit is by the last of them.
-func (h *Hit) Worth(looks []int64) *Worth {
-	w := &Worth{hit: h, from: make([][]float64, len(looks))}
-	for k := range w.from {
-		w.from[k] = make([]float64, rungsOf)
+// NewWorths are worths of curves with the given looks, of which the last is the end.
+func NewWorths(looks []int64) *Worths {
+	w := &Worths{looks: looks}
+	for _, c := range Courses() {
+		w.courses = append(w.courses, lay(&c, looks))
 	}
-	least := looks[0]
-	for k := range looks[1:] {
-		least = min(least, looks[k+1]-looks[k])
-	}
-	price := 1 / float64(least)
-	var before *gains
-	for range prices {
-		now := h.gains(price, looks)
-		for k, row := range now.from {
-			for i, gain := range row {
-				if w.from[k][i] == 0 && gain > 0 {
-					w.from[k][i] = price * between(gain, before, func(g *gains) float64 { return g.from[k][i] })
-				}
-			}
-		}
-		if w.fresh == 0 && now.fresh > 0 {
-			w.fresh = price * between(now.fresh, before, func(g *gains) float64 { return g.fresh })
-		}
-		before, price = now, price/cheaper
-	}
+	w.tables = make([][bars][][]float64, len(w.courses))
 	return w
 }
 
-// between is how many times a price steps are worth that gain something at it, and lost something at the dearer one before.
-func between(gain float64, before *gains, of func(*gains) float64) float64 {
-	if before == nil {
-		return 1
-	}
-	return 1 + (cheaper-1)*gain/(gain-of(before))
+// of is what a curve's training is worth under a course, after so many looks, with a mean of its quality.
+func (w *Worths) of(course, passed int, mean, bar float64) float64 {
+	i, f := knot(bar, leastBar, barStep, bars)
+	j, g := knot(mean, leastMean, meanStep, means)
+	low, high := w.table(course, i)[passed], w.table(course, i+1)[passed]
+	return (1-f)*((1-g)*low[j]+g*low[j+1]) + f*((1-g)*high[j]+g*high[j+1])
 }
 
-// gains are what training curves on by one look gains at a price, and after that as far as it pays; below 0 where it does not.
-type gains struct {
-	from  [][]float64
-	fresh float64
+// knot is the knot of a grid at or below a value, and how far on to the next it lies.
+func knot(v, least, step float64, knots int) (int, float64) {
+	at := min(max((v-least)/step, 0), float64(knots-1))
+	i := min(int(at), knots-2)
+	return i, at - float64(i)
 }
 
-func (h *Hit) gains(price float64, looks []int64) *gains {
-	last := len(looks) - 1
-	g := &gains{from: make([][]float64, last+1)}
-	g.from[last] = make([]float64, rungsOf)
-	// arrive is what it gains to come to a place at a look.
-	arrive := func(k int, z float64) float64 {
-		now := h.now(z)
-		i, f := rung(z)
-		return now + (1-now)*(max(0, g.from[k][i])*(1-f)+max(0, g.from[k][i+1])*f)
+func (w *Worths) table(course, bar int) [][]float64 {
+	if w.tables[course][bar] == nil {
+		w.tables[course][bar] = w.price(&w.courses[course], leastBar+barStep*float64(bar))
 	}
-	arrives := make([]float64, rungsOf+2*farthest)
-	for k := last - 1; k >= 0; k-- {
-		g.from[k] = make([]float64, rungsOf)
-		for m := range arrives {
-			arrives[m] = arrive(k+1, place(m-farthest))
-		}
-		for i := range rungsOf {
-			sum := -price * float64(looks[k+1]-looks[k])
-			for d, p := range h.ladder.moves[k][i] {
-				sum += p * arrives[i+d]
+	return w.tables[course][bar]
+}
+
+// A move is how the mean of a quality moves from look to look: to knots, with weights.
+type move struct {
+	to     int
+	weight float64
+}
+
+// price finds the worths of a course and a bar, by what training gains at each of a row of prices.
+func (w *Worths) price(c *laid, bar float64) [][]float64 {
+	last := len(w.looks) - 1
+	worth, before := make([][]float64, last+1), make([][]float64, last+1)
+	for k := range worth {
+		worth[k], before[k] = make([]float64, means), make([]float64, means)
+	}
+	wins, moves := w.wins(c, bar), w.moves(c)
+	now := make([][]float64, last+1)
+	for n, price := 0, leastPrice; n < prices; n, price = n+1, price*dearer {
+		for k := last; k >= 0; k-- {
+			now[k] = make([]float64, means)
+			cost := price * w.part(k)
+			for j := range means {
+				gain := wins[j]
+				if k < last {
+					gain = 0
+					for _, m := range moves[k][j] {
+						gain += m.weight * max(0, now[k+1][m.to])
+					}
+				}
+				gain -= cost
+				now[k][j] = gain
+				switch {
+				case gain > 0:
+					worth[k][j] = price
+				case before[k][j] > 0: // it is worth a price between the one before and this one
+					worth[k][j] *= 1 + (dearer-1)*before[k][j]/(before[k][j]-gain)
+				}
+				before[k][j] = gain
 			}
-			g.from[k][i] = sum
 		}
 	}
-	g.fresh = -price * float64(looks[0])
-	for i, p := range h.ladder.start {
-		g.fresh += p * arrive(0, place(i))
-	}
-	return g
+	return worth
 }
 
-// at is what a step is worth of a curve that stands at a place at a look, or of one not begun if look is below 0.
-func (w *Worth) at(look int, z float64) float64 {
-	if look < 0 {
-		return w.fresh
+// part is the part of a training from the k-th look before to the next.
+func (w *Worths) part(k int) float64 {
+	steps := w.looks[k]
+	if k > 0 {
+		steps -= w.looks[k-1]
 	}
-	i, f := rung(z)
-	return w.from[look][i]*(1-f) + w.from[look][i+1]*f
+	return float64(steps) / float64(w.looks[len(w.looks)-1])
 }
 
-// mostLeaned bounds how many times as much a step is worth for what is known of its configuration.
-const mostLeaned = 20
-
-// Worth is what the path's steps are worth: what the ladder says, as many times as its chance is what the ladder says of that.
-func (p *Path) Worth(w *Worth) float64 {
-	plain := w.hit.Chance(p.From-1, p.newest)
-	if plain <= 0 {
-		return 0
+// wins are the chances to end above a bar after all looks but the last, by the mean of the quality.
+func (w *Worths) wins(c *laid, bar float64) []float64 {
+	told := 0.0
+	if n := len(c.told); n > 0 {
+		told = c.told[n-1]
 	}
-	return w.at(p.From-1, p.newest) * min(p.Chance(w.hit)/plain, mostLeaned)
+	spread, chances := math.Sqrt(1-told*told), make([]float64, means)
+	for j := range chances {
+		for i, x := range nodes {
+			chances[j] += weights[i] * below((c.end(leastMean+meanStep*float64(j)+spread*x)-bar)/c.luck)
+		}
+	}
+	return chances
+}
+
+// moves are how means move from each look to the next, by where they are. What a look tells more, the mean moves by.
+func (w *Worths) moves(c *laid) [][][]move {
+	moves := make([][][]move, len(c.told))
+	before := 0.0
+	for k, told := range c.told {
+		spread := math.Sqrt(told*told - before*before)
+		before = told
+		moves[k] = make([][]move, means)
+		for j := range means {
+			for i, x := range nodes {
+				to, f := knot(leastMean+meanStep*float64(j)+spread*x, leastMean, meanStep, means)
+				moves[k][j] = append(moves[k][j], move{to, weights[i] * (1 - f)}, move{to + 1, weights[i] * f})
+			}
+		}
+	}
+	return moves
 }

@@ -2021,19 +2021,17 @@ func (x *PerformanceCurve) GetSampler() string {
 	return ""
 }
 
-// FreezeThaw trains many trials a little at a time: at each look it forecasts all of them, and trials not begun, by what the sweep's
-// own curves and configurations have shown, and trains on those whose steps are worth most. The others wait at their
-// checkpoints. Part of the steps is random search: the more, the less chosen trials end better than drawn ones.
+// FreezeThaw trains many trials a little at a time: at each look it forecasts all of them, and trials not begun, by where they stand among
+// the others and what the sweep's own ends have shown, and trains on those whose steps are worth most. The others wait at their checkpoints.
 type FreezeThaw struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Steps a trial is trained for at the most.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Step of the first look; the next ones follow at 1.4 times the steps. max_steps / 64, at least 1, if 0.
+	// Step of the first look; the next ones follow at 1.4 times the steps. max_steps / 40, rounded up, if 0.
 	MinSteps int64 `protobuf:"varint,2,opt,name=min_steps,json=minSteps,proto3" json:"min_steps,omitempty"`
-	// A trial whose chance to beat limits.target, or else the best value of the sweep, is below this is stopped; 0.01 if 0.
+	// A trial whose chance to beat all that got to the end is below this is stopped, once three did; 0.01 if 0.
 	Poor float64 `protobuf:"fixed64,3,opt,name=poor,proto3" json:"poor,omitempty"`
-	// "model" (default): configurations are those that the forecasts find most promising. "random" or "sobol": they are drawn, and
-	// forecasts know curves alone.
+	// "model" (default): half of the configurations are those that the forecasts find most promising. "random" or "sobol": all are drawn.
 	Sampler       string `protobuf:"bytes,4,opt,name=sampler,proto3" json:"sampler,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -308,12 +308,10 @@ class PerformanceCurve(_Sampled):
 class FreezeThaw(_Sampled):
     """Trains many trials a little at a time, and trains on those whose steps are worth most.
 
-    Trials are looked at after `min_steps` (0: `max_steps`/64), and then at 1.4 times the steps each time. At each look
-    all that wait at their checkpoints, and ones that are not begun, are forecast from the sweep's own curves and
-    configurations. A trial whose chance to beat the target, or the best so far, is below `poor` is stopped.
-    A quarter of the steps goes to trials drawn at random and trained to the end; all of them do where trials that were
-    chosen end no better than these. `sampler="model"` has the forecasts choose configurations too; under any other they
-    know curves alone.
+    Trials are looked at after `min_steps` (0: `max_steps`/40), and then at 1.4 times the steps each time. At each look
+    all that wait at their checkpoints, and ones that are not begun, are forecast from where they stand among the others
+    and from what the sweep's own ends have shown. A trial whose chance to beat all that got to the end is below `poor`
+    is stopped. `sampler="model"` has the forecasts choose half of the configurations too; any other draws them all.
     """
 
     max_steps: int

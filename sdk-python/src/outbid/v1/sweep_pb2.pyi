@@ -898,9 +898,8 @@ Global___PerformanceCurve: typing_extensions.TypeAlias = PerformanceCurve
 
 @typing.final
 class FreezeThaw(google.protobuf.message.Message):
-    """FreezeThaw trains many trials a little at a time: at each look it forecasts all of them, and trials not begun, by what the sweep's
-    own curves and configurations have shown, and trains on those whose steps are worth most. The others wait at their
-    checkpoints. Part of the steps is random search: the more, the less chosen trials end better than drawn ones.
+    """FreezeThaw trains many trials a little at a time: at each look it forecasts all of them, and trials not begun, by where they stand among
+    the others and what the sweep's own ends have shown, and trains on those whose steps are worth most. The others wait at their checkpoints.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -912,13 +911,11 @@ class FreezeThaw(google.protobuf.message.Message):
     max_steps: builtins.int
     """Steps a trial is trained for at the most."""
     min_steps: builtins.int
-    """Step of the first look; the next ones follow at 1.4 times the steps. max_steps / 64, at least 1, if 0."""
+    """Step of the first look; the next ones follow at 1.4 times the steps. max_steps / 40, rounded up, if 0."""
     poor: builtins.float
-    """A trial whose chance to beat limits.target, or else the best value of the sweep, is below this is stopped; 0.01 if 0."""
+    """A trial whose chance to beat all that got to the end is below this is stopped, once three did; 0.01 if 0."""
     sampler: builtins.str
-    """"model" (default): configurations are those that the forecasts find most promising. "random" or "sobol": they are drawn, and
-    forecasts know curves alone.
-    """
+    """"model" (default): half of the configurations are those that the forecasts find most promising. "random" or "sobol": all are drawn."""
     def __init__(
         self,
         *,
