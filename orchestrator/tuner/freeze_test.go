@@ -51,7 +51,7 @@ func ended(t *testing.T, task curvetest.Task, seed uint64) (all, kept int) {
 	return all, kept
 }
 
-// Where forecasts prove to be worth nothing, freeze_thaw becomes random search: most of what a budget could train to the end is
+// Where ends prove that standings say nothing, freeze_thaw comes near to random search: most of what a budget could train to the end is
 // trained to the end. Where they prove right it is less than half.
 func TestFreezeThawDoubtsForecastsThatProveWrong(t *testing.T) {
 	t.Parallel()

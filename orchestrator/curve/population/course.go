@@ -89,24 +89,30 @@ func (l *laid) after(look int, standing float64) forecast {
 	}
 	mean, spread := told*standing, math.Sqrt(1-told*told)
 	first, second := 0.0, 0.0
-	for i, x := range nodes {
-		e := l.end(mean + spread*x)
-		first, second = first+weights[i]*e, second+weights[i]*e*e
+	for _, n := range nodes() {
+		e := l.end(mean + spread*n.at)
+		first, second = first+n.weight*e, second+n.weight*e*e
 	}
 	return forecast{first, max(second-first*first, 0) + l.luck*l.luck}
 }
 
-// nodes and weights integrate over a standard normal variable (Gauss and Hermite's rule of nine points).
-var (
-	nodes = [...]float64{
-		-4.512745863399783, -3.205429002856470, -2.076847978677830, -1.023255663789133, 0,
-		1.023255663789133, 2.076847978677830, 3.205429002856470, 4.512745863399783,
+// A node is where a function of a standard normal variable is looked at to find its mean, and for how much that counts.
+type node struct{ at, weight float64 }
+
+// nodes are Gauss and Hermite's rule of nine points.
+func nodes() [9]node {
+	return [...]node{
+		{-4.512745863399783, 2.234584400774658e-5},
+		{-3.205429002856470, 2.789141321231769e-3},
+		{-2.076847978677830, 0.049916406765217896},
+		{-1.023255663789133, 0.24409750289493948},
+		{0, 0.4063492063492063},
+		{1.023255663789133, 0.24409750289493948},
+		{2.076847978677830, 0.049916406765217896},
+		{3.205429002856470, 2.789141321231769e-3},
+		{4.512745863399783, 2.234584400774658e-5},
 	}
-	weights = [...]float64{
-		2.234584400774658e-5, 2.789141321231769e-3, 0.049916406765217896, 0.24409750289493948, 0.4063492063492063,
-		0.24409750289493948, 0.049916406765217896, 2.789141321231769e-3, 2.234584400774658e-5,
-	}
-)
+}
 
 // below is the chance of a standard normal variable to be below z, density its density there, and quantile what it is below with a chance.
 func below(z float64) float64    { return 0.5 * math.Erfc(-z/math.Sqrt2) }

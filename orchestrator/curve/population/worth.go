@@ -111,8 +111,8 @@ func (w *Worths) wins(c *laid, bar float64) []float64 {
 	}
 	spread, chances := math.Sqrt(1-told*told), make([]float64, means)
 	for j := range chances {
-		for i, x := range nodes {
-			chances[j] += weights[i] * below((c.end(leastMean+meanStep*float64(j)+spread*x)-bar)/c.luck)
+		for _, n := range nodes() {
+			chances[j] += n.weight * below((c.end(leastMean+meanStep*float64(j)+spread*n.at)-bar)/c.luck)
 		}
 	}
 	return chances
@@ -127,9 +127,9 @@ func (w *Worths) moves(c *laid) [][][]move {
 		before = told
 		moves[k] = make([][]move, means)
 		for j := range means {
-			for i, x := range nodes {
-				to, f := knot(leastMean+meanStep*float64(j)+spread*x, leastMean, meanStep, means)
-				moves[k][j] = append(moves[k][j], move{to, weights[i] * (1 - f)}, move{to + 1, weights[i] * f})
+			for _, n := range nodes() {
+				to, f := knot(leastMean+meanStep*float64(j)+spread*n.at, leastMean, meanStep, means)
+				moves[k][j] = append(moves[k][j], move{to, n.weight * (1 - f)}, move{to + 1, n.weight * f})
 			}
 		}
 	}
