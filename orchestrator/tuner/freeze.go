@@ -36,10 +36,12 @@ type freezeState struct {
 	Scale   population.Scale
 	Beliefs population.Beliefs
 	// Best is the best cost that was seen and Holder whose it is, if Seen is above 0.
-	Best   entry
-	Seen   int
-	Ended  int
-	Worked int64
+	Best entry
+	Seen int
+	// Reaches counts the looks that trials got to.
+	Reaches int
+	Ended   int
+	Worked  int64
 	// Spent is the steps that all trials trained, and Given those that kept ones were promised.
 	Spent, Given int64
 	// Done is the step at which trials that completed before an extension stand.
@@ -66,6 +68,8 @@ type frozen struct {
 const (
 	// pastKept bounds the trials that ended and are still learned from, and waitingKept those that wait.
 	pastKept, waitingKept = 256, 256
+	// believes is how many looks trials get to before what standings are worth is thought through anew; it is at each end too.
+	believes = 4
 	// looksTo is how many times the first look goes into all steps, at the most, if nothing else is said.
 	looksTo = 40
 )
@@ -172,6 +176,9 @@ func (z *freeze) reached(e Reached) error {
 	z.Spent = plus(z.Spent, max(0, e.Step-w.Step))
 	z.note(w, e.Step)
 	z.view = nil
+	if z.Reaches++; z.Reaches%believes == 0 {
+		z.Beliefs = population.Believe(z.curves(), z.worths)
+	}
 	if z.modelled() && !w.Lost && e.Step < z.steps() {
 		z.view = z.think(scaleTries)
 	}

@@ -15,10 +15,11 @@ type Beliefs struct {
 }
 
 const (
-	// pairsCount is how much the mean of the pairs that a curve is in counts, over all looks.
-	pairsCount = 2.0
-	// mostEnds bounds the ends that are learned from.
-	mostEnds = 48
+	// endsCount is how often the mean of the pairs that an ended curve is in counts, over all looks, and looksCount that of pairs at a look after
+	// another.
+	endsCount, looksCount = 8, 8
+	// mostEnds bounds the ends that are learned from, and mostThere the curves at a look.
+	mostEnds, mostThere = 48, 40
 )
 
 // Prior is what is believed before any curve ended.
@@ -30,39 +31,18 @@ func Prior() Beliefs {
 	return b
 }
 
-// learn is what ends teach: courses count by the likelihood of the order in which pairs of curves ended, given how they stood at each look. Pairs and
-// looks say much the same, so they count as a mean.
+// learn is what curves teach: courses count by the likelihood of the order in which pairs of curves ended, given how they stood at each look, and of
+// the order at each look, given that at the one before. Pairs and looks say much the same, so they count as a mean.
 func (s *standings) learn(w *Worths) Beliefs {
 	b := Prior()
-	ends := s.ends
-	if len(ends) == 0 {
-		return b
-	}
 	logs := make([]float64, len(w.courses))
-	told := len(w.looks) - 1
 	for i := range w.courses {
 		c := &w.courses[i]
-		sum := 0.0
-		for k := range told {
-			said := make([]forecast, len(ends))
-			for n, e := range ends {
-				look, standing := s.known(e.curve, k)
-				said[n] = c.after(look, standing)
-			}
-			for n, e := range ends {
-				for m, o := range ends[:n] {
-					if e.cost == o.cost {
-						continue
-					}
-					ahead := said[m].mean - said[n].mean // ends are in rising order of their costs
-					sum += math.Log(max(below(ahead/math.Sqrt(said[n].variance+said[m].variance)), 1e-12))
-				}
-			}
+		logs[i] = looksCount * s.steadily(c, w.looks)
+		if len(s.ends) > 0 {
+			logs[i] += endsCount * s.ended(c)
+			b.Bars = append(b.Bars, s.places(c)[0])
 		}
-		if told > 0 {
-			logs[i] = pairsCount * 2 * sum / float64(len(ends)*told)
-		}
-		b.Bars = append(b.Bars, s.places(c)[0])
 	}
 	most, total := slices.Max(logs), 0.0
 	for i := range b.Weights {
@@ -74,6 +54,62 @@ func (s *standings) learn(w *Worths) Beliefs {
 	}
 	return b
 }
+
+// ended is the log of the likelihood of the order in which curves ended.
+func (s *standings) ended(c *laid) float64 {
+	sum := 0.0
+	for k := range c.told {
+		said := make([]forecast, len(s.ends))
+		for n, e := range s.ends {
+			look, standing := s.known(e.curve, k)
+			said[n] = c.after(look, standing)
+			for m, o := range s.ends[:n] {
+				if e.cost != o.cost { // ends are in rising order of their costs
+					sum += chanceLog((said[m].mean - said[n].mean) / math.Sqrt(said[n].variance+said[m].variance))
+				}
+			}
+		}
+	}
+	return 2 * sum / float64(len(s.ends)*max(len(c.told), 1))
+}
+
+// steadily is the log of the likelihood of the order of curves at looks, given how they stood at the look before.
+func (s *standings) steadily(c *laid, looks []int64) float64 {
+	all := 0.0
+	for k := 1; k < len(s.at); k++ {
+		before, now := s.at[k-1], s.at[k]
+		var there []int
+		for i := range now {
+			if !math.IsNaN(now[i]) && !math.IsNaN(before[i]) {
+				there = append(there, i)
+			}
+		}
+		if len(there) < leastThere {
+			continue
+		}
+		there = there[max(0, len(there)-mostThere):]
+		r := math.Pow(c.Steady, math.Log2(float64(looks[k])/float64(looks[k-1])))
+		scale, sum := r/math.Sqrt(2*(1-r*r)), 0.0
+		for n, i := range there {
+			for _, j := range there[:n] {
+				switch cmp.Compare(now[i], now[j]) {
+				case 1:
+					sum += chanceLog((before[i] - before[j]) * scale)
+				case -1:
+					sum += chanceLog((before[j] - before[i]) * scale)
+				}
+			}
+		}
+		all += 2 * sum / float64(len(there))
+	}
+	return all / float64(max(len(s.at), 1))
+}
+
+// leastThere is how many curves a look must have to say how steady standings are.
+const leastThere = 3
+
+// chanceLog is the log of the chance of a standard normal variable to be below z.
+func chanceLog(z float64) float64 { return math.Log(max(below(z), 1e-12)) }
 
 // places are where the curves that ended lie, in rising order of their costs: the quantiles of what was forecast of all of them together.
 func (s *standings) places(c *laid) []float64 {
