@@ -21,6 +21,9 @@ func (z *freeze) load(decode func(any) error) error {
 	if err := decode(&state); err != nil {
 		return err
 	}
+	if len(state.Beliefs.Weights) == 0 { // one of before there were beliefs
+		state.Beliefs = population.Prior()
+	}
 	if len(state.Looks) == 0 || state.Looks[len(state.Looks)-1] != z.steps() || !slices.IsSorted(state.Looks) || state.Looks[0] < 1 ||
 		len(state.Scale.Lengths) != z.configs.space.Dims() || !state.Beliefs.Whole() {
 		return ErrBadSnapshot
