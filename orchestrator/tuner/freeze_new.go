@@ -24,7 +24,7 @@ func (z *freeze) choose() (chosen Config, x []float64, why string) {
 			continue
 		}
 		at := z.configs.space.Coordinates(config, nil, math.NaN())
-		if tried[fmt.Sprint(at)] {
+		if tried[spot(at)] {
 			continue
 		}
 		if chance := v.model.Promise(at); chance > most {
@@ -38,13 +38,16 @@ func (z *freeze) choose() (chosen Config, x []float64, why string) {
 func (z *freeze) tried() map[string]bool {
 	tried := map[string]bool{}
 	for _, w := range z.live {
-		tried[fmt.Sprint(w.X)] = true
+		tried[spot(w.X)] = true
 	}
 	for i := range z.Past {
-		tried[fmt.Sprint(z.Past[i].X)] = true
+		tried[spot(z.Past[i].X)] = true
 	}
 	return tried
 }
+
+// spot tells coordinates apart, but for what is lost on the way from a value to them and back.
+func spot(x []float64) string { return fmt.Sprintf("%.6f", x) }
 
 // pool is what a new configuration is chosen from.
 func (z *freeze) pool(rng *rand.Rand) [][]float64 {

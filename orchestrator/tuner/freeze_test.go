@@ -1,6 +1,7 @@
 package tuner_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -105,4 +106,30 @@ func BenchmarkFreezeThaw(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(decisions), "us/decision")
 	b.ReportMetric(float64(trials)/float64(b.N), "trials")
+}
+
+// No configuration is chosen a second time: it would be trained for what is known.
+func TestFreezeThawTriesNothingTwice(t *testing.T) {
+	t.Parallel()
+	task := curvetest.Made("power law", 400, 20, 5)
+	seen := map[float64]bool{}
+	made, err := tuner.New(spec(freeze(&outbidv1.FreezeThaw{MaxSteps: 20}), func(s *outbidv1.SweepSpec) {
+		s.Mode, s.Tuner.Seed = "min", new(uint64(5))
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &contest{task: &task, tuner: made, pick: func(config tuner.Config) int {
+		lr := config["lr"].(float64)
+		rounded := math.Round(math.Log10(lr)*1e5) / 1e5
+		if seen[rounded] {
+			t.Errorf("lr %v is tried again", lr)
+		}
+		seen[rounded] = true
+		return len(seen) % len(task.Curves)
+	}}
+	c.hold(t, 4, 24*20/4)
+	if len(seen) < 20 {
+		t.Errorf("%d configurations were tried", len(seen))
+	}
 }
