@@ -62,7 +62,9 @@ def test_boosters_are_paused_pruned_and_go_on(real: ob.Client, train: Callable[[
     assert sorted(t.step for t in result.trials) == [1, 1, 1, 1, 1, 1, 3, 3, 9]
     assert result.best.step == ROUNDS and 0 < (result.best.metric or 0) < 0.5
     went_on = [t for t in result.trials if t.step > 1]
-    assert all(t.attributes["started"] == t.attributes["held"] > 0 for t in went_on), "they go on from their boosters"
+    # The last at a rung may go on at once, in the process where it is: it notes only that it began with nothing.
+    assert all(t.attributes["started"] == t.attributes["held"] for t in went_on), "they go on from their boosters"
+    assert any(t.attributes["held"] > 0 for t in went_on), "one at least goes on from its booster"
     steps = [r.step for r in result.reports() if r.trial == result.best.number]
     assert steps == list(range(1, ROUNDS + 1))
     assert "valid-logloss" in result.best.metrics or "valid-binary_logloss" in result.best.metrics
