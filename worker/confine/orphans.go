@@ -9,19 +9,30 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // treeName is how the directory of a worker's control groups is called, the one that it moves to, and the one behind: with its process's
-// number, and a mark that no other of that number has.
-var treeName = regexp.MustCompile(`^outbid-([0-9]+)-[0-9a-z]{8}(` + asideSuffix + `|` + behindSuffix + `)?$`)
+// number, the namespace that the number is of, and a mark that no other of that number has.
+var treeName = regexp.MustCompile(`^outbid-([0-9]+)\.([0-9]+)-[0-9a-z]{8}(` + asideSuffix + `|` + behindSuffix + `)?$`)
+
+// pidNamespace is the number of the namespace that process numbers are of here; 0 where there are none to tell apart.
+func pidNamespace() string {
+	link, err := os.Readlink("/proc/self/ns/pid") // pid:[4026531836]
+	if number := strings.TrimSuffix(strings.TrimPrefix(link, "pid:["), "]"); err == nil && number != "" {
+		return number
+	}
+	return "0"
+}
 
 // removeOrphans removes the empty control groups beside a worker's own that belong to no process any more: those of workers
 // that were killed and had another directory, whose record nobody reads. A number that another process has by now keeps
-// its group until that has ended: it may be a worker without a trial.
+// its group until that has ended: it may be a worker without a trial. Whether one of another namespace lives cannot be told from here.
 func removeOrphans(own []string, log *slog.Logger) {
 	var removed []string
+	namespace := pidNamespace()
 	for _, dir := range own {
 		home := filepath.Dir(dir)
 		entries, err := os.ReadDir(home)
@@ -31,7 +42,7 @@ func removeOrphans(own []string, log *slog.Logger) {
 		}
 		for _, entry := range entries {
 			name := treeName.FindStringSubmatch(entry.Name())
-			if name == nil || lives(name[1]) {
+			if name == nil || name[2] != namespace || lives(name[1]) {
 				continue
 			}
 			if path := filepath.Join(home, entry.Name()); removeEmpty(path) {

@@ -37,17 +37,19 @@ func TestEmptyGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 	if err := inside.Start(); err != nil {
 		t.Fatal(err)
 	}
+	here := pidNamespace()
 	left := map[string]bool{} // of each group: whether it is to be
 	for _, g := range []struct {
 		name string
 		pid  int // inside it; 0 for none
 		left bool
 	}{
-		{name: fmt.Sprintf("outbid-%d-aaaaaaaa", dead)},
-		{name: fmt.Sprintf("outbid-%d-aaaaaaaa-worker", dead)},
-		{name: fmt.Sprintf("outbid-%d-aaaaaaaa-behind", dead)},
-		{name: fmt.Sprintf("outbid-%d-bbbbbbbb", dead), pid: inside.Process.Pid, left: true},
-		{name: fmt.Sprintf("outbid-%d-aaaaaaaa", os.Getpid()), left: true},
+		{name: fmt.Sprintf("outbid-%d.%s-aaaaaaaa", dead, here)},
+		{name: fmt.Sprintf("outbid-%d.%s-aaaaaaaa-worker", dead, here)},
+		{name: fmt.Sprintf("outbid-%d.%s-aaaaaaaa-behind", dead, here)},
+		{name: fmt.Sprintf("outbid-%d.%s-bbbbbbbb", dead, here), pid: inside.Process.Pid, left: true},
+		{name: fmt.Sprintf("outbid-%d.%s-aaaaaaaa", os.Getpid(), here), left: true},
+		{name: fmt.Sprintf("outbid-%d.1-aaaaaaaa", dead), left: true}, // of another namespace, where it may live
 		{name: fmt.Sprintf("outbid-of-others-%d", dead), left: true},
 	} {
 		for _, tree := range own.where() {

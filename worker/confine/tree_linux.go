@@ -11,7 +11,7 @@ import (
 
 // openTree makes the tree of the control groups, of the version that the machine has.
 func openTree() (tree, error) {
-	name := fmt.Sprintf("outbid-%d-%s", os.Getpid(), strings.ToLower(newMark()[len(markEnv)+1:][:8]))
+	name := fmt.Sprintf("outbid-%d.%s-%s", os.Getpid(), pidNamespace(), strings.ToLower(newMark()[len(markEnv)+1:][:8]))
 	switch cgroups.Mode() {
 	case cgroups.Unified:
 		return openV2("/sys/fs/cgroup", name)
