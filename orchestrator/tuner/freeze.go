@@ -32,7 +32,7 @@ type freezeState struct {
 	Looks []int64
 	// Live are the trials that have not ended, by number, and Past those that have, the newest.
 	Live, Past []frozen
-	// Scale is what was learned of configurations, and Beliefs what ends taught.
+	// Scale is what was learned of configurations, and Beliefs what standings proved to be worth.
 	Scale   population.Scale
 	Beliefs population.Beliefs
 	// Best is the best cost that was seen and Holder whose it is, if Seen is above 0.

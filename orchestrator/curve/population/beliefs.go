@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Beliefs are what a sweep's ends have taught. They are plain data: the next ones go on from the same prior.
+// Beliefs are what a sweep's curves have taught of courses. They are plain data: the next ones go on from the same prior.
 type Beliefs struct {
 	// Weights of the courses, which sum up to one.
 	Weights []float64
@@ -14,15 +14,22 @@ type Beliefs struct {
 	Bars []float64
 }
 
+// Whole reports whether beliefs are of the courses that there are: those that were read may be of others.
+func (b Beliefs) Whole() bool {
+	n := len(Courses())
+	return len(b.Weights) == n && (len(b.Bars) == n || len(b.Bars) == 0)
+}
+
 const (
 	// endsCount is how often the mean of the pairs that an ended curve is in counts, over all looks, and looksCount that of pairs at a look after
 	// another.
 	endsCount, looksCount = 8, 8
-	// mostEnds bounds the ends that are learned from, and mostThere the curves at a look.
-	mostEnds, mostThere = 48, 40
+	// mostEnds bounds the ends that are learned from, and mostThere the curves at a look, of which leastThere must be there to say how steady
+	// standings are.
+	mostEnds, mostThere, leastThere = 48, 40, 3
 )
 
-// Prior is what is believed before any curve ended.
+// Prior is what is believed before anything is seen.
 func Prior() Beliefs {
 	var b Beliefs
 	for _, c := range Courses() {
@@ -40,7 +47,7 @@ func (s *standings) learn(w *Worths) Beliefs {
 		c := &w.courses[i]
 		logs[i] = looksCount * s.steadily(c, w.looks)
 		if len(s.ends) > 0 {
-			logs[i] += endsCount * s.ended(c)
+			logs[i] += endsCount * s.endings(c)
 			b.Bars = append(b.Bars, s.places(c)[0])
 		}
 	}
@@ -55,8 +62,8 @@ func (s *standings) learn(w *Worths) Beliefs {
 	return b
 }
 
-// ended is the log of the likelihood of the order in which curves ended.
-func (s *standings) ended(c *laid) float64 {
+// endings is the log of the likelihood of the order in which curves ended.
+func (s *standings) endings(c *laid) float64 {
 	sum := 0.0
 	for k := range c.told {
 		said := make([]forecast, len(s.ends))
@@ -105,9 +112,6 @@ func (s *standings) steadily(c *laid, looks []int64) float64 {
 	return all / float64(max(len(s.at), 1))
 }
 
-// leastThere is how many curves a look must have to say how steady standings are.
-const leastThere = 3
-
 // chanceLog is the log of the chance of a standard normal variable to be below z.
 func chanceLog(z float64) float64 { return math.Log(max(below(z), 1e-12)) }
 
@@ -117,7 +121,6 @@ func (s *standings) places(c *laid) []float64 {
 	for n, e := range s.ends {
 		look, standing := s.known(e.curve, len(c.told)-1)
 		said[n] = c.after(look, standing)
-		said[n].variance = math.Sqrt(said[n].variance)
 	}
 	at := make([]float64, len(said))
 	for n := range at {
@@ -126,7 +129,7 @@ func (s *standings) places(c *laid) []float64 {
 		for range 30 {
 			middle, sum := (low+high)/2, 0.0
 			for _, f := range said {
-				sum += below((middle - f.mean) / f.variance)
+				sum += below((middle - f.mean) / math.Sqrt(f.variance))
 			}
 			if sum < share*float64(len(said)) {
 				low = middle
@@ -137,95 +140,4 @@ func (s *standings) places(c *laid) []float64 {
 		at[n] = (low + high) / 2
 	}
 	return at
-}
-
-// An ended curve.
-type ended struct {
-	curve int
-	cost  float64
-}
-
-// standings are where curves stand at each look among all that were begun.
-type standings struct {
-	// at[k][i] is the standing of curve i at look k, NaN where it has none; a high one is good.
-	at [][]float64
-	// ends are the newest curves that ended, in rising order of the least cost.
-	ends []ended
-}
-
-// stand finds the standings of curves at so many looks.
-func stand(curves []Curve, looks int) *standings {
-	s := &standings{at: make([][]float64, looks-1)}
-	begun := 0
-	for i, c := range curves {
-		if len(c.Costs) > 0 {
-			begun++
-		}
-		if best := c.best(); len(c.Costs) == looks && !math.IsNaN(best) {
-			s.ends = append(s.ends, ended{i, best})
-		}
-	}
-	s.ends = s.ends[max(0, len(s.ends)-mostEnds):]
-	slices.SortStableFunc(s.ends, func(a, b ended) int { return cmp.Compare(a.cost, b.cost) })
-	for k := range s.at {
-		s.at[k] = standAt(curves, k, begun)
-	}
-	return s
-}
-
-// best is the least cost of a curve that is known, NaN if none is.
-func (c *Curve) best() float64 {
-	best := math.NaN()
-	for _, v := range c.Costs {
-		if !(v >= best) && !math.IsNaN(v) {
-			best = v
-		}
-	}
-	return best
-}
-
-// standAt finds standings at a look. Those that did not get there stand behind those that did, as those went on that stood well; those that did and
-// have no cost do not count. To share out the standings of the look before anew among those that got there, which needs no such supposition, was
-// worse on hard curves: regret 0.24 instead of 0.20 on AlgoPerf's tasks of development.
-func standAt(curves []Curve, k, begun int) []float64 {
-	at := make([]float64, len(curves))
-	var there []ended
-	for i, c := range curves {
-		at[i] = math.NaN()
-		switch {
-		case k >= len(c.Costs):
-		case math.IsNaN(c.Costs[k]):
-			begun--
-		default:
-			there = append(there, ended{i, c.Costs[k]})
-		}
-	}
-	slices.SortFunc(there, func(a, b ended) int { return cmp.Compare(a.cost, b.cost) })
-	for i := 0; i < len(there); {
-		j := i
-		for j < len(there) && there[j].cost == there[i].cost {
-			j++
-		}
-		for _, e := range there[i:j] { // equals share their places
-			at[e.curve] = quantile(1 - float64(i+j)/2/float64(begun))
-		}
-		i = j
-	}
-	return at
-}
-
-// known is the newest look up to k at which a curve has a standing, and that; -1 if there is none.
-func (s *standings) known(curve, k int) (look int, standing float64) {
-	for k = min(k, len(s.at)-1); k >= 0; k-- {
-		if z := s.at[k][curve]; !math.IsNaN(z) {
-			return k, z
-		}
-	}
-	return -1, 0
-}
-
-// Whole reports whether beliefs are of the courses that there are: those that were read may be of others.
-func (b Beliefs) Whole() bool {
-	n := len(Courses())
-	return len(b.Weights) == n && (len(b.Bars) == n || len(b.Bars) == 0)
 }

@@ -50,7 +50,7 @@ type Settings struct {
 	Random *rand.Rand
 }
 
-// Believe is what a sweep's curves teach that ended.
+// Believe is what a sweep's curves teach: those that ended, and how steadily all stand at looks.
 func Believe(curves []Curve, w *Worths) Beliefs { return stand(curves, len(w.looks)).learn(w) }
 
 // Learn makes the model of a sweep's curves.
@@ -63,7 +63,7 @@ func Learn(curves []Curve, s Settings) *Model {
 // configure makes the process: of the place of the end of a configuration, a standard normal variable.
 func (m *Model) configure(s Settings) {
 	var all []Measured
-	ends := m.endings()
+	ends := m.ended()
 	for i, c := range m.curves {
 		if c.X == nil {
 			continue
@@ -92,8 +92,8 @@ func (m *Model) configure(s Settings) {
 	}
 }
 
-// endings are the places of the curves that ended.
-func (m *Model) endings() map[int]forecast {
+// ended are the places of the curves that ended.
+func (m *Model) ended() map[int]forecast {
 	ends := map[int]forecast{}
 	if len(m.ends) == 0 {
 		return ends
