@@ -1,0 +1,185 @@
+"""Multilayer perceptrons of many configurations, trained together in numpy; trained.py writes their curves."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+EPOCHS = 50
+# Characters that a language model tells apart, sees before the next one, and numbers that each becomes.
+TOKENS, CONTEXT, EMBEDDING = 64, 8, 8
+# Examples of a language model's epoch, which is a part of its text.
+SAMPLE = 4096
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Drawn = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Inputs and targets (classes, or numbers), to train on and to validate with."""
+
+    x: Array
+    y: Array
+    x_valid: Array
+    y_valid: Array
+    outputs: int
+
+
+@dataclass(frozen=True)
+class How:
+    """What is the same for all configurations of a task."""
+
+    hidden: tuple[int, ...]  # units of each hidden layer
+    optimiser: str = "adam"
+    schedule: str = "constant"
+    metric: str = "loss"
+
+
+# What a space does not draw, of what a network is trained with.
+USUAL = {"momentum": 0.9, "beta2": 0.999, "batch_size": 32.0, "warmup": 0.0, "weight_decay": 0.0}
+USUAL |= {"dropout": 0.0, "smoothing": 0.0, "noise": 0.0, "width": math.inf}
+
+
+def scheduled(schedule: str, h: Drawn, done: float) -> Array:
+    """Share of the learning rate in use, once so much of training is done."""
+    match schedule:
+        case "cosine" | "linear":
+            left = (1 - done) / (1 - h["warmup"])
+            decayed = left if schedule == "linear" else (1 - np.cos(np.pi * left)) / 2
+            return np.where(done < h["warmup"], done / np.maximum(h["warmup"], 1e-9), decayed)
+        case "restarts":  # cycles of a cosine, each twice as long as the one before
+            at, first = done * EPOCHS, h["first_cycle"]
+            cycle = 2 ** np.floor(np.log2(at / first + 1))
+            return np.asarray(1 + np.cos(np.pi * (at - first * (cycle - 1)) / (first * cycle))) / 2
+        case "steps":  # the second drop is halfway from the first to the end
+            drops = (done >= h["first_drop"]).astype(int) + (done >= (1 + h["first_drop"]) / 2)
+            return np.asarray(h["drop"] ** drops)
+    return np.ones(len(h["learning_rate"]))
+
+
+class Networks:
+    """A perceptron for each configuration; weights lie in one array, their gradients in another."""
+
+    def __init__(self, count: int, sizes: list[int], tokens: bool, rng: np.random.Generator) -> None:
+        """Draw the first weights."""
+        shapes = [shape for a, b in itertools.pairwise(sizes) for shape in ((a, b), (1, b))]
+        shapes += [(TOKENS, EMBEDDING)] if tokens else []
+        ends = np.cumsum([a * b for a, b in shapes])
+        self.flat = np.zeros((count, ends[-1]), np.float32)
+        self.slope = np.zeros_like(self.flat)
+        self.weights, self.slopes = (
+            [part.reshape(count, *s) for part, s in zip(np.split(all_weights, ends[:-1], 1), shapes, strict=True)]
+            for all_weights in (self.flat, self.slope)
+        )
+        for w in self.weights[: 2 * len(sizes) - 2 : 2]:
+            w[:] = rng.standard_normal(w.shape) * math.sqrt(2 / w.shape[1])
+        self.embedding = self.weights[-1] if tokens else None
+        if tokens:
+            self.weights[-1][:] = rng.standard_normal(self.weights[-1].shape)
+        self.layers = len(sizes) - 1
+
+    def forward(self, x: Array, keep: list[Array]) -> list[Array]:
+        """Inputs of each layer, and the last one's outputs; keep weighs the hidden units."""
+        if self.embedding is not None:
+            x = self.embedding[np.arange(len(x))[:, None, None], x].reshape(*x.shape[:2], -1)
+        values = [x]
+        for i in range(self.layers):
+            z = values[-1] @ self.weights[2 * i]
+            z += self.weights[2 * i + 1]
+            if i + 1 < self.layers:
+                np.maximum(z, 0, out=z)
+                z *= keep[i]
+            values.append(z)
+        return values
+
+    def backward(self, x: Array, values: list[Array], keep: list[Array], delta: Array) -> None:
+        """Set the gradients, from that of the outputs."""
+        for i in reversed(range(self.layers)):
+            np.matmul(values[i].swapaxes(1, 2), delta, out=self.slopes[2 * i])
+            np.sum(delta, 1, keepdims=True, out=self.slopes[2 * i + 1])
+            if i or self.embedding is not None:
+                delta = delta @ self.weights[2 * i].swapaxes(1, 2)
+            if i:
+                delta *= (values[i] > 0) * keep[i - 1]
+        if self.embedding is not None:
+            hot = np.eye(TOKENS, dtype=np.float32)[x.reshape(len(x), -1)]
+            np.matmul(hot.swapaxes(1, 2), delta.reshape(*hot.shape[:2], EMBEDDING), out=self.slopes[-1])
+
+
+def gradient(outputs: Array, y: Array, smoothing: Array) -> Array:
+    """Gradient, by the outputs, of the mean loss: squared error of numbers, cross entropy of classes."""
+    if y.ndim == outputs.ndim:
+        return np.asarray(2 * (outputs - y) / np.float32(y.shape[1] * y.shape[2]))
+    # Probabilities this side of denormal numbers, which are slow.
+    p: Array = np.exp(np.maximum(outputs - outputs.max(2, keepdims=True), -60))
+    p /= p.sum(2, keepdims=True)
+    p -= smoothing / p.shape[2]
+    configuration, example = np.ogrid[: y.shape[0], : y.shape[1]]
+    p[configuration, example, y] -= (1 - smoothing)[:, :, 0]
+    p /= np.float32(p.shape[1])
+    return p
+
+
+def measure(metric: str, outputs: Array, y: Array) -> Array:
+    """Validation metric of each configuration; NaN if its outputs are not finite."""
+    if y.ndim == outputs.ndim - 1:
+        values = ((outputs - y) ** 2).mean((1, 2))
+    elif metric == "accuracy":
+        values = (outputs.argmax(2) == y).mean(1)
+    else:
+        z = outputs - outputs.max(2, keepdims=True)
+        values = (np.log(np.exp(z).sum(2)) - z[:, np.arange(len(y)), y]).mean(1)
+    return np.where(np.isfinite(outputs).all((1, 2)), values, np.nan)
+
+
+def train(how: How, d: Data, h: Drawn, rng: np.random.Generator) -> Array:
+    """Validation metric after each epoch of configurations that have one size of batch."""
+    count, batch = len(h["momentum"]), int(h["batch_size"][0])
+    tokens = d.x.dtype.kind == "i"
+    nets = Networks(count, [CONTEXT * EMBEDDING if tokens else d.x.shape[1], *how.hidden, d.outputs], tokens, rng)
+    rate, momentum, decay, beta2 = (
+        h[k][:, None].astype(np.float32) for k in ("learning_rate", "momentum", "weight_decay", "beta2")
+    )
+    drop, smoothing, noise = (h[k][:, None, None].astype(np.float32) for k in ("dropout", "smoothing", "noise"))
+    wide = [(np.arange(n) < h["width"][:, None, None]).astype(np.float32) for n in how.hidden]
+    average, square = np.zeros_like(nets.flat), np.zeros_like(nets.flat)
+    steps = (SAMPLE if tokens else len(d.x)) // batch
+    result = np.empty((count, EPOCHS))
+    for epoch in range(EPOCHS):
+        if tokens:
+            order = rng.integers(0, len(d.x), (count, steps * batch))
+        else:
+            order = rng.permuted(np.tile(np.arange(len(d.x)), (count, 1)), axis=1)
+        for step in range(steps):
+            rows = order[:, step * batch : (step + 1) * batch]
+            x, keep = d.x[rows], wide
+            if noise.any():
+                x = x + noise * rng.standard_normal(x.shape, np.float32)
+            if drop.any():
+                keep = [w * (rng.random((count, batch, w.shape[2]), np.float32) >= drop) / (1 - drop) for w in wide]
+            values = nets.forward(x, keep)
+            nets.backward(x, values, keep, gradient(values[-1], d.y[rows], smoothing))
+            # Averages of gradients that are exactly zero would sink into denormal numbers, which are slow.
+            g = nets.slope + np.float32(1e-15)
+            now = rate * scheduled(how.schedule, h, (epoch + step / steps) / EPOCHS)[:, None].astype(np.float32)
+            if how.optimiser == "sgd":
+                g += decay * nets.flat
+                average *= momentum
+                average += g
+                nets.flat -= now * average
+                continue
+            n = epoch * steps + step + 1
+            average += (1 - momentum) * (g - average)
+            square += (1 - beta2) * (g * g - square)
+            nets.flat *= 1 - now * decay
+            size = np.sqrt(square / (1 - beta2**n))
+            size += np.float32(1e-8)
+            nets.flat -= now / (1 - momentum**n) * average / size
+        valid = np.broadcast_to(d.x_valid, (count, *d.x_valid.shape))
+        result[:, epoch] = measure(how.metric, nets.forward(valid, wide)[-1], d.y_valid)
+    return result
