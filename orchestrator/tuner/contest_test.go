@@ -272,6 +272,9 @@ func (b *table) nearest(c tuner.Config) []int {
 // devTask says which tasks the tuner was developed on: those that the prior of package curve was fitted on, and LCBench's tables with odd
 // numbers. All others are held out.
 func devTask(task *curvetest.Task) bool {
+	if task.Set == "Trained" {
+		return false
+	}
 	if strings.HasPrefix(task.Name, "row-") {
 		return strings.HasSuffix(task.Name, "1") || strings.HasSuffix(task.Name, "3") || strings.HasSuffix(task.Name, "5") ||
 			strings.HasSuffix(task.Name, "7") || strings.HasSuffix(task.Name, "9")
@@ -293,7 +296,7 @@ var (
 	contestSeeds = flag.Int("contest-seeds", 3, "seeds of each contest")
 	contestSlots = flag.String("contest-slots", "4", "slots, by commas")
 	contestOnly  = flag.String("contest-tuners", "random,asha,hyperband,freeze_thaw", "tuners, by commas")
-	contestSets  = flag.String("contest-sets", "TaskSet,AlgoPerf,LCBench", "sets of tasks, by commas")
+	contestSets  = flag.String("contest-sets", "TaskSet,AlgoPerf,LCBench,Trained", "sets of tasks, by commas")
 	contestMode  = flag.String("contest-spaces", "blind,table", "what spaces say of configurations, by commas")
 	contestRows  = flag.String("contest-tables", "", "numbers of LCBench's tables, by commas; all if empty")
 	contestDraw  = flag.String("contest-sampler", "", "sampler of freeze_thaw")
@@ -360,7 +363,27 @@ func contestant(name string, steps int64) *outbidv1.Tuner {
 	}
 }
 
-// contestTasks are the tasks of the shared curves, and LCBench's where OUTBID_LCBENCH names their tables.
+// contestTables are the tasks of the tables in the file that a variable names; none where it names none.
+func contestTables(t *testing.T, variable string) []curvetest.Task {
+	t.Helper()
+	name := os.Getenv(variable)
+	if name == "" {
+		return nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	tasks, err := curvetest.Tables(bufio.NewReader(f))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return tasks
+}
+
+// contestTasks are the tasks of the shared curves, those of LCBench where OUTBID_LCBENCH names their tables, and those that trained.py
+// trained where OUTBID_TRAINED does.
 func contestTasks(t *testing.T) []curvetest.Task {
 	t.Helper()
 	tasks := realTasks(t)
@@ -369,20 +392,9 @@ func contestTasks(t *testing.T) []curvetest.Task {
 		t.Fatal(err)
 	}
 	tasks = append(tasks, self...)
+	tasks = append(tasks, contestTables(t, "OUTBID_LCBENCH")...)
 	tasks = append(tasks, crossedTasks(tasks)...)
-	if name := os.Getenv("OUTBID_LCBENCH"); name != "" {
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = f.Close() }()
-		more, err := curvetest.Tables(bufio.NewReader(f))
-		if err != nil {
-			t.Fatal(err)
-		}
-		tasks = append(tasks, more...)
-		tasks = append(tasks, crossedTasks(more)...)
-	}
+	tasks = append(tasks, contestTables(t, "OUTBID_TRAINED")...)
 	count := map[string]int{}
 	return slices.DeleteFunc(tasks, func(task curvetest.Task) bool {
 		if devTask(&task) == *contestHeld || !slices.Contains(strings.Split(*contestSets, ","), task.Set) {

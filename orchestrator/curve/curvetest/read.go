@@ -1,5 +1,5 @@
-// Package curvetest reads real learning curves for the tests of what extrapolates them: TaskSet (Metz et al. 2020) and
-// the logs of AlgoPerf's runs, one JSON object a line.
+// Package curvetest reads real learning curves for the tests of what extrapolates them: TaskSet (Metz et al. 2020), the logs of
+// AlgoPerf's runs, and the tables that lcbench.py and trained.py write, one JSON object a line.
 package curvetest
 
 import (
@@ -138,34 +138,65 @@ func (t *Task) configure(n int, of func(int) (map[string]float64, string)) {
 	}
 }
 
-// Tables reads what lcbench.py wrote: validation accuracies of LCBench's surrogate.
+// A table is a line of what lcbench.py or trained.py wrote.
+type table struct {
+	Task       string
+	Parameters []string
+	Rows       [][]float64
+	// LCBench's surrogate says accuracies, and no more.
+	Accuracy [][]number `json:"val_accuracy"`
+	// Others say their set, whether values are to be "min" or "max", and the values.
+	Set, Mode string
+	Values    [][]number
+}
+
+// Tables reads what lcbench.py or trained.py wrote. A value that is null, where training diverged, is NaN.
 func Tables(text io.Reader) ([]Task, error) {
 	z, err := gzip.NewReader(text)
 	if err != nil {
-		return nil, fmt.Errorf("read LCBench's tables: %w", err)
+		return nil, fmt.Errorf("read tables: %w", err)
 	}
 	var tasks []Task
 	for lines := json.NewDecoder(z); ; {
-		var line struct {
-			Task       string
-			Parameters []string
-			Rows       [][]float64
-			Accuracy   [][]float64 `json:"val_accuracy"`
-		}
+		var line table
 		if err := lines.Decode(&line); errors.Is(err, io.EOF) {
 			return tasks, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("read LCBench's tables: %w", err)
+			return nil, fmt.Errorf("read tables: %w", err)
 		}
-		t := Task{
-			Set: "LCBench", Name: line.Task, Maximise: true, Curves: line.Accuracy,
-			Parameters: line.Parameters, Rows: line.Rows, Kinds: make([]string, len(line.Rows)),
+		task, err := line.task()
+		if err != nil {
+			return nil, fmt.Errorf("read tables: task %q: %w", line.Task, err)
 		}
-		for _, c := range t.Curves {
-			t.Fresh = append(t.Fresh, slices.Repeat([]bool{true}, len(c)))
-		}
-		tasks = append(tasks, t)
+		tasks = append(tasks, task)
 	}
+}
+
+func (l *table) task() (Task, error) {
+	values := l.Values
+	if l.Set == "" {
+		l.Set, l.Mode, values = "LCBench", "max", l.Accuracy
+	}
+	if l.Mode != "min" && l.Mode != "max" {
+		return Task{}, fmt.Errorf(`mode is %q, not "min" or "max"`, l.Mode)
+	}
+	if len(values) == 0 || len(values) != len(l.Rows) {
+		return Task{}, fmt.Errorf("%d curves for %d rows; each row has one", len(values), len(l.Rows))
+	}
+	t := Task{
+		Set: l.Set, Name: l.Task, Maximise: l.Mode == "max", Parameters: l.Parameters, Rows: l.Rows, Kinds: make([]string, len(l.Rows)),
+	}
+	for _, c := range values {
+		if len(c) != len(values[0]) {
+			return Task{}, fmt.Errorf("curves of %d and of %d steps; all have the same", len(values[0]), len(c))
+		}
+		curve := make([]float64, len(c))
+		for i, v := range c {
+			curve[i] = float64(v)
+		}
+		t.Curves, t.Fresh = append(t.Curves, curve), append(t.Fresh, slices.Repeat([]bool{true}, len(c)))
+	}
+	return t, nil
 }
 
 // A run is a line of AlgoPerf's logs.
