@@ -13,7 +13,7 @@ EPOCHS = 50
 # Characters that a language model tells apart, sees before the next one, and numbers that each becomes.
 TOKENS, CONTEXT, EMBEDDING = 64, 8, 8
 # Examples of a language model's epoch, which is a part of its text.
-SAMPLE = 4096
+SAMPLE = 2048
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Drawn = dict[str, Array]

@@ -39,7 +39,7 @@ import xgboost
 from perceptrons import CONTEXT, EPOCHS, TOKENS, USUAL, Array, Data, Drawn, How, train
 from sklearn import datasets
 
-CONFIGURATIONS = 200
+CONFIGURATIONS = 150
 SEED = 20261123
 # Configurations that are computed together: what they hold fits into a processor's cache.
 TOGETHER = 15
@@ -126,7 +126,7 @@ def names() -> Data:
     for row, (name, _) in zip(x, found, strict=True):
         for a, b in itertools.pairwise(f" {name} "):
             row[zlib.crc32((a + b).encode()) % 256] += 1
-    return split(np.sqrt(x), np.array([kinds.index(kind) for _, kind in found]), 2560, 1024)
+    return split(np.sqrt(x), np.array([kinds.index(kind) for _, kind in found]), 1536, 1024)
 
 
 def characters(text: str) -> Data:
@@ -193,7 +193,7 @@ TASKS = [
     Task(
         "names-constant",
         names,
-        How((48,), metric="accuracy"),
+        How((32,), metric="accuracy"),
         {
             "learning_rate": log(1e-5, 1e-1),
             "weight_decay": log(1e-5, 1),
@@ -215,7 +215,7 @@ TASKS = [
     Task(
         "sources-constant",
         sources,
-        How((96,)),
+        How((64,)),
         {
             "learning_rate": log(1e-4, 1e-1),
             "momentum": uniform(0.5, 0.99),
@@ -227,7 +227,7 @@ TASKS = [
     Task(
         "documentation-cosine",
         documentation,
-        How((96,), schedule="cosine"),
+        How((64,), schedule="cosine"),
         {
             "learning_rate": log(1e-4, 1e-1),
             "warmup": uniform(0, 0.2),
@@ -253,19 +253,19 @@ TASKS = [
     Task(
         "digits-wrong-labels",
         wrong_digits,
-        How((96,)),
+        How((64,)),
         {
             "learning_rate": log(1e-4, 1e-1),
             "weight_decay": log(1e-3, 10),
             "dropout": uniform(0, 0.7),
-            "width": whole(16, 96),
+            "width": whole(16, 64),
             "smoothing": uniform(0, 0.3),
         },
     ),
     Task(
         "names-restarts",
         names,
-        How((48,), optimiser="sgd", schedule="restarts"),
+        How((32,), optimiser="sgd", schedule="restarts"),
         {
             "learning_rate": log(1e-2, 3),
             "first_cycle": whole(5, 25),
