@@ -419,7 +419,8 @@ func contestOn(t *testing.T, task *curvetest.Task, name, mode string, slots int,
 		}
 		s.Space = params
 	})
-	made := contestTuner(t, s, name)
+	made, end := contestTuner(t, s, name)
+	defer end()
 	c := &contest{task: task, tuner: made, pick: pick}
 	budgets := contestBudgets()
 	most := budgets[len(budgets)-1] * steps
@@ -436,23 +437,15 @@ func contestOn(t *testing.T, task *curvetest.Task, name, mode string, slots int,
 	return r
 }
 
-// contestTuner makes a tuner: ASHA with Optuna's TPE is a program of Python's, with the SDK on PYTHONPATH.
-func contestTuner(t *testing.T, s tuner.Settings, name string) tuner.Tuner {
+// contestTuner makes a tuner, and what ends it: ASHA with Optuna's TPE is a program of Python's, with the SDK on PYTHONPATH.
+func contestTuner(t *testing.T, s tuner.Settings, name string) (tuner.Tuner, func()) {
 	t.Helper()
-	if name == "tpe_asha" {
-		tuner.Outside(s.Spec.GetTuner())
-		made, err := plugin.LaunchRuled(t.Context(), s, nil, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(made.Close)
-		return made
-	}
-	made, err := tuner.New(s)
+	tuner.Outside(s.Spec.GetTuner())
+	made, end, err := plugin.Open(t.Context(), s, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", name, err)
 	}
-	return made
+	return made, end
 }
 
 // Contests of tuners on real curves, whose results a file takes in.

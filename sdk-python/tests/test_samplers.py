@@ -119,6 +119,21 @@ def test_trials_that_were_stopped_teach_too(name: Any) -> None:
     assert late < 0.5 * early
 
 
+def test_a_draw_makes_anew_only_trials_that_reported_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that pauses trials ends none of them, so that all are under way until the sweep is over."""
+    sampler = program(ob.ASHA(max_steps=81, sampler=ob.TPE(startup=5)))
+    for trial in range(12):
+        sampler.reported(Report(trial, 1, loss(draw(sampler))))
+    sampler._study()
+    made: list[list[Any]] = []
+    known = sampler._known
+    monkeypatch.setattr(sampler, "_known", lambda record, *rest: made.append(record["seen"]) or known(record, *rest))
+    sampler.reported(Report(3, 81, 0.5))
+    trials = sampler._study().trials
+    assert [seen[-1] for seen in made] == [[81, 0.5]]
+    assert trials[3].value == 0.5 and all(t.value is None for n, t in enumerate(trials) if n != 3)
+
+
 def test_draws_that_break_the_constraints_are_no_trials() -> None:
     sampler = program(ob.TPE(startup=2))
     for trial in range(30):

@@ -72,7 +72,7 @@ class Sampler(Tuner):
             raise settings.wrong("prior", f"{prior!r} is not a list of trials")
         self.prior = [made for made in (self._before(p) for p in prior) if made is not None]
         self.state = self.state or []
-        self._made: dict[int, tuple[tuple[int, str], optuna.trial.FrozenTrial]] = {}
+        self._made: dict[int, tuple[tuple[Any, ...], optuna.trial.FrozenTrial | None]] = {}
 
     def extended(self) -> Iterable[Action]:
         """Take up a wider space."""
@@ -156,21 +156,23 @@ class Sampler(Tuner):
         ways: list[Literal["minimize", "maximize"]] = [
             "maximize" if up else "minimize" for _, up in self.spec.objectives
         ]
-        study = optuna.create_study(directions=ways)
+        storage = optuna.storages.InMemoryStorage()
+        study = optuna.create_study(storage=storage, directions=ways)
+        known = storage.get_study_id_from_name(study.study_name)
         if len(ways) == 1:
             study.add_trials(self.prior)
         level = self._level()
         for number, record in enumerate(self.state):
             if record["over"] == "failed" or (record["over"] and not record["seen"]):
                 continue  # it ended and said nothing
-            key = (level, record["over"])
+            # A trial that a rule has paused is not over: it is made anew only where it has reported since.
+            key = (level, record["over"], len(record["seen"]), *record.get("others", ()))
             found, made = self._made.get(number, (None, None))
-            if made is None or found != key or not record["over"]:
+            if found != key:
                 made = self._known(record, level, len(ways))
-                if made is None:
-                    continue  # it lacks an objective
                 self._made[number] = (key, made)
-            study.add_trial(made)
+            if made is not None:  # else it lacks an objective
+                storage.create_new_trial(known, made)  # as study.add_trial does, which checks each trial again
         return study
 
     def _known(self, record: Mapping[str, Any], level: int, objectives: int) -> optuna.trial.FrozenTrial | None:
@@ -219,7 +221,9 @@ class Sampler(Tuner):
         params, distributions = as_params(self.spec.space, trial["params"])
         if not params or not isinstance(trial.get("value"), (int, float)):
             return None
-        return optuna.trial.create_trial(value=float(trial["value"]), params=params, distributions=distributions)
+        made = optuna.trial.create_trial(value=float(trial["value"]), params=params, distributions=distributions)
+        made.__class__ = _shared()
+        return made
 
 
 @functools.cache
