@@ -8,7 +8,7 @@ validation data after each. All of it is trained here, on a processor, in minute
 photographs, and of Python itself the sources of its library, its documentation (pydoc) and the names of Unicode's
 characters.
 
-Five tasks have a constant learning rate. Six have what is known to reorder configurations late: decay to zero, in steps
+Five tasks have a constant learning rate. Six have what may reorder configurations late: decay to zero, in steps
 or with restarts, wrong labels, and boosting with small steps. They were chosen before any tuner was run on them, and
 all are kept. A table is a JSON object a line: set, task, mode (min or max), parameters, rows and values. Where training
 has diverged, so that a number is no longer finite, the value is null, as JSON cannot write NaN.
