@@ -25,8 +25,12 @@ const (
 	leastSeen = 4
 	// drawnPool and nearPool are how many configurations a new trial's is chosen from: drawn ones, and some near the best.
 	drawnPool, nearPool = 48, 16
-	// chanceShare is the share of new trials whose configuration is drawn whatever the model says.
-	chanceShare = 0.5
+	// chosenShare is the share of new trials whose configuration the model chooses where standings surely tell of ends. Where they do not, it is less:
+	// it would choose by what trials that are not trained to the end seem to say.
+	chosenShare = 0.5
+	// abreast is how many trials are begun, and looked at twice, before any is trained on: until then nothing is known of how much trials differ.
+	// The ones that wait are not lost, as on a task where standings say nothing they are as good as any other.
+	abreast = 8
 	// leastEnds is how many trials must have got to the end before any is stopped as poor.
 	leastEnds = 3
 	// scaleTries is how many scales of the model are tried at each look.
@@ -106,6 +110,10 @@ func (z *freeze) judge(w *frozen) {
 		return
 	case own.Chance < z.poor() && v.ends >= leastEnds:
 		z.stop(w, false, at+fmt.Sprintf("poor: %s, below %.2g", says, z.poor()))
+		return
+	case len(w.Costs) >= 2 && z.narrow() && z.canCreate():
+		z.running--
+		z.pause(w.Trial, at+says+fmt.Sprintf("; it waits until %s are begun, as how much they differ tells how soon to choose among them", count(abreast, "trial")))
 		return
 	}
 	rival, whose := 0.0, ""
@@ -212,7 +220,7 @@ func (z *freeze) start() (bool, error) {
 		return z.begin()
 	}
 	other, worth := z.waiting()
-	if z.canCreate() && (other == nil || z.look().model.Fresh().Worth > worth) {
+	if z.canCreate() && (other == nil || z.narrow() || z.look().model.Fresh().Worth > worth) {
 		return z.begin()
 	}
 	if other == nil {
@@ -273,3 +281,6 @@ func (z *freeze) status() Status {
 	}
 	return Status{Waiting: idle, Exhausted: idle}
 }
+
+// narrow reports whether too few trials were begun to say how much they differ.
+func (z *freeze) narrow() bool { return len(z.trials) < abreast }

@@ -38,14 +38,26 @@ func Prior() Beliefs {
 	return b
 }
 
-// learn is what curves teach: courses count by the likelihood of the order in which pairs of curves ended, given how they stood at each look, and of
-// the order at each look, given that at the one before. Pairs and looks say much the same, so they count as a mean.
+// Told is how surely standings tell of ends: the weight of the courses of which each look says nearly all.
+func (b Beliefs) Told() float64 {
+	told := 0.0
+	for i, c := range Courses() {
+		if c.Sure >= 0.9 {
+			told += b.Weights[i]
+		}
+	}
+	return told
+}
+
+// learn is what curves teach: courses count by the likelihood of the order in which pairs of curves ended, given how they stood at each look, of
+// the order at each look, given that at the one before, and of how much curves fall. Pairs and looks say much the same, so they count as a mean.
 func (s *standings) learn(w *Worths) Beliefs {
 	b := Prior()
 	logs := make([]float64, len(w.courses))
+	fall := s.fall(w.looks)
 	for i := range w.courses {
 		c := &w.courses[i]
-		logs[i] = looksCount * s.steadily(c, w.looks)
+		logs[i] = looksCount*s.steadily(c, w.looks) + fallsCount*c.falling(fall)
 		if len(s.ends) > 0 {
 			logs[i] += endsCount * s.endings(c)
 			b.Bars = append(b.Bars, s.places(c)[0])

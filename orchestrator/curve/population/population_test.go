@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	diff "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/outbid-dev/outbid/orchestrator/curve/population"
@@ -23,7 +25,7 @@ func made(n int, early, late float64, rng *rand.Rand) []population.Curve {
 		for k := range costs {
 			costs[k] = 10 - quality + early*rng.NormFloat64()/float64(k+1)
 		}
-		costs[len(costs)-1] = 5 - quality + late*rng.NormFloat64()
+		costs[len(costs)-1] = 5 - 4*late - quality + late*rng.NormFloat64()
 		curves = append(curves, population.Curve{X: []float64{below(quality), rng.Float64()}, Costs: costs})
 	}
 	return curves
@@ -70,7 +72,30 @@ func TestEndsTeachWhatStandingsAreWorth(t *testing.T) {
 	}
 }
 
-// Nothing but the order of costs counts.
+// How much curves fall speaks for a course long before the first of them ends.
+func TestFallsTeachWhatStandingsAreWorth(t *testing.T) {
+	t.Parallel()
+	w := population.NewWorths(looks())
+	told := func(fall float64) float64 {
+		curves := made(8, 0, 0, rand.New(rand.NewPCG(2, 3)))
+		for i := range curves {
+			for k := range curves[i].Costs {
+				curves[i].Costs[k] -= fall * math.Log2(float64(looks()[k]))
+			}
+			curves[i].Costs = curves[i].Costs[:4]
+		}
+		return population.Believe(curves, w).Told()
+	}
+	before := population.Prior().Told()
+	if still := told(0.02); still < before+0.5 {
+		t.Errorf("of curves that keep still, standings tell the end with weight %.3f, and beforehand with %.3f", still, before)
+	}
+	if falling := told(1.5); falling > before/2 {
+		t.Errorf("of curves that fall by more than they differ, standings tell the end with weight %.3f, and beforehand with %.3f", falling, before)
+	}
+}
+
+// Neither the unit of a metric counts nor where it begins.
 func TestScaleDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -82,12 +107,12 @@ func TestScaleDoesNotMatter(t *testing.T) {
 		others := make([]population.Curve, len(curves))
 		for i, c := range curves {
 			for _, v := range c.Costs {
-				others[i].Costs = append(others[i].Costs, math.Exp(3*v)-1e4)
+				others[i].Costs = append(others[i].Costs, 4*v-100)
 			}
 		}
 		a, b := learn(curves), learn(others)
 		for i := range curves {
-			if a.Of(i) != b.Of(i) {
+			if d := diff.Diff(a.Of(i), b.Of(i), cmpopts.EquateApprox(1e-6, 1e-9)); d != "" {
 				t.Fatalf("curve %d: %+v, and on another scale %+v", i, a.Of(i), b.Of(i))
 			}
 		}
