@@ -127,7 +127,12 @@ def test_a_draw_makes_anew_only_trials_that_reported_since(monkeypatch: pytest.M
     sampler._study()
     made: list[list[Any]] = []
     known = sampler._known
-    monkeypatch.setattr(sampler, "_known", lambda record, *rest: made.append(record["seen"]) or known(record, *rest))
+
+    def noted(record: dict[str, Any], *rest: Any) -> Any:
+        made.append(record["seen"])
+        return known(record, *rest)
+
+    monkeypatch.setattr(sampler, "_known", noted)
     sampler.reported(Report(3, 81, 0.5))
     trials = sampler._study().trials
     assert [seen[-1] for seen in made] == [[81, 0.5]]
