@@ -294,6 +294,11 @@ func contestTasks(t *testing.T) []curvetest.Task {
 	tasks = append(tasks, contestTables(t, "OUTBID_LCBENCH")...)
 	tasks = append(tasks, crossedTasks(tasks)...)
 	tasks = append(tasks, contestTables(t, "OUTBID_TRAINED")...)
+	for _, row := range strings.Split(*contestRows, ",") {
+		if row != "" && !slices.ContainsFunc(tasks, func(task curvetest.Task) bool { return task.Name == "row-"+row }) {
+			t.Fatalf("-contest-tables: LCBench has no table %q; they are called 01 to 34", row)
+		}
+	}
 	count := map[string]int{}
 	return slices.DeleteFunc(tasks, func(task curvetest.Task) bool {
 		if devTask(&task) == *contestHeld || !slices.Contains(strings.Split(*contestSets, ","), task.Set) {

@@ -121,7 +121,7 @@ func (z *freeze) judge(w *frozen) {
 		rival, whose = worth, fmt.Sprintf("trial %d", other.Trial)
 	}
 	if z.canCreate() {
-		if worth := z.look().model.Fresh().Worth; worth > rival {
+		if worth := v.model.Fresh().Worth; worth > rival {
 			rival, whose = worth, "a new trial"
 		}
 	}

@@ -13,7 +13,7 @@ import (
 func (z *freeze) choose() (chosen Config, x []float64, why string) {
 	v := z.look()
 	rng := rand.New(rand.NewPCG(z.configs.root, poolStream+uint64(len(z.trials))))
-	if !z.modelled() || v.seen < leastSeen || len(z.trials) < len(z.configs.points) || rng.Float64() > chosenShare*z.Beliefs.Told() {
+	if !z.modelled() || v.seen < leastSeen || len(z.trials) < len(z.configs.points) || rng.Float64() > chosenShare*z.Beliefs.Trust() {
 		return nil, nil, ""
 	}
 	tried := z.tried()

@@ -87,6 +87,37 @@ func TestFreezeThawSaysWhatItKeeps(t *testing.T) {
 	}
 }
 
+// Eight trials are begun before any but a kept one is trained beyond its second look; a sweep of fewer trials is not held up by that.
+func TestFreezeThawBeginsTrialsAbreast(t *testing.T) {
+	t.Parallel()
+	const steps, second = 40, 2 // looks are at 1, 2, 3, 4, 6 steps and so on
+	for limit, begun := range map[int32]int{0: 8, 3: 3} {
+		task := curvetest.Made("power law", 200, steps, 7)
+		params, pick := tableSpace(&task, true, 7)
+		made, err := tuner.New(spec(freeze(&outbidv1.FreezeThaw{MaxSteps: steps}), trials(limit), func(s *outbidv1.SweepSpec) {
+			s.Mode, s.Space, s.Tuner.Seed = "min", params, new(uint64(7))
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &contest{task: &task, tuner: made, pick: pick}
+		beyond := 0 // how many were begun when one that is not kept was first trained beyond its second look
+		for range 10 * steps {
+			if c.hold(t, 1, 1); beyond > 0 {
+				break
+			}
+			for trial, step := range c.step {
+				if step > second && !c.kept[tuner.Trial(trial)] {
+					beyond = len(c.step)
+				}
+			}
+		}
+		if beyond < begun {
+			t.Errorf("with a limit of %d, %d trials were begun when one was trained beyond its second look; want %d", limit, beyond, begun)
+		}
+	}
+}
+
 // What a decision of freeze_thaw costs: a sweep of 24 trainings of 50 steps, four at a time, whose configurations are learned from.
 func BenchmarkFreezeThaw(b *testing.B) {
 	task := curvetest.Made("power law", 400, 50, 1)

@@ -38,15 +38,18 @@ func Prior() Beliefs {
 	return b
 }
 
-// Told is how surely standings tell of ends: the weight of the courses of which each look says nearly all.
-func (b Beliefs) Told() float64 {
-	told := 0.0
+// trusted is how surely a course's end must follow from the quality, for its standings to be trusted.
+const trusted = 0.9
+
+// Trust is how much standings are to be trusted to tell of ends: the weight of the courses whose ends follow from the quality.
+func (b Beliefs) Trust() float64 {
+	trust := 0.0
 	for i, c := range Courses() {
-		if c.Sure >= 0.9 {
-			told += b.Weights[i]
+		if c.Sure >= trusted {
+			trust += b.Weights[i]
 		}
 	}
-	return told
+	return trust
 }
 
 // learn is what curves teach: courses count by the likelihood of the order in which pairs of curves ended, given how they stood at each look, of

@@ -20,7 +20,7 @@ const (
 // are known. Curves that fall by far less than they differ are to end as they stand; those that fall by as much may end in any order.
 func (s *standings) fall(looks []int64) float64 {
 	sum, n := 0.0, 0.0
-	for k := range len(s.costs) - 1 {
+	for k := range len(looks) - 1 {
 		if fall := s.fallAfter(k, looks); !math.IsNaN(fall) {
 			sum, n = sum+fall, n+1
 		}
@@ -30,10 +30,9 @@ func (s *standings) fall(looks []int64) float64 {
 
 // fallAfter is how much curves fall after a look.
 func (s *standings) fallAfter(k int, looks []int64) float64 {
-	at, next := s.costs[k], s.costs[k+1]
 	var there []float64
-	for _, v := range at {
-		if finite(v) {
+	for _, c := range s.curves {
+		if v := c.at(k); finite(v) {
 			there = append(there, v)
 		}
 	}
@@ -42,11 +41,12 @@ func (s *standings) fallAfter(k int, looks []int64) float64 {
 	}
 	slices.Sort(there)
 	better := there[:min(len(there), max(leastBetter, (s.begun+1)/2))]
-	differ := better[len(better)-1] - better[0]
+	worst := better[len(better)-1]
+	differ := worst - better[0]
 	var falls []float64
-	for i, v := range at {
-		if v <= better[len(better)-1] && finite(next[i]) {
-			falls = append(falls, v-next[i])
+	for _, c := range s.curves {
+		if v, next := c.at(k), c.at(k+1); v <= worst && finite(next) {
+			falls = append(falls, v-next)
 		}
 	}
 	if len(falls) < 2 || differ <= 0 {

@@ -32,7 +32,6 @@ type Curve struct {
 type Model struct {
 	worths  *Worths
 	beliefs Beliefs
-	curves  []Curve
 	*standings
 	// process is nil where configurations say nothing.
 	process *Process
@@ -55,7 +54,7 @@ func Believe(curves []Curve, w *Worths) Beliefs { return stand(curves, len(w.loo
 
 // Learn makes the model of a sweep's curves.
 func Learn(curves []Curve, s Settings) *Model {
-	m := &Model{worths: s.Worths, beliefs: s.Beliefs, curves: curves, standings: stand(curves, len(s.Worths.looks))}
+	m := &Model{worths: s.Worths, beliefs: s.Beliefs, standings: stand(curves, len(s.Worths.looks))}
 	m.configure(s)
 	return m
 }

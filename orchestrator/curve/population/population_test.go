@@ -84,9 +84,9 @@ func TestFallsTeachWhatStandingsAreWorth(t *testing.T) {
 			}
 			curves[i].Costs = curves[i].Costs[:4]
 		}
-		return population.Believe(curves, w).Told()
+		return population.Believe(curves, w).Trust()
 	}
-	before := population.Prior().Told()
+	before := population.Prior().Trust()
 	if still := told(0.02); still < before+0.5 {
 		t.Errorf("of curves that keep still, standings tell the end with weight %.3f, and beforehand with %.3f", still, before)
 	}

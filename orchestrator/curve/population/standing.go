@@ -15,9 +15,8 @@ type costed struct {
 // standings are where curves stand at each look among all that were begun.
 type standings struct {
 	// at[k][i] is the standing of curve i at look k, NaN where it has none; a high one is good.
-	at [][]float64
-	// costs[k][i] is the cost of curve i at look k, NaN where it has none.
-	costs [][]float64
+	at     [][]float64
+	curves []Curve
 	// begun is how many curves have passed a look.
 	begun int
 	// ends are the newest curves that ended, in rising order of the least cost.
@@ -26,7 +25,7 @@ type standings struct {
 
 // stand finds the standings of curves at so many looks.
 func stand(curves []Curve, looks int) *standings {
-	s := &standings{at: make([][]float64, looks-1)}
+	s := &standings{at: make([][]float64, looks-1), curves: curves}
 	for i, c := range curves {
 		if len(c.Costs) > 0 {
 			s.begun++
@@ -37,24 +36,18 @@ func stand(curves []Curve, looks int) *standings {
 	}
 	s.ends = s.ends[max(0, len(s.ends)-mostEnds):]
 	slices.SortStableFunc(s.ends, func(a, b costed) int { return cmp.Compare(a.cost, b.cost) })
-	for k := range looks {
-		s.costs = append(s.costs, costsAt(curves, k))
-	}
 	for k := range s.at {
 		s.at[k] = standAt(curves, k, s.begun)
 	}
 	return s
 }
 
-// costsAt are the costs of curves at a look.
-func costsAt(curves []Curve, k int) []float64 {
-	costs := make([]float64, len(curves))
-	for i, c := range curves {
-		if costs[i] = math.NaN(); k < len(c.Costs) {
-			costs[i] = c.Costs[k]
-		}
+// at is the cost at a look, NaN where there is none.
+func (c *Curve) at(k int) float64 {
+	if k < len(c.Costs) {
+		return c.Costs[k]
 	}
-	return costs
+	return math.NaN()
 }
 
 // best is the least cost of a curve that is known, NaN if none is.

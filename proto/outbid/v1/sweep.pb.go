@@ -2031,7 +2031,7 @@ type FreezeThaw struct {
 	MinSteps int64 `protobuf:"varint,2,opt,name=min_steps,json=minSteps,proto3" json:"min_steps,omitempty"`
 	// A trial whose chance to beat all that got to the end is below this is stopped, once three did; 0.01 if 0.
 	Poor float64 `protobuf:"fixed64,3,opt,name=poor,proto3" json:"poor,omitempty"`
-	// "model" (default): half of the configurations are those that the forecasts find most promising. "random" or "sobol": all are drawn.
+	// "model" (default): up to half of the configurations, as far as standings tell of ends, are those that the forecasts find most promising. "random" or "sobol": all are drawn.
 	Sampler       string `protobuf:"bytes,4,opt,name=sampler,proto3" json:"sampler,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -311,7 +311,8 @@ class FreezeThaw(_Sampled):
     Trials are looked at after `min_steps` (0: `max_steps`/40), and then at 1.4 times the steps each time. At each look
     all that wait at their checkpoints, and ones that are not begun, are forecast from where they stand among the others
     and from what the sweep's own ends have shown. A trial whose chance to beat all that got to the end is below `poor`
-    is stopped. `sampler="model"` has the forecasts choose half of the configurations too; any other draws them all.
+    is stopped. `sampler="model"` has the forecasts choose up to half of the configurations too; any other draws
+    them all.
     """
 
     max_steps: int

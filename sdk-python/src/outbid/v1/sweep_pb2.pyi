@@ -915,7 +915,7 @@ class FreezeThaw(google.protobuf.message.Message):
     poor: builtins.float
     """A trial whose chance to beat all that got to the end is below this is stopped, once three did; 0.01 if 0."""
     sampler: builtins.str
-    """"model" (default): half of the configurations are those that the forecasts find most promising. "random" or "sobol": all are drawn."""
+    """"model" (default): up to half of the configurations, as far as standings tell of ends, are those that the forecasts find most promising. "random" or "sobol": all are drawn."""
     def __init__(
         self,
         *,
