@@ -1,13 +1,14 @@
-"""Averages five safetensors files with `outbid average`, NumPy and PyTorch, beside `cat`, in turns, and prints a table.
+"""Averages five safetensors files with `outbid average`, NumPy and PyTorch, beside `cat` and `cp`, in turns: a table.
 
     python compare.py OUTBID DIRECTORY [MIB] [RUNS]
 
-OUTBID is the binary. Without PyTorch the other three are compared. DIRECTORY takes eight files of MIB (1024) MiB, which
-go when it is done: a directory in memory, such as /dev/shm, shows what computing costs, one on a disk what the disk
-does. Every contender reads files that are in the page cache and writes one that is new. Both scripts map the files and
-add piece by piece in float64, as Outbid does; importing their libraries is not counted, while starting `outbid` and
-`cat` is. Before each, as much memory as the result takes is written and freed: a virtual machine may have to ask its
-host for memory that was not used for a while, which takes more time than anything else here, and no contender can help.
+OUTBID is the binary. Without PyTorch the others are compared. DIRECTORY takes seven files of MIB (1024) MiB, which go
+when it is done: a directory in memory, such as /dev/shm, shows what computing costs, one on a disk what the disk does.
+All read files that are in the page cache. Both scripts map the files and add piece by piece in float64, as Outbid does;
+importing their libraries is not counted, while starting programs is. `cat` reads all five and writes nothing; `cp`
+copies one of them: about what writing the result costs by itself. That can be more than all the rest, as a virtual
+machine has to ask its host for memory that lay idle, and no contender can help it. So each that writes removes the
+result of the one before as it begins, and finds as much memory as it needs just freed.
 """
 
 import json
@@ -96,15 +97,6 @@ def with_torch(files: list[str], to: str, kind: str) -> None:
             out.write(part.to(dtype).view(torch.uint8).numpy().data)
 
 
-def warm(path: str, mib: int) -> None:
-    """Has the kernel own as much free memory as is needed next."""
-    piece = bytes(1 << 20)
-    with open(path, "wb") as f:
-        for _ in range(mib + mib // 8):
-            f.write(piece)
-    os.remove(path)
-
-
 def used() -> float:
     both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in both)
@@ -132,6 +124,7 @@ def contenders(outbid: str, files: list[str], to: str, kind: str) -> dict[str, C
     average = [outbid, "average", *given, "--to", to]
     works: dict[str, Callable[[], object]] = {
         "cat": lambda: subprocess.run(["cat", *files], stdout=subprocess.DEVNULL, check=True),
+        "cp": lambda: subprocess.run(["cp", "--reflink=never", files[0], to], check=True),
         "outbid": lambda: subprocess.run(average, capture_output=True, check=True),
         "numpy": lambda: with_numpy(files, to, kind),
     }
@@ -152,18 +145,18 @@ def compare(outbid: str, files: list[str], to: str, kind: str, mib: int, runs: i
     apart = ""
     for run in range(runs + 1):
         for name, work in works.items():
-            if os.path.exists(to):
+            if name != "cat" and os.path.exists(to):
                 os.remove(to)
-            warm(to, mib)
             before, began = used(), time.monotonic()
             work()
             if run:  # the first warms up
                 wall[name].append(time.monotonic() - began)
                 busy[name].append(used() - before)
-            if name == "outbid":
+            if name == "outbid" and not run:
                 os.rename(to, ours)
             elif name == "numpy" and not run:
                 apart = same(kind, to, ours)
+                os.remove(ours)
     load, cores = os.getloadavg()[0], os.cpu_count()
     print(f"{kind}: five files of {mib} MiB, {runs} runs in turns, load {load:.0f}, {cores} cores;", end=" ")
     print(f"numpy is {apart} from outbid at most")
