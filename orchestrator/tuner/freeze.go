@@ -10,8 +10,8 @@ import (
 
 // freeze trains many trials a little at a time, after Swersky, Snoek and Adams, "Freeze-Thaw Bayesian Optimization" (2014): at
 // each look all trials that wait, and ones that are not begun, are forecast (package population), and the one whose steps are
-// worth most is trained on until its next look: by Gittins's index of ending among the best. A small part of the steps goes to trials
-// that are trained to the end whatever is said of them, as only ends tell what standings are worth.
+// worth most is trained on until its next look: by Gittins's index of ending among the best. A part of the steps goes to trials that
+// are kept: trained to the end whatever is said of them. It is small where standings tell of ends, and most where they do not.
 //
 // Everything is decided from what a snapshot holds: forecasts are made anew from the costs at the looks.
 type freeze struct {
@@ -61,7 +61,7 @@ type frozen struct {
 	Heard, Lost bool
 	// Step of the last look.
 	Step int64
-	// Kept: its configuration was drawn, and it is trained to the end whatever is said of it.
+	// Kept: it is trained to the end whatever is said of it.
 	Kept bool
 }
 

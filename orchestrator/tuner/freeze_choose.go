@@ -19,8 +19,6 @@ const (
 const (
 	// loyal is how many times as much another's steps must be worth before a trial leaves its device for it: a pause costs time.
 	loyal = 1.1
-	// keptShare is the part of all steps that kept trials get.
-	keptShare = 0.03
 	// leastSeen is how many trials must have a cost before configurations are chosen by the model.
 	leastSeen = 4
 	// drawnPool and nearPool are how many configurations a new trial's is chosen from: drawn ones, and some near the best.
@@ -92,9 +90,6 @@ func (z *freeze) think(tries int) *freezeView {
 	return v
 }
 
-// owing reports whether the next new trial is one to keep.
-func (z *freeze) owing() bool { return float64(z.Given) <= keptShare*float64(z.Spent) }
-
 // judge says whether a trial at a look goes on, waits or ends.
 func (z *freeze) judge(w *frozen) {
 	at := fmt.Sprintf("step %d: ", w.Step)
@@ -106,7 +101,7 @@ func (z *freeze) judge(w *frozen) {
 	own, says := v.paths[w.Trial], z.says(w)
 	switch {
 	case w.Kept:
-		z.train(w.Trial, z.next(w.Step), at+"kept: drawn at random, and trained to the end; "+says)
+		z.train(w.Trial, z.next(w.Step), at+"kept, and trained to the end; "+says)
 		return
 	case own.Chance < z.poor() && v.ends >= leastEnds:
 		z.stop(w, false, at+fmt.Sprintf("poor: %s, below %.2g", says, z.poor()))
@@ -216,8 +211,14 @@ func (z *freeze) thaw(t Trial, until int64, reason string) {
 
 // start gives a device to a trial that waits or to a new one, and reports whether there was any.
 func (z *freeze) start() (bool, error) {
-	if z.owing() && z.canCreate() {
-		return z.begin()
+	if z.owing() {
+		if w := z.keepable(); w != nil {
+			z.keep(w)
+			return true, nil
+		}
+		if z.canCreate() {
+			return z.begin()
+		}
 	}
 	other, worth := z.waiting()
 	if z.canCreate() && (other == nil || z.narrow() || z.look().model.Fresh().Worth > worth) {
@@ -250,7 +251,7 @@ func (z *freeze) begin() (bool, error) {
 		reason += fmt.Sprintf(" of %d", z.limit())
 	}
 	if keep {
-		reason += fmt.Sprintf(": kept, one of the %.0f %% of steps that go to trials that are trained to the end whatever is said of them", 100*keptShare)
+		reason += ": " + z.keeps()
 	}
 	if config != nil {
 		z.add(record{}, config, z.next(0), 0, reason+": "+why)

@@ -21,7 +21,8 @@ func (z *freeze) load(decode func(any) error) error {
 	if err := decode(&state); err != nil {
 		return err
 	}
-	if len(state.Beliefs.Weights) == 0 { // one of before there were beliefs
+	other := len(state.Beliefs.Weights) != len(population.Courses()) // of a version with other courses, or with none
+	if other {
 		state.Beliefs = population.Prior()
 	}
 	if len(state.Looks) == 0 || state.Looks[len(state.Looks)-1] != z.steps() || !slices.IsSorted(state.Looks) || state.Looks[0] < 1 ||
@@ -42,6 +43,9 @@ func (z *freeze) load(decode func(any) error) error {
 		z.live[w.Trial] = &w
 	}
 	z.Live = nil
+	if other {
+		z.Beliefs = population.Believe(z.curves(), z.worths)
+	}
 	for _, r := range z.trials {
 		if r.phase == running {
 			z.running++

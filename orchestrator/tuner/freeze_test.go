@@ -81,7 +81,7 @@ func TestFreezeThawSaysWhatItKeeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "random draw 1: kept, one of the 3 % of steps"
+	want := "random draw 1: kept, one of the 44 % of steps"
 	if got := actions[0].(tuner.Create).Reason; !strings.HasPrefix(got, want) {
 		t.Errorf("the first trial is created with %q, want %q", got, want)
 	}
