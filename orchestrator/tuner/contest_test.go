@@ -37,8 +37,9 @@ type contest struct {
 	bySteps   []float64 // the best cost after so many steps of all trials
 	byTicks   []float64 // and after so many ticks
 	forecast  func(contestEnd)
-	// kept are the trials that freeze_thaw draws and trains to the end whatever is said of them.
-	kept map[tuner.Trial]bool
+	// kept are the trials that freeze_thaw trains to the end whatever is said of them, and keeping hears why.
+	kept    map[tuner.Trial]bool
+	keeping func(reason string)
 	// said are chances to beat the best, whether that came true, and whether the trial was stopped with it.
 	said [][3]float64
 }
@@ -105,16 +106,12 @@ func (c *contest) send(t testing.TB, e tuner.Event) {
 		switch a := a.(type) {
 		case tuner.Create:
 			c.waiting = append(c.waiting, tuner.Trial(len(c.which)))
-			if strings.Contains(a.Reason, ": kept, ") {
-				if c.kept == nil {
-					c.kept = map[tuner.Trial]bool{}
-				}
-				c.kept[tuner.Trial(len(c.which))] = true
-			}
+			c.keep(tuner.Trial(len(c.which)), a.Reason)
 			c.which = append(c.which, c.pick(a.Config))
 			c.step, c.until = append(c.step, 0), append(c.until, int(a.UntilStep))
 		case tuner.Train:
 			c.until[a.Trial] = int(a.UntilStep)
+			c.keep(a.Trial, a.Reason)
 			if at && reached.Trial == a.Trial {
 				c.running = append(c.running, a.Trial)
 			} else {
@@ -129,6 +126,20 @@ func (c *contest) send(t testing.TB, e tuner.Event) {
 				c.forecast(contestEnd{a.Trial, a.Reason, c.best, c.step[a.Trial]})
 			}
 		}
+	}
+}
+
+// keep notes a trial that is trained to the end whatever is said of it.
+func (c *contest) keep(t tuner.Trial, reason string) {
+	if !strings.Contains(reason, ": kept, ") {
+		return
+	}
+	if c.kept == nil {
+		c.kept = map[tuner.Trial]bool{}
+	}
+	c.kept[t] = true
+	if c.keeping != nil {
+		c.keeping(reason)
 	}
 }
 

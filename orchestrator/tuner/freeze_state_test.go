@@ -1,0 +1,55 @@
+package tuner
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/outbid-dev/outbid/orchestrator/curve/population"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// A snapshot of a version that knew other courses goes on with what its curves teach of those that there are now.
+func TestFreezeThawReadsBeliefsInOtherCourses(t *testing.T) {
+	t.Parallel()
+	spec := &outbidv1.SweepSpec{
+		Metric: "loss", Mode: "min", Tuner: &outbidv1.Tuner{Seed: new(uint64(1)), Kind: &outbidv1.Tuner_FreezeThaw{FreezeThaw: &outbidv1.FreezeThaw{MaxSteps: 8}}},
+		Space: map[string]*outbidv1.Parameter{"lr": {Kind: &outbidv1.Parameter_Float{Float: &outbidv1.FloatRange{Low: 0, High: 1}}}},
+	}
+	set := Settings{Spec: spec}
+	made, err := New(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 12 {
+		if _, err := made.Handle(Ask{N: 1}); err != nil {
+			t.Fatal(err)
+		}
+		e, _ := made.(*engine)
+		z, _ := e.rules.(*freeze)
+		for trial, r := range e.trials {
+			if w := z.live[Trial(trial)]; r.phase == running {
+				if _, err := made.Handle(Reached{Trial: w.Trial, Step: z.next(w.Step), Metric: 1 / float64(n+1)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	e, _ := made.(*engine)
+	z, _ := e.rules.(*freeze)
+	want := population.Believe(z.curves(), z.worths)
+	z.Beliefs = population.Beliefs{Weights: []float64{0.5, 0.5}}
+	snapshot, err := made.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := Restore(set, snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, _ = back.(*engine)
+	z, _ = e.rules.(*freeze)
+	if diff := cmp.Diff(want, z.Beliefs); diff != "" {
+		t.Errorf("beliefs (-want +got):\n%s", diff)
+	}
+}
