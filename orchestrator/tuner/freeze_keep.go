@@ -10,11 +10,11 @@ import (
 // standings do not, or not yet, most are kept, in the order in which they were begun, so that such a sweep is near to random search.
 
 const (
-	// leastKept is the part of all steps that kept trials get at least, and doubtKept what they get beyond that where standings are not to be
-	// trusted at all: the rest of the steps still go to what training is worth, as on most hard tasks some course fits after some ends.
+	// leastKept is the part of all steps that kept trials get at least, and doubtKept what they get where standings are not to be trusted at all:
+	// the rest of the steps still go to what training is worth, as on most hard tasks some course fits after some ends.
 	leastKept, doubtKept = 0.03, 0.6
-	// worstKept is the part of the trials at a look of which none is kept that waits: on all but one of eight hard tasks those that stood there
-	// after a 16th of training were never among the best. Of all of training they must have had keptFrom for that.
+	// worstKept is the part of the trials at a look of which none is kept that waits: on seven of eight hard tasks of development the worst eighth
+	// after a 16th of training was never among the best at the end, and the next one seldom. Of all of training they must have had keptFrom for that.
 	worstKept, keptFrom = 0.25, 0.06
 )
 
