@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Kept trials are trained to the end whatever is said of them. Where standings tell of ends, they are few: only ends tell that. Where
-// standings do not, or not yet, most are kept, in the order in which they were begun, so that such a sweep is near to random search.
+// Kept trials are trained to the end whatever is said of them. Where standings tell of ends they get few of the steps: just enough to see that
+// standings still do. Where they do not, or nobody knows yet, kept trials get most steps, in the order in which they were begun, so that such a
+// sweep is near to random search.
 
 const (
 	// leastKept is the part of all steps that kept trials get at least, and doubtKept what they get where standings are not to be trusted at all:
@@ -28,12 +29,12 @@ func (z *freeze) owing() bool {
 
 // keepable is the oldest trial that waits and is to be kept: it is not among the worst. Nil if there is none.
 func (z *freeze) keepable() *frozen {
-	for _, t := range slices.Sorted(maps.Keys(z.live)) {
+	for i, t := range slices.Sorted(maps.Keys(z.live)) {
 		w := z.live[t]
 		if z.trials[t].phase != paused || float64(w.Step) < keptFrom*float64(z.steps()) {
 			continue
 		}
-		if place, of := z.look().model.Standing(z.index(t)); float64(place)-0.5 <= (1-worstKept)*float64(of) {
+		if place, of := z.look().model.Standing(i); float64(place)-0.5 <= (1-worstKept)*float64(of) {
 			return w
 		}
 	}

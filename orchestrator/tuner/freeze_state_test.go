@@ -9,6 +9,20 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
+// freezeOf is freeze_thaw behind a tuner.
+func freezeOf(t *testing.T, made Tuner) (*engine, *freeze) {
+	t.Helper()
+	e, ok := made.(*engine)
+	if !ok {
+		t.Fatalf("the tuner is a %T", made)
+	}
+	z, ok := e.rules.(*freeze)
+	if !ok {
+		t.Fatalf("its rules are a %T", e.rules)
+	}
+	return e, z
+}
+
 // A snapshot of a version that knew other courses goes on with what its curves teach of those that there are now.
 func TestFreezeThawReadsBeliefsInOtherCourses(t *testing.T) {
 	t.Parallel()
@@ -21,12 +35,11 @@ func TestFreezeThawReadsBeliefsInOtherCourses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e, z := freezeOf(t, made)
 	for n := range 12 {
 		if _, err := made.Handle(Ask{N: 1}); err != nil {
 			t.Fatal(err)
 		}
-		e, _ := made.(*engine)
-		z, _ := e.rules.(*freeze)
 		for trial, r := range e.trials {
 			if w := z.live[Trial(trial)]; r.phase == running {
 				if _, err := made.Handle(Reached{Trial: w.Trial, Step: z.next(w.Step), Metric: 1 / float64(n+1)}); err != nil {
@@ -35,8 +48,6 @@ func TestFreezeThawReadsBeliefsInOtherCourses(t *testing.T) {
 			}
 		}
 	}
-	e, _ := made.(*engine)
-	z, _ := e.rules.(*freeze)
 	want := population.Believe(z.curves(), z.worths)
 	z.Beliefs = population.Beliefs{Weights: []float64{0.5, 0.5}}
 	snapshot, err := made.Snapshot()
@@ -47,9 +58,8 @@ func TestFreezeThawReadsBeliefsInOtherCourses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, _ = back.(*engine)
-	z, _ = e.rules.(*freeze)
-	if diff := cmp.Diff(want, z.Beliefs); diff != "" {
+	_, again := freezeOf(t, back)
+	if diff := cmp.Diff(want, again.Beliefs); diff != "" {
 		t.Errorf("beliefs (-want +got):\n%s", diff)
 	}
 }
