@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,6 +205,28 @@ func TestAnswersOfTheServer(t *testing.T) {
 				t.Errorf("put: %v", err)
 			}
 		})
+	}
+}
+
+// A MinIO that removes an object denies who stores another beside it at that moment, whom it allowed before.
+func TestDeniedBesideARemoval(t *testing.T) {
+	t.Parallel()
+	var puts atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return
+		}
+		if r.Method == http.MethodPut && puts.Add(1) == 2 {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	s := objects.NewS3ForTest(t, server.URL)
+	for i, want := range []error{nil, objects.ErrUnavailable, nil} {
+		if err := s.Put(t.Context(), "key", strings.NewReader("x"), 1); !errors.Is(err, want) {
+			t.Errorf("put %d: %v, want %v", i+1, err, want)
+		}
 	}
 }
 

@@ -33,6 +33,8 @@ type S3 struct {
 	endpoint, region string
 	// reached says that the bucket is there, or that only the server knows whether it is.
 	reached atomic.Bool
+	// stored says that an object was taken, so that the credentials allow that.
+	stored atomic.Bool
 	// life of a signature, if it is not as long as the size asks for.
 	life time.Duration
 }
@@ -67,9 +69,20 @@ func (s *S3) Put(ctx context.Context, key string, r io.Reader, size int64) error
 		err = fmt.Errorf("%d bytes arrived, want %d", info.Size, size)
 	}
 	if err != nil {
-		return fmt.Errorf("store %s in %s: %w", key, s, s.classify(err))
+		return fmt.Errorf("store %s in %s: %w", key, s, s.refused(err))
 	}
+	s.stored.Store(true)
 	return nil
+}
+
+// refused is classify for an object that was not taken. MinIO denies access to a name beside which another is removed at that moment, so where
+// objects were taken before, trying again may help.
+func (s *S3) refused(err error) error {
+	refusal := s.classify(err)
+	if s.stored.Load() && minio.ToErrorResponse(err).Code == "AccessDenied" {
+		return fmt.Errorf("%w: it took objects before, and now %w", ErrUnavailable, refusal)
+	}
+	return refusal
 }
 
 // body returns what to upload: something that can be read again for a retry, if it is a file or small, and in parts
