@@ -179,24 +179,18 @@ func (c *contest) check(e tuner.Reached, actions []tuner.Action) {
 	}
 }
 
-// devTask says which tasks the tuner was developed on: those that the prior of package curve was fitted on, and LCBench's tables with odd
-// numbers. All others are held out.
+// devTask says which tasks the tuner was developed on: those that the prior of package curve was fitted on, LCBench's tables with odd numbers,
+// and since the tenth comparison all of AlgoPerf's and the first that trained.py trained. All others are held out.
 func devTask(task *curvetest.Task) bool {
-	if task.Set == "Trained" {
-		return false
-	}
 	if strings.HasPrefix(task.Name, "row-") {
-		return strings.HasSuffix(task.Name, "1") || strings.HasSuffix(task.Name, "3") || strings.HasSuffix(task.Name, "5") ||
-			strings.HasSuffix(task.Name, "7") || strings.HasSuffix(task.Name, "9")
+		return strings.ContainsAny(task.Name[len(task.Name)-1:], "13579")
 	}
-	for _, family := range []string{
-		"patch128_LSTM128_bs64", "patch32_IRNN64", "patch32_GRU128", "criteo1tb", "imagenet_resnet", "librispeech_conformer", "ogbg",
-	} {
-		if strings.HasPrefix(task.Name, family) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(strings.Fields(`
+		patch128_LSTM128_bs64 patch32_IRNN64 patch32_GRU128
+		criteo1tb imagenet_resnet librispeech_conformer ogbg fastmri imagenet_vit librispeech_deepspeech wmt
+		digits-constant cancer-constant names-constant photographs-constant sources-constant documentation-cosine
+		digits-linear digits-wrong-labels names-restarts photographs-steps diabetes-boosting`),
+		func(family string) bool { return strings.HasPrefix(task.Name, family) })
 }
 
 var (

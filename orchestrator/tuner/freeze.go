@@ -11,7 +11,7 @@ import (
 // freeze trains many trials a little at a time, after Swersky, Snoek and Adams, "Freeze-Thaw Bayesian Optimization" (2014): at
 // each look all trials that wait, and ones that are not begun, are forecast (package population), and the one whose steps are
 // worth most is trained on until its next look: by Gittins's index of ending among the best. A part of the steps goes to trials that
-// are kept: trained to the end whatever is said of them. It is small where standings tell of ends, and up to three fifths where they do not.
+// are kept: trained to the end whatever is said of them. It is small where standings tell of ends, and nearly all where they do not.
 //
 // Everything is decided from what a snapshot holds: forecasts are made anew from the costs at the looks.
 type freeze struct {

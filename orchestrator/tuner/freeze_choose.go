@@ -111,6 +111,10 @@ func (z *freeze) judge(w *frozen) {
 		z.pause(w.Trial, at+says+fmt.Sprintf("; it waits until %s are begun, as how much they differ tells how soon to choose among them", count(abreast, "trial")))
 		return
 	}
+	if z.owing() && (z.young(w) || z.keepable(w)) {
+		z.train(w.Trial, z.next(w.Step), at+z.keep(w)+"; "+says)
+		return
+	}
 	rival, whose := 0.0, ""
 	if other, worth := z.waiting(); other != nil {
 		rival, whose = worth, fmt.Sprintf("trial %d", other.Trial)
@@ -212,8 +216,9 @@ func (z *freeze) thaw(t Trial, until int64, reason string) {
 // start gives a device to a trial that waits or to a new one, and reports whether there was any.
 func (z *freeze) start() (bool, error) {
 	if z.owing() {
-		if w := z.keepable(); w != nil {
-			z.keep(w)
+		if w := z.elect(); w != nil {
+			says := z.says(w)
+			z.thaw(w.Trial, z.next(w.Step), fmt.Sprintf("step %d: %s; %s", w.Step, z.keep(w), says))
 			return true, nil
 		}
 		if z.canCreate() {
@@ -237,10 +242,15 @@ func (z *freeze) begin() (bool, error) {
 	var config Config
 	var x []float64
 	var why string
-	keep := z.owing()
-	if keep {
-		z.Given = plus(z.Given, z.steps())
-	} else {
+	w := &frozen{}
+	owed := ""
+	switch {
+	case len(z.trials) == 0: // its end tells soonest what standings are worth
+		w.Kept, owed = true, z.keeps()
+		z.Given = z.steps()
+	case z.owing():
+		owed = z.keep(w)
+	default:
 		config, x, why = z.choose()
 	}
 	reason := fmt.Sprintf("%s %d", z.label, len(z.trials)+1)
@@ -250,8 +260,8 @@ func (z *freeze) begin() (bool, error) {
 	if z.limit() > 0 {
 		reason += fmt.Sprintf(" of %d", z.limit())
 	}
-	if keep {
-		reason += ": " + z.keeps()
+	if owed != "" {
+		reason += ": " + owed
 	}
 	if config != nil {
 		z.add(record{}, config, z.next(0), 0, reason+": "+why)
@@ -262,7 +272,7 @@ func (z *freeze) begin() (bool, error) {
 			return ok, err
 		}
 	}
-	w := &frozen{Trial: Trial(len(z.trials) - 1), X: x, Kept: keep}
+	w.Trial, w.X = Trial(len(z.trials)-1), x
 	if z.modelled() && w.X == nil {
 		w.X = z.configs.space.Coordinates(config, nil, math.NaN())
 	}

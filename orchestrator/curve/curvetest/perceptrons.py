@@ -59,6 +59,8 @@ def scheduled(schedule: str, h: Drawn, done: float) -> Array:
         case "steps":  # the second drop is halfway from the first to the end
             drops = (done >= h["first_drop"]).astype(int) + (done >= (1 + h["first_drop"]) / 2)
             return np.asarray(h["drop"] ** drops)
+        case "hold":  # and at last a fall to 0
+            return np.minimum(1, (1 - done) / h["fall"])
     return np.ones(len(h["learning_rate"]))
 
 

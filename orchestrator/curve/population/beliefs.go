@@ -38,14 +38,15 @@ func Prior() Beliefs {
 	return b
 }
 
-// trusted is how surely a course's end must follow from the quality, for its standings to be trusted.
-const trusted = 0.9
+// trusted is how surely a course's end must follow from the quality, for its standings to be trusted, and soon how much they must tell of that
+// after an eighth of training.
+const trusted, soon = 0.9, 0.6
 
-// Trust is how much standings are to be trusted to tell of ends: the weight of the courses whose ends follow from the quality.
+// Trust is how much standings are to be trusted to tell of ends: the weight of the courses whose ends follow from a quality that is told of soon.
 func (b Beliefs) Trust() float64 {
 	trust := 0.0
 	for i, c := range Courses() {
-		if c.Sure >= trusted {
+		if c.Sure >= trusted && c.toldAt(1.0/8) >= soon {
 			trust += b.Weights[i]
 		}
 	}

@@ -1,0 +1,155 @@
+"""Real data that come along with packages, for trained.py to train models on."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import pathlib
+import pydoc_data.topics
+import re
+import sys
+import sysconfig
+import unicodedata
+import zlib
+from collections import Counter
+
+import matplotlib
+import numpy as np
+from perceptrons import CONTEXT, TOKENS, Array, Data
+from sklearn import datasets
+from statsmodels.datasets import fair, randhie
+
+SEED = 20261123
+
+
+def split(x: Array, y: Array, train: int, valid: int) -> Data:
+    """Draw examples to train on, and others to validate with."""
+    order = np.random.default_rng(SEED).permutation(len(x))[: train + valid]
+    a, b = order[:train], order[train:]
+    outputs = y.shape[1] if y.ndim > 1 else int(y.max()) + 1
+    return Data(x[a].astype(np.float32), y[a], x[b].astype(np.float32), y[b], outputs)
+
+
+def digits() -> Data:
+    """8x8 images of handwritten digits."""
+    x, y = datasets.load_digits(return_X_y=True)
+    return split(x / 16, y, 1200, 597)
+
+
+def wrong_digits() -> Data:
+    """The digits; of those to train on, three in ten have a label drawn at random."""
+    d, rng = digits(), np.random.default_rng(SEED)
+    y = np.where(rng.random(len(d.y)) < 0.3, rng.integers(0, d.outputs, len(d.y)), d.y)
+    return Data(d.x, y, d.x_valid, d.y_valid, d.outputs)
+
+
+def cancer() -> Data:
+    """Measurements of tumours, benign or malignant."""
+    x, y = datasets.load_breast_cancer(return_X_y=True)
+    return split((x - x.mean(0)) / x.std(0), y, 380, 189)
+
+
+def diabetes() -> Data:
+    """Measurements of patients, and the progress of their disease a year later, in standard deviations."""
+    x, y = datasets.load_diabetes(return_X_y=True)
+    return split(x, ((y - y.mean()) / y.std())[:, None], 300, 142)
+
+
+def photographs() -> Data:
+    """8x8 patches of two photographs, which are their own targets."""
+    patches = []
+    for image in datasets.load_sample_images().images:
+        grey = image.mean(2)[:424, :640]
+        patches.append(grey.reshape(53, 8, 80, 8).swapaxes(1, 2).reshape(-1, 64))
+    x = np.concatenate(patches)
+    x = ((x - x.mean()) / x.std()).astype(np.float32)
+    return split(x, x, 1536, 512)
+
+
+def names() -> Data:
+    """Names of Unicode's characters, as counts of hashed pairs of letters, and the characters' categories."""
+    found = []
+    for code in range(sys.maxunicode + 1):
+        name = unicodedata.name(chr(code), "")
+        if name and not re.search("HANGUL SYLLABLE|-[0-9A-F]{4,5}$", name):  # those are made by rule
+            found.append((name, unicodedata.category(chr(code))))
+    kinds = [kind for kind, _ in Counter(kind for _, kind in found).most_common(8)]
+    found = [(name, kind) for name, kind in found if kind in kinds]
+    x = np.zeros((len(found), 256), np.float32)
+    for row, (name, _) in zip(x, found, strict=True):
+        for a, b in itertools.pairwise(f" {name} "):
+            row[zlib.crc32((a + b).encode()) % 256] += 1
+    return split(np.sqrt(x), np.array([kinds.index(kind) for _, kind in found]), 1536, 1024)
+
+
+def characters(text: str) -> Data:
+    """Each character of a text after those before it; the last tenth of the text validates."""
+    common = [c for c, _ in Counter(text).most_common(TOKENS - 1)]
+    number = {c: i + 1 for i, c in enumerate(common)}
+    tokens = np.array([number.get(c, 0) for c in text])
+    windows = np.lib.stride_tricks.sliding_window_view(tokens, CONTEXT + 1)
+    cut = len(windows) * 9 // 10
+    valid = windows[cut + CONTEXT :]
+    valid = valid[np.random.default_rng(SEED).permutation(len(valid))[:1024]]
+    return Data(windows[:cut, :-1], windows[:cut, -1], valid[:, :-1], valid[:, -1], TOKENS)
+
+
+def sources() -> Data:
+    """The sources of Python's library."""
+    files = sorted(pathlib.Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    order = np.random.default_rng(SEED).permutation(len(texts))
+    return characters("".join(texts[i] for i in order)[:500_000])
+
+
+def documentation() -> Data:
+    """Python's documentation of its language."""
+    topics = pydoc_data.topics.topics
+    return characters("".join(topics[name] for name in sorted(topics))[:500_000])
+
+
+def character_names() -> Data:
+    """The names of Unicode's characters, one after another."""
+    found = (unicodedata.name(chr(code), "") for code in range(sys.maxunicode + 1))
+    return characters(
+        "\n".join(n for n in found if n and not re.search("HANGUL SYLLABLE|-[0-9A-F]{4,5}$", n))[:500_000]
+    )
+
+
+def standardised(x: Array) -> Array:
+    """Columns of mean 0 and spread 1."""
+    return np.asarray((x - x.mean(0)) / x.std(0))
+
+
+def care() -> Data:
+    """Insured people of the RAND experiment, and how often they saw a doctor, as a logarithm."""
+    table = randhie.load_pandas().data.to_numpy(float)
+    return split(standardised(table[:, 1:]), standardised(np.log1p(table[:, :1])), 1536, 2048)
+
+
+def affairs() -> Data:
+    """Answers to a magazine's questions, and whether who gave them had an affair."""
+    table = fair.load_pandas().data.to_numpy(float)
+    return split(standardised(table[:, :-1]), (table[:, -1] > 0).astype(int), 1536, 2048)
+
+
+def sample(name: str) -> pathlib.Path:
+    """A file of matplotlib's sample data."""
+    return pathlib.Path(matplotlib.get_data_path()) / "sample_data" / name
+
+
+def faults() -> Data:
+    """Points of a map as waves of their coordinates, and their elevations."""
+    height = np.load(sample("jacksboro_fault_dem.npz"))["elevation"].astype(float)
+    at = np.stack(np.meshgrid(*(np.linspace(-1, 1, n) for n in height.shape), indexing="ij"), -1).reshape(-1, 2)
+    waves = at @ np.random.default_rng(SEED).normal(0, 4, (2, 24))
+    return split(np.concatenate([np.sin(waves), np.cos(waves)], 1), standardised(height.reshape(-1, 1)), 2048, 2048)
+
+
+def scan() -> Data:
+    """8x8 patches of a scan of a head, which are their own targets."""
+    with gzip.open(sample("s1045.ima.gz")) as file:
+        image = np.frombuffer(file.read(), np.uint16).astype(float).reshape(256, 256)
+    patches = image.reshape(32, 8, 32, 8).swapaxes(1, 2).reshape(-1, 64)
+    x = ((patches - patches.mean()) / patches.std()).astype(np.float32)
+    return split(x, x, 768, 256)
