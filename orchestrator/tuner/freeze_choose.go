@@ -111,7 +111,7 @@ func (z *freeze) judge(w *frozen) {
 		z.pause(w.Trial, at+says+fmt.Sprintf("; it waits until %s are begun, as how much they differ tells how soon to choose among them", count(abreast, "trial")))
 		return
 	}
-	if z.owing() && (z.young(w) || z.keepable(w)) {
+	if z.owing() && (z.young(w) || z.keepable(z.index(w.Trial))) {
 		z.train(w.Trial, z.next(w.Step), at+z.keep(w)+"; "+says)
 		return
 	}

@@ -16,7 +16,7 @@ const (
 	leastKept, doubtKept = 0.03, 0.9
 	// worstKept is the part of the trials at a look of which none is kept. For that they must have had keptFrom of all of training. Trained to
 	// the end but for the worst third after 6 %, as many steps left a regret of 0.20 on AlgoPerf's fourteen tasks where all trained to the end
-	// left 0.24, and less on thirteen of them; to cut later, or again, or more, helped some and cost others more than that.
+	// left 0.24, and less on twelve of them; to cut later, or again, or more, helped some and cost others more than that.
 	worstKept, keptFrom = 1.0 / 3, 0.06
 )
 
@@ -33,9 +33,9 @@ func (z *freeze) owing() bool {
 // young reports whether a trial was not trained for long enough to say whether it is to be kept.
 func (z *freeze) young(w *frozen) bool { return float64(w.Step) < keptFrom*float64(z.steps()) }
 
-// keepable reports whether a trial that is not young is to be kept: it is not among the worst.
-func (z *freeze) keepable(w *frozen) bool {
-	place, of := z.look().model.Standing(z.index(w.Trial))
+// keepable reports whether a trial that is not young, the so-manieth of those that live, is to be kept: it is not among the worst.
+func (z *freeze) keepable(index int) bool {
+	place, of := z.look().model.Standing(index)
 	return float64(place)-0.5 <= (1-worstKept)*float64(of)
 }
 
@@ -43,11 +43,11 @@ func (z *freeze) keepable(w *frozen) bool {
 // is none.
 func (z *freeze) elect() *frozen {
 	var young *frozen
-	for _, t := range slices.Sorted(maps.Keys(z.live)) {
+	for i, t := range slices.Sorted(maps.Keys(z.live)) {
 		w := z.live[t]
 		switch {
 		case z.trials[t].phase != paused:
-		case !z.young(w) && z.keepable(w):
+		case !z.young(w) && z.keepable(i):
 			return w
 		case z.young(w) && young == nil:
 			young = w
