@@ -115,6 +115,7 @@ def program(tmp_path: Path) -> Iterator[Callable[[str], Program]]:
         one.process.wait()
         assert one.process.stdout is not None
         one.process.stdout.close()
+        print(one.text)  # shown where a test fails
     if (pid := server_pid(tmp_path)) and alive(pid):
         os.kill(pid, signal.SIGKILL)
 
