@@ -69,20 +69,20 @@ func (s *S3) Put(ctx context.Context, key string, r io.Reader, size int64) error
 		err = fmt.Errorf("%d bytes arrived, want %d", info.Size, size)
 	}
 	if err != nil {
-		return fmt.Errorf("store %s in %s: %w", key, s, s.refused(err))
+		return fmt.Errorf("store %s in %s: %w", key, s, s.notStored(err))
 	}
 	s.stored.Store(true)
 	return nil
 }
 
-// refused is classify for an object that was not taken. MinIO denies access to a name beside which another is removed at that moment, so where
+// notStored is classify for an object that was not taken. MinIO denies access to a name beside which another is removed at that moment, so where
 // objects were taken before, trying again may help.
-func (s *S3) refused(err error) error {
-	refusal := s.classify(err)
+func (s *S3) notStored(err error) error {
+	denied := s.classify(err)
 	if s.stored.Load() && minio.ToErrorResponse(err).Code == "AccessDenied" {
-		return fmt.Errorf("%w: it took objects before, and now %w", ErrUnavailable, refusal)
+		return fmt.Errorf("%w: it took objects before, and now %w", ErrUnavailable, denied)
 	}
-	return refusal
+	return denied
 }
 
 // body returns what to upload: something that can be read again for a retry, if it is a file or small, and in parts

@@ -216,7 +216,7 @@ func (z *freeze) thaw(t Trial, until int64, reason string) {
 // start gives a device to a trial that waits or to a new one, and reports whether there was any.
 func (z *freeze) start() (bool, error) {
 	if z.owing() {
-		if w := z.elect(); w != nil {
+		if w := z.nextKept(); w != nil {
 			says := z.says(w)
 			z.thaw(w.Trial, z.next(w.Step), fmt.Sprintf("step %d: %s; %s", w.Step, z.keep(w), says))
 			return true, nil

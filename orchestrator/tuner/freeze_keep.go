@@ -33,15 +33,15 @@ func (z *freeze) owing() bool {
 // young reports whether a trial was not trained for long enough to say whether it is to be kept.
 func (z *freeze) young(w *frozen) bool { return float64(w.Step) < keptFrom*float64(z.steps()) }
 
-// keepable reports whether a trial that is not young, the so-manieth of those that live, is to be kept: it is not among the worst.
+// keepable reports whether a trial that is not young is to be kept: it is not among the worst. The index is its place among those that live, by number.
 func (z *freeze) keepable(index int) bool {
 	place, of := z.look().model.Standing(index)
 	return float64(place)-0.5 <= (1-worstKept)*float64(of)
 }
 
-// elect is the trial that waits and gets what kept ones are owed: the oldest that is to be kept, or else that is too young to say. Nil if there
+// nextKept is the trial that waits and is the next to get what kept ones are owed: the oldest that is to be kept, or else that is too young to say. Nil if there
 // is none.
-func (z *freeze) elect() *frozen {
+func (z *freeze) nextKept() *frozen {
 	var young *frozen
 	for i, t := range slices.Sorted(maps.Keys(z.live)) {
 		w := z.live[t]

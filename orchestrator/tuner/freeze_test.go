@@ -45,9 +45,12 @@ func ended(t *testing.T, task curvetest.Task, seed uint64) (all, kept int) {
 		t.Fatal(err)
 	}
 	c := &contest{task: &task, tuner: made, pick: pick, keeping: func(reason string) {
+		if !strings.Contains(reason, "kept, one of") || strings.HasPrefix(reason, "random draw 1:") {
+			return
+		}
 		m := keptAt.FindStringSubmatch(reason)
 		if m == nil {
-			return
+			t.Fatalf("a trial is kept with no step and no standing: %s", reason)
 		}
 		step, _ := strconv.ParseFloat(m[1], 64)
 		place, _ := strconv.ParseFloat(m[2], 64)

@@ -30,6 +30,26 @@ def split(x: Array, y: Array, train: int, valid: int) -> Data:
     return Data(x[a].astype(np.float32), y[a], x[b].astype(np.float32), y[b], outputs)
 
 
+def standardised(x: Array) -> Array:
+    """Columns of mean 0 and spread 1."""
+    return np.asarray((x - x.mean(0)) / x.std(0))
+
+
+def patches(images: list[Array], train: int, valid: int) -> Data:
+    """8x8 patches of grey images, which are their own targets."""
+    cut = [i.reshape(i.shape[0] // 8, 8, i.shape[1] // 8, 8).swapaxes(1, 2).reshape(-1, 64) for i in images]
+    x = np.concatenate(cut)
+    x = ((x - x.mean()) / x.std()).astype(np.float32)
+    return split(x, x, train, valid)
+
+
+def named() -> list[tuple[str, str]]:
+    """The names of Unicode's characters, but for those made by rule, and the characters' categories."""
+    all_of_them = ((unicodedata.name(chr(code), ""), chr(code)) for code in range(sys.maxunicode + 1))
+    made = re.compile("HANGUL SYLLABLE|-[0-9A-F]{4,5}$")
+    return [(name, unicodedata.category(c)) for name, c in all_of_them if name and not made.search(name)]
+
+
 def digits() -> Data:
     """8x8 images of handwritten digits."""
     x, y = datasets.load_digits(return_X_y=True)
@@ -46,7 +66,7 @@ def wrong_digits() -> Data:
 def cancer() -> Data:
     """Measurements of tumours, benign or malignant."""
     x, y = datasets.load_breast_cancer(return_X_y=True)
-    return split((x - x.mean(0)) / x.std(0), y, 380, 189)
+    return split(standardised(x), y, 380, 189)
 
 
 def diabetes() -> Data:
@@ -56,23 +76,13 @@ def diabetes() -> Data:
 
 
 def photographs() -> Data:
-    """8x8 patches of two photographs, which are their own targets."""
-    patches = []
-    for image in datasets.load_sample_images().images:
-        grey = image.mean(2)[:424, :640]
-        patches.append(grey.reshape(53, 8, 80, 8).swapaxes(1, 2).reshape(-1, 64))
-    x = np.concatenate(patches)
-    x = ((x - x.mean()) / x.std()).astype(np.float32)
-    return split(x, x, 1536, 512)
+    """Patches of two photographs."""
+    return patches([image.mean(2)[:424, :640] for image in datasets.load_sample_images().images], 1536, 512)
 
 
 def names() -> Data:
     """Names of Unicode's characters, as counts of hashed pairs of letters, and the characters' categories."""
-    found = []
-    for code in range(sys.maxunicode + 1):
-        name = unicodedata.name(chr(code), "")
-        if name and not re.search("HANGUL SYLLABLE|-[0-9A-F]{4,5}$", name):  # those are made by rule
-            found.append((name, unicodedata.category(chr(code))))
+    found = named()
     kinds = [kind for kind, _ in Counter(kind for _, kind in found).most_common(8)]
     found = [(name, kind) for name, kind in found if kind in kinds]
     x = np.zeros((len(found), 256), np.float32)
@@ -110,15 +120,7 @@ def documentation() -> Data:
 
 def character_names() -> Data:
     """The names of Unicode's characters, one after another."""
-    found = (unicodedata.name(chr(code), "") for code in range(sys.maxunicode + 1))
-    return characters(
-        "\n".join(n for n in found if n and not re.search("HANGUL SYLLABLE|-[0-9A-F]{4,5}$", n))[:500_000]
-    )
-
-
-def standardised(x: Array) -> Array:
-    """Columns of mean 0 and spread 1."""
-    return np.asarray((x - x.mean(0)) / x.std(0))
+    return characters("\n".join(name for name, _ in named())[:500_000])
 
 
 def care() -> Data:
@@ -147,9 +149,6 @@ def faults() -> Data:
 
 
 def scan() -> Data:
-    """8x8 patches of a scan of a head, which are their own targets."""
+    """Patches of a scan of a head."""
     with gzip.open(sample("s1045.ima.gz")) as file:
-        image = np.frombuffer(file.read(), np.uint16).astype(float).reshape(256, 256)
-    patches = image.reshape(32, 8, 32, 8).swapaxes(1, 2).reshape(-1, 64)
-    x = ((patches - patches.mean()) / patches.std()).astype(np.float32)
-    return split(x, x, 768, 256)
+        return patches([np.frombuffer(file.read(), np.uint16).astype(float).reshape(256, 256)], 768, 256)

@@ -255,3 +255,19 @@ func TestUnmeasuredLooksAreNoStandings(t *testing.T) {
 		t.Errorf("of a curve that was never measured %+v is thought, and of a new one %+v", m.Of(0), m.Fresh())
 	}
 }
+
+// Standings are trusted under the courses that tell soon and surely, and not under one that tells surely but late.
+func TestTrust(t *testing.T) {
+	t.Parallel()
+	for i, c := range population.Courses() {
+		b := population.Beliefs{Weights: make([]float64, len(population.Courses()))}
+		b.Weights[i] = 1
+		want := 0.0
+		if c.Name == "well" || c.Name == "surely" {
+			want = 1
+		}
+		if got := b.Trust(); got != want {
+			t.Errorf("%s is trusted by %v, want %v", c.Name, got, want)
+		}
+	}
+}
