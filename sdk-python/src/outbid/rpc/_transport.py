@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from outbid import _errors
+from outbid.rpc._aside import Stream, aside
 
 if TYPE_CHECKING:
     import grpc
@@ -85,20 +86,20 @@ class Transport:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            aside(channel.close)
 
     def call(self, method: Callable[[Any], Any], request: Any, kind: type[T]) -> T:
         """Make a call: `method` picks it from the stub, `kind` is the answer's type."""
-        import grpc
-
         waiting = Patience()
         while True:
             try:
-                answer = method(self._stub)(request, timeout=_CALL_SECONDS, metadata=self._metadata)
-            except grpc.RpcError as error:
-                self.recover(self._explain(error), waiting)
+                answer = aside(
+                    lambda: method(self._stub)(request, timeout=_CALL_SECONDS, metadata=self._metadata), self._explain
+                )
+            except _errors.UnavailableError as error:
+                self.recover(error, waiting)
                 continue
             self._reached = True
             if not isinstance(answer, kind):
@@ -119,19 +120,13 @@ class Transport:
         started: Callable[[Any], None] | None = None,
     ) -> Iterator[T]:
         """Make a call with a stream of answers, which is not repeated by itself: see `recover`."""
-        import grpc
-
-        call = method(self._stub)(request, timeout=timeout, metadata=self._metadata)
+        stub = self._stub
+        call: Stream[T] = Stream(lambda: method(stub)(request, timeout=timeout, metadata=self._metadata), self._explain)
         if started is not None:
             started(call)
-        try:
-            for answer in call:
-                self._reached = True
-                yield answer
-        except grpc.RpcError as error:
-            raise self._explain(error) from None
-        finally:
-            call.cancel()
+        for answer in call:
+            self._reached = True
+            yield answer
 
     def recover(self, error: Exception, waiting: Patience) -> None:
         """Wait a little before a call that failed is repeated, or raise what it failed with.
@@ -142,8 +137,12 @@ class Transport:
             raise error from None
         self._dial()
 
-    def _explain(self, error: grpc.RpcError) -> Exception:
-        """Return a failed call's error as one of the SDK's."""
+    def _explain(self, error: Exception) -> Exception:
+        """Return a failed call's error as one of the SDK's; another as it is."""
+        import grpc
+
+        if not isinstance(error, grpc.RpcError):
+            return error
         code, details = error.code().name, (error.details() or "").strip()
         if code == "UNAVAILABLE":
             return _errors.UnavailableError(

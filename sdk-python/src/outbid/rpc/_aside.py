@@ -1,0 +1,129 @@
+"""Work that Ctrl-C cannot break off halfway.
+
+Python raises KeyboardInterrupt in the main thread wherever that stands. In gRPC's code a lock may stay taken by it, and
+whatever else is done with the channel then waits for ever. So gRPC's code runs in other threads, and the main thread
+only waits for what they say, on queues that an interrupt leaves as they were (`queue.SimpleQueue`; others do not).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+_Said: TypeAlias = "queue.SimpleQueue[tuple[T, None] | tuple[None, BaseException]]"
+
+AHEAD = 8
+"""Answers of a stream that are read before somebody takes them: a checkpoint's pieces are of 1 MiB."""
+
+
+class Call(Protocol[T_co]):
+    """A call with a stream of answers."""
+
+    def __iter__(self) -> Iterator[T_co]:
+        """Yield the answers as they come."""
+
+    def cancel(self) -> Any:
+        """End the call; may be called from any thread."""
+
+
+def _as_it_is(error: Exception) -> Exception:
+    return error
+
+
+def aside(work: Callable[[], T], explain: Callable[[Exception], Exception] = _as_it_is) -> T:
+    """Return what `work` returns, or raise what `explain` makes of what it raises.
+
+    An interrupt ends the waiting, not the work.
+    """
+    said: _Said[T] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            said.put((work(), None))
+        except Exception as error:
+            said.put((None, explain(error)))
+
+    # Interrupts come to the main thread alone.
+    if threading.current_thread() is not threading.main_thread() or not _started(run):
+        run()
+    return _next(said)
+
+
+class Stream(Generic[T]):
+    """The answers of a call that is begun, read and ended in other threads: at most AHEAD before they are taken."""
+
+    def __init__(self, begin: Callable[[], Call[T]], explain: Callable[[Exception], Exception] = _as_it_is) -> None:
+        self._begin, self._explain = begin, explain
+        self._said: _Said[T] = queue.SimpleQueue()
+        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(AHEAD):
+            self._room.put(None)
+        self._call: Call[T] | None = None
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """End the call; may be called from any thread, before it has begun as well."""
+        self._cancelled = True
+        self._room.put(None)  # whoever reads may wait for some
+        if self._call is not None:
+            _started(self._end)
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield the answers as they come; raises what the call fails with."""
+        if not _started(self._read):
+            raise RuntimeError("Python is ending, and can start no thread that reads the answers")
+        try:
+            while True:
+                answer = _next(self._said)
+                self._room.put(None)
+                yield answer
+        except _End:
+            return
+        finally:
+            self.cancel()
+
+    def _read(self) -> None:
+        try:
+            self._call = self._begin()
+            if self._cancelled:
+                self._end()
+            for answer in self._call:
+                self._room.get()
+                self._said.put((answer, None))
+            raise _End
+        except Exception as error:
+            failed = error if isinstance(error, _End) else self._explain(error)
+        self._call = None  # gone before it is told: gRPC locks something there as well
+        self._said.put((None, failed))
+
+    def _end(self) -> None:
+        if (call := self._call) is not None:
+            call.cancel()
+
+
+class _End(Exception):
+    """A stream has ended."""
+
+
+def _next(said: _Said[T]) -> T:
+    """Return what is said next, or raise it."""
+    answer, error = said.get()
+    if error is None:
+        return answer  # type: ignore[return-value]
+    try:
+        raise error
+    finally:
+        del error  # its traceback holds this frame
+
+
+def _started(work: Callable[[], object]) -> bool:
+    """Have a thread do something; False at Python's end, when no thread can be started any more."""
+    try:
+        threading.Thread(target=work, name="outbid-call", daemon=True).start()
+    except RuntimeError:
+        return False
+    return True

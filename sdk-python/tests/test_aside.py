@@ -1,0 +1,123 @@
+"""Calls that Ctrl-C cannot break off halfway."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+import outbid as ob
+from fake_server import FakeServer, make_trial
+from outbid.rpc._aside import AHEAD, Stream, aside
+
+PATIENCE = 60.0
+
+
+class Counting:
+    """A call that answers 0, 1, ... up to `end`; `asked` is how many were read."""
+
+    def __init__(self, end: int, error: Exception | None = None) -> None:
+        self.asked = 0
+        self.more, self.cancelled = threading.Semaphore(0), threading.Event()
+        self._end, self._error = end, error
+
+    def __iter__(self) -> Iterator[int]:
+        for number in range(self._end):
+            self.asked += 1
+            self.more.release()
+            yield number
+        if self._error is not None:
+            raise self._error
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+def test_the_main_thread_runs_none_of_grpcs_code(server: FakeServer) -> None:
+    """An interrupt in it can leave a lock of the channel's taken, so that every later call waits for ever."""
+    seen: set[str] = set()
+    at = str(Path(grpc.__file__).parent)
+
+    def look(frame: types.FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(at):
+            seen.add(frame.f_code.co_name)
+
+    client = ob.connect(server.url)  # no call: it loads gRPC, and makes a channel that nobody has yet
+    handle = client.attach("s-1")
+    server.tell_news(make_trial(0))
+    sys.setprofile(look)
+    try:
+        next(iter(handle.watch()))
+        handle.pause()
+        assert handle.info().id == "s-1"
+        server.fail = [(grpc.StatusCode.NOT_FOUND, "gone")]
+        with pytest.raises(ob.NotFoundError):
+            handle.reports()
+    finally:
+        sys.setprofile(None)
+        client.close()
+    assert not seen, seen
+
+
+def test_an_interrupt_ends_the_waiting_and_not_the_work() -> None:
+    done = threading.Event()
+    waits = threading.Event()
+
+    def work() -> None:
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
+        waits.wait(PATIENCE)
+        done.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        aside(work)
+    assert not done.is_set()
+    waits.set()
+    assert done.wait(PATIENCE)
+
+
+def test_what_the_work_raises_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        aside(lambda: 1 // 0)
+
+
+def test_a_stream_is_read_as_it_is_taken() -> None:
+    call = Counting(100)
+    answers = iter(Stream(lambda: call))
+    assert next(answers) == 0
+    for _ in range(AHEAD + 2):  # one was taken, and one is held until there is room
+        assert call.more.acquire(timeout=PATIENCE)
+    assert not call.more.acquire(timeout=0.05)
+    assert list(answers) == list(range(1, 100))
+    assert not call.cancelled.is_set()
+
+
+def test_a_stream_that_nobody_wants_any_more_is_cancelled() -> None:
+    call = Counting(100)
+    answers = iter(Stream(lambda: call))
+    next(answers)
+    del answers
+    assert call.cancelled.wait(PATIENCE)
+
+
+def test_a_stream_can_be_cancelled_before_it_begins() -> None:
+    call = Counting(3)
+    stream = Stream(lambda: call)
+    stream.cancel()
+    assert list(stream) == [0, 1, 2]  # a real call fails
+    assert call.cancelled.is_set()
+
+
+def test_a_stream_fails_after_what_it_gave() -> None:
+    taken = []
+    with pytest.raises(OSError, match="cut off"):
+        for number in Stream(lambda: Counting(2, OSError("cut off"))):
+            taken.append(number)
+    assert taken == [0, 1]
