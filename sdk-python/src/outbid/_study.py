@@ -38,7 +38,12 @@ def to_study(result: Any, *, storage: str | None = None, study_name: str | None 
 def to_study_of_first(result: Any) -> optuna.Study:
     """Return a sweep's trials as a study of the first objective alone, which most of Optuna's plots want."""
     objectives = _objectives(result)[:1]
-    return _fill(_empty(result, objectives, None, None), result, objectives)
+    said = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(max(said, optuna.logging.WARNING))  # nobody asked for the study that it would announce
+    try:
+        return _fill(_empty(result, objectives, None, None), result, objectives)
+    finally:
+        optuna.logging.set_verbosity(said)
 
 
 def _objectives(result: Any) -> tuple[tuple[str, str], ...]:
@@ -124,9 +129,9 @@ _STATES = {
 }
 
 
-def kept(storage: str) -> str | BaseStorage:
-    """Return where a study is kept, as Optuna takes it: a URL, or the file of a journal that ends with ".log"."""
-    if storage.endswith(".log") and "://" not in storage:
+def kept(storage: str | BaseStorage) -> str | BaseStorage:
+    """Return where a study is kept, as Optuna takes it; a name that ends with ".log" is a journal's file."""
+    if isinstance(storage, str) and storage.endswith(".log") and "://" not in storage:
         return JournalStorage(JournalFileBackend(str(Path(storage).absolute())))
     return storage
 

@@ -19,17 +19,25 @@ Each trial of the study is a trial of a sweep, and runs where Outbid has a devic
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import optuna
-from optuna.trial import TrialState
+from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler
+from optuna.storages import BaseStorage, InMemoryStorage
+from optuna.trial import FrozenTrial, TrialState
 
+from outbid._callbacks import Callback
 from outbid._client import Client, default_client
+from outbid._model import TrialResult
 from outbid._resources import Resources
 from outbid._study import ATTRIBUTE, kept, to_study
 from outbid._sweep import Sweep
@@ -41,20 +49,23 @@ __all__ = ["optimize", "to_study"]
 Objective = Callable[[optuna.Trial], float | Sequence[float]]
 Direction = Literal["minimize", "maximize"]
 
+_STOPPED = "outbid:stopped"  # of the study: the sweep that `study.stop()` is to end
+
 
 def optimize(
     objective: Objective,
-    n_trials: int,
+    n_trials: int | None = None,
     *,
     direction: Direction | None = None,
     directions: Sequence[Direction] | None = None,
-    sampler: optuna.samplers.BaseSampler | None = None,
-    pruner: optuna.pruners.BasePruner | None = None,
-    storage: str | None = None,
+    sampler: BaseSampler | None = None,
+    pruner: BasePruner | None = None,
+    storage: str | BaseStorage | None = None,
     study_name: str | None = None,
     n_jobs: int | None = None,
     resources: Resources | None = None,
     timeout: float | None = None,
+    callbacks: Iterable[Callable[[optuna.Study, FrozenTrial], None]] = (),
     display: bool = True,
     client: Client | None = None,
 ) -> optuna.Study:
@@ -62,17 +73,25 @@ def optimize(
 
     The objective is called as it is: `trial` is Optuna's own. `direction` is "minimize" if left out; `directions`, one
     for each, are those of an objective that returns several values. `sampler` and `pruner` are Optuna's, TPE and the
-    median if left out, and every process that runs trials has a copy of them. What the objective reports, and returns,
+    median if left out, and every process that runs trials has a copy of them. One with a seed draws the same trials
+    again with `n_jobs=1`, others than in Optuna's own loop. What the objective reports, and returns,
     is the sweep's metric "value"; several are "values_0" and so on, as in Optuna's tables. An objective that raises
     TrialPruned ends its trial as pruned; one that raises anything else fails, and is not tried again.
 
-    `storage` is where the study is kept: a URL of Optuna's, which every worker must reach, or a file of a journal that
-    ends with ".log". Left out, it is a journal in a temporary folder, which suits a server on this machine only. A
-    study that the storage has under that `study_name` goes on. `n_jobs` is how many trials run at once at the most.
-    Where `timeout` seconds are over TimeoutError is raised; the sweep goes on.
+    `storage` is where the study is kept: one of Optuna's or its URL, which every worker must reach, or a file of a
+    journal that ends with ".log". Left out, it is a journal in a temporary folder, which suits a server on this machine
+    only. A study that the storage has under that `study_name` goes on, those trials first that were enqueued there.
+    `n_jobs` is how many trials run at once at the most; None or -1: as many as there are devices. Where `timeout`
+    seconds are over, or `study.stop()` was called, the sweep ends, trials that run are stopped, and the study is
+    returned. `callbacks` are Optuna's, called here.
     """
     if not callable(objective):
         raise TypeError(f"optimize: objective must be a function of a trial, got {objective!r:.80}")
+    if n_trials is None and timeout is None:
+        raise ValueError("optimize: n_trials is missing: say how many trials, or for how long with timeout=")
+    for name, given, kind in (("sampler", sampler, BaseSampler), ("pruner", pruner, BasePruner)):
+        if given is not None and not isinstance(given, kind):
+            raise TypeError(f"optimize: {name} must be one of optuna.{name}s, got {given!r:.80}")
     client = client or default_client()
     if storage is None:
         if not client.local:
@@ -81,6 +100,10 @@ def optimize(
                 'storage="postgresql://..." or a file "study.log" in a folder that all of them share'
             )
         storage = str(Path(tempfile.mkdtemp(prefix="outbid-optuna-")) / "study.log")
+    elif isinstance(storage, InMemoryStorage):
+        raise ValueError(
+            'optimize: storage must be one that workers reach, such as "sqlite:///study.db", got one in memory'
+        )
     study = optuna.create_study(
         storage=kept(storage),
         study_name=study_name,
@@ -91,7 +114,14 @@ def optimize(
         load_if_exists=study_name is not None,
     )
     run = partial(
-        _train, objective=objective, storage=storage, name=study.study_name, sampler=study.sampler, pruner=study.pruner
+        _train,
+        objective=objective,
+        storage=storage,
+        name=study.study_name,
+        sampler=study.sampler,
+        pruner=study.pruner,
+        seeds={path: int(state.randint(1 << 31)) for path, state in _randoms(study.sampler).items()},
+        before=len(study.get_trials(deepcopy=False)),
     )
     sweep = Sweep(
         run,
@@ -100,27 +130,80 @@ def optimize(
         mode=["max" if way == optuna.study.StudyDirection.MAXIMIZE else "min" for way in study.directions],
         tuner=Random(),
         trials=n_trials,
-        concurrency=n_jobs,
+        concurrency=None if n_jobs == -1 else n_jobs,
+        wall_time=timeout,
         resources=resources,
         max_restarts=0,
         name=_name(objective),
     )
-    sweep.run(display=display, timeout=timeout, client=client)
+    try:
+        sweep.run(display=display, callbacks=[_Called(study, sweep, tuple(callbacks))], client=client)
+    finally:
+        if sweep.handle.info().ended is not None:
+            _settle(study, sweep.handle.id)
     return study
+
+
+class _Called(Callback):
+    """Calls Optuna's callbacks, and ends the sweep once the study was stopped."""
+
+    def __init__(
+        self, study: optuna.Study, sweep: Sweep, callbacks: tuple[Callable[[optuna.Study, FrozenTrial], None], ...]
+    ) -> None:
+        self._study, self._sweep, self._callbacks = study, sweep, callbacks
+        self._stopped = False
+
+    def on_trial_end(self, trial: TrialResult) -> None:
+        """Call them with Optuna's trial."""
+        study = self._study
+        try:
+            for told in study.get_trials(deepcopy=False) if self._callbacks else ():
+                if told.user_attrs.get(ATTRIBUTE) == trial.id and told.state.is_finished():
+                    with _stoppable(study, trial.sweep):
+                        for callback in self._callbacks:
+                            callback(study, told)
+        except BaseException:
+            self._sweep.handle.stop()
+            raise
+        if not self._stopped and study.user_attrs.get(_STOPPED) == trial.sweep:
+            self._stopped = True
+            self._sweep.handle.stop()
+
+
+@contextlib.contextmanager
+def _stoppable(study: optuna.Study, sweep: str) -> Iterator[None]:
+    """Have `study.stop()` end the sweep: Optuna's own wants a loop of Optuna's."""
+    study.stop = partial(study.set_user_attr, _STOPPED, sweep)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del study.stop
+
+
+def _settle(study: optuna.Study, sweep: str) -> None:
+    """Have the trials of a sweep that ended without a word, as those that were stopped, fail in the study."""
+    for told in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        if str(told.user_attrs.get(ATTRIBUTE, "")).startswith(sweep + "/"):
+            study.tell(told.number, state=TrialState.FAIL)
 
 
 def _train(
     trial: Trial,
     *,
     objective: Objective,
-    storage: str,
+    storage: str | BaseStorage,
     name: str,
-    sampler: optuna.samplers.BaseSampler,
-    pruner: optuna.pruners.BasePruner,
+    sampler: BaseSampler,
+    pruner: BasePruner,
+    seeds: dict[str, int],
+    before: int,
 ) -> None:
     """Run one trial of the study in a worker's process."""
-    sampler.reseed_rng()  # every process has a copy, which would draw the same
+    _seed(sampler, seeds, before + trial.number)
     study = optuna.load_study(study_name=name, storage=kept(storage), sampler=sampler, pruner=pruner)
+    sweep = trial.id.rpartition("/")[0]
+    if study.user_attrs.get(_STOPPED) == sweep:
+        return _nothing(trial, study)
     asked = study.ask()
     asked.set_user_attr(ATTRIBUTE, trial.id)
     own, done = asked.report, 0
@@ -134,15 +217,40 @@ def _train(
 
     asked.report = report  # type: ignore[method-assign]
     try:
-        values = _values(study, objective(asked))
+        with _stoppable(study, sweep):
+            values = _values(study, objective(asked))
     except optuna.TrialPruned:
         study.tell(asked, state=TrialState.PRUNED)
-        return
+        return None if done else _nothing(trial, study)
     except BaseException:
         study.tell(asked, state=TrialState.FAIL)
         raise
     study.tell(asked, values)
     trial.report(dict(zip(_metrics(study), values, strict=True)), step=done + 1)
+
+
+def _nothing(trial: Trial, study: optuna.Study) -> None:
+    """End a trial that has no value; one without a report would have failed."""
+    trial.report(dict.fromkeys(_metrics(study), math.nan), step=1)
+
+
+def _seed(sampler: BaseSampler, seeds: dict[str, int], number: int) -> None:
+    """Have a sampler draw what is a trial's own, as every process has a copy; the same again if it was seeded."""
+    sampler.reseed_rng()
+    for path, state in _randoms(sampler).items():
+        if path in seeds:
+            state.seed([seeds[path], number])
+
+
+def _randoms(thing: Any, path: str = "") -> dict[str, np.random.RandomState]:
+    """Return the random states in a sampler, by where they stand in it; unseeded, it makes them late."""
+    found: dict[str, np.random.RandomState] = {}
+    for name, value in vars(thing).items():
+        if isinstance(value, np.random.RandomState):
+            found[path + name] = value
+        elif type(value).__module__.startswith("optuna.samplers") and hasattr(value, "__dict__"):
+            found.update(_randoms(value, f"{path}{name}."))
+    return found
 
 
 def _metrics(study: optuna.Study) -> list[str]:
@@ -153,7 +261,11 @@ def _metrics(study: optuna.Study) -> list[str]:
 
 def _values(study: optuna.Study, returned: float | Sequence[float]) -> list[float]:
     """Return what an objective returned, one for each of the study's directions."""
-    values = [float(value) for value in (returned if isinstance(returned, Sequence) else [returned])]
+    several = isinstance(returned, Sequence) and not isinstance(returned, str)
+    try:
+        values = [float(value) for value in (returned if several else [returned])]  # type: ignore[union-attr,arg-type]
+    except (TypeError, ValueError):
+        raise TypeError(f"the objective returned {returned!r:.80}: a study takes a number, or several") from None
     if len(values) != len(study.directions):
         ways = ", ".join(way.name.lower() for way in study.directions)
         raise ValueError(f"the objective returned {returned!r}: the study takes {len(study.directions)} ({ways})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import optuna
 import pytest
 
 import outbid as ob
@@ -35,6 +36,9 @@ def test_both_backends_draw(result: ob.Result, kind: str, tmp_path: Path) -> Non
     assert "plotly" in (tmp_path / "plot.html").read_text()
 
 
-def test_importance_by_fanova(result: ob.Result) -> None:
+def test_importance_by_fanova(result: ob.Result, caplog: pytest.LogCaptureFixture) -> None:
+    optuna.logging.enable_propagation()
+    optuna.logging.set_verbosity(optuna.logging.INFO)
     shares = result.importance(method="fanova")
+    assert not caplog.records, "nobody asked Optuna for a study"
     assert next(iter(shares)) == "x" and sum(shares.values()) == pytest.approx(1)

@@ -1,0 +1,125 @@
+"""Objectives of Optuna's on a real server, beside what Optuna's own loop makes of them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+import outbid as ob
+
+optuna = pytest.importorskip("optuna")
+
+import outbid.optuna  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+
+
+def optimize(objective: Any, n_trials: int | None = None, **given: Any) -> Any:
+    return outbid.optuna.optimize(objective, n_trials, **{"display": False, "n_jobs": 1, **given})
+
+
+def line(trial: Any) -> float:
+    return float(trial.suggest_float("x", 0, 1)) + float(trial.suggest_int("n", 0, 5))
+
+
+def states(study: Any) -> list[str]:
+    return [trial.state.name for trial in study.trials]
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("sampler", ["RandomSampler", "TPESampler"])
+def test_a_seed_draws_the_same_trials_again(sampler: str) -> None:
+    drawn = [
+        [trial.params for trial in optimize(line, 12, sampler=getattr(optuna.samplers, sampler)(seed=3)).trials]
+        for _ in range(2)
+    ]
+    assert drawn[0] == drawn[1]
+    assert len({trial["x"] for trial in drawn[0]}) == 12, "each draws its own"
+
+
+def test_trials_without_a_value_are_as_in_optuna(real: ob.Client) -> None:
+    def objective(trial: Any) -> Any:
+        trial.suggest_float("x", 0, 1)
+        if trial.number == 0:
+            raise optuna.TrialPruned
+        return {1: None, 2: float("nan"), 3: (1.0,), 4: [1.0, 2.0], 5: float("inf")}.get(trial.number, 0.5)
+
+    ours = optimize(objective, 7)
+    theirs = optuna.create_study()
+    theirs.optimize(objective, n_trials=7)
+    assert states(ours) == states(theirs)
+    assert [t.values for t in ours.trials] == [t.values for t in theirs.trials]
+    sweep = real.attach(ours.trials[0].user_attrs["outbid"].split("/")[0]).result()
+    assert [t.state for t in sweep.trials][:3] == ["completed", "failed", "completed"], "pruned by hand is no failure"
+    assert "returned None: a study takes a number" in sweep.trials[1].reason
+
+
+@pytest.mark.usefixtures("real")
+def test_text_is_one_value() -> None:
+    def objective(trial: Any) -> Any:
+        return "0.25"
+
+    assert optimize(objective, 1).best_value == 0.25
+
+
+@pytest.mark.usefixtures("real")
+def test_an_objective_stops_its_study() -> None:
+    def objective(trial: Any) -> float:
+        if trial.number == 2:
+            trial.study.stop()
+        return line(trial)
+
+    assert states(optimize(objective, 500)) == ["COMPLETE"] * 3
+
+
+@pytest.mark.usefixtures("real")
+def test_callbacks_are_called_and_stop_the_study() -> None:
+    seen = []
+
+    def took(study: Any, trial: Any) -> None:
+        seen.append((trial.number, trial.value))
+
+    most = optuna.study.MaxTrialsCallback(3, states=(optuna.trial.TrialState.COMPLETE,))
+    study = optimize(line, 2000, callbacks=[took, most])
+    assert 3 <= len(study.trials) < 2000 and seen[0] == (0, study.trials[0].value)
+
+    def raising(study: Any, trial: Any) -> None:
+        raise ZeroDivisionError("of the callback")
+
+    with pytest.raises(ZeroDivisionError, match="of the callback"):
+        optimize(line, 3, callbacks=[raising])
+
+
+@pytest.mark.usefixtures("real")
+def test_a_timeout_ends_the_study() -> None:
+    def objective(trial: Any) -> float:
+        for step in itertools.count():
+            trial.report(0.0, step)
+        return 0.0
+
+    study = optimize(objective, timeout=1)
+    assert set(states(study)) == {"FAIL"}, "none is left running"
+
+
+def test_a_study_is_kept_in_a_storage_of_optunas(real: ob.Client, tmp_path: Any) -> None:
+    storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/study.db")
+    optuna.create_study(study_name="mine", storage=storage).enqueue_trial({"x": 0.125})
+    study = optimize(line, 3, storage=storage, study_name="mine", n_jobs=-1)
+    assert len(study.trials) == 3 and study.trials[0].params["x"] == 0.125
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "optimize: n_trials is missing: say how many trials, or for how long"),
+        ({"n_trials": 1, "sampler": "tpe"}, "optimize: sampler must be one of optuna.samplers, got 'tpe'"),
+        ({"n_trials": 1, "pruner": "median"}, "optimize: pruner must be one of optuna.pruners, got 'median'"),
+        ({"n_trials": 1, "storage": optuna.storages.InMemoryStorage()}, "optimize: storage must be one that workers"),
+    ],
+)
+@pytest.mark.usefixtures("real")
+def test_what_cannot_be_is_said(given: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        optimize(line, **given)
