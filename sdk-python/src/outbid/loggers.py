@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 import warnings
 from collections.abc import Callable
@@ -177,7 +178,7 @@ class MLflow(Logger):
 
         when = int(1000 * _stamp(report))
         waiting = self._waiting.setdefault(self._run(trial), [])
-        waiting += [Metric(name, value, when, report.step) for name, value in report.metrics.items()]
+        waiting += [Metric(_allowed(name), value, when, report.step) for name, value in report.metrics.items()]
         if len(waiting) >= _BATCH or time.monotonic() - self._sent > _PAUSE:
             self._send()
 
@@ -187,11 +188,11 @@ class MLflow(Logger):
         run = self._run(trial)
         if trial.metric is not None:
             self._client.log_metric(
-                run, f"best_{self._metric}", trial.metric, _milliseconds(trial.ended), trial.best_step
+                run, _allowed(f"best_{self._metric}"), trial.metric, _milliseconds(trial.ended), trial.best_step
             )
         self._client.set_tag(run, "outbid.state", trial.state)
         for name, value in trial.attributes.items():
-            self._client.set_tag(run, name, value if isinstance(value, str) else json.dumps(value))
+            self._client.set_tag(run, _allowed(name), value if isinstance(value, str) else json.dumps(value))
         status = {"failed": "FAILED", "cancelled": "KILLED"}.get(trial.state, "FINISHED")
         self._client.set_terminated(run, status, _milliseconds(trial.ended))
 
@@ -200,7 +201,7 @@ class MLflow(Logger):
         self._send()
         if sweep.best is not None and sweep.best.metric is not None:
             when = _milliseconds(sweep.ended)
-            self._client.log_metric(self._parent, f"best_{sweep.metric}", sweep.best.metric, when, 0)
+            self._client.log_metric(self._parent, _allowed(f"best_{sweep.metric}"), sweep.best.metric, when, 0)
             self._client.set_tag(self._parent, "outbid.best", sweep.best.id)
         status = "FAILED" if sweep.state == "failed" else "FINISHED"
         self._client.set_terminated(self._parent, status, _milliseconds(sweep.ended))
@@ -215,7 +216,7 @@ class MLflow(Logger):
 
             tags = {"outbid.sweep": trial.sweep, "outbid.trial": trial.id, "mlflow.parentRunId": self._parent}
             run = self._runs[trial.id] = self._make(trial.id, tags)
-            params = [Param(name, str(value)[:6000]) for name, value in _flat(trial)]
+            params = [Param(_allowed(name), str(value)[:6000]) for name, value in _flat(trial)]
             for i in range(0, len(params), 100):
                 self._client.log_batch(run, params=params[i : i + 100])
         return self._runs[trial.id]
@@ -280,6 +281,11 @@ class WandB(Logger):
                 **self._settings,
             )
         return self._runs[trial.id]
+
+
+def _allowed(name: str) -> str:
+    """Return a name as MLflow takes it: "acc@1" is "acc_1"."""
+    return re.sub(r"[^\w\-. :/]", "_", name)
 
 
 def _flat(trial: TrialResult) -> list[tuple[str, Any]]:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # other packages' warnings a
 def train(trial: ob.Trial) -> None:
     trial.note(data="v3")
     for step in trial.steps():
-        trial.report(step=step, loss=trial.config.x**2 + 1 / step, rate=trial.config.opt.rate)
+        trial.report({"loss": trial.config.x**2 + 1 / step, "rate": trial.config.opt.rate, "top@1": 0.5}, step=step)
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +124,7 @@ def test_mlflow_has_nested_runs_once(ended: ob.SweepHandle, tracking: str) -> No
         losses = client.get_metric_history(run.info.run_id, "loss")
         assert sorted(m.step for m in losses) == [1, 2, 3]
         assert run.data.metrics["best_loss"] == pytest.approx(trial.metric)
+        assert run.data.metrics["top_1"] == 0.5, "as MLflow takes the name"
 
 
 def test_wandb_keeps_runs_offline(ended: ob.SweepHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
