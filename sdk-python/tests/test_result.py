@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from pathlib import Path
@@ -118,6 +119,7 @@ def test_plots_that_users_of_optuna_know(result: ob.Result, kind: str) -> None:
         "timeline": {"trial"},
     }
     assert wanted[kind] <= texts
+    assert re.fullmatch(r"<outbid\.Chart: [^,]*>", repr(chart)), "one title, however many axes"
 
 
 def test_plots_say_what_they_cannot_draw(result: ob.Result) -> None:

@@ -47,8 +47,8 @@ class Chart:
         self.figure = figure
 
     def __repr__(self) -> str:
-        titles = ", ".join(ax.get_title() for ax in self.figure.axes)
-        return f"<outbid.Chart: {titles}>"
+        titles = [*(text.get_text() for text in self.figure.texts), *(ax.get_title() for ax in self.figure.axes)]
+        return f"<outbid.Chart: {', '.join(filter(None, titles))}>"
 
     def save(self, path: str, *, dpi: int = 150) -> None:
         """Write the plot; the name's ending says how (.png, .svg, .pdf)."""

@@ -164,6 +164,8 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         candidates = space = points = None
         if not _learns(self.tuner) and not has_parameters(self.param_distributions):
             candidates = list(ParameterSampler(self.param_distributions, self.n_iter, random_state=rng))
+            for params in candidates:  # a wrong name is said before anything runs
+                clone(base).set_params(**clone(params, safe=False))
             drawn_space = None
             space = {CANDIDATE: choice(range(len(candidates)))}
             points = [{CANDIDATE: n} for n in range(len(candidates))]

@@ -111,12 +111,14 @@ def test_fits_that_fail(real: ob.Client) -> None:
 
 def test_what_cannot_be_is_said_before_anything_runs(real: ob.Client) -> None:
     def fit(**options: Any) -> None:
-        ob.SearchCV(SVC(), {"C": [1, 2]}, n_iter=2, cv=3, **options).fit(X, y)
+        ob.SearchCV(SVC(), **{"param_distributions": {"C": [1, 2]}, "n_iter": 2, "cv": 3, **options}).fit(X, y)
 
     with pytest.raises(ValueError, match="max_steps must be the number of folds, 3, got 9"):
         fit(tuner=ob.ASHA(max_steps=9))
     with pytest.raises(ValueError, match="resource: 'n_samples' needs a tuner with max_steps"):
         fit(resource="n_samples")
+    with pytest.raises(ValueError, match="Invalid parameter 'D' for estimator SVC"):
+        fit(param_distributions={"D": [1, 2]})
     with pytest.raises(ValueError, match="'folds', 'n_samples' or a parameter of SVC, got 'n_trees'"):
         fit(resource="n_trees", tuner=ob.ASHA(max_steps=9))
     with pytest.raises(ValueError, match="max_steps must be at most the samples of a training fold, 100"):
