@@ -37,7 +37,7 @@ func reportedInstead(metric string, r *outbidv1.Report) string {
 	}
 	text := "it reported " + strings.Join(names, ", ")
 	if near != "" {
-		text += ": did you mean " + near + "?"
+		text += "; is " + near + " what was meant?"
 	}
 	return text
 }
