@@ -310,7 +310,7 @@ async def _coroutine(trial: Any) -> None: ...
         (_coroutine, "_coroutine is async or yields"),
         (lambda: None, "called with one argument, the trial, which does not suit .*: too many"),
         (lambda trial, data: None, "missing a required argument: 'data'; functools.partial"),
-        (dict, "got the class dict"),
+        (dict, r"got the class dict; an object of it that can be called will do: dict\(\.\.\.\)"),
     ],
 )
 def test_functions_that_cannot_train(train: Any, message: str) -> None:

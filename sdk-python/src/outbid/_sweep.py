@@ -376,7 +376,10 @@ def _function(train: Any, program: Any) -> Callable[[Trial], Any] | None:
     if not callable(train):
         raise TypeError(f"Sweep: train must be a function of a trial, got {type(train).__name__}: {train!r:.80}")
     if isinstance(train, type):
-        raise TypeError(f"Sweep: train must be a function of a trial, got the class {train.__name__}")
+        raise TypeError(
+            f"Sweep: train must be a function of a trial, got the class {train.__name__}; an object of it that can be "
+            f"called will do: {train.__name__}(...)"
+        )
     name = _pickle.name_of(train)
     if inspect.iscoroutinefunction(train) or inspect.isgeneratorfunction(train) or inspect.isasyncgenfunction(train):
         raise TypeError(f"Sweep: train must run when it is called, but {name} is async or yields; use a plain function")

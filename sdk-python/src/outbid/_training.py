@@ -90,6 +90,15 @@ class Trial:
     def __repr__(self) -> str:
         return f"<Trial {self.id} at step {self._step}>"
 
+    if not TYPE_CHECKING:  # where it would have every name be there
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what runs an objective of Optuna's."""
+            missing = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name.startswith("suggest_") or name in ("should_prune", "set_user_attr"):
+                missing += "; outbid.optuna.optimize(objective, n_trials=100) runs an objective of Optuna's"
+            raise AttributeError(missing)
+
     @property
     def config(self) -> Config:
         """The configuration: a dict, nested for groups; whole numbers are ints. Entries are attributes too."""

@@ -138,6 +138,8 @@ def optimize(
     )
     try:
         sweep.run(display=display, callbacks=[_Called(study, sweep, tuple(callbacks))], client=client)
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt(f"{interrupt}; its study: {_loading(study, storage)}") from None
     finally:
         if sweep.handle.info().ended is not None:
             _settle(study, sweep.handle.id)
@@ -251,6 +253,14 @@ def _randoms(thing: Any, path: str = "") -> dict[str, np.random.RandomState]:
         elif type(value).__module__.startswith("optuna.samplers") and hasattr(value, "__dict__"):
             found.update(_randoms(value, f"{path}{name}."))
     return found
+
+
+def _loading(study: optuna.Study, storage: str | BaseStorage) -> str:
+    """Return what loads a study, as somebody would type it who has lost it."""
+    given = "..." if isinstance(storage, BaseStorage) else repr(storage)
+    if isinstance(storage, str) and kept(storage) is not storage:
+        given = f"optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend({given}))"
+    return f"optuna.load_study(study_name={study.study_name!r}, storage={given})"
 
 
 def _metrics(study: optuna.Study) -> list[str]:

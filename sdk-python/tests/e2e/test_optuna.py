@@ -110,6 +110,24 @@ def test_a_study_is_kept_in_a_storage_of_optunas(real: ob.Client, tmp_path: Any)
     assert len(study.trials) == 3 and study.trials[0].params["x"] == 0.125
 
 
+def test_ctrl_c_says_where_the_study_is(real: ob.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(sweep: ob.Sweep, **_: Any) -> None:
+        sweep.submit(real).wait(100)
+        raise KeyboardInterrupt("paused")
+
+    monkeypatch.setattr(ob.Sweep, "run", run)
+    with pytest.raises(KeyboardInterrupt, match=r"^paused; its study: optuna\.load_study") as said:
+        optimize(line, 2)
+    study = eval(str(said.value).partition("its study: ")[2])
+    assert states(study) == ["COMPLETE"] * 2
+
+
+def test_an_objective_that_is_given_to_a_sweep_is_sent_here(real: ob.Client) -> None:
+    sweep = ob.Sweep(line, {"x": ob.uniform(0, 1)}, metric="value", mode="min", trials=1, max_restarts=0)
+    with pytest.raises(ob.SweepFailedError, match=r"no attribute 'suggest_float'; outbid\.optuna\.optimize\(objective"):
+        sweep.run(client=real, display=False)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
