@@ -13,6 +13,7 @@ from outbid import air, train, tune
 from outbid.tune._encoding import decode, encode, keep_large
 from outbid.tune._learned import Learned, learn
 from outbid.tune._named import Kept, by_name, put
+from outbid.tune._plan import met, name_of
 from outbid.tune._program import merge
 from outbid.tune._sample import Categorical, Rng
 from outbid.tune._trial import Trial
@@ -404,3 +405,41 @@ def test_scripts_learn_what_was_learned_beside_the_server(tmp_path: Path) -> Non
     assert again.set_search_properties("loss", "min", {"x": tune.uniform(0, 1)}) and len(again._study.trials) == 1
     with pytest.raises(ValueError, match="not both"):
         again.set_search_properties("loss", "min", {"x": tune.uniform(0, 2)})
+
+
+def test_a_stopping_criterion_that_comes_late_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="'late' is not among what was reported: loss"):
+        assert not met({"late": 1}, {"loss": 2}, {"loss": 2})
+    with pytest.warns(UserWarning, match="'late'"):
+        assert met({"late": 1, "loss": 2}, {"loss": 2}, {"loss": 2})
+
+
+def test_a_trial_has_what_loggers_ask_it_for(tmp_path: Path) -> None:
+    trial = Trial(0, "t_00000", "train", {})
+    trial.local_experiment_path, trial.relative_logdir = str(tmp_path / "experiment"), "trial"
+    trial.init_local_path()
+    assert trial.experiment_dir_name == "experiment" and not trial.has_checkpoint()
+    assert trial.error_file is None and trial.pickled_error_file is None and trial.get_error() is None
+    path = tmp_path / "experiment" / "trial" / "error.txt"
+    path.write_text("wrong")
+    assert trial.error_file == str(path)
+
+
+def test_what_is_registered_is_called_by_its_name() -> None:
+    tune.register_trainable("by_name", lambda config: None)
+    assert name_of("by_name") == tune.Experiment("e", "by_name").run_identifier == "by_name"
+
+
+def test_modules_are_attributes_as_ray_has_them() -> None:
+    assert tune.registry.register_trainable is tune.register_trainable
+    assert tune.result.SHOULD_CHECKPOINT == "should_checkpoint"
+    assert tune.utils.unflatten_dict({"a/b": 1, "a/c": 2, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        tune.nothing  # noqa: B018
+
+
+def test_optunas_study_has_the_name_that_scripts_know() -> None:
+    search = OptunaSearch({"x": tune.uniform(0, 1)}, metric="y", mode="min", seed=1)
+    search.suggest("a")
+    search.on_trial_complete("a", {"y": 0.5})
+    assert search._ot_study.best_value == 0.5

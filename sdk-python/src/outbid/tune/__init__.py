@@ -18,6 +18,9 @@ What of Ray Tune is here, and what is not, stands in docs/coming-from-ray-tune.m
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig
 from outbid.tune._config import Placement as PlacementGroupFactory
@@ -53,6 +56,18 @@ from outbid.tune.search import create_searcher
 from outbid.tune.stopper import Stopper
 
 install()  # the deeper names of Ray Tune's modules
+
+
+def __getattr__(name: str) -> Any:
+    """Return a module by attribute, such as `tune.result` or `tune.registry`: Ray has all of them imported."""
+    if not name.startswith("_"):
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "CLIReporter",

@@ -53,9 +53,9 @@ def begin(
     placement: Placement | None = None,
 ) -> tuple[Run, SweepHandle]:
     """Submit an experiment."""
+    name = name_of(trainable)
     trainable = find_trainable(trainable)
     space = keep_large(dict(space or {}))
-    name = name_of(trainable)
     plan = Plan(
         trainable=trainable,
         name=name,
@@ -75,6 +75,7 @@ def begin(
     )
     plan.folder = str(storage_of(run.storage_path) / (run.name or f"{name}_{plan.began:%Y-%m-%d_%H-%M-%S}"))
     experiment, limit = _experiment(plan, tune)
+    plan.samples = len(experiment.points) if experiment.points is not None else experiment.samples
     if placement is None:
         plan.placement = _needs(trainable, experiment, space)
     client = default_client()

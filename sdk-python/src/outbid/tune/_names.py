@@ -65,6 +65,7 @@ _TUNE = {
     "impl.config": "_config",
     "impl": "_config",
     "utils.log": "_log_names",
+    "utils.util": "utils",
 }
 
 _TRAIN = {

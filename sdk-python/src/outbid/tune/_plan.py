@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import inspect
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,6 +41,8 @@ class Plan:
     numbers: list[int] | None = None
     """In a run that goes on where another ended: the trials' numbers in that one."""
     going_on: bool = False
+    samples: int = 0
+    """How many trials there will be; 0 for no end."""
 
     def trial(self, number: int, config: dict[str, Any]) -> Trial:
         """Return a trial of this run, named as it was when it began."""
@@ -76,7 +79,9 @@ def _tag(trial: Trial) -> str:
 
 
 def name_of(trainable: Any) -> str:
-    """Return what a trainable is called."""
+    """Return what a trainable is called: by the name it is registered under, if it is given by that."""
+    if isinstance(trainable, str):
+        return trainable
     while isinstance(trainable, partial) or hasattr(trainable, "_tune_inner"):
         trainable = getattr(trainable, "_tune_inner", None) or trainable.func
     if inspect.isclass(trainable) or hasattr(trainable, "__name__"):
@@ -92,15 +97,15 @@ def sent_name(metric: str) -> str:
 
 
 def met(stop: Mapping[str, Any], result: Mapping[str, Any], flat: Mapping[str, Any]) -> bool:
-    """Return whether a result reaches one of the values that are enough."""
-    from outbid.tune._errors import TuneError
+    """Return whether a result reaches one of the values that are enough.
 
+    A name that was not reported is warned of, as a later result may have it.
+    """
     for name, enough in stop.items():
         found = result.get(name, flat.get(name))
         if found is None:
-            raise TuneError(
-                f"the stopping criterion {name!r} is not among what was reported: {', '.join(sorted(map(str, flat)))}"
-            )
-        if found >= enough:
+            known = ", ".join(sorted(map(str, flat)))
+            warnings.warn(f"the stopping criterion {name!r} is not among what was reported: {known}", stacklevel=2)
+        elif found >= enough:
             return True
     return False

@@ -174,7 +174,8 @@ class Experiment:
             if other not in unknown:
                 raise TypeError(f"Experiment has no argument {other!r}")
         self.name = name
-        self._what = find_trainable(run)
+        find_trainable(run)  # what cannot be trained is said here
+        self._what = run
         self._settings: dict[str, Any] = {
             "stop": stop,
             "time_budget_s": time_budget_s,

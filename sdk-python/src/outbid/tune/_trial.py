@@ -65,6 +65,41 @@ class Trial:
         """The newest checkpoint."""
         return self.checkpoints[-1][0] if self.checkpoints else None
 
+    def has_checkpoint(self) -> bool:
+        """Whether it has saved."""
+        return bool(self.checkpoints)
+
+    @property
+    def experiment_dir_name(self) -> str:
+        """The name of the experiment's directory."""
+        return os.path.basename(self.local_experiment_path)
+
+    @property
+    def error_file(self) -> str | None:
+        """The file that says why it failed."""
+        return self._file("error.txt")
+
+    @property
+    def pickled_error_file(self) -> str | None:
+        """The file with the error itself."""
+        return self._file("error.pkl")
+
+    def get_error(self) -> Exception | None:
+        """Return why it failed; None if it did not."""
+        return self.error
+
+    get_pickled_error = get_error
+
+    def _file(self, name: str) -> str | None:
+        path = os.path.join(self.local_path, name)
+        return path if os.path.isfile(path) else None
+
+    def init_local_path(self) -> None:
+        """Make its directory, as loggers ask for before they write there."""
+        os.makedirs(self.local_path, exist_ok=True)
+
+    init_logdir = init_local_path
+
     @property
     def metric_analysis(self) -> dict[str, dict[str, float]]:
         """The largest, least, mean and last value of each number that was reported."""

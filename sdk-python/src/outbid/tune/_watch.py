@@ -8,7 +8,7 @@ from typing import Any
 
 from outbid._model import TrialResult, Update
 from outbid.tune._checkpoint import Checkpoint
-from outbid.tune._config import RunConfig, TuneConfig
+from outbid.tune._config import RunConfig, TuneConfig, seconds
 from outbid.tune._record import Run, collect, from_report, status_of, trial_of
 from outbid.tune._trial import Trial, read_results
 
@@ -44,12 +44,19 @@ class Watch:
 
     def begin(self) -> None:
         """Call setup."""
-        total = self._tune.num_samples
+        plan = self._made.plan
+        about = {
+            "stop": self._run.stop or {},
+            "num_samples": self._tune.num_samples,
+            "time_budget_s": seconds(self._tune.time_budget_s),
+        }
         for callback in self._callbacks:
             if hasattr(callback, "setup"):
-                callback.setup(stop=self._run.stop, num_samples=total, total_num_samples=total)
+                callback.setup(**about, total_num_samples=plan.samples)
         if self._reporter is not None:
-            self._reporter.setup(metric=self._made.plan.metric, mode=self._made.plan.mode)
+            self._reporter.setup(
+                start_time=plan.began.timestamp(), total_samples=plan.samples, metric=plan.metric, mode=plan.mode
+            )
 
     def update(self, update: Update) -> None:
         """Call what follows from news of the sweep."""

@@ -63,7 +63,7 @@ class ExperimentAnalysis:
     @property
     def best_result_df(self) -> pd.DataFrame:
         """The last result of the best trial as a table of one row."""
-        return frame([flatten(self.best_result)])
+        return frame([flatten(self.best_result)]).set_index("trial_id")
 
     @property
     def best_dataframe(self) -> pd.DataFrame:

@@ -116,6 +116,11 @@ class OptunaSearch(Searcher):
             )
         )
 
+    @property
+    def _ot_study(self) -> Any:
+        """Optuna's study, by the name that scripts take it from Ray's class."""
+        return self._study
+
     def _made(self) -> Any:
         if self._study is not None:
             return self._study

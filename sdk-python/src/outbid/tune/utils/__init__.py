@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from outbid.tune._trial import flatten as flatten_dict
@@ -19,4 +20,23 @@ def date_str() -> str:
     return time.strftime("%Y-%m-%d_%H-%M-%S")
 
 
-__all__ = ["date_str", "diagnose_serialization", "flatten_dict", "validate_save_restore", "wait_for_gpu"]
+def unflatten_dict(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
+    """Return nested dicts for one whose names are joined by slashes."""
+    out: dict[str, Any] = {}
+    for path, value in flat.items():
+        *around, last = path.split(delimiter)
+        inside = out
+        for key in around:
+            inside = inside.setdefault(key, {})
+        inside[last] = value
+    return out
+
+
+__all__ = [
+    "date_str",
+    "diagnose_serialization",
+    "flatten_dict",
+    "unflatten_dict",
+    "validate_save_restore",
+    "wait_for_gpu",
+]
