@@ -9,6 +9,7 @@ from typing import Any
 from outbid.tune._config import RunConfig, TuneConfig
 from outbid.tune._driver import begin, follow
 from outbid.tune._errors import unsupported
+from outbid.tune._plan import name_of
 from outbid.tune._record import STATE, Run
 from outbid.tune._results import ResultGrid
 
@@ -81,9 +82,17 @@ class Tuner:
         from outbid.tune._restore import Restored
 
         folder = _folder(path)
+        if not folder.is_dir():
+            raise FileNotFoundError(f"restore: there is no directory {folder}")
         if not (folder / STATE).is_file():
             raise ValueError(f"{folder} is no directory of an experiment: there is no {STATE}")
-        restored = Restored(Run.load(folder), trainable, resume_unfinished, resume_errored, restart_errored)
+        run = Run.load(folder)
+        if trainable is not None and (given := name_of(trainable)) != run.plan.name:
+            raise ValueError(
+                f"restore: the experiment in {folder} trains {run.plan.name!r}, got {given!r}: give the same trainable, "
+                "which may have changed; another one wants an experiment of its own"
+            )
+        restored = Restored(run, trainable, resume_unfinished, resume_errored, restart_errored)
         tuner = cls(_restored=restored, tune_config=restored.tune, run_config=restored.config)
         tuner._space = param_space
         return tuner

@@ -69,4 +69,5 @@ grid = tune.Tuner(
 best = grid.get_best_result()
 assert grid.num_errors == 0, grid.errors
 assert LightGBMCallback.get_model(best.checkpoint).num_trees() == 4
+assert len(best.metrics_dataframe) == 4, "the last round is reported once, with the model"
 print("passed")

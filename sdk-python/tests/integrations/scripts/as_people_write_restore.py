@@ -36,6 +36,16 @@ assert tune.Tuner.can_restore(path) and not tune.Tuner.can_restore(path + "-not"
 FIXED.touch()
 seen = tune.Tuner.restore(path, trainable=train).get_results()
 assert seen.num_errors == 1
+for wrong, error in (
+    (lambda: tune.Tuner.restore(path, trainable=print), ValueError),
+    (lambda: tune.Tuner.restore(path + "-not", trainable=train), FileNotFoundError),
+):
+    try:
+        wrong()
+    except error as refused:
+        print(refused)
+    else:
+        raise AssertionError("it was taken")
 again = tune.Tuner.restore(path, trainable=tune.with_parameters(train, fixed=str(FIXED)), resume_errored=True).fit()
 assert again.num_errors == 0, again.errors
 assert [r.config for r in again] == [r.config for r in first]

@@ -29,17 +29,17 @@ class Reports:
         self._saved = -1
         self._last: dict[str, Any] = {}
 
-    def round(self, number: int, found: dict[str, Any], model: Any) -> None:
-        """Report a round, counted from 0."""
+    def round(self, number: int, found: dict[str, Any], model: Any, *, last: bool = False) -> None:
+        """Report a round, counted from 0, with the model if its turn has come, or if it is known to be the last."""
         picked = {k: found[v] for k, v in self._names.items()} if self._names else dict(found)
         self._last = self._processing(picked) if self._processing else picked
-        if self._every and (number + 1) % self._every == 0:
+        if (self._every and (number + 1) % self._every == 0) or (last and self._at_end):
             self._save(number, model)
         else:
             _session.report(self._last)
 
     def end(self, number: int, model: Any) -> None:
-        """Report the model of the last round, unless it was."""
+        """Report the model of the last round, unless it was, where that was not known to be the last."""
         if self._at_end and self._saved != number:
             self._save(number, model)
 

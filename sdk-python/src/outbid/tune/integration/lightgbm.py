@@ -35,9 +35,7 @@ class TuneReportCheckpointCallback:
             found[f"{data}-{name}" + ("-mean" if len(rest) > 1 else "")] = value
             if len(rest) > 1:  # of lightgbm.cv
                 found[f"{data}-{name}-stdv"] = rest[1]
-        self._reports.round(env.iteration, found, env.model)
-        if env.iteration + 1 == env.end_iteration:
-            self._reports.end(env.iteration, env.model)
+        self._reports.round(env.iteration, found, env.model, last=env.iteration + 1 == env.end_iteration)
 
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> Any:
