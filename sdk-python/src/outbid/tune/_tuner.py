@@ -89,7 +89,7 @@ class Tuner:
         run = Run.load(folder)
         if trainable is not None and (given := name_of(trainable)) != run.plan.name:
             raise ValueError(
-                f"restore: the experiment in {folder} trains {run.plan.name!r}, got {given!r}: give the same trainable, "
+                f"restore: the experiment in {folder} trains {run.plan.name!r}, got {given!r}: give the same one, "
                 "which may have changed; another one wants an experiment of its own"
             )
         restored = Restored(run, trainable, resume_unfinished, resume_errored, restart_errored)
