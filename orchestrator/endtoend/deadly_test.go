@@ -163,10 +163,10 @@ func TestAMetricThatIsNeverReportedIsSaid(t *testing.T) {
 	c.worker("a", "cpu:1", "")
 	id := c.submit(job{name: "typo", mode: "well", tuner: random(3), trials: 2, change: func(s *outbidv1.SweepSpec) { s.Metric = "loos" }}.spec(t, c.locks))
 	sw := c.wait(id)
-	if sw.GetState() != outbidv1.SweepState_SWEEP_STATE_FAILED || !strings.Contains(sw.GetReason(), "did you mean loss?") {
+	if sw.GetState() != outbidv1.SweepState_SWEEP_STATE_FAILED || !strings.Contains(sw.GetReason(), "is loss what was meant?") {
 		t.Errorf("the sweep is %s: %s", sw.GetState(), sw.GetReason())
 	}
-	if !told(sw, `the report of step 1 has no "loos", which the sweep is to optimise; it reported loss: did you mean loss?`) {
+	if !told(sw, `the report of step 1 has no "loos", which the sweep is to optimise; it reported loss; is loss what was meant?`) {
 		t.Errorf("nobody was told: %v", sw.GetNotes())
 	}
 	for _, trial := range c.trials(id) {

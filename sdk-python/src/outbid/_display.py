@@ -166,6 +166,14 @@ class LineDisplay:
             print(text if level == TRACEBACK else f"{sweep.id}: {text}", flush=True)
 
 
+_drawn: tuple[object, str] | None = None  # the cell and the sweep of the table that was drawn last, at a sweep's end
+
+
+def drawn_here(sweep: str) -> bool:
+    """Return whether a sweep's last table stands in the output of the notebook's cell that runs."""
+    return _drawn is not None and _drawn == (_cell(), sweep)
+
+
 class NotebookDisplay:
     """A table in the cell's output, drawn anew."""
 
@@ -189,8 +197,10 @@ class NotebookDisplay:
 
     def end(self, sweep: SweepInfo, trials: Iterable[TrialResult]) -> None:
         """Draw the table a last time."""
+        global _drawn
         self._behind = False
         self._draw(sweep, trials, 0.0, last=True)
+        _drawn = (_cell(), sweep.id)
 
     def close(self) -> None:
         """Draw what was seen last, as when a sweep was paused by an interrupt."""
@@ -259,6 +269,14 @@ def _now() -> datetime.datetime:
 
 
 def _in_notebook() -> bool:
+    return type(_shell()).__name__ == "ZMQInteractiveShell"
+
+
+def _cell() -> object:
+    """Return the number of the notebook's cell that runs; None outside one."""
+    return getattr(_shell(), "execution_count", None)
+
+
+def _shell() -> Any:
     ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return type(shell).__name__ == "ZMQInteractiveShell"
+    return ipython.get_ipython() if ipython is not None else None

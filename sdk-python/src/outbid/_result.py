@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import TYPE_CHECKING, Any, Literal
 
 from outbid import _model
@@ -36,8 +37,10 @@ class Result:
         return f"<outbid.Result of {self.sweep.id}: {self.sweep.state}, {len(self.trials)} trials{value}>"
 
     def _repr_html_(self) -> str:
-        from outbid._display import html_of
+        from outbid._display import drawn_here, html_of
 
+        if drawn_here(self.sweep.id):  # as of `sweep.run()` in a cell's last line: a second table would say the same
+            return f"<code>{html.escape(repr(self))}</code>"
         return html_of(self.sweep, self.trials)
 
     @property

@@ -382,6 +382,7 @@ def test_notebook(real: ob.Client, tmp_path: Path) -> None:
             "                 tuner=ob.Hyperband(3), name='notebook')\n"
             "result = sweep.run()\nresult",
             "result.best.config.x",
+            "result",
         )
     ]
     env = {**os.environ, "PYTHONPATH": SRC, "OUTBID_URL": real.url, "JUPYTER_PLATFORM_DIRS": "1"}
@@ -389,8 +390,10 @@ def test_notebook(real: ob.Client, tmp_path: Path) -> None:
     client.execute(env=env)
     outputs = book.cells[2].outputs
     pages = [o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {})]
-    assert pages and all("<table>" in page or "waiting" in page for page in pages)
-    assert "done" in pages[-1]
+    assert len(pages) == 2, "the table that was drawn, and what the last line is"
+    assert "<table>" in pages[0] and "done" in pages[0]
+    assert "<table>" not in pages[1] and "outbid.Result of notebook-" in pages[1], "one table is enough"
+    assert "<table>" in book.cells[4].outputs[0]["data"]["text/html"]
     assert 0 <= float(book.cells[3].outputs[0]["data"]["text/plain"]) <= 1
 
 
