@@ -20,16 +20,14 @@ PATIENCE = 60.0
 
 
 class Counting:
-    """A call that answers 0, 1, ... up to `end`; `asked` is how many were read."""
+    """A call that answers 0, 1, ... up to `end`; `more` counts what was read."""
 
     def __init__(self, end: int, error: Exception | None = None) -> None:
-        self.asked = 0
         self.more, self.cancelled = threading.Semaphore(0), threading.Event()
         self._end, self._error = end, error
 
     def __iter__(self) -> Iterator[int]:
         for number in range(self._end):
-            self.asked += 1
             self.more.release()
             yield number
         if self._error is not None:

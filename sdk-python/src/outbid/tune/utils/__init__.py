@@ -21,7 +21,7 @@ def date_str() -> str:
 
 
 def unflatten_dict(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
-    """Return nested dicts for one whose names are joined by slashes."""
+    """Return nested dicts for one whose names are joined by `delimiter`."""
     out: dict[str, Any] = {}
     for path, value in flat.items():
         *around, last = path.split(delimiter)
