@@ -24,8 +24,9 @@ CALM := $(addprefix ./orchestrator/,agent atomicfile checkpoint/safetensors chec
 # Tests that watch processes: nearly all are of bin/outbid, and the race detector would see the tests' own code alone.
 PROCESSES := ./orchestrator/endtoend
 # Tests of other rooms that only compute, of which the race detector sees a part or nothing: they run whole without it.
-WHOLE := TestSeeds TestSeedsOfForks TestFaultsChangeNothing TestAHundredThousandTrials \
-  TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent TestAnOlderLedgerIsFoldedAsItWas
+WHOLE := TestSeeds TestSeedsWithFaults TestSeedsOfForks TestPublishedIsTheState TestFaultsChangeNothing \
+  TestAHundredThousandTrials TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent \
+  TestAnOlderLedgerIsFoldedAsItWas
 WHOLE_IN := $(addprefix ./orchestrator/,sim control)
 # Most of the SDK's tests wait; those of a file share a server.
 FILES_AT_ONCE := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
@@ -46,6 +47,7 @@ wheel: ## build the wheels for Linux and macOS, with the binary inside, and the 
 	VERSION=$(VERSION) .ci/wheel
 
 test: build ## run every test, Go's with the race detector; three kinds side by side, as some compute and others wait
+	.ci/python >/dev/null # first: beside tests whose servers sync all the time its thousands of files take minutes
 	$(MAKE) --no-print-directory --jobs=3 test-python test-race test-endtoend test-calm # Python's take longest
 
 test-go: test-race test-endtoend test-calm ## run the Go tests, the object store's against a real MinIO and Versity servers

@@ -292,6 +292,11 @@ class Sweep:
         )
 
     @property
+    def submitted(self) -> bool:
+        """Whether the sweep was submitted from here."""
+        return self._handle is not None
+
+    @property
     def handle(self) -> SweepHandle:
         """The handle of the sweep as it was last submitted; it is submitted if it never was."""
         return self._handle if self._handle is not None else self.submit()

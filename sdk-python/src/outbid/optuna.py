@@ -37,6 +37,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from outbid._callbacks import Callback
 from outbid._client import Client, default_client
+from outbid._errors import UnavailableError
+from outbid._handle import SweepHandle
 from outbid._model import TrialResult
 from outbid._resources import Resources
 from outbid._study import ATTRIBUTE, kept, to_study
@@ -141,8 +143,8 @@ def optimize(
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt(f"{interrupt}; its study: {_loading(study, storage)}") from None
     finally:
-        if sweep.handle.info().ended is not None:
-            _settle(study, sweep.handle.id)
+        if sweep.submitted:
+            _settle(study, sweep.handle)
     return study
 
 
@@ -182,10 +184,18 @@ def _stoppable(study: optuna.Study, sweep: str) -> Iterator[None]:
         del study.stop
 
 
-def _settle(study: optuna.Study, sweep: str) -> None:
-    """Have the trials of a sweep that ended without a word, as those that were stopped, fail in the study."""
+def _settle(study: optuna.Study, sweep: SweepHandle) -> None:
+    """Have the trials of a sweep that ended without a word, as those that were stopped, fail in the study.
+
+    Nothing is known of a sweep whose server is out of reach: its trials stay as they are.
+    """
+    try:
+        if sweep.info().ended is None:
+            return
+    except UnavailableError:
+        return
     for told in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        if str(told.user_attrs.get(ATTRIBUTE, "")).startswith(sweep + "/"):
+        if str(told.user_attrs.get(ATTRIBUTE, "")).startswith(sweep.id + "/"):
             study.tell(told.number, state=TrialState.FAIL)
 
 

@@ -122,6 +122,19 @@ def test_ctrl_c_says_where_the_study_is(real: ob.Client, monkeypatch: pytest.Mon
     assert states(study) == ["COMPLETE"] * 2
 
 
+def test_ctrl_c_before_a_sweep_is_submitted_leaves_it_so(real: ob.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted = []
+
+    def submit(sweep: ob.Sweep, _: Any = None) -> Any:
+        submitted.append(sweep)
+        raise KeyboardInterrupt("early")
+
+    monkeypatch.setattr(ob.Sweep, "submit", submit)
+    with pytest.raises(KeyboardInterrupt, match="early"):
+        optimize(line, 2)
+    assert len(submitted) == 1
+
+
 def test_an_objective_that_is_given_to_a_sweep_is_sent_here(real: ob.Client) -> None:
     sweep = ob.Sweep(line, {"x": ob.uniform(0, 1)}, metric="value", mode="min", trials=1, max_restarts=0)
     with pytest.raises(ob.SweepFailedError, match=r"no attribute 'suggest_float'; outbid\.optuna\.optimize\(objective"):
