@@ -190,9 +190,9 @@ func (s *server) leases(id string) []uint64 {
 func (c *cluster) long() string {
 	c.t.Helper()
 	id := c.submit(job{
-		name: "long", mode: "well", tuner: random(20_000), trials: 2, env: map[string]string{"PACE": "20ms"},
+		name: "long", mode: "well", tuner: random(20_000), trials: 2, env: map[string]string{"PACE": "100ms"},
 	}.spec(c.t, c.locks))
-	c.waitSteps(id, 20)
+	c.waitSteps(id, 10)
 	return id
 }
 
