@@ -180,7 +180,8 @@ func (c *contest) check(e tuner.Reached, actions []tuner.Action) {
 }
 
 // devTask says which tasks the tuner was developed on: those that the prior of package curve was fitted on, LCBench's tables with odd numbers,
-// and since the tenth comparison all of AlgoPerf's and the first that trained.py trained. All others are held out.
+// and since the tenth comparison all of AlgoPerf's and the first that trained.py trained. All others are held out, those of
+// trained_large_tasks.py among them.
 func devTask(task *curvetest.Task) bool {
 	if strings.HasPrefix(task.Name, "row-") {
 		return strings.ContainsAny(task.Name[len(task.Name)-1:], "13579")

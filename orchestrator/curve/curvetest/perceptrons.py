@@ -1,4 +1,4 @@
-"""Multilayer perceptrons of many configurations, trained together in numpy; trained.py writes their curves."""
+"""Perceptrons, and small convolutions, of many configurations, trained together in numpy for trained.py."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class How:
     optimiser: str = "adam"
     schedule: str = "constant"
     metric: str = "loss"
+    filters: int = 0  # of a convolution before the hidden layers, over windows of images
 
 
 # What a space does not draw, of what a network is trained with.
@@ -67,10 +68,11 @@ def scheduled(schedule: str, h: Drawn, done: float) -> Array:
 class Networks:
     """A perceptron for each configuration; weights lie in one array, their gradients in another."""
 
-    def __init__(self, count: int, sizes: list[int], tokens: bool, rng: np.random.Generator) -> None:
-        """Draw the first weights."""
-        shapes = [shape for a, b in itertools.pairwise(sizes) for shape in ((a, b), (1, b))]
-        shapes += [(TOKENS, EMBEDDING)] if tokens else []
+    def __init__(
+        self, count: int, sizes: list[int], rng: np.random.Generator, first: tuple[tuple[int, int], ...] = ()
+    ) -> None:
+        """Draw the first weights of layers of such sizes; the shapes of what is before them come last."""
+        shapes = [shape for a, b in itertools.pairwise(sizes) for shape in ((a, b), (1, b))] + list(first)
         ends = np.cumsum([a * b for a, b in shapes])
         self.flat = np.zeros((count, ends[-1]), np.float32)
         self.slope = np.zeros_like(self.flat)
@@ -80,16 +82,18 @@ class Networks:
         )
         for w in self.weights[: 2 * len(sizes) - 2 : 2]:
             w[:] = rng.standard_normal(w.shape) * math.sqrt(2 / w.shape[1])
-        self.embedding = self.weights[-1] if tokens else None
-        if tokens:
-            self.weights[-1][:] = rng.standard_normal(self.weights[-1].shape)
-        self.layers = len(sizes) - 1
+        self.layers, self.learns_features = len(sizes) - 1, bool(first)
+
+    def features(self, x: Array) -> Array:
+        """Inputs of the first layer."""
+        return x
+
+    def learn_features(self, x: Array, features: Array, delta: Array) -> None:
+        """Set the gradients of what makes the features, from that of the features."""
 
     def forward(self, x: Array, keep: list[Array]) -> list[Array]:
         """Inputs of each layer, and the last one's outputs; keep weighs the hidden units."""
-        if self.embedding is not None:
-            x = self.embedding[np.arange(len(x))[:, None, None], x].reshape(*x.shape[:2], -1)
-        values = [x]
+        values = [self.features(x)]
         for i in range(self.layers):
             z = values[-1] @ self.weights[2 * i]
             z += self.weights[2 * i + 1]
@@ -104,13 +108,61 @@ class Networks:
         for i in reversed(range(self.layers)):
             np.matmul(values[i].swapaxes(1, 2), delta, out=self.slopes[2 * i])
             np.sum(delta, 1, keepdims=True, out=self.slopes[2 * i + 1])
-            if i or self.embedding is not None:
+            if i or self.learns_features:
                 delta = delta @ self.weights[2 * i].swapaxes(1, 2)
             if i:
                 delta *= (values[i] > 0) * keep[i - 1]
-        if self.embedding is not None:
-            hot = np.eye(TOKENS, dtype=np.float32)[x.reshape(len(x), -1)]
-            np.matmul(hot.swapaxes(1, 2), delta.reshape(*hot.shape[:2], EMBEDDING), out=self.slopes[-1])
+        self.learn_features(x, values[0], delta)
+
+
+class LanguageModels(Networks):
+    """Perceptrons on embedded characters."""
+
+    def __init__(self, count: int, sizes: list[int], rng: np.random.Generator) -> None:
+        """Draw the first weights."""
+        super().__init__(count, [CONTEXT * EMBEDDING, *sizes], rng, ((TOKENS, EMBEDDING),))
+        self.weights[-1][:] = rng.standard_normal(self.weights[-1].shape)
+
+    def features(self, x: Array) -> Array:
+        """Characters, embedded."""
+        return np.asarray(self.weights[-1][np.arange(len(x))[:, None, None], x].reshape(*x.shape[:2], -1))
+
+    def learn_features(self, x: Array, features: Array, delta: Array) -> None:
+        """Set the gradients of the embedding."""
+        hot = np.eye(TOKENS, dtype=np.float32)[x.reshape(len(x), -1)]
+        np.matmul(hot.swapaxes(1, 2), delta.reshape(*hot.shape[:2], EMBEDDING), out=self.slopes[-1])
+
+
+class Convolutions(Networks):
+    """Perceptrons on what filters make of an image's windows."""
+
+    def __init__(self, count: int, shape: tuple[int, ...], filters: int, sizes: list[int], rng: np.random.Generator):
+        """Draw the first weights, for images of so many windows of so many pixels."""
+        windows, pixels = shape
+        super().__init__(count, [windows * filters, *sizes], rng, ((pixels, filters), (1, filters)))
+        self.weights[-2][:] = rng.standard_normal(self.weights[-2].shape) * math.sqrt(2 / pixels)
+
+    def features(self, x: Array) -> Array:
+        """What the filters make of all windows."""
+        z = x.reshape(len(x), -1, x.shape[3]) @ self.weights[-2]
+        z += self.weights[-1]
+        return np.asarray(np.maximum(z, 0, out=z).reshape(*x.shape[:2], -1))
+
+    def learn_features(self, x: Array, features: Array, delta: Array) -> None:
+        """Set the gradients of the filters."""
+        delta = (delta * (features > 0)).reshape(len(x), -1, self.weights[-1].shape[2])
+        np.matmul(x.reshape(len(x), -1, x.shape[3]).swapaxes(1, 2), delta, out=self.slopes[-2])
+        np.sum(delta, 1, keepdims=True, out=self.slopes[-1])
+
+
+def networks(how: How, d: Data, count: int, rng: np.random.Generator) -> Networks:
+    """Networks of the kind that the data asks for: on characters, on windows of images, or on numbers."""
+    sizes = [*how.hidden, d.outputs]
+    if d.x.dtype.kind == "i":
+        return LanguageModels(count, sizes, rng)
+    if how.filters:
+        return Convolutions(count, d.x.shape[1:], how.filters, sizes, rng)
+    return Networks(count, [d.x.shape[1], *sizes], rng)
 
 
 def gradient(outputs: Array, y: Array, smoothing: Array) -> Array:
@@ -143,7 +195,7 @@ def train(how: How, d: Data, h: Drawn, rng: np.random.Generator) -> Array:
     """Validation metric after each epoch of configurations that have one size of batch."""
     count, batch = len(h["momentum"]), int(h["batch_size"][0])
     tokens = d.x.dtype.kind == "i"
-    nets = Networks(count, [CONTEXT * EMBEDDING if tokens else d.x.shape[1], *how.hidden, d.outputs], tokens, rng)
+    nets = networks(how, d, count, rng)
     rate, momentum, decay, beta2 = (
         h[k][:, None].astype(np.float32) for k in ("learning_rate", "momentum", "weight_decay", "beta2")
     )

@@ -56,11 +56,16 @@ def digits() -> Data:
     return split(x / 16, y, 1200, 597)
 
 
+def mislabelled(d: Data, share: float) -> Data:
+    """The data, with labels drawn at random for that share of what to train on."""
+    rng = np.random.default_rng(SEED)
+    y = np.where(rng.random(len(d.y)) < share, rng.integers(0, d.outputs, len(d.y)), d.y)
+    return Data(d.x, y, d.x_valid, d.y_valid, d.outputs)
+
+
 def wrong_digits() -> Data:
     """The digits; of those to train on, three in ten have a label drawn at random."""
-    d, rng = digits(), np.random.default_rng(SEED)
-    y = np.where(rng.random(len(d.y)) < 0.3, rng.integers(0, d.outputs, len(d.y)), d.y)
-    return Data(d.x, y, d.x_valid, d.y_valid, d.outputs)
+    return mislabelled(digits(), 0.3)
 
 
 def cancer() -> Data:
@@ -140,12 +145,18 @@ def sample(name: str) -> pathlib.Path:
     return pathlib.Path(matplotlib.get_data_path()) / "sample_data" / name
 
 
-def faults() -> Data:
-    """Points of a map as waves of their coordinates, and their elevations."""
-    height = np.load(sample("jacksboro_fault_dem.npz"))["elevation"].astype(float)
-    at = np.stack(np.meshgrid(*(np.linspace(-1, 1, n) for n in height.shape), indexing="ij"), -1).reshape(-1, 2)
+def points(image: Array) -> Data:
+    """Points of an image as waves of their coordinates, and what is there."""
+    sides = (np.linspace(-1, 1, n) for n in image.shape[:2])
+    at = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
     waves = at @ np.random.default_rng(SEED).normal(0, 4, (2, 24))
-    return split(np.concatenate([np.sin(waves), np.cos(waves)], 1), standardised(height.reshape(-1, 1)), 2048, 2048)
+    there = standardised(image.reshape(len(at), -1))
+    return split(np.concatenate([np.sin(waves), np.cos(waves)], 1), there, 2048, 2048)
+
+
+def faults() -> Data:
+    """Points of a map, and their elevations."""
+    return points(np.load(sample("jacksboro_fault_dem.npz"))["elevation"].astype(float))
 
 
 def scan() -> Data:

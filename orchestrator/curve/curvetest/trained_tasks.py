@@ -1,12 +1,8 @@
-"""What trained.py trains: the tasks, and the spaces that their configurations are drawn from."""
+"""The first 23 tasks that trained.py trains, and the spaces that their configurations are drawn from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
-import numpy as np
-from perceptrons import Array, Data, How
+from perceptrons import How
 from trained_data import (
     affairs,
     cancer,
@@ -22,40 +18,7 @@ from trained_data import (
     sources,
     wrong_digits,
 )
-
-Draw = Callable[[np.random.Generator, int], Array]
-
-
-def log(low: float, high: float) -> Draw:
-    """Log-uniform."""
-    return lambda rng, n: low * (high / low) ** rng.random(n)
-
-
-def uniform(low: float, high: float) -> Draw:
-    """Uniform."""
-    return lambda rng, n: low + (high - low) * rng.random(n)
-
-
-def whole(low: int, high: int) -> Draw:
-    """Whole numbers, uniform."""
-    return lambda rng, n: rng.integers(low, high + 1, n).astype(float)
-
-
-def choice(*values: float) -> Draw:
-    """One of the values."""
-    return lambda rng, n: rng.choice(np.array(values, float), n)
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is trained, and the space that its configurations are drawn from; boosted trees if no network is said."""
-
-    name: str
-    data: Callable[[], Data]
-    network: How | None
-    space: dict[str, Draw]
-    fixed: dict[str, float] = field(default_factory=dict)
-
+from trained_space import Task, choice, log, uniform, whole
 
 TASKS = [
     Task(
